@@ -16,8 +16,10 @@ from objectives.tasks.frames.pose import (
     IKObjectiveRotation,
 )
 from objectives.tasks.joints.coupling import IKObjectiveCoupling
+from objectives.tasks.joints.joint_centering import IKObjectiveJointCentering
 from objectives.tasks.joints.joint_limit import IKObjectiveJointLimit
 from objectives.tasks.joints.posture import IKObjectiveDamping, IKObjectivePosture
+from objectives.tasks.manipulability import IKObjectiveManipulability
 
 __all__ = [
     "IKError",
@@ -29,10 +31,12 @@ __all__ = [
     "IKObjectiveCenterOfMass",
     "IKObjectiveCoupling",
     "IKObjectiveDamping",
+    "IKObjectiveJointCentering",
     "IKObjectiveJointLimit",
     "IKObjectiveLine",
     "IKObjectiveLookAt",
     "IKObjectiveLoop",
+    "IKObjectiveManipulability",
     "IKObjectiveNearPose",
     "IKObjectivePlane",
     "IKObjectivePose",

@@ -55,11 +55,18 @@ class RobotIndices:
     def moves(self, body: int) -> BoolArray:
         """Tell which DOFs move a body, shape [joint_dof_count]; none move the world, body -1."""
         moving = np.zeros(self.model.joint_dof_count, dtype=bool)
-        joint = int(np.flatnonzero(self.child == body)[0]) if body >= 0 else -1
-        while joint >= 0:
+        for joint in self.way_to(body):
             moving[self.dofs(joint)] = True
-            joint = int(self.ancestor[joint])
         return moving
+
+    def way_to(self, body: int) -> list[int]:
+        """Give the joints that move a body, from the base on; none move the world, body -1."""
+        joint = int(np.flatnonzero(self.child == body)[0]) if body >= 0 else -1
+        way: list[int] = []
+        while joint >= 0:
+            way.append(joint)
+            joint = int(self.ancestor[joint])
+        return way[::-1]
 
     def linear_dofs(self) -> BoolArray:
         """Tell which DOFs turn nothing, shape [joint_dof_count]."""

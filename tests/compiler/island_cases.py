@@ -11,6 +11,7 @@ from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,
     IKObjectiveCoupling,
+    IKObjectiveJointCentering,
     IKObjectiveJointLimit,
     IKObjectiveLine,
     IKObjectiveLookAt,
@@ -22,7 +23,7 @@ from objectives import (
     IKObjectiveRotation,
 )
 from tests.compiler import oracles
-from tests.compiler.coupling_oracle import coupling
+from tests.compiler.joint_oracles import coupling, joint_centering
 from tests.compiler.oracles import Island, numbers
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Choices, Functions
@@ -132,6 +133,10 @@ def _coupling(joint, other):
     return objective, lambda robot, one: coupling(robot, one, coefficients)
 
 
+def _centering(weight):
+    return IKObjectiveJointCentering(weight), joint_centering
+
+
 def _limits(robot):
     """The penalty, for limits in the middle of the ranges, so that it is not zero."""
     objective = IKObjectiveJointLimit(weight=3.0)
@@ -166,6 +171,7 @@ def _table():
         ),
         "panda functions": ("panda", [_functions("panda_hand", 1)]),
         "panda coupling": ("panda", [_pose("panda_hand"), _coupling("panda_joint5", "panda_joint2")]),
+        "panda centering": ("panda", [_pose("panda_hand"), _centering(0.5)]),
         "panda limits": ("panda", [_pose("panda_hand"), _limits(r["panda"])]),
         "panda seen from a link": ("panda", [_pose("panda_hand", reference_link="panda_link3", offset=TOOL)]),
         "locked panda pose and posture": ("locked panda", [_pose("panda_hand"), _posture(r["locked panda"])]),

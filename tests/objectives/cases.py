@@ -15,7 +15,7 @@ from ik_service.robots.transforms import (
     transform_multiply,
 )
 from tests.objectives.conftest import Scene, scene
-from tests.objectives.coupling_rows import COUPLING
+from tests.objectives.joint_rows import JOINTS
 from tests.objectives.loop_rows import LOOPS
 from tests.objectives.near_rows import NEAR_POSES
 from tests.objectives.objectives_of_tests import Choices, Functions
@@ -307,7 +307,7 @@ CASES = [
             data.row_weights[problem, :1] * plane_rows(data, joint_q, problem, offset=True, reference=data.scene.other)
         ),
     ),
-    *(Case(name, make, residual) for name, (make, residual) in (LOOPS | COUPLING | NEAR_POSES).items()),
+    *(Case(name, make, residual) for name, (make, residual) in (LOOPS | JOINTS | NEAR_POSES).items()),
     Case(
         "line",
         lambda data: objectives.IKObjectiveLine(data.scene.tip, target_poses(data)[:, :3], 3.0 * turned_axes(data)),

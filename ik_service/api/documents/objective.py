@@ -10,7 +10,7 @@ from ik_service.api.documents.frames import check_link, read_offset
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.fields import NumericColumn, numeric_columns
 from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
-from ik_service.api.schema.objective import JointObjective, Objective
+from ik_service.api.schema.objective import ManipulabilityObjective, Objective
 from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
@@ -52,12 +52,15 @@ def _names(spec: Objective, robot: RobotModel, pointer: str) -> Iterator[tuple[s
         if link is not None:
             check_link(link, robot, f"{pointer}/{field}")
             yield field, link
-    if isinstance(spec, JointObjective) and spec.joints is not None:
-        for k, name in enumerate(spec.joints):
+    if isinstance(spec, ManipulabilityObjective):
+        yield "motion", spec.motion
+    joints = getattr(spec, "joints", None)
+    if joints is not None:
+        for k, name in enumerate(joints):
             if name not in robot.joint_names:
                 detail = f"Joint '{name}' is not in robot '{robot.name}'. Joints: {', '.join(robot.joint_names)}."
                 raise faulty_field(f"{pointer}/joints/{k}", "unknown_joint", detail)
-        yield "joints", tuple(spec.joints)
+        yield "joints", tuple(joints)
 
 
 def _columns(

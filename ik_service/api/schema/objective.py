@@ -218,6 +218,43 @@ class JointLimitObjective(JointObjective):
         return sum(int(limited[starts[joint] : starts[joint + 1]].sum()) for joint in self.joint_indices(robot))
 
 
+class JointCenteringObjective(JointObjective):
+    """Draw joints to the middle of their ranges: row (q - middle) / half of the range, for DOFs with two limits."""
+
+    objective_class = objectives.IKObjectiveJointCentering
+
+    type: Literal["joint_centering"]
+
+    def row_count(self, robot: RobotModel) -> int:
+        """Return the number of rows: one for each DOF of the joints that has two limits."""
+        width = robot.joint_limit_upper - robot.joint_limit_lower
+        has_range = np.isfinite(width) & (width > 0.0) & (robot.dof_coordinate >= 0)
+        starts = robot.joint_qd_start
+        return sum(int(has_range[starts[joint] : starts[joint + 1]].sum()) for joint in self.joint_indices(robot))
+
+
+class ManipulabilityObjective(LinkObjective):
+    """Keep a frame able to move in all directions. 3 or 6 rows; half their square is a constant less log(w)."""
+
+    objective_class = objectives.IKObjectiveManipulability
+
+    type: Literal["manipulability"]
+    motion: Literal["pose", "position", "orientation"] = Field(
+        default="pose", description="Which motions count. With fewer joints than rows it is refused."
+    )
+    joints: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4096,
+        description="Names of the joints that count, of those of one DOF on the way to the link; null: all of these.",
+    )
+    row_weights: JointWeights = Field(default=None, description=_WEIGHTS)
+
+    def row_count(self, robot: RobotModel) -> int:
+        """Return the number of rows."""
+        return 6 if self.motion == "pose" else 3
+
+
 class CenterOfMassObjective(WeightedObjective):
     """Bring the centre of mass of the whole robot to a point. 3 rows: c - c_target [m]."""
 
@@ -239,7 +276,9 @@ Objective = Annotated[
     | LineObjective
     | PostureObjective
     | DampingObjective
+    | JointCenteringObjective
     | JointLimitObjective
+    | ManipulabilityObjective
     | CenterOfMassObjective,
     Field(discriminator="type"),
 ]

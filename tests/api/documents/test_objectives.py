@@ -52,6 +52,8 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
         {},
     ),
+    "joint_centering": ("panda", {"joints": JOINTS, "row_weights": [1, 0.5]}, {}),
+    "manipulability": ("panda", {"link": HAND, "offset": TOOL, "motion": "position", "row_weights": [1, 1, 0.5]}, {}),
     "center_of_mass": ("humanoid", {"target_positions": 0.1 * POINTS, "row_weights": [1, 1, 0]}, {}),
 }
 WEIGHT = 0.25  # a power of two, which rounds nothing wherever it is multiplied in

@@ -1,0 +1,197 @@
+"""Objective that keeps a frame able to move in all directions: the manipulability of the joints that carry it."""
+
+import math
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any, Literal
+
+import numpy as np
+
+from objectives.data_field import DataField
+from objectives.element_table import Element
+from objectives.errors import InputError
+from objectives.expression import Scalar, log, maximum, sqrt
+from objectives.expression_objective import ExpressionObjective
+from objectives.frame_algebra import Vector, cross, rotate, scale, subtract
+from objectives.model import FloatArray, IKModel
+from objectives.robot_indices import BodyFrame, RobotIndices
+from objectives.statement.rows import RowGroup, RowInputs
+
+Motion = Literal["pose", "position", "orientation"]
+
+OFFSET, PER_LENGTH, MOST_SHIFT, MOST_TURN = "offset", "per_length", "most_shift", "most_turn"
+LEAST_PIVOT = 1e-12  # squared: below it the frame counts as unable to move
+LEAST_ROW2 = 1e-2  # squared, so that no row comes to 0, where its derivative is infinite
+MARGIN = 0.5  # added to the largest logarithm of a pivot, so that rows stay above 1 where that bound holds
+JOINTS_MOST = 40  # that compile in less than a minute
+UP: Vector = (0.0, 0.0, 1.0)
+PARTS: dict[Motion, slice] = {"pose": slice(0, 6), "position": slice(0, 3), "orientation": slice(3, 6)}
+
+
+def _columns(inputs: RowInputs, slides: tuple[bool, ...], part: slice) -> list[tuple[Scalar, ...]]:
+    """Columns of the frame's Jacobian, velocities over the length of the chain, one for each joint."""
+    columns: list[tuple[Scalar, ...]] = []
+    for k, is_slide in enumerate(slides):
+        joint = inputs.frames[f"joint{k}"]
+        axis = rotate(joint.orientation_xyzw, UP)
+        arm = axis if is_slide else cross(axis, subtract(inputs.frames["link"].position, joint.position))
+        turn: Vector = (0.0, 0.0, 0.0) if is_slide else axis
+        column: tuple[Scalar, ...] = (*scale(inputs.constants[PER_LENGTH], arm), *turn)
+        columns.append(column[part])
+    return columns
+
+
+def _log_pivots(rows: Sequence[Sequence[Scalar]]) -> list[Scalar]:
+    """Logarithms of the diagonal of the Cholesky factor of J J^T, from the rows of J.
+
+    Each row less its parts along those before has that length (Gram-Schmidt): unlike in J J^T nothing is squared, which
+    would halve the digits.
+    """
+    logarithms: list[Scalar] = []
+    directions: list[list[Scalar]] = []
+    for row in rows:
+        rest = list(row)
+        for direction in directions:
+            along = _inner(rest, direction)
+            rest = [a - along * b for a, b in zip(rest, direction, strict=True)]
+        length2 = maximum(_inner(rest, rest), LEAST_PIVOT)
+        logarithms.append(0.5 * log(length2))
+        inverse = 1.0 / sqrt(length2)
+        directions.append([inverse * a for a in rest])
+    return logarithms
+
+
+def _inner(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+    total: Scalar = 0.0
+    for x, y in zip(a, b, strict=True):
+        total = total + x * y
+    return total
+
+
+def _rows(inputs: RowInputs, slides: tuple[bool, ...], part: slice) -> Sequence[Scalar]:
+    rows = list(zip(*_columns(inputs, slides, part), strict=True))
+    most = [inputs.constants[name] for name in (MOST_SHIFT, MOST_TURN) for _ in range(3)][part]
+    pairs = zip(most, _log_pivots(rows), strict=True)
+    return [sqrt(maximum(2.0 * (limit - pivot), LEAST_ROW2)) for limit, pivot in pairs]
+
+
+@cache
+def _group(slides: tuple[bool, ...], motion: Motion, *, offset: bool) -> RowGroup:
+    """Return the group for joints of these kinds."""
+    part = PARTS[motion]
+    kinds = "".join("s" if is_slide else "t" for is_slide in slides)
+    return RowGroup(
+        f"manipulability_{motion}_{kinds}{'_offset' if offset else ''}",
+        part.stop - part.start,
+        partial(_rows, slides=slides, part=part),
+        frames=("link", *(f"joint{k}" for k in range(len(slides)))),
+        offsets=(("link", OFFSET),) if offset else (),
+        constants=(PER_LENGTH, MOST_SHIFT, MOST_TURN),
+        data=((OFFSET, 7),) if offset else (),
+    )
+
+
+class IKObjectiveManipulability(ExpressionObjective):
+    """Keep a frame able to move in all directions, away from singular configurations.
+
+    The manipulability w = sqrt(det(J J^T)) of Yoshikawa, J the Jacobian of the frame by the joints that carry it,
+    velocities of its origin over the length L of the chain [1/m]. With l_i the diagonal of the Cholesky factor of
+    J J^T, whose product is w, residual = weight row_weights sqrt(2 (b_i - log l_i)), 3 or 6 rows [1 times weight], b_i
+    a bound of log l_i plus 1/2: so half the squared residual of weight 1 is a constant less log(w). Rows stay above 0.
+    As priority 1, the default, it takes what targets leave open.
+    """
+
+    def __init__(
+        self,
+        link: str | int,
+        *,
+        motion: Motion = "pose",
+        joints: Sequence[str] | None = None,
+        offset: Any = None,
+        row_weights: Any = None,
+        weight: float = 1.0,
+    ) -> None:
+        """State which frame should be able to move.
+
+        Args:
+            link: Name of the link; an int is a body index.
+            motion: Which motions count: "pose", or of "position" or "orientation" alone. With fewer joints than rows
+                the frame cannot move in all directions anywhere: that is refused.
+            joints: Names of the joints that count, of one DOF each, on the way to the link; None for all of these, also
+                locked ones and those that follow others, which count as if they moved by themselves.
+            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
+            row_weights: Weights of the rows, shape [3 or 6] or [problem_count, 3 or 6]; with other numbers than one
+                for all rows it is w no longer.
+            weight: Factor of all rows.
+
+        Raises:
+            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
+        """
+        if motion not in PARTS:
+            raise InputError(f"{type(self).__name__}: motion is {motion!r}; allowed: {', '.join(PARTS)}.")
+        part = PARTS[motion]
+        owner, fields = type(self).__name__, list[DataField]()
+        if offset is not None:
+            fields.append(DataField(owner, OFFSET, 7, offset, quaternion_columns=(3,)))
+        super().__init__(fields, row_count=part.stop - part.start, row_weights=row_weights, weight=weight)
+        self._link, self._motion, self._joints, self._has_offset = link, motion, joints, offset is not None
+
+    @property
+    def link(self) -> str | int:
+        """Link that carries the frame, by name, or a body by index."""
+        return self._link
+
+    def set_offset(self, offset: Any) -> None:
+        """Replace T_link_tcp, shape [7] or [problem_count, 7]; only where the objective was made with an offset.
+
+        Raises:
+            UnknownNameError: The objective was made without an offset.
+            InputError: The value has a wrong shape or numbers that are not allowed.
+        """
+        self.set_data(OFFSET, offset)
+
+    def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
+        """State the rows of one frame.
+
+        Raises:
+            UnknownNameError: A link or joint is not in the robot.
+            InputError: Fewer joints carry the link than there are rows, or too many.
+        """
+        robot = RobotIndices(model)
+        body, link_offset = robot.frame(self._link)
+        counted = robot.select_joints(self._joints, type(self).__name__)
+        axes: FloatArray = model.joint_axis.numpy().astype(np.float64)
+        way = robot.way_to(body)
+        carriers = [joint for joint in way if joint in counted and len(robot.dofs(joint)) == 1]
+        rows = PARTS[self._motion].stop - PARTS[self._motion].start
+        if len(carriers) < rows:
+            raise InputError(
+                f"{type(self).__name__}: {len(carriers)} joints of one DOF carry '{self._link}', so that it can never "
+                f"move in all {rows} directions; allowed: motions with as many rows, and links behind more joints."
+            )
+        if len(carriers) > JOINTS_MOST:
+            raise InputError(
+                f"{type(self).__name__}: {len(carriers)} joints carry '{self._link}'; allowed: up to {JOINTS_MOST}. "
+                "Name those that count with joints=."
+            )
+        slides = tuple(bool(robot.dof_dim[joint, 0]) for joint in carriers)
+        frames = [_axis_frame(int(robot.child[joint]), axes[robot.qd_start[joint]]) for joint in carriers]
+        between = [joint for joint in way if joint > carriers[0]]
+        steps: FloatArray = model.joint_X_p.numpy()[between, :3].astype(np.float64)
+        length = float(np.linalg.norm(steps, axis=1).sum() + np.linalg.norm(link_offset[:3]))
+        per_length = 1.0 / length if length > 0.0 else 1.0
+        shifts = sum(per_length**2 if is_slide else 1.0 for is_slide in slides)
+        bounds = (0.5 * math.log(shifts) + MARGIN, 0.5 * math.log(max(1, slides.count(False))) + MARGIN)
+        group = _group(slides, self._motion, offset=self._has_offset)
+        columns = (0,) * len(group.data)
+        return [(group, [Element((self._link, *frames), data_columns=columns, constants=(per_length, *bounds))])]
+
+
+def _axis_frame(body: int, axis: FloatArray) -> BodyFrame:
+    """Give the frame of a body whose z axis is an axis in it, by the least rotation."""
+    x, y, z = map(float, axis / np.linalg.norm(axis))
+    w = 1.0 + z
+    if w < 1e-9:
+        return BodyFrame(body, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+    size = math.sqrt(w * w + x * x + y * y)
+    return BodyFrame(body, (0.0, 0.0, 0.0, -y / size, x / size, 0.0, w / size))

@@ -1,0 +1,75 @@
+"""Manipulability beside targets: it never costs one, and it rises; alone it ends where nothing near is better."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, SolverOptions
+from objectives import IKObjectiveJointCentering, IKObjectiveManipulability
+from tests.objectives.manipulability_rows import WEIGHT, differences, expected_rows
+
+HAND, COUNT = "panda_hand", 150
+WEIGHTS = [1e-3, 1e-2, 0.1, 1.0, 10.0]
+
+
+def manipulability(panda, joint_q):
+    return expected_rows(panda, HAND, joint_q.astype(np.float64), {})[1]
+
+
+@pytest.fixture(scope="module")
+def targets(panda):
+    poses = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(2), COUNT), [HAND])
+    return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+
+
+@pytest.fixture(scope="module")
+def plain(panda, targets):
+    return IKSolver(panda, [HAND], device="cpu").solve(*targets)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_of_any_weight_it_rises_and_no_target_is_lost(panda, targets, plain, weight):
+    objective = IKObjectiveManipulability(HAND, weight=weight)
+    solver = IKSolver(panda, [HAND], objectives=[objective], device="cpu")
+    result = solver.solve(*targets)
+    assert solver.engine == "compiled"
+    assert (result.success >= plain.success).all()
+    gain = np.log(manipulability(panda, result.joint_q) / manipulability(panda, plain.joint_q))
+    assert np.median(gain) > 0.02
+    assert gain.mean() > 0.1
+    assert (gain > -1e-6).mean() > 0.8  # where it is lower, another branch was found
+
+
+def test_the_staged_engine_raises_it_too(panda, targets, plain):
+    few = [column[:30] for column in targets]
+    objective = IKObjectiveManipulability(HAND)
+    result = IKSolver(panda, [HAND], objectives=[objective], engine="staged", device="cpu").solve(*few)
+    assert (result.success >= plain.success[:30]).all()
+    assert np.log(manipulability(panda, result.joint_q) / manipulability(panda, plain.joint_q[:30])).mean() > 0.05
+
+
+def test_alone_it_ends_at_a_minimum_of_its_rows(panda):
+    objective = IKObjectiveManipulability(HAND, weight=WEIGHT)
+    result = IKSolver(panda, objectives=[objective], options=SolverOptions(precision="float64"), device="cpu").solve(
+        problem_count=1
+    )
+    rows = expected_rows(panda, HAND, result.joint_q, {})[0]
+    assert result.success.all()
+    np.testing.assert_allclose(result.cost, 0.5 * (rows**2).sum(axis=1), rtol=1e-6)
+    jacobian = differences(panda, HAND, result.joint_q, {})
+    moving = np.linalg.norm(jacobian, axis=1).max(axis=0) > 1e-6  # the last joint changes nothing
+    lengths = np.linalg.norm(jacobian, axis=1) * np.linalg.norm(rows, axis=1)[:, None]
+    cosines = np.einsum("nra,nr->na", jacobian, rows)[:, moving] / lengths[:, moving]
+    assert moving.sum() == 6
+    assert np.abs(cosines).max() < 1e-3
+    assert (manipulability(panda, result.joint_q) > 1.2 * manipulability(panda, panda.mid_joint_q[None])).all()
+
+
+def test_centering_takes_what_a_target_leaves(panda, targets, plain):
+    result = IKSolver(panda, [HAND], objectives=[IKObjectiveJointCentering()], device="cpu").solve(*targets)
+    lower, upper = panda.joint_limit_lower, panda.joint_limit_upper
+    far, before = (
+        np.linalg.norm(2.0 * (one.joint_q - lower) / (upper - lower) - 1.0, axis=1) for one in (result, plain)
+    )
+    assert (result.success >= plain.success).all()
+    assert (far - before).mean() < -0.02
+    assert (far <= before + 1e-6).mean() > 0.9  # else another branch was found
