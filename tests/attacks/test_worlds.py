@@ -5,6 +5,7 @@ import json
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import pytest
 
@@ -23,11 +24,12 @@ START = [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]]
 JOINT_Q = {"type": "posture", "joint_q_reference": START[0]}
 
 
-def bodies():
-    """Requests by route: what takes long to read, or to answer, for its length."""
+@cache
+def large_questions():
+    """Requests: what takes long to read, or to answer, for its length."""
     lists = [[f"o{k % OBJECTS}"] * 3 for k in range(LISTS)]
     hall, many = {"name": "hall"}, {"objectives": [JOINT_Q], "options": {"seeds": 1}}
-    return [
+    bodies = [
         ("solve", {**many, "problem_count": LISTS, "world": {**hall, "disable": lists}}),
         ("solve", {**many, "problem_count": 50_000, "world": {**hall, "disable": [[]] * 50_000}}),
         ("solve", {**many, "problem_count": 1, "world": {"objects": {f"g{k}": GRID for k in range(256)}}}),
@@ -36,6 +38,15 @@ def bodies():
         ("check", {"joint_q": START * 300, "world": {**hall, "disable": lists[:300]}}),
         ("check", {"joint_q": START * 50_000, "world": {"objects": {f"o{k}": BALL for k in range(40)}}}),
     ]
+    return [("POST", f"/v1/robots/panda/{route}", json.dumps(body)) for route, body in bodies]
+
+
+@cache
+def large_worlds():
+    """Requests with worlds of as many nodes of grids as are allowed, as lists of numbers."""
+    values = [[[0.5] * 128] * 128] * 127
+    worlds = [{"objects": {"rock": {**GRID, "spacing": step, "values": values}}} for step in (0.1, 0.2)]
+    return [("PUT", "/v1/worlds/rock{}", json.dumps(world)) for world in worlds]
 
 
 def ask(connection, method, path, body):
@@ -57,7 +68,7 @@ def again_and_again(service, stop, asked):
     def caller(number):
         statuses = Counter()
         with contextlib.closing(service.connect(TIMEOUT_S)) as connection:
-            while not stop.is_set():
+            while not (stop.is_set() and statuses):  # once at least, however busy the machine is
                 method, path, body = asked[(number + statuses.total()) % len(asked)]
                 statuses[ask(connection, method, path.format(number), body)] += 1
         return statuses
@@ -67,20 +78,17 @@ def again_and_again(service, stop, asked):
 
 
 def ask_about_worlds(service, stop):
-    asked = [("POST", f"/v1/robots/panda/{route}", json.dumps(body)) for route, body in bodies()]
-    return again_and_again(service, stop, asked)
+    return again_and_again(service, stop, large_questions())
 
 
 def put_worlds(service, stop):
-    """Worlds of as many nodes of grids as are allowed, as lists of numbers."""
-    values = [[[0.5] * 128] * 128] * 127
-    worlds = [{"objects": {"rock": {**GRID, "spacing": step, "values": values}}} for step in (0.1, 0.2)]
-    return again_and_again(service, stop, [("PUT", "/v1/worlds/rock{}", json.dumps(world)) for world in worlds])
+    return again_and_again(service, stop, large_worlds())
 
 
 @pytest.fixture(scope="module")
 def hall(service):
-    """A world of as many objects as are kept."""
+    """A world of as many objects as are kept; the requests of the attacks are written before these begin."""
+    large_questions(), large_worlds()
     body = json.dumps({"objects": {f"o{k}": BALL for k in range(OBJECTS)}})
     with contextlib.closing(service.connect(TIMEOUT_S)) as connection:
         assert ask(connection, "PUT", "/v1/worlds/hall", body) in {200, 201}
