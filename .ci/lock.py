@@ -15,9 +15,9 @@ import venv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXTRAS = {
-    "requirements.lock": [],
+    "requirements.lock": ["cli"],
     "requirements-ray.lock": ["ray"],
-    "requirements-dev.lock": ["mujoco", "test", "dev"],
+    "requirements-dev.lock": ["cli", "mujoco", "test", "dev"],
 }
 COMPILER = "uv==0.13.8"
 COMPILE_OPTIONS = [
@@ -70,6 +70,10 @@ def find_faults(lock: str, extras: list[str]) -> list[str]:
     while waiting:
         requirement, source, extra = waiting.pop()
         name = canonicalize_name(requirement.name)
+        if name == project["project"]["name"]:  # an extra that holds another
+            lines = [line for own in requirement.extras for line in project["project"]["optional-dependencies"][own]]
+            waiting += [(Requirement(line), source, extra) for line in lines]
+            continue
         if name in excluded or (requirement.marker and not requirement.marker.evaluate({"extra": extra})):
             continue
         if name not in pins:

@@ -5,23 +5,16 @@ stream.py: a web socket each; stream_core.py: the same for streams
 messages/: what is sent and received; retries.py: whether to send again, and when
 """
 
-import importlib
+from ik_service.extras import needs
 
-from ik_service.extras import how_to_install
-
-try:
-    importlib.import_module("httpx2")
-except ModuleNotFoundError as error:
-    message = f"The client needs httpx2. {how_to_install('client')}"
-    raise ModuleNotFoundError(message, name=error.name) from error
-
-from ik_service.client.async_client import AsyncClient
-from ik_service.client.client import Client
-from ik_service.client.errors import ClientError, ServiceError, UnreachableError
-from ik_service.client.messages.requests import SolveTarget
-from ik_service.client.messages.results import ForwardResult, SolveResult
-from ik_service.client.messages.stream_messages import StreamAnswer, StreamConfigured, StreamTarget
-from ik_service.client.stream import AsyncStream, Stream
+with needs("client", "The client"):
+    from ik_service.client.async_client import AsyncClient
+    from ik_service.client.client import Client
+    from ik_service.client.errors import ClientError, ServiceError, UnreachableError
+    from ik_service.client.messages.requests import SolveTarget
+    from ik_service.client.messages.results import ForwardResult, SolveResult
+    from ik_service.client.messages.stream_messages import StreamAnswer, StreamConfigured, StreamTarget
+    from ik_service.client.stream import AsyncStream, Stream
 
 __all__ = [
     "AsyncClient",

@@ -356,8 +356,8 @@ def test_without_pyarrow_there_is_npz(columns, tmp_path, monkeypatch):
         "ik_service.deploy.bulk.outputs.parquet_results",
     ):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"pip install '\.\[parquet\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[bulk\]'"):
         panda_job([targets], tmp_path / "results")
-    with pytest.raises(InputError, match=r"pip install '\.\[parquet\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[bulk\]'"):
         solve_job(panda_job([Path("t.parquet")], tmp_path / "results", format="npz"))
     assert solve_job(panda_job([targets], tmp_path / "results", format="npz")).solved > 0

@@ -1,0 +1,133 @@
+"""What is installed decides what can be imported: a solve takes the plain dependencies, all else names its extra."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PLAIN = {"warp-lang", "numpy", "fastapi", "uvicorn", "pydantic"}
+SOLVE = """
+from ik_service import IKSolver, load_robot
+result = IKSolver(load_robot("panda"), ["panda_hand"], device="cpu").solve([[0.4, 0.1, 0.5]], [[1, 0, 0, 0]])
+assert result.success.all()
+"""
+CONTROL = """
+from ik_service.control import IKController
+from ik_service import load_robot
+"""
+APPLICATION = "from ik_service.api import create_app"
+COMMAND = """
+import sys
+from ik_service.cli import main
+sys.argv = ["ik-service", "--version"]
+main()
+"""
+CLIENT = "import ik_service.client"
+BLOCK = """
+import sys
+blocked = set({names!r})
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+def declared(extra):
+    """What pyproject.toml asks for in an extra, '' for the plain dependencies; extras in extras are followed."""
+    found = set()
+    for line in importlib.metadata.requires("ik-service") or []:
+        one = Requirement(line)
+        if one.marker is None or one.marker.evaluate({"extra": extra}):
+            if one.name == "ik-service":
+                found |= {name for further in one.extras for name in declared(further)}
+            elif extra == "" or "extra ==" in str(one.marker):
+                found.add(canonicalize_name(one.name))
+    return found
+
+
+def installed_with(*extras):
+    """All distributions that come with some extras, by the requirements of those that are installed."""
+    known = {canonicalize_name(one.name): one for one in importlib.metadata.distributions()}
+    waiting, found = [name for extra in ("", *extras) for name in declared(extra)], set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name in known:
+            found.add(name)
+            needed = map(Requirement, known[name].requires or [])
+            waiting += [
+                canonicalize_name(one.name)
+                for one in needed
+                if one.marker is None or one.marker.evaluate({"extra": ""})
+            ]
+    return found
+
+
+def run(program, *extras):
+    """Run a program in which nothing but these extras can be imported."""
+    allowed = installed_with(*extras)
+    owners = importlib.metadata.packages_distributions()
+    names = sorted(
+        module
+        for module, of in owners.items()
+        if module not in {"ik_service", "objectives"} and not {canonicalize_name(name) for name in of} & allowed
+    )
+    assert {"pytest", "hypothesis"} <= set(names)
+    text = BLOCK.format(names=names) + program
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_plain_dependencies_are_these():
+    assert declared("") == PLAIN
+
+
+@pytest.mark.parametrize("program", [SOLVE, CONTROL])
+def test_the_library_takes_the_plain_dependencies_and_prints_nothing(program):
+    done = run(program)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize("module", ["fastapi", "uvicorn", "pydantic", "starlette"])
+def test_a_solve_imports_none_of_the_web(module):
+    done = subprocess.run(
+        [sys.executable, "-c", f"{SOLVE}import sys; assert {module!r} not in sys.modules"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "extra"), [(APPLICATION, "service"), (COMMAND, "cli"), (CLIENT, "client"), (APPLICATION, "all")]
+)
+def test_an_extra_has_all_that_its_part_imports(program, extra):
+    done = run(program, extra)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "extra"),
+    [
+        (APPLICATION, "service"),
+        (COMMAND, "cli"),
+        (CLIENT, "client"),
+        ("import ik_service.torch", "torch"),
+        ("import ik_service.jax", "jax"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_extra(program, extra):
+    done = run(program)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert re.search(rf" needs \w+\. Install the extra '{extra}': pip install '\.\[{extra}\]'", last), done.stderr
+
+
+def test_a_command_without_its_packages_ends_without_a_traceback():
+    assert "Traceback" not in run(COMMAND).stderr
