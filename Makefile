@@ -8,7 +8,7 @@ environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'
 python = $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-format check-lint check-types check-floors check-lock check-containers evidence format openapi lock image clean environment-test
+.PHONY: help run test test-oldest check check-format check-lint check-types check-floors check-lock check-containers evidence format openapi lock image clean environment-test
 
 help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
@@ -20,6 +20,9 @@ run: ## start the service with the built-in robots; ARGS="--port 9000"
 
 test: environment-test ## run the tests; ARGS="tests/api -k health"
 	@$(python) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+test-oldest: ## run some of the tests with Python 3.10 and the least versions of all packages
+	@$(PYTHON) .ci/oldest.py
 
 check: check-format check-lint check-types check-floors check-lock check-containers ## format, lint, types, import floors, locks, docker/
 

@@ -20,10 +20,13 @@ EXTRAS = {
     "requirements-dev.lock": ["cli", "mujoco", "test", "dev"],
 }
 COMPILER = "uv==0.13.8"
+LOCK_OPTIONS = ["--generate-hashes", "--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
 COMPILE_OPTIONS = [
     *("--universal", "--python-version", "3.11", "--fork-strategy", "fewest"),  # one set for all Pythons
-    *("--generate-hashes", "--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"),
+    *LOCK_OPTIONS,
 ]
+OLDEST_LOCK, OLDEST_EXTRAS = "requirements-oldest.lock", ["cli", "client", "oldest"]  # for .ci/oldest.py
+OLDEST_OPTIONS = ["--python-version", "3.10", "--resolution", "lowest-direct", *LOCK_OPTIONS]
 
 
 def write(upgrade: bool) -> None:
@@ -42,6 +45,11 @@ def write(upgrade: bool) -> None:
             subprocess.run(command, cwd=ROOT, input=build_backend, text=True, check=True, stdout=subprocess.DEVNULL)
             written.append(lock)
             print(f"Wrote {lock}.")
+        command = [f"{folder}/bin/uv", "pip", "compile", *OLDEST_OPTIONS, "pyproject.toml", "-", "-o", OLDEST_LOCK]
+        command += [word for extra in OLDEST_EXTRAS for word in ("--extra", extra)]
+        command += ["--upgrade"] if upgrade else []
+        subprocess.run(command, cwd=ROOT, input=build_backend, text=True, check=True, stdout=subprocess.DEVNULL)
+        print(f"Wrote {OLDEST_LOCK}.")
 
 
 def read_pins(lock: str) -> dict[str, str]:

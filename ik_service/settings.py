@@ -9,13 +9,16 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from ik_service.file_trust import why_others_may_write
 from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 ENV_PREFIX = "IK_SERVICE_"
 KEY_LENGTH_LEAST = 16
@@ -178,7 +181,7 @@ class ServiceSettings(BaseSettings):
     )
 
     @model_validator(mode="after")
-    def _check_keys(self) -> Self:
+    def _check_keys(self) -> "Self":
         for name, key in self.keys.items():
             if not _KEY_NAME.fullmatch(name):
                 raise ValueError("an API key's name holds letters, digits, '_', '.' and '-' only, 64 at most")
@@ -194,7 +197,7 @@ class ServiceSettings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _check_origins(self) -> Self:
+    def _check_origins(self) -> "Self":
         for origin in self.cors_origins:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"cors_origins: '{origin[:100]}' is no origin such as https://lab.example:8443")

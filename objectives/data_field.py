@@ -12,7 +12,7 @@ from objectives.errors import InputError, ObjectiveError
 UNIT_TOLERANCE = 1e-3  # quaternions off unit length by more are taken for mistakes; closer ones are normalised
 
 
-def fitting_array(array: wp.array[Any] | None, numbers: npt.NDArray[Any], dtype: Any, device: Any) -> wp.array[Any]:
+def fitting_array(array: "wp.array[Any] | None", numbers: npt.NDArray[Any], dtype: Any, device: Any) -> wp.array[Any]:
     """Write numbers into the lines of an array, or of a larger one where they do not fit.
 
     Kernels read line min(problem, lines - 1): one line goes into all lines of an array, several into its first ones.

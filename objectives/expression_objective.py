@@ -1,7 +1,7 @@
 """Objectives that state their rows as expressions: the kernels, the Jacobian and the support follow from that."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from objectives.errors import InputError, ObjectiveError, UnknownNameError
 from objectives.model import BoolArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.statement.rows import ROW_TOLERANCES, ROW_WEIGHTS, RowGroup
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class ExpressionObjective(IKObjective):
@@ -183,7 +186,7 @@ class ExpressionObjective(IKObjective):
             )
         return self._fields[name]
 
-    def unbound_copy(self) -> Self:
+    def unbound_copy(self) -> "Self":
         """Give an objective with the same data that is bound to nothing."""
         other = super().unbound_copy()
         other._fields = {name: field.unbound_copy() for name, field in self._fields.items()}

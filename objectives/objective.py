@@ -57,12 +57,12 @@ class IKObjective:
     device: typing.Any = None
     """Warp device of the solver; None before `bind_device`."""
 
-    problem_index: wp.array[wp.int32] | None = None
+    problem_index: "wp.array[wp.int32] | None" = None
     """Problem of each instance; None before `bind_problem_index`. Its contents may change between launches."""
 
     _priority: int = 1
     _owner: "weakref.ref[object] | None" = None
-    _seed: wp.array[wp.float32] | None = None
+    _seed: "wp.array[wp.float32] | None" = None
 
     # ------------------------------------------------------------------ what a subclass states
     def residual_dim(self) -> int:
@@ -129,7 +129,7 @@ class IKObjective:
         """Tell which DOFs each row can depend on, shape [residual_dim, joint_dof_count]; None if that is not known."""
         return None
 
-    def row_weights(self) -> wp.array[wp.float32] | None:
+    def row_weights(self) -> "wp.array[wp.float32] | None":
         """Give the device array of weights per problem and row, shape [1 or problem_count, residual_dim], or None.
 
         A weight of 0 switches the row off for that problem. The rows of `compute_residuals` contain the weight already.
@@ -181,7 +181,7 @@ class IKObjective:
                     f"give 1 line for all, or {problem_count}."
                 )
 
-    def unbound_copy(self) -> typing.Self:
+    def unbound_copy(self) -> "typing.Self":
         """Give an objective with the same data that is bound to nothing; `check` works on such a copy.
 
         This copies attributes, not what they refer to. Override it where a hook changes an attribute's object in place.

@@ -1,9 +1,12 @@
 """One keep-alive HTTP/1.1 connection that costs little, so that the load and not its maker is measured."""
 
 import asyncio
-from typing import Self
+from typing import TYPE_CHECKING
 
 import httptools
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class HttpConnection(asyncio.Protocol):
@@ -22,7 +25,7 @@ class HttpConnection(asyncio.Protocol):
         self._lost = asyncio.Event()
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Self:
+    async def open(cls, host: str, port: int) -> "Self":
         """Connect.
 
         Raises:

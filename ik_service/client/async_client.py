@@ -2,7 +2,7 @@
 
 import asyncio
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING
 
 import httpx2
 
@@ -10,6 +10,9 @@ from ik_service.client.actions import Wait, awaitable
 from ik_service.client.client_core import ClientCore, ClientMethods
 from ik_service.client.messages.requests import Call
 from ik_service.client.stream import AsyncStream
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class AsyncClient(ClientCore[AsyncStream, httpx2.AsyncBaseTransport]):
@@ -29,7 +32,7 @@ class AsyncClient(ClientCore[AsyncStream, httpx2.AsyncBaseTransport]):
         """Close the connections."""
         await self._http.aclose()
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> "Self":
         """Return the client."""
         return self
 

@@ -2,7 +2,7 @@
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING
 
 import httpx2
 
@@ -10,6 +10,9 @@ from ik_service.client.actions import Wait, blocking
 from ik_service.client.client_core import ClientCore, ClientMethods
 from ik_service.client.messages.requests import Call
 from ik_service.client.stream import Stream
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class Client(ClientCore[Stream, httpx2.BaseTransport]):
@@ -29,7 +32,7 @@ class Client(ClientCore[Stream, httpx2.BaseTransport]):
         """Close the connections."""
         self._http.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         """Return the client."""
         return self
 

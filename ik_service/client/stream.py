@@ -1,9 +1,8 @@
 """Streams of the clients: a web socket each, one step at a time."""
 
-import asyncio
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING
 
 from websockets.asyncio.client import ClientConnection as AsyncConnection
 from websockets.asyncio.client import connect as connect_async
@@ -12,6 +11,10 @@ from websockets.sync.client import ClientConnection, connect
 from ik_service.client.actions import awaitable, blocking
 from ik_service.client.messages.stream_messages import Message
 from ik_service.client.stream_core import StreamCore, StreamMethods
+from ik_service.timeouts import timeout
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class Stream(StreamCore):
@@ -25,7 +28,7 @@ class Stream(StreamCore):
     _configure = blocking(StreamMethods.configure)
     _connection: ClientConnection
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         """Connect and configure; the kernels are compiled when this returns.
 
         Raises:
@@ -64,7 +67,7 @@ class AsyncStream(StreamCore):
     _configure = awaitable(StreamMethods.configure)
     _connection: AsyncConnection
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> "Self":
         """Connect and configure; the kernels are compiled when this returns.
 
         Raises:
@@ -89,5 +92,5 @@ class AsyncStream(StreamCore):
             if message is not None:
                 await self._connection.send(message)
                 return None
-            async with asyncio.timeout(self._timeout_s):
+            async with timeout(self._timeout_s):
                 return await self._connection.recv()

@@ -12,6 +12,7 @@ from ik_service.client.actions import Steps
 from ik_service.client.errors import ClientError, UnreachableError
 from ik_service.client.messages.reply_errors import check_reply
 from ik_service.client.messages.stream_messages import Conversation, StreamAnswer, StreamConfigured
+from ik_service.timeouts import TIMED_OUT
 
 
 class StreamCore:
@@ -49,7 +50,7 @@ class StreamCore:
         """Raise an error of the client for a failure of the connection."""
         try:
             yield
-        except (OSError, TimeoutError, WebSocketException) as error:
+        except (OSError, *TIMED_OUT, WebSocketException) as error:
             raise self._client_error(error) from error
 
     def _client_error(self, error: Exception) -> ClientError:

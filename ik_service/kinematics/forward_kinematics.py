@@ -83,7 +83,7 @@ def forward_kinematics(
     model: DeviceModel,
     joint_q: wp.array[typing.Any],
     body_q: wp.array[typing.Any],
-    stale: wp.array[typing.Any] | None = None,
+    stale: "wp.array[typing.Any] | None" = None,
 ) -> None:
     """Write the world pose of every body.
 

@@ -4,10 +4,13 @@ import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from numbers import Integral, Real
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKJacobianType, InputError
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 JointLimits = Literal["hard", "soft", "off"]
 JacobianMode = Literal["analytic", "autodiff", "mixed"]
@@ -232,7 +235,7 @@ class SolverOptions:
         except TypeError:  # a value that cannot be hashed is none that is allowed
             return self.merged(changes)
 
-    def merged(self, changes: "dict[str, object] | None") -> Self:
+    def merged(self, changes: "dict[str, object] | None") -> "Self":
         """Return these options with some changed.
 
         Args:

@@ -171,7 +171,7 @@ class Workspace:
         return PartLaunches([*pushes, *launches, self.inputs.fault.fetch])
 
     def record_verify(
-        self, partition: Partition, joint_q_float64: wp.array[Any] | None, part: int, parts: int
+        self, partition: Partition, joint_q_float64: "wp.array[Any] | None", part: int, parts: int
     ) -> PartLaunches:
         """Return the launches of `verify` for one part of the problems."""
         verification = self.verification

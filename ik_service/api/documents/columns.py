@@ -102,7 +102,7 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
     Raises:
         FaultyFieldsError: A length further than `UNIT_TOLERANCE` from 1.
     """
-    squared = np.vecdot(quaternions_xyzw, quaternions_xyzw, dtype=np.float64)
+    squared = np.einsum("...k,...k->...", quaternions_xyzw, quaternions_xyzw, dtype=np.float64)
     deviations = squared - 1.0
     if np.vdot(deviations, deviations) <= UNIT_TOLERANCE**2:  # then each is less, and that of the root too
         return

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ik_service.api.admission.request_memory import RESERVATION, UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
 from ik_service.api.errors.exceptions import BodyTimeoutError, BodyTooLargeError
 from ik_service.api.errors.problem_documents import send_error
+from ik_service.timeouts import TIMED_OUT, timeout_at
 
 SPLIT = "Split the problems over several requests."
 
@@ -80,9 +81,9 @@ class BodyLimitMiddleware:
             if end is None:
                 end = asyncio.get_running_loop().time() + self._timeout_s
             try:
-                async with asyncio.timeout_at(end):
+                async with timeout_at(end):
                     message = await receive()
-            except TimeoutError:
+            except TIMED_OUT:
                 raise BodyTimeoutError(f"The body did not come in within {self._timeout_s:g} s.") from None
             if message["type"] == "http.request":
                 size += len(message.get("body", b""))

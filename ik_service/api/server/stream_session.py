@@ -38,6 +38,7 @@ from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel
+from ik_service.timeouts import TIMED_OUT, timeout
 
 CONFIGURE_S = 10.0
 """Longest time until the first message."""
@@ -81,7 +82,7 @@ class Inbox:
             TimeoutError: None has come.
         """
         if self._message is None and not self.is_closed:
-            async with asyncio.timeout(timeout_s):
+            async with timeout(timeout_s):
                 await self._arrived.wait()
         message, self._message = self._message, None
         self._arrived.clear()
@@ -118,7 +119,7 @@ class StreamSession:
             await self._serve()
         except WebSocketDisconnect:
             pass
-        except TimeoutError:
+        except TIMED_OUT:
             self._close = CloseCode.POLICY, "Nothing came for a long time."
         except ClosedError as error:
             await self._send(error_message(error, None))
@@ -130,8 +131,8 @@ class StreamSession:
         finally:
             reader.cancel()
         if self._close is not None:
-            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-                async with asyncio.timeout(SEND_S):
+            with suppress(WebSocketDisconnect, RuntimeError, *TIMED_OUT):
+                async with timeout(SEND_S):
                     await self._websocket.close(*self._close)
 
     def end(self) -> None:
@@ -217,7 +218,7 @@ class StreamSession:
 
     async def _send(self, message: Mapping[str, Any]) -> None:
         content = self._codec.encode(message)
-        async with asyncio.timeout(SEND_S):
+        async with timeout(SEND_S):
             if self._codec.is_binary:
                 await self._websocket.send({"type": "websocket.send", "bytes": content})
             else:

@@ -10,9 +10,12 @@ problem, and those with a known worst case never exceed the size that it allows.
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING
 
 from ik_service.batching.bounded_dict import BoundedDict
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 QUANTUM_S, LONG_QUANTUM_S = 1e-3, 20e-3
 BATCH_LEAST = 64
@@ -36,7 +39,7 @@ class _Times:
     mean: float
 
     @classmethod
-    def of(cls, kept: tuple[float, ...]) -> Self:
+    def of(cls, kept: tuple[float, ...]) -> "Self":
         return cls(kept, min(kept), max(kept), sum(kept) / len(kept))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING
 
 from ik_service.batching.errors import CompilingError, ExpiredError
 from ik_service.batching.queue.fair_cap import Owner
@@ -14,6 +14,9 @@ from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 from ik_service.solver.result import join_results
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 COMPILED_DOFS = 200
 """DOFs of the longest chain that the compiled engine takes on a CPU; the staged engine is far slower."""
@@ -40,7 +43,7 @@ class Expected:
     owner: Owner = None
 
     @classmethod
-    def like(cls, robot: RobotModel, request: SolveRequest, owner: Owner = None) -> Self:
+    def like(cls, robot: RobotModel, request: SolveRequest, owner: Owner = None) -> "Self":
         """Return the expectation of one more request like this one."""
         return cls((robot.content_hash, request.batch_key), request.problem_count, owner)
 

@@ -6,12 +6,15 @@ rows of weight 0, can be solved together.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from objectives.expression_objective import ExpressionObjective
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 Column = NDArray[np.floating[Any]]
 
@@ -58,7 +61,7 @@ class ObjectiveData:
         objective.priority = self.priority
         return objective
 
-    def part(self, rows: slice | NDArray[np.intp]) -> Self:
+    def part(self, rows: slice | NDArray[np.intp]) -> "Self":
         """Return the objective of some of the problems."""
         return replace(
             self, data={name: value[rows] if value.ndim == 2 else value for name, value in self.data.items()}

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.problems.limits.asked import AskedLimits
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 Float64Array = NDArray[np.float64]
 _ALL_ENABLED = np.ones((1, 0), bool)
@@ -127,7 +130,7 @@ class SolveRequest:
         links = () if robot.body_spheres is None else robot.body_spheres.links
         return (*links, *self.attached, *(() if self.world is None else self.world.names))
 
-    def sample(self) -> Self:
+    def sample(self) -> "Self":
         """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.
 
         There is one problem of each pattern of rows that are on, since each may have islands of its own.
@@ -146,13 +149,13 @@ class SolveRequest:
             return np.zeros(1, np.intp)
         return np.sort(np.unique(on, axis=0, return_index=True)[1])
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: slice) -> "Self":
         """Return some of the problems as a request."""
         if rows.start == 0 and rows.stop >= self.problem_count:
             return self
         return self._taken(rows)
 
-    def _taken(self, problems: Selection) -> Self:
+    def _taken(self, problems: Selection) -> "Self":
         return replace(
             self,
             targets=tuple(part_of(target, problems) for target in self.targets),

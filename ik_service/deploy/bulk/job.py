@@ -23,7 +23,7 @@ class BulkJob:
 
     Attributes:
         robot: The robot.
-        targets: Links with a target pose, or Targets with one offset and one row of weights.
+        targets: Links with a target pose, or Targets with one line of each of their data.
         inputs: Files of targets, .parquet or .npz, in order.
         output: Folder for the results; created if it does not exist.
         options: Budgets and tolerances.

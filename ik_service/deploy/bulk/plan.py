@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ik_service.deploy.bulk.software import code_of, software
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 PART_DIGITS = 6
 PARTS_MAX = 10**PART_DIGITS
@@ -62,7 +65,7 @@ class BulkPlan:
     software: dict[str, str]
 
     @classmethod
-    def of(cls, job: BulkJob, device: str) -> Self:
+    def of(cls, job: BulkJob, device: str) -> "Self":
         """Make the plan of a job, from its files.
 
         Args:
@@ -182,7 +185,11 @@ class BulkPlan:
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields without types of NumPy, for JSON."""
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value for name, value in fields.items()
-    }
+    """Return the fields as JSON gives them back."""
+    return {name: _plain_value(value) for name, value in fields.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,9 @@ from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
 DRAWS_MOST = 200
 """Times that as many configurations are drawn as are wanted, until so many are free."""
 
@@ -24,7 +27,7 @@ DRAWS_MOST = 200
 class CollidingRobot(KinematicRobot):
     """A robot, and how far its configurations are from contact."""
 
-    def with_collision_model(self, model: CollisionModel | None) -> Self:
+    def with_collision_model(self, model: CollisionModel | None) -> "Self":
         """Give a model with spheres and pairs in place of those that it has now; None for none.
 
         Raises:

@@ -11,8 +11,7 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib.resources.abc import Traversable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ik_service.extras import how_to_install
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
@@ -24,11 +23,14 @@ from ik_service.robots.transforms import quaternion_from_rpy
 from objectives.errors import InputError
 from objectives.tasks.joints.coupling import COEFFICIENTS_MOST
 
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable  # Python 3.11
+
 SUFFIXES = (".constraints.yaml", ".constraints.json")
 """What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""
 
 
-def read_beside(folder: Traversable, stem: str) -> ReadConstraints:
+def read_beside(folder: "Traversable", stem: str) -> ReadConstraints:
     """Read the documents beside a robot file; there may be none.
 
     Args:
@@ -41,7 +43,7 @@ def read_beside(folder: Traversable, stem: str) -> ReadConstraints:
     return found
 
 
-def read_file(file: Traversable, read: Callable[[bytes, str], ReadConstraints]) -> ReadConstraints:
+def read_file(file: "Traversable", read: Callable[[bytes, str], ReadConstraints]) -> ReadConstraints:
     """Read a file, if there is one, by a function that takes its text and its name."""
     if not file.is_file():
         return ReadConstraints()

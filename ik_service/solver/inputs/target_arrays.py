@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from objectives import InputError
 from objectives.data_field import UNIT_TOLERANCE
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing
 
@@ -31,13 +34,13 @@ class TargetArrays:
     problem_count: int
 
     @classmethod
-    def of(cls, positions: Sequence[Any], orientations_xyzw: Sequence[Any] | None = None) -> Self:
+    def of(cls, positions: Sequence[Any], orientations_xyzw: Sequence[Any] | None = None) -> "Self":
         """Return arrays that are checked already, one or None for every target; without orientations all are free."""
         orientations = (None,) * len(positions) if orientations_xyzw is None else tuple(orientations_xyzw)
         count = next((len(array) for array in (*positions, *orientations) if array is not None), 0)
         return cls(tuple(positions), orientations, count)
 
-    def part(self, problems: slice | NDArray[np.intp]) -> Self:
+    def part(self, problems: slice | NDArray[np.intp]) -> "Self":
         """Return the arrays of some of the problems."""
         positions, orientations = (
             tuple(None if array is None else array[problems] for array in arrays)

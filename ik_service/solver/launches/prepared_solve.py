@@ -56,5 +56,5 @@ class RecordedIslands:
 
     partition: Partition
     steps: tuple[RecordedStep, ...]
-    joint_q_float64: wp.array[Any] | None
+    joint_q_float64: "wp.array[Any] | None"
     lines: dict[str, wp.array[Any]]

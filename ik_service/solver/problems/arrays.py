@@ -101,7 +101,7 @@ class Problems:
         self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
         self.searches = allocate_searches(capacity, structure.tree_count, model.device)
 
-    def record_discovery(self, rows: Rows, weights: Sequence[wp.array[Any] | None], *, join: bool) -> list[wp.Launch]:
+    def record_discovery(self, rows: Rows, weights: "Sequence[wp.array[Any] | None]", *, join: bool) -> list[wp.Launch]:
         """Record the launches that find the islands from the weights that stand in the arrays.
 
         Their dimension is the number of problems.

@@ -227,7 +227,7 @@ class InputArrays:
         """Return whether a number was not allowed, once the launches have run and `fault` has been fetched."""
         return bool(np.count_nonzero(self.fault.host))
 
-    def float64_targets(self, field: str) -> wp.array[Any] | None:
+    def float64_targets(self, field: str) -> "wp.array[Any] | None":
         """Return the targets' data of a field in float64, [problem_capacity, targets, columns], or None."""
         staged = {"target_positions": self.positions, "target_orientations_xyzw": self.orientations_xyzw}
         return staged[field].device if field in staged else None

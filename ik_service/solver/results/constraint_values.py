@@ -71,7 +71,7 @@ class ConstraintValues:
         return first
 
     def steps(
-        self, which: Sequence[Any], body_q: wp.array[Any] | None, judged_q: wp.array[Any]
+        self, which: Sequence[Any], body_q: "wp.array[Any] | None", judged_q: wp.array[Any]
     ) -> list[tuple[wp.Kernel, list[Any]]]:
         """Give the kernels for one part of the problems, each with its arguments.
 

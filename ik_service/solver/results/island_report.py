@@ -141,7 +141,7 @@ def _blocks(rows: Rows) -> list[slice]:
 def _rows_on(objective: IKObjective, target: Target | None, problem: int) -> NDArray[np.bool_]:
     """Which rows of an objective are on, as in `RowWeights`; a target's values may still free some in a solve."""
     if target is not None:
-        weights: Any = target.weights()
+        weights: Any = None if target.row_weights is None and target.tolerance is None else target.weights()
     else:
         on_device = weights_on_device(objective)
         weights = None if on_device is None else on_device.numpy()

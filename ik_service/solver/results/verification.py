@@ -316,7 +316,7 @@ class Verification:
         partition: Partition,
         part: int,
         parts: int,
-        joint_q_float64: wp.array[Any] | None,
+        joint_q_float64: "wp.array[Any] | None",
         *,
         values: bool = True,
     ) -> list[wp.Launch]:

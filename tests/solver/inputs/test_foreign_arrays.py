@@ -119,7 +119,8 @@ def test_columns_of_a_result_are_taken_without_a_copy(panda, given):
         mine = getattr(result, name)
         assert column.ptr == mine.ctypes.data, name
         np.testing.assert_array_equal(column.numpy(), mine)
-    for name in ("joint_q", "success", "active_limits"):
+    takes_booleans = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
+    for name in ("joint_q", "success", "active_limits") if takes_booleans else ("joint_q",):
         mine = getattr(result, name)
         shared = np.from_dlpack(Foreign(mine))
         shared[0] = ~shared[0] if shared.dtype == bool else 2.0 * shared[0]

@@ -12,14 +12,16 @@ Pairs of the first form are all that are checked; without them, and in the other
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources.abc import Traversable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.collision.model import MAX_SPHERES, LinkPair
 from ik_service.robots.files.constraint_file import read_document, read_numbers, read_text
 from ik_service.robots.files.xml_reader import MAX_BYTES
 from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable  # Python 3.11
 
 SUFFIXES = (".collision.json", ".collision.yaml", ".collision.yml")
 """What the name of a file beside ``NAME.urdf`` has behind ``NAME``."""
@@ -41,7 +43,7 @@ class SphereDocument(NamedTuple):
     left_out: Mapping[str, tuple[LinkPair, ...]]
 
 
-def read_spheres_beside(folder: Traversable, stem: str) -> SphereDocument | None:
+def read_spheres_beside(folder: "Traversable", stem: str) -> SphereDocument | None:
     """Read the file of spheres beside a robot file; None where there is none.
 
     Args:
@@ -58,7 +60,7 @@ def read_spheres_beside(folder: Traversable, stem: str) -> SphereDocument | None
     return read_sphere_file(found[0]) if found else None
 
 
-def read_sphere_file(file: Traversable) -> SphereDocument:
+def read_sphere_file(file: "Traversable") -> SphereDocument:
     """Read a file of spheres.
 
     Raises:

@@ -160,7 +160,7 @@ class Rows:
             objective.bind_device(self.model.device)
 
     def compute_residuals(
-        self, poses: Poses, tapes: "RowTapes | None" = None, stale: wp.array[Any] | None = None
+        self, poses: Poses, tapes: "RowTapes | None" = None, stale: "wp.array[Any] | None" = None
     ) -> None:
         """Write body poses and the residuals of all objectives.
 

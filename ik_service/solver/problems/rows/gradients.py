@@ -38,7 +38,7 @@ class RowGroups:
     count: int
     of_row: wp.array[Any]
     row: wp.array[Any]
-    factor: wp.array[Any] | None
+    factor: "wp.array[Any] | None"
 
     @classmethod
     def of(cls, support: NDArray[np.bool_], device: wp.Device, *, probed: bool) -> "RowGroups":

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.support import Support
 from objectives import IKJacobianType, IKObjective
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class RowLayout:
@@ -55,7 +58,7 @@ class RowLayout:
         self.support = Support(model, self.rows)
         self.refresh()
 
-    def of_kind(self, kind: RowKind) -> Self:
+    def of_kind(self, kind: RowKind) -> "Self":
         """Return the layout of the rows of one kind alone; their objectives stay bound as they are."""
         found = copy(self)
         found.rows = Rows(self._model, [], [self.rows.objectives[k] for k in self.rows.of_kind(kind)], self.rows.mode)

@@ -106,7 +106,7 @@ def objective_scale(objective: IKObjective) -> float:
     return float(getattr(objective, "weight", 1.0))
 
 
-def weights_on_device(objective: IKObjective) -> wp.array[Any] | None:
+def weights_on_device(objective: IKObjective) -> "wp.array[Any] | None":
     """Return the weights of an objective's rows, [1 or problem_count or more, rows]; None where all are 1."""
     row_weights = getattr(objective, "row_weights", None)
     return None if row_weights is None else row_weights()

@@ -1,0 +1,72 @@
+"""Run some of the tests with the oldest of everything: Python 3.10 and the least versions that pyproject.toml takes.
+
+Usage: oldest.py. The package is installed from a copy of the tracked files into an environment of its own, whose pins
+are in requirements-oldest.lock; 'make lock' writes it. PYTHON_OLDEST names the interpreter where none is found.
+"""
+
+import glob
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+VERSION = "3.10"
+TESTS = [
+    "tests/api/documents",
+    "tests/api/routes/test_stream.py",
+    "tests/client",
+    "tests/control/test_controller.py",
+    "tests/objectives/test_data.py",
+    "tests/objectives/test_manipulability.py",
+    "tests/solver/inputs",
+    "tests/solver/results",
+]
+NOISE = "ignore:Support for Python 3.10 is deprecated:FutureWarning"  # Warp's, of its next series
+
+
+def find_interpreter() -> str | None:
+    """Return the command of the oldest Python, or None where there is none."""
+    pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
+    candidates = [os.environ.get("PYTHON_OLDEST"), shutil.which(f"python{VERSION}")]
+    candidates += sorted(glob.glob(f"{pyenv}/versions/{VERSION}.*/bin/python"))
+    for candidate in filter(None, candidates):
+        command = [candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip() == VERSION:
+            return candidate
+    return None
+
+
+def main() -> int:
+    """Install, and run the tests; return the exit status."""
+    python = find_interpreter()
+    if python is None:
+        print(f"There is no Python {VERSION} here: its tests are left out. PYTHON_OLDEST may name one.")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+        source, work = pathlib.Path(folder, "source"), pathlib.Path(folder, "work")
+        for name in filter(None, files.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (source / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, source / name)
+        subprocess.run([python, "-m", "venv", f"{folder}/venv"], check=True)
+        own = f"{folder}/venv/bin/python"
+        install = [own, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*install, "--require-hashes", "-r", source / "requirements-oldest.lock"], check=True)
+        subprocess.run([*install, "--no-build-isolation", source], check=True)
+        work.mkdir()
+        for name in ("tests", "docs", "pyproject.toml", "README.md"):  # without the package: the installed one is tried
+            shutil.move(source / name, work / name)
+        arguments = ["-q", "--numprocesses", "auto", "--maxprocesses", "4", "-W", NOISE, "-p", "no:cacheprovider"]
+        environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+        return subprocess.run(
+            [own, "-m", "pytest", *arguments, *TESTS], cwd=work, env=environment, check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
