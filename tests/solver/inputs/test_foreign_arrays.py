@@ -123,7 +123,7 @@ def test_columns_of_a_result_are_taken_without_a_copy(panda, given):
     for name in ("joint_q", "success", "active_limits") if takes_booleans else ("joint_q",):
         mine = getattr(result, name)
         shared = np.from_dlpack(Foreign(mine))
-        shared[0] = ~shared[0] if shared.dtype == bool else 2.0 * shared[0]
+        mine[0] = ~mine[0] if mine.dtype == bool else 2.0 * mine[0]
         np.testing.assert_array_equal(shared, mine)
         assert shared.ctypes.data == mine.ctypes.data
 
