@@ -1,5 +1,6 @@
 """Streams of the clients: a web socket each, one step at a time."""
 
+import asyncio
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,7 +12,6 @@ from websockets.sync.client import ClientConnection, connect
 from ik_service.client.actions import awaitable, blocking
 from ik_service.client.messages.stream_messages import Message
 from ik_service.client.stream_core import StreamCore, StreamMethods
-from ik_service.timeouts import timeout
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -92,5 +92,4 @@ class AsyncStream(StreamCore):
             if message is not None:
                 await self._connection.send(message)
                 return None
-            async with timeout(self._timeout_s):
-                return await self._connection.recv()
+            return await asyncio.wait_for(self._connection.recv(), self._timeout_s)

@@ -1,5 +1,6 @@
 """What both kinds of streams have in common: their state, and their methods as generators, see `actions`."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,6 @@ from ik_service.client.actions import Steps
 from ik_service.client.errors import ClientError, UnreachableError
 from ik_service.client.messages.reply_errors import check_reply
 from ik_service.client.messages.stream_messages import Conversation, StreamAnswer, StreamConfigured
-from ik_service.timeouts import TIMED_OUT
 
 
 class StreamCore:
@@ -50,7 +50,7 @@ class StreamCore:
         """Raise an error of the client for a failure of the connection."""
         try:
             yield
-        except (OSError, *TIMED_OUT, WebSocketException) as error:
+        except (OSError, asyncio.TimeoutError, WebSocketException) as error:
             raise self._client_error(error) from error
 
     def _client_error(self, error: Exception) -> ClientError:

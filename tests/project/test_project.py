@@ -53,6 +53,7 @@ FURTHER_IMPORTS = {
             "msgpack",
             "prometheus_client",
             "structlog",
+            "async_timeout",
         )
     },
     "ik_service.torch": {"torch"},

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ik_service.api.admission.request_memory import RESERVATION, UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
 from ik_service.api.errors.exceptions import BodyTimeoutError, BodyTooLargeError
 from ik_service.api.errors.problem_documents import send_error
-from ik_service.timeouts import TIMED_OUT, timeout_at
+from ik_service.api.timeouts import timeout_at
 
 SPLIT = "Split the problems over several requests."
 
@@ -83,7 +83,7 @@ class BodyLimitMiddleware:
             try:
                 async with timeout_at(end):
                     message = await receive()
-            except TIMED_OUT:
+            except asyncio.TimeoutError:
                 raise BodyTimeoutError(f"The body did not come in within {self._timeout_s:g} s.") from None
             if message["type"] == "http.request":
                 size += len(message.get("body", b""))

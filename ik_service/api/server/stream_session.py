@@ -33,12 +33,12 @@ from ik_service.api.documents.stream_messages import (
 from ik_service.api.errors.problem_documents import kind_of
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.schema.stream import CloseCode, Tick
+from ik_service.api.timeouts import timeout
 from ik_service.batching.errors import ClosedError, SolverLostError
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel
-from ik_service.timeouts import TIMED_OUT, timeout
 
 CONFIGURE_S = 10.0
 """Longest time until the first message."""
@@ -119,7 +119,7 @@ class StreamSession:
             await self._serve()
         except WebSocketDisconnect:
             pass
-        except TIMED_OUT:
+        except asyncio.TimeoutError:
             self._close = CloseCode.POLICY, "Nothing came for a long time."
         except ClosedError as error:
             await self._send(error_message(error, None))
@@ -131,7 +131,7 @@ class StreamSession:
         finally:
             reader.cancel()
         if self._close is not None:
-            with suppress(WebSocketDisconnect, RuntimeError, *TIMED_OUT):
+            with suppress(WebSocketDisconnect, RuntimeError, asyncio.TimeoutError):
                 async with timeout(SEND_S):
                     await self._websocket.close(*self._close)
 
