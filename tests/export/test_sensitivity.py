@@ -288,3 +288,10 @@ def test_robots_that_close_loops_are_refused():
     solver = ik_service.IKSolver(robot, [robot.link_names[-1]], device="cpu", engine="compiled")
     with pytest.raises(EngineError, match="closes loops"):
         export_solver(solver, orientations=False, sensitivity=True)
+
+
+def test_targets_with_tolerances_are_refused():
+    robot = ik_service.load_robot("panda", collision="ignore")
+    solver = ik_service.IKSolver(robot, [Target("panda_hand", free=["rz"])], device="cpu")
+    with pytest.raises(EngineError, match="have no derivatives"):
+        export_solver(solver, prefix="near", problem_count=10, sensitivity=True)

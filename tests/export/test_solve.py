@@ -65,8 +65,16 @@ def test_targets_may_be_positions_alone(panda, tmp_path):
     assert columns == columns_of(expected)
 
 
-def test_a_tool_and_weights_that_all_problems_have_go_with_it(panda, tmp_path):
-    target = Target("panda_hand", offset=[0.01, 0.0, 0.1, 0.0, 0.0, 0.6, 0.8], row_weights=[1, 1, 1, 0.3, 0.3, 0])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"offset": [0.01, 0.0, 0.1, 0.0, 0.0, 0.6, 0.8], "row_weights": [1, 1, 1, 0.3, 0.3, 0]},
+        {"free": ["rz"], "tolerance": [0.0, 0.0, 0.02, 0.2, 0.2, 0.0]},
+    ],
+    ids=["tool and weights", "tolerances"],
+)
+def test_data_that_all_problems_have_go_with_it(panda, tmp_path, data):
+    target = Target("panda_hand", **data)
     solver = IKSolver(panda.solver.robot, [target], device="cpu")
     export_solver(solver, prefix="tool", problem_count=50).write(tmp_path)
     positions, orientations = panda.targets(300)

@@ -41,6 +41,7 @@ class PoseTargets:
     def _take(self, targets: tuple[Target, ...]) -> None:
         self.all = targets
         self.with_lines = [target for target in targets if has_lines(target)]
+        self._are_near = any(target.frame is not None for target in targets)
 
     def make_objectives(self, problems: Problems) -> tuple[IKObjectiveNearPose | IKObjectivePose, ...]:
         """Make the objectives, over the arrays of the problems, and return them."""
@@ -73,7 +74,7 @@ class PoseTargets:
             InputError: A tolerance of a target is above 0 and below that of the solve.
         """
         allowed = position, orientation
-        if allowed != self._tolerances and any(target.frame is not None for target in self.all):
+        if self._are_near and allowed != self._tolerances:
             for target in self.all:
                 target.deadband(*allowed)
             self._tolerances, self.is_replaced = allowed, True

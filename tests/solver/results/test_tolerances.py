@@ -13,7 +13,7 @@ from objectives import InputError
 from tests.compiler.island_cases import TOOL, robots
 from tests.objectives.loop_rows import matrix_of
 from tests.objectives.near_rows import near_rows
-from tests.solver.conftest import Reachable, assert_same_bytes
+from tests.solver.conftest import Reachable, assert_same_bytes, use_engine
 
 HAND = "panda_hand"
 OPTIONS = ik_service.SolverOptions()
@@ -102,11 +102,11 @@ def test_a_free_roll_leaves_the_axis_of_the_tool_where_it_is_to_be(panda, rolled
     assert np.abs(found.chord[met, 2]).max() > 1.0  # the roll is used
 
 
-@ENGINES
-def test_a_cone_about_the_axis_of_the_tool_is_kept_and_used(panda, rolled, engine):
+@pytest.mark.parametrize("engine", ["auto", "threads", "staged"])
+def test_a_cone_about_the_axis_of_the_tool_is_kept_and_used(panda, rolled, engine, monkeypatch):
+    use_engine(engine, monkeypatch)
     tolerance = [0.0, 0.0, 0.0, CONE, CONE, 0.0]
-    solver = IKSolver(panda, [Target(HAND, tolerance=tolerance, free=["rz"])], engine=engine, device="cpu")
-    result = solver.solve(*rolled)
+    result = IKSolver(panda, [Target(HAND, tolerance=tolerance, free=["rz"])], device="cpu").solve(*rolled)
     found, met = gaps(panda, result, *rolled), result.success
     assert met.mean() > 0.99
     assert found.tilt[met].max() <= CONE
