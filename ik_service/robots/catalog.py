@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ik_service.errors import RobotFileError
+from ik_service.extras import how_to_install
 from ik_service.robots.collision.link_shapes import LinkShapes
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.files.assembly import build_model
@@ -56,6 +57,7 @@ def load_robot(
     floating_base: bool = False,
     constraints: Constraints = "read",
     collision: Collision = "read",
+    xacro_arguments: Mapping[str, str] | None = None,
 ) -> RobotModel:
     """Load a robot.
 
@@ -68,9 +70,10 @@ def load_robot(
     links are not checked.
 
     Args:
-        source: A built-in name; the path of a URDF (``.urdf``) or MJCF (``.xml``) file; the text of one, such as the
-            parameter ``robot_description`` of a ROS system; or a ``mujoco.MjModel``. A text or a model has no files
-            beside it. MJCF is for trusted sources: it may open files.
+        source: A built-in name; the path of a URDF (``.urdf``), xacro (``.xacro``) or MJCF (``.xml``) file; the text of
+            a URDF or MJCF, such as the parameter ``robot_description`` of a ROS system; or a ``mujoco.MjModel``. A text
+            or a model has no files beside it. MJCF and xacro are for trusted sources: they may open files, and xacro
+            evaluates expressions.
         base: Link that becomes the fixed base, with its frame as the world's; None keeps the root. See ``subrobot``.
         tip: Link at which the robot ends: only the joints on the way there are kept; None keeps all branches.
         locked: Joints to lock, with their coordinates [m or rad]. A start that is given to a solve puts them where it
@@ -78,6 +81,7 @@ def load_robot(
         active: Joints that may move; all others are locked at ``locked``, or else in the middle of their limits; alike.
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
         constraints: "read" them, or "ignore" them all.
+        xacro_arguments: Values of the arguments of a xacro file, by name.
         collision: "read" the collision model; "shapes" makes one of the robot's shapes where there is no file of one,
             which takes a while; "ignore" leaves the robot without.
 
@@ -88,12 +92,13 @@ def load_robot(
         UnknownNameError: There is no such built-in robot, file, link or joint.
         RobotFileError: The file cannot be read as a robot.
         InputError: The tip is not below the base, a locked value does not fit, a joint is both locked and active,
-            ``constraints`` or ``collision`` is none of its words, or MJCF was asked for without the ``mujoco`` package.
+            ``constraints`` or ``collision`` is none of its words, ``xacro_arguments`` go with no xacro file, or MJCF or
+            xacro was asked for without the package that reads it.
     """
     both = sorted(set(locked or ()) & set(active or ()))
     if both:
         raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
-    description = _describe(source, _reads(constraints))
+    description = _describe(source, _reads(constraints), xacro_arguments)
     _check_word("collision", collision, get_args(Collision))
     robot = build_model(description, floating_base=floating_base)
     if collision != "ignore":
@@ -170,7 +175,7 @@ def _collision_model(source: Any, robot: RobotModel, shapes: Mapping[str, LinkSh
     if _is_text(source) or not isinstance(source, str | PathLike):
         return read_collision_model(robot, shapes)
     is_builtin = isinstance(source, str) and source in builtin_robot_names()
-    folder, stem = (_BUILTIN, str(source)) if is_builtin else (Path(source).parent, Path(source).stem)
+    folder, stem = (_BUILTIN, str(source)) if is_builtin else (Path(source).parent, _stem(Path(source)))
     srdf = folder / f"{stem}.srdf"
     return read_collision_model(
         robot,
@@ -185,7 +190,15 @@ def _is_text(source: object) -> bool:
     return isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-def _describe(source: Any, reads_them: bool) -> RobotDescription:
+def _stem(path: Path) -> str:
+    """What the names of files beside a robot's file begin with: ``arm`` for ``arm.urdf`` and ``arm.urdf.xacro``."""
+    return path.stem.removesuffix(".urdf") if path.suffix.lower() == ".xacro" else path.stem
+
+
+def _describe(source: Any, reads_them: bool, xacro_arguments: Mapping[str, str] | None = None) -> RobotDescription:
+    is_xacro = not _is_text(source) and isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".xacro"
+    if xacro_arguments is not None and not is_xacro:
+        raise InputError("xacro_arguments are for the path of a .xacro file.")
     if _is_text(source):
         data = source.encode("utf-8", errors="surrogatepass")
         if outermost_tag(data) != "mujoco":
@@ -204,18 +217,34 @@ def _describe(source: Any, reads_them: bool) -> RobotDescription:
         description = read_urdf(builtin_urdf(source), reads_constraints=reads_them)
         return description.with_constraints(read_beside(_BUILTIN, source)) if reads_them else description
     path = Path(source)
-    if path.suffix.lower() not in (".urdf", ".xml"):
-        opening = f"Robot '{source}' is neither built in nor the path of a .urdf or .xml file."
+    if path.suffix.lower() not in (".urdf", ".xacro", ".xml"):
+        opening = f"Robot '{source}' is neither built in nor the path of a .urdf, .xacro or .xml file."
         raise UnknownNameError(unknown_name(opening, "Built-in robot", builtin_robot_names(), source))
     if path.suffix.lower() == ".xml":
         from ik_service.robots.files.mjcf import read_mjcf  # the mujoco package is optional
 
         return read_mjcf(path, reads_constraints=reads_them)
-    description = read_urdf(_bytes_of(path), reads_constraints=reads_them)
+    data = _expanded(path, xacro_arguments or {}) if is_xacro else _bytes_of(path)
+    description = read_urdf(data, reads_constraints=reads_them)
     if not reads_them:
         return description
-    beside = read_beside(path.parent, path.stem)
+    beside = read_beside(path.parent, _stem(path))
     return description.with_constraints(beside.joined(read_closures_beside(path.absolute().parent)))
+
+
+def _expanded(path: Path, arguments: Mapping[str, str]) -> bytes:
+    """Return the URDF that a xacro file stands for."""
+    _bytes_of(path)  # says what is wrong with the file itself
+    try:
+        from xacro import process_file
+    except ModuleNotFoundError:
+        raise InputError(f"Xacro files are read by xacro. {how_to_install('xacro')}") from None
+    try:
+        text: str = process_file(str(path), mappings=dict(arguments)).toxml()
+    except Exception as error:  # it evaluates expressions of the file, which may raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise RobotFileError(f"xacro file '{path}' cannot be expanded: {reason}.") from error
+    return text.encode()
 
 
 def _bytes_of(path: Path) -> bytes:

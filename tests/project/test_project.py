@@ -40,7 +40,7 @@ FORBIDDEN_TEXTS = [
 # Floors that may import more than Warp and NumPy. A floor of ik_service that is not named here may not.
 KERNEL_IMPORTS = {"warp", "numpy"}
 FURTHER_IMPORTS = {
-    "ik_service.robots": {"mujoco", "trimesh", "yaml"},
+    "ik_service.robots": {"mujoco", "trimesh", "xacro", "yaml"},
     "ik_service.settings": {"pydantic", "pydantic_settings"},
     "ik_service.api": {
         *(

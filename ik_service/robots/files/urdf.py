@@ -71,7 +71,10 @@ def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescriptio
 def _refuse_xacro(root: XmlElement) -> None:
     for element in root.children:
         if element.tag.startswith("xacro:"):
-            raise element.error("this is a xacro file; expand it first: 'xacro robot.urdf.xacro > robot.urdf'.")
+            raise element.error(
+                "this is a xacro file; load it by its path, which ends in .xacro, or expand it first: "
+                "'xacro robot.urdf.xacro > robot.urdf'."
+            )
 
 
 def _capped(root: XmlElement, tag: str) -> list[XmlElement]:
