@@ -143,6 +143,7 @@ class SolverCore:
         if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
         check_lines(self._objectives, self.targets.with_lines, given.problem_count)
+        self.targets.check_given(given)
         started = 0.0 if options.deadline_s is None else time.monotonic()
         done = self._run(given, start, options, enabled, worlds, limits)
         if done is None:

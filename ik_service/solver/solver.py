@@ -345,8 +345,8 @@ class IKSolver:
             target: Which of `targets`.
             offset: Tool frame as in `Target`, which must have been declared with one; None leaves it as it is.
             row_weights: Weights as in `Target`; None leaves them as they are.
-            tolerance: Tolerances as in `Target`, which must have been declared with some, or with free rows; None
-                leaves them as they are.
+            tolerance: Tolerances as in `Target`, which must have been declared with some, or with free rows, which are
+                those of infinity here; None leaves them as they are.
 
         Raises:
             InputError: There is no such target, or a value is not allowed.

@@ -122,13 +122,16 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
         if array is not None and array.ndim == 2:
             check_count(len(array), count, f"{pointer}/{name}")
     read = Target(target.link, offset, target.reference_link, weights, target.free, tolerance, target.frame)
+    if target.frame == "target" and orientations is None:
+        raise faulty_field(f"{pointer}/frame", "invalid_value", "Axes of the target need its orientations_xyzw.")
     if not target.free and tolerance is None:
         return read, positions, orientations
     try:
         read = as_target(read, robot)
         read.deadband(options.position_tolerance, options.orientation_tolerance)
     except InputError as error:
-        raise faulty_field(f"{pointer}/tolerance", "invalid_value", str(error)) from error
+        field = "free" if tolerance is None else "tolerance"
+        raise faulty_field(f"{pointer}/{field}", "invalid_value", str(error)) from error
     return read, positions, orientations
 
 

@@ -108,10 +108,16 @@ def _with_tolerances(target: Target) -> Target:
         tolerance = np.where(is_free, np.inf, np.zeros(len(AXES)) if tolerance is None else tolerance)
     if frame is None and tolerance is not None:
         frame = "tool"
-    if frame is not None and frame not in FRAMES:
+    if frame is not None and not (isinstance(frame, str) and frame in FRAMES):
         raise InputError(f"Target '{target.link}': frame is {in_a_line(frame)}. Allowed: {', '.join(FRAMES)}.")
     checked = replace(target, free=(), tolerance=tolerance, frame=frame)
     if tolerance is not None:
+        lines = sorted({len(one) for one in map(np.asarray, (tolerance, target.row_weights)) if one.ndim == 2} - {1})
+        if len(lines) > 1:
+            raise InputError(
+                f"Target '{target.link}': row_weights and tolerance have {lines[0]} and {lines[1]} lines. Allowed: "
+                "one, or equally many; give both in one call."
+            )
         check_tolerance(target.link, tolerance, checked.weights())
     return checked
 

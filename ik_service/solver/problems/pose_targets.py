@@ -5,9 +5,10 @@ from typing import Any
 
 from ik_service.robots import RobotModel
 from ik_service.solver.inputs.reading import has_lines
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target, as_target, pose_objective, replaced, touched_trees
 from ik_service.solver.problems.arrays import Problems
-from objectives import IKObjectiveNearPose, IKObjectivePose
+from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
 from objectives.tasks.frames.near_pose import DEADBAND
 
 
@@ -37,6 +38,7 @@ class PoseTargets:
         self.objectives: tuple[IKObjectiveNearPose | IKObjectivePose, ...] = ()
         self.is_replaced = False
         self._tolerances: tuple[float, float] | None = None
+        self._versions: list[int] = []  # of the objectives' data, by which launches have been recorded
 
     def _take(self, targets: tuple[Target, ...]) -> None:
         self.all = targets
@@ -49,6 +51,7 @@ class PoseTargets:
             pose_objective(target, problems.positions[k], problems.orientations_xyzw[k], problems.row_weights[k])
             for k, target in enumerate(self.all)
         )
+        self._note_versions()
         return self.objectives
 
     def use_arrays(self, problems: Problems) -> None:
@@ -57,6 +60,7 @@ class PoseTargets:
             objective.set_data("target_positions", problems.positions[k])
             objective.set_data("target_orientations_xyzw", problems.orientations_xyzw[k])
             objective.set_data("row_weights", problems.row_weights[k])
+        self._note_versions()  # all is recorded anew
 
     def replace(self, number: int, **data: Any) -> None:
         """Take other data of a target, None for what it has; `upload` brings them to the device.
@@ -79,13 +83,35 @@ class PoseTargets:
                 target.deadband(*allowed)
             self._tolerances, self.is_replaced = allowed, True
 
+    def check_given(self, given: TargetArrays) -> None:
+        """Check that targets with rows in the frame of their poses have orientations.
+
+        Raises:
+            InputError: One has none.
+        """
+        for target, orientations in zip(self.all, given.orientations_xyzw, strict=True):
+            if target.frame == "target" and orientations is None:
+                raise InputError(f"Target '{target.link}' has its rows in its own frame: give its orientations.")
+
     def upload(self) -> bool:
-        """Copy replaced offsets and deadbands to the device; return whether an array was exchanged for a larger one."""
-        versions = [objective.data_version for objective in self.objectives]
-        for objective, target in zip(self.objectives, self.all, strict=True):
+        """Copy replaced offsets and deadbands to the device.
+
+        Returns:
+            Whether an array was exchanged for a larger one since launches have been recorded.
+
+        Raises:
+            InputError: A tolerance of a target is above 0 and below that of the solve; nothing has been copied.
+        """
+        allowed = self._tolerances
+        deadbands = [None if one.frame is None or allowed is None else one.deadband(*allowed) for one in self.all]
+        for objective, target, deadband in zip(self.objectives, self.all, deadbands, strict=True):
             if target.offset is not None:
                 objective.set_offset(target.offset)
-            if target.frame is not None and self._tolerances is not None:
-                objective.set_data(DEADBAND, target.deadband(*self._tolerances))
-        self.is_replaced = False
-        return versions != [objective.data_version for objective in self.objectives]
+            if deadband is not None:
+                objective.set_data(DEADBAND, deadband)
+        self.is_replaced, before = False, self._versions
+        self._note_versions()
+        return before != self._versions
+
+    def _note_versions(self) -> None:
+        self._versions = [objective.data_version for objective in self.objectives]

@@ -94,6 +94,14 @@ def test_faults_are_named(panda, given, fields, pointer):
     assert [fault.pointer for fault in caught.value.faults] == [pointer]
 
 
+def test_axes_of_a_target_need_its_orientations(panda, given):
+    body = document(given, frame="target")
+    del body["targets"][0]["orientations_xyzw"]
+    with pytest.raises(FaultyFieldsError) as caught:
+        read_solve(body, panda)
+    assert [fault.pointer for fault in caught.value.faults] == ["/targets/0/frame"]
+
+
 def test_derivatives_are_refused(panda, given):
     body = {**document(given, free=["rz"]), "options": {"sensitivity": "target"}}
     with pytest.raises(FaultyFieldsError, match="have no derivatives"):

@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, Target
+from ik_service import IKSolver, Target, load_robot
 from ik_service.solver.inputs.targets import as_target
 from ik_service.solver.inputs.tolerances import FREE_CHORD, FREE_DISTANCE
 from objectives import InputError
 
 POSITION, ORIENTATION = 1e-3, 1e-2  # of the solve
 ASKED = [0.01, 0.02, 0.0, 0.3, 0.2, 0.1]
+
+
+@pytest.fixture(scope="module")
+def dual_panda():
+    return load_robot("dual_panda", collision="ignore")
 
 
 def chord(angle):
@@ -74,6 +79,8 @@ def test_free_positions_and_two_free_rotations_leave_intervals(panda):
         ({"tolerance": [0, 0, 0, 3.2, 0, 0]}, "an angle above pi"),
         ({"tolerance": [0, 0, 0, 0.1, 0.2, 0], "free": ["rz"]}, "the same tolerance for both"),
         ({"tolerance": [0.1] * 6, "frame": "hand"}, "Allowed: reference, target, tool, world"),
+        ({"tolerance": np.zeros((2, 6)), "row_weights": np.ones((3, 6))}, "have 2 and 3 lines"),
+        ({"frame": np.array(["tool", "world"])}, "Allowed: reference, target, tool, world"),
         ({"frame": 3}, "Allowed: reference, target, tool, world"),
     ],
 )
@@ -89,3 +96,28 @@ def test_a_tolerance_below_that_of_the_solve_is_refused(panda):
         solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0])
     finer = {"position_tolerance": 1e-4}
     assert solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0], options=finer).success.all()
+
+
+def test_axes_of_a_target_need_its_orientations(panda):
+    solver = IKSolver(panda, [Target("panda_hand", frame="target")], device="cpu")
+    with pytest.raises(InputError, match="give its orientations"):
+        solver.solve([[0.4, 0.1, 0.5]])
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_after_data_that_are_refused_the_next_solve_keeps_the_tolerances_given_before(dual_panda, engine):
+    links = ["left_panda_hand", "right_panda_hand"]
+    wide = [0.5, 0.5, 0.5, 0.0, 0.0, 0.0]
+    poses = dual_panda.forward_kinematics(dual_panda.random_joint_q(np.random.default_rng(0), 8), links)
+    targets = [Target(links[0], tolerance=wide, frame="world"), Target(links[1], tolerance=wide, frame="world")]
+    solver = IKSolver(dual_panda, targets, engine=engine, device="cpu")
+    solver.solve(*poses)
+    solver.set_target_data(0, tolerance=np.tile([0.002] * 3 + [0.0] * 3, (8, 1)))  # a larger array
+    solver.set_target_data(1, tolerance=[1e-9] * 6)
+    with pytest.raises(InputError, match="below that of the solve"):
+        solver.solve(*poses)
+    solver.set_target_data(1, tolerance=wide)
+    result = solver.solve(*poses)
+    reached = dual_panda.forward_kinematics(result.joint_q, links[:1]).positions[:, 0]
+    assert result.success.mean() > 0.5
+    assert np.abs(reached - poses.positions[:, 0])[result.success].max() <= 0.002
