@@ -1,7 +1,7 @@
 """Run some of the tests with the oldest of everything: Python 3.10 and the least versions that pyproject.toml takes.
 
-Usage: oldest.py. The package is installed from a copy of the tracked files into an environment of its own, whose pins
-are in requirements-oldest.lock; 'make lock' writes it. PYTHON_OLDEST names the interpreter where none is found.
+Usage: oldest.py. The package is installed from a copy of its files into an environment of its own, whose pins are in
+requirements-oldest.lock; 'make lock' writes it. PYTHON_OLDEST names the interpreter where none is found.
 """
 
 import glob
@@ -47,20 +47,21 @@ def main() -> int:
         print(f"There is no Python {VERSION} here: its tests are left out. PYTHON_OLDEST may name one.")
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
         source, work = pathlib.Path(folder, "source"), pathlib.Path(folder, "work")
-        for name in filter(None, files.decode().split("\0")):
-            if (ROOT / name).is_file():
-                (source / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, source / name)
+        for name in ("ik_service", "objectives"):
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "README.md", "LICENSE", "requirements-oldest.lock"):
+            shutil.copy(ROOT / name, source / name)
         subprocess.run([python, "-m", "venv", f"{folder}/venv"], check=True)
         own = f"{folder}/venv/bin/python"
         install = [own, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*install, "--require-hashes", "-r", source / "requirements-oldest.lock"], check=True)
         subprocess.run([*install, "--no-build-isolation", source], check=True)
         work.mkdir()
-        for name in ("tests", "docs", "pyproject.toml", "README.md"):  # without the package: the installed one is tried
-            shutil.move(source / name, work / name)
+        for name in ("tests", "docs"):  # without the package: the installed one is tried
+            shutil.copytree(ROOT / name, work / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy(ROOT / name, work / name)
         arguments = ["-q", "--numprocesses", "auto", "--maxprocesses", "4", "-W", NOISE, "-p", "no:cacheprovider"]
         environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
         return subprocess.run(
