@@ -11,6 +11,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.arms.planner_calls import met
 from benchmarks.report import Report, machine, measured
 from ik_service import IKSolver, RobotModel, load_robot
 from objectives import IKObjectiveManipulability
@@ -19,16 +20,6 @@ Array = NDArray[np.float64]
 COUNT, SEED, REPEATS = 1000, 11, 5
 WEIGHTS = (1e-3, 1e-2, 0.1, 1.0, 10.0)
 ARMS = (("panda", "panda_hand"), ("iiwa14", "iiwa_link_ee"))
-POSITION, ORIENTATION = 1e-3, 1e-2
-
-
-def met(robot: RobotModel, link: str, joint_q: Array, positions: Array, turns: Array) -> NDArray[np.bool_]:
-    """Return which answers meet their targets."""
-    poses = robot.forward_kinematics(joint_q, [link])
-    distance = np.linalg.norm(poses.positions[:, 0] - positions, axis=1)
-    sign = np.sign((poses.orientations_xyzw[:, 0] * turns).sum(axis=1, keepdims=True))
-    chord = np.linalg.norm(sign * poses.orientations_xyzw[:, 0] - turns, axis=1)
-    return np.asarray((distance <= POSITION) & (4.0 * np.arcsin(0.5 * chord) <= ORIENTATION))
 
 
 def manipulability(robot: RobotModel, link: str, joint_q: Array) -> Array:

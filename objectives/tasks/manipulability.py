@@ -23,7 +23,7 @@ OFFSET, PER_LENGTH, MOST_SHIFT, MOST_TURN = "offset", "per_length", "most_shift"
 LEAST_PIVOT = 1e-12  # squared: below it the frame counts as unable to move
 LEAST_ROW2 = 1e-2  # squared, so that no row comes to 0, where its derivative is infinite
 MARGIN = 0.5  # added to the largest logarithm of a pivot, so that rows stay above 1 where that bound holds
-JOINTS_MOST = 40  # that compile in less than a minute
+JOINTS_MOST = 40  # the rows of more take long to compile
 UP: Vector = (0.0, 0.0, 1.0)
 PARTS: dict[Motion, slice] = {"pose": slice(0, 6), "position": slice(0, 3), "orientation": slice(3, 6)}
 

@@ -7,7 +7,7 @@ from ik_service import IKStatus, Target
 from ik_service.control import IKController
 from objectives import InputError
 from tests.control.conftest import follow, pose_of
-from tests.control.test_priorities import HOME, LINK, POSTURE, circle
+from tests.control.test_priorities import HOME, LINK, POSTURE, circle, distances
 from tests.objectives.loop_rows import matrix_of
 
 CONE = np.radians(15.0)
@@ -19,10 +19,6 @@ def tilts(robot, joint_q, poses):
     tool = matrix_of(robot.forward_kinematics(joint_q, [LINK]).orientations_xyzw[:, 0])[:, :, 2]
     aim = matrix_of(poses[:, 3:])[:, :, 2]
     return np.arctan2(np.linalg.norm(np.cross(tool, aim), axis=1), (tool * aim).sum(axis=1))
-
-
-def distances(robot, joint_q, poses):
-    return np.linalg.norm(robot.forward_kinematics(joint_q, [LINK]).positions[:, 0] - poses[:, :3], axis=1)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, CONE])

@@ -72,15 +72,9 @@ class PoseTargets:
         self.is_replaced = True
 
     def use_tolerances(self, position: float, orientation: float) -> None:
-        """Count errors of targets with tolerances of their own from these, less what a solve allows [m], [rad].
-
-        Raises:
-            InputError: A tolerance of a target is above 0 and below that of the solve.
-        """
+        """Count errors of targets from their tolerances less these of a solve [m], [rad], once `upload` is called."""
         allowed = position, orientation
         if self._are_near and allowed != self._tolerances:
-            for target in self.all:
-                target.deadband(*allowed)
             self._tolerances, self.is_replaced = allowed, True
 
     def check_given(self, given: TargetArrays) -> None:
@@ -89,6 +83,8 @@ class PoseTargets:
         Raises:
             InputError: One has none.
         """
+        if not self._are_near:
+            return
         for target, orientations in zip(self.all, given.orientations_xyzw, strict=True):
             if target.frame == "target" and orientations is None:
                 raise InputError(f"Target '{target.link}' has its rows in its own frame: give its orientations.")

@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 from objectives.data_field import DataField
 from objectives.errors import InputError
-from objectives.expression import Scalar, maximum, sign, sqrt
+from objectives.expression import Scalar, maximum, sqrt
 from objectives.frame_algebra import (
     Vector,
     conjugate,
     dot,
     quaternion,
-    quaternion_product,
     rotate,
+    rotation_difference,
     scale,
     subtract,
     vector,
@@ -38,8 +38,7 @@ def _beyond(gap: Vector, half_width: Vector) -> Vector:
 def _rows(inputs: RowInputs, frame: ToleranceFrame) -> Sequence[Scalar]:
     seen, target, deadband = seen_frame(inputs), quaternion(inputs.data[ORIENTATION]), inputs.data[DEADBAND]
     shift = subtract(seen.position, vector(inputs.data[POSITION]))
-    error = quaternion_product(seen.orientation_xyzw, conjugate(target))
-    turn = scale(2.0 * sign(error[3]), vector(error[:3]))
+    turn = rotation_difference(seen.orientation_xyzw, target)
     if frame in ("target", "tool"):  # the axis of a rotation is the same in both
         turn = rotate(conjugate(target), turn)
         shift = rotate(conjugate(target if frame == "target" else seen.orientation_xyzw), shift)

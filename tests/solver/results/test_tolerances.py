@@ -14,14 +14,13 @@ from tests.compiler.island_cases import TOOL, robots
 from tests.objectives.loop_rows import matrix_of
 from tests.objectives.near_rows import near_rows
 from tests.solver.conftest import Reachable, assert_same_bytes, use_engine
+from tests.solver.results.test_target_errors import FEW_ITERATIONS, LINKS, poses_of
 
 HAND = "panda_hand"
 OPTIONS = ik_service.SolverOptions()
-FEW_ITERATIONS = ik_service.SolverOptions(seeds=1, max_iterations=1)  # so that errors are large
 FRAMES = ["reference", "target", "tool", "world"]
 CONE = np.radians(10.0)
 ENGINES = pytest.mark.parametrize("engine", ["compiled", "staged"])
-LINKS = {"floating": ("d", "f"), "panda": (HAND, "panda_link3"), "followers": ("e", "b")}
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,6 @@ def rolled(panda):
     poses = np.concatenate([reachable.positions[:, 0], reachable.orientations_xyzw[:, 0]], axis=1)
     poses = transform_multiply(poses, turns)
     return poses[:, :3], poses[:, 3:]
-
-
-def poses_of(robot, joint_q, link):
-    poses = robot.forward_kinematics(joint_q, [link])
-    return np.concatenate([poses.positions[:, 0], poses.orientations_xyzw[:, 0]], axis=1)
 
 
 @pytest.mark.parametrize("frame", FRAMES)
