@@ -8,7 +8,7 @@ environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'
 python = $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-oldest check check-format check-lint check-types check-floors check-lock check-containers evidence format openapi lock image clean environment-test
+.PHONY: help run test test-oldest check check-format check-lint check-types check-floors check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
 
 help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
@@ -24,7 +24,7 @@ test: environment-test ## run the tests; ARGS="tests/api -k health"
 test-oldest: ## run some of the tests with Python 3.10 and the least versions of all packages
 	@$(PYTHON) .ci/oldest.py
 
-check: check-format check-lint check-types check-floors check-lock check-containers ## format, lint, types, import floors, locks, docker/
+check: check-format check-lint check-types check-floors check-lock check-containers check-docs ## format, lint, types, import floors, locks, docker/, docs/
 
 check-format: environment-test
 	@$(python) -m ruff format --check .
@@ -46,6 +46,12 @@ check-containers: environment-test
 	@$(VENV)/bin/yamllint --strict docker
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml docker/compose.ray.yaml
 	@$(VENV)/bin/kubernetes-validate --strict --quiet docker/kubernetes/base/[!k]*.yaml docker/kubernetes/api_keys.example.yaml
+
+check-docs: environment-test
+	@$(python) .ci/site.py
+
+docs: environment-test ## build the pages and a reference of the library as a site, in build/site
+	@$(python) .ci/site.py build/site
 
 evidence: environment-test ## the slow checks and the benchmarks, each printing its figure
 	@$(python) -m pytest -m evidence -s $(ARGS)

@@ -9,6 +9,7 @@ import datetime
 import functools
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import warp as wp
 FOLDERS = 2  # of the latest weeks
 NO_MATTER = ("pch_dir", "use_precompiled_headers")  # settings that change no code
 COMPILERS = wp._src.build
+NUMBERED = re.compile(r"\b(?:adj_)?([A-Za-z_]\w*)_\d+\b")  # Warp numbers functions as they are made in a process
 CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -77,7 +79,19 @@ def compiled_anew() -> Iterator[None]:
 def _key(source: str, output: str, target: object, settings: dict[str, object]) -> str:
     settings = {name: value for name, value in settings.items() if name not in NO_MATTER}
     given = (wp.config.version, Path(output).suffix, target, sorted(settings.items()))
-    return hashlib.sha256(repr(given).encode() + Path(source).read_bytes()).hexdigest()
+    return hashlib.sha256(repr(given).encode() + renumbered(Path(source).read_text()).encode()).hexdigest()
+
+
+def renumbered(source: str) -> str:
+    """The source with functions numbered as they first appear, whatever the process has made before."""
+    names: dict[str, str] = {}
+
+    def rename(match: re.Match[str]) -> str:
+        if match[1] not in wp._src.context.function_key_counts:
+            return match[0]
+        return names.setdefault(match[0], f"{match[1]}_#{len(names)}")
+
+    return NUMBERED.sub(rename, source)
 
 
 def _keep(kept: Path, output: Path, build: Callable[[], None]) -> None:

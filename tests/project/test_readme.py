@@ -24,6 +24,7 @@ from ik_service.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+COMMAND_LINE = (ROOT / "docs" / "command_line.md").read_text()
 HTTP_API = (ROOT / "docs" / "http_api.md").read_text()
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()
 SHOWN_ERROR = 1e-5  # [m and rad] the answer shown need not be the one of this machine, but it must be one
@@ -162,22 +163,22 @@ def test_the_curl_of_the_readme_gets_the_answer_shown():
     assert np.linalg.norm(reached.orientations_xyzw[0, 0, 1:]) < SHOWN_ERROR
 
 
-def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
+def test_the_commands_of_the_command_line_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("targets.csv").write_text(blocks(README, "csv")[0])
-    lines = [line for block in blocks(README, "sh") for line in block.splitlines()]
+    Path("targets.csv").write_text(blocks(COMMAND_LINE, "csv")[0])
+    lines = [line for block in blocks(COMMAND_LINE, "sh") for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("ik-service ")]
     assert len(commands) >= 4
     for arguments in commands:
         result = CliRunner().invoke(command_line, arguments)
         assert result.exit_code == 0, (arguments, result.output)
-    assert len(Path("results.csv").read_text().splitlines()) == len(blocks(README, "csv")[0].splitlines())
+    assert len(Path("results.csv").read_text().splitlines()) == len(blocks(COMMAND_LINE, "csv")[0].splitlines())
 
 
 def test_the_make_targets_of_the_readme_exist():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^make (\w+)", "\n".join(blocks(README, "sh")), re.MULTILINE)
-    assert targets == ["run", "test"]
+    assert targets == ["run", "test", "docs"]
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
