@@ -21,6 +21,7 @@ from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicTrees
 from ik_service.robots.model import RobotModel
+from ik_service.robots.srdf.groups import JointGroup, load_groups
 from ik_service.robots.structure.names import DofInfo
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "DistanceGrid",
     "DofInfo",
     "HalfSpace",
+    "JointGroup",
     "JointType",
     "KinematicTrees",
     "LinkPoses",
@@ -51,6 +53,7 @@ __all__ = [
     "builtin_robot_names",
     "builtin_urdf",
     "choose_pairs",
+    "load_groups",
     "load_robot",
     "load_urdf",
     "load_world",

@@ -5,24 +5,28 @@ from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
 from ik_service.robots.collision.link_shapes import LinkShapes
-from ik_service.robots.collision.model import CollisionModel
+from ik_service.robots.collision.model import CollisionModel, LinkPair
 from ik_service.robots.files.assembly import build_model
 from ik_service.robots.files.constraint_file import read_beside, read_constraints
 from ik_service.robots.files.description import RobotDescription
 from ik_service.robots.files.geometry.read_model import read_collision_model
 from ik_service.robots.files.geometry.sphere_file import read_spheres_beside
-from ik_service.robots.files.geometry.srdf import read_disabled_pairs
 from ik_service.robots.files.loop_closures import read_closures_beside
 from ik_service.robots.files.urdf import read_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES, outermost_tag
 from ik_service.robots.model import RobotModel
+from ik_service.robots.srdf.document import SrdfDocument, read_srdf, read_srdf_file
+from ik_service.robots.srdf.groups import group_of
 from ik_service.robots.structure.names import unknown_name
 from objectives.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable  # Python 3.11
 
 Constraints = Literal["read", "ignore"]
 Collision = Literal["read", "shapes", "ignore"]
@@ -54,6 +58,8 @@ def load_robot(
     tip: str | None = None,
     locked: Mapping[str, float | Sequence[float]] | None = None,
     active: Sequence[str] | None = None,
+    group: str | None = None,
+    srdf: "str | PathLike[str] | None" = None,
     floating_base: bool = False,
     constraints: Constraints = "read",
     collision: Collision = "read",
@@ -67,7 +73,7 @@ def load_robot(
 
     Its collision model is read from ``NAME.collision.json`` or ``.yaml`` beside it; or else it may be made of its
     collision shapes, if these are spheres, capsules, cylinders and boxes alone. ``NAME.srdf`` beside it says which
-    links are not checked.
+    links are not checked, and names groups of joints.
 
     Args:
         source: A built-in name; the path of a URDF (``.urdf``), xacro (``.xacro``) or MJCF (``.xml``) file; the text of
@@ -79,6 +85,10 @@ def load_robot(
         locked: Joints to lock, with their coordinates [m or rad]. A start that is given to a solve puts them where it
             says instead, problem by problem; see ``RobotModel.lock``.
         active: Joints that may move; all others are locked at ``locked``, or else in the middle of their limits; alike.
+        group: A group of joints of the SRDF document: they may move, all others are locked as with ``active``. Its tips
+            and states are told by ``load_groups``.
+        srdf: An SRDF document, its path or text, such as ``robot_description_semantic`` of a ROS system; None is
+            ``NAME.srdf`` beside the robot's file.
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
         constraints: "read" them, or "ignore" them all.
         xacro_arguments: Values of the arguments of a xacro file, by name.
@@ -89,27 +99,40 @@ def load_robot(
         The model.
 
     Raises:
-        UnknownNameError: There is no such built-in robot, file, link or joint.
-        RobotFileError: The file cannot be read as a robot.
+        UnknownNameError: There is no such built-in robot, file, link, joint or group.
+        RobotFileError: The file cannot be read as a robot, or the SRDF document not as one.
         InputError: The tip is not below the base, a locked value does not fit, a joint is both locked and active,
+            ``group`` is given with ``active``, ``base`` or ``tip`` or where there is no SRDF document,
             ``constraints`` or ``collision`` is none of its words, ``xacro_arguments`` go with no xacro file, or MJCF or
             xacro was asked for without the package that reads it.
     """
-    both = sorted(set(locked or ()) & set(active or ()))
-    if both:
-        raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
+    if group is not None and not (active is None and base is None and tip is None):
+        raise InputError("group cannot be given together with active, base or tip.")
     description = _describe(source, _reads(constraints), xacro_arguments)
     _check_word("collision", collision, get_args(Collision))
     robot = build_model(description, floating_base=floating_base)
+    document = _srdf_document(source, srdf) if collision != "ignore" or group is not None else None
     if collision != "ignore":
         shapes = {link.name: link.shapes for link in description.links if collision == "shapes"}
-        robot = robot.with_collision_model(_collision_model(source, robot, shapes))
+        pairs = () if document is None else document.disabled_pairs
+        robot = robot.with_collision_model(_collision_model(source, robot, shapes, pairs))
+    if group is not None:
+        if document is None:
+            raise InputError(f"group is {group!r}, but there is no SRDF document: give srdf, its path or text.")
+        active = group_of(document, robot, group).joints
+    _check_locked(locked or {}, active or ())
     if base is not None or tip is not None:
         ends = None if tip is None else [tip]
         robot = robot.subrobot(robot.link_names[0] if base is None else base, ends, ends)
     if locked:
         robot = robot.lock(locked)
     return robot if active is None else robot.activate(active)
+
+
+def _check_locked(locked: Mapping[str, object], active: Sequence[str]) -> None:
+    both = sorted(set(locked) & set(active))
+    if both:
+        raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
 
 
 def link_shapes(source: str | PathLike[str]) -> Mapping[str, LinkShapes]:
@@ -170,19 +193,30 @@ def _check_word(name: str, value: str, words: Sequence[str]) -> None:
         raise InputError(f"{name} is {value!r}. Allowed: {', '.join(map(repr, words))}.")
 
 
-def _collision_model(source: Any, robot: RobotModel, shapes: Mapping[str, LinkShapes]) -> CollisionModel | None:
-    """Give the collision model of the files beside a robot's file, or else of shapes."""
+def _collision_model(
+    source: Any, robot: RobotModel, shapes: Mapping[str, LinkShapes], disabled: Sequence[LinkPair]
+) -> CollisionModel | None:
+    """Give the collision model of the file of spheres beside a robot's file, or else of shapes."""
+    place = _place(source)
+    return read_collision_model(robot, shapes, None if place is None else read_spheres_beside(*place), disabled)
+
+
+def _srdf_document(source: Any, srdf: "str | PathLike[str] | None") -> SrdfDocument | None:
+    """Read the SRDF document that is given, or else that beside a robot's file; None where there is none."""
+    if srdf is not None:
+        return read_srdf_file(srdf)
+    place = _place(source)
+    path = None if place is None else place[0] / f"{place[1]}.srdf"
+    return read_srdf(path.read_bytes()) if path is not None and path.is_file() else None
+
+
+def _place(source: Any) -> "tuple[Traversable, str] | None":
+    """Give the folder of a robot's file and what names of files beside it begin with; None for texts and models."""
     if _is_text(source) or not isinstance(source, str | PathLike):
-        return read_collision_model(robot, shapes)
-    is_builtin = isinstance(source, str) and source in builtin_robot_names()
-    folder, stem = (_BUILTIN, str(source)) if is_builtin else (Path(source).parent, _stem(Path(source)))
-    srdf = folder / f"{stem}.srdf"
-    return read_collision_model(
-        robot,
-        shapes,
-        read_spheres_beside(folder, stem),
-        read_disabled_pairs(srdf.read_bytes()) if srdf.is_file() else (),
-    )
+        return None
+    if isinstance(source, str) and source in builtin_robot_names():
+        return _BUILTIN, source
+    return Path(source).parent, _stem(Path(source))
 
 
 def _is_text(source: object) -> bool:

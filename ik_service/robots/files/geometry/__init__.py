@@ -1,1 +1,1 @@
-"""Readers of what links look like: shapes in URDF and MJCF files, files of spheres, pairs of links in SRDF files."""
+"""Readers of what links look like: shapes in URDF and MJCF files, files of spheres."""

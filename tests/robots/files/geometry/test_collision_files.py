@@ -1,4 +1,4 @@
-"""Collision models from files: shapes in URDF and MJCF, files of spheres in three forms, and SRDF."""
+"""Collision models from files: shapes in URDF and MJCF, files of spheres in three forms, and pairs of SRDF."""
 
 import json
 
@@ -10,7 +10,6 @@ from ik_service.errors import RobotFileError
 from ik_service.robots.collision.link_shapes import NO_SHAPES
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, Sphere
 from ik_service.robots.files.geometry.sphere_file import IGNORED, read_spheres
-from ik_service.robots.files.geometry.srdf import read_disabled_pairs
 from ik_service.robots.files.mjcf import read_mjcf
 from ik_service.robots.files.urdf import read_urdf
 from objectives import InputError
@@ -116,13 +115,6 @@ def test_pairs_of_an_srdf_are_not_checked(folder):
     model = ik_service.load_robot(folder / "arm.urdf", collision="shapes").collision_model
     assert model.pairs == ()
     assert model.left_out["disabled in the SRDF file"] == (("base", "lower"),)
-
-
-def test_an_srdf_that_is_none_is_refused():
-    with pytest.raises(RobotFileError, match="the outermost element must be <robot>"):
-        read_disabled_pairs(b"<semantics/>")
-    with pytest.raises(RobotFileError, match="attribute 'link2' is missing"):
-        read_disabled_pairs(b'<robot><disable_collisions link1="a"/></robot>')
 
 
 CUROBO = """
