@@ -262,7 +262,8 @@ class CompiledEngine:
         modules = dict(block for one, _ in (*attempts, *finish) for block in one.blocks().items())
         is_timed = settings.options.deadline_s is not None
         extras = [] if choice is None and finished is None and not is_timed else [SOLVE_EXTRAS]
-        load_kernels(modules | dict.fromkeys([SOLVE_IO, *extras], LAUNCH_BLOCK), self._model.device)
+        others = [SOLVE_IO, *extras, *work.verification.modules()]
+        load_kernels(modules | dict.fromkeys(others, LAUNCH_BLOCK), self._model.device)
         launches = self.kernels.launches
         record = partial(launches.record, launches.size(count, settings.seeds))
         found: list[_Record] = [partial(record, attempts)]

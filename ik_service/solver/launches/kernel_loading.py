@@ -35,6 +35,7 @@ LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none
 CHECKSUM = ".sha256"  # what the checksum of an object has behind the object's name
 NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how errors of Warp begin
 NOT_BUILT = "CUDA kernel build failed"
+MODULES_PER_HEADER = 2  # that take as long without a precompiled header as making one
 TRIES = 3  # to load a module whose files vanish
 
 
@@ -57,11 +58,11 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
         modules_word = "module" if len(missing) == 1 else "modules"
         cache = wp.config.kernel_cache_dir
         _logger.info("Compiling %d %s of kernels, in seconds; '%s' keeps them.", len(missing), modules_word, cache)
-    # A precompiled header costs as much as two modules without it, and each thread makes its own; so it pays only for
-    # many modules, and those of the first use are mostly all that a process compiles.
+    # Each thread makes a precompiled header of its own; so it pays only for many modules, and those of the first use
+    # are mostly all that a process compiles.
     first_use = not is_loaded(SOLVE_IO, _block(LAUNCH_BLOCK, device), device)
     side_by_side = device.is_cuda or (first_use and (cores > 1 or len(missing) <= 2))
-    if side_by_side and device.is_cpu:
+    if side_by_side and device.is_cpu and len(missing) <= MODULES_PER_HEADER * cores:
         for one in missing:
             one.compile_without_header()
     if side_by_side and len(missing) > 1:

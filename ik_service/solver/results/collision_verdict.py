@@ -134,6 +134,10 @@ class CollisionVerdict:
         self.clearance = HostDeviceArray((capacity,), wp.float64, device)
         self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
 
+    def kernels(self) -> list[wp.Kernel]:
+        """Return the kernel that is generated for the size of the robot."""
+        return [self._kernel]
+
     def steps(
         self, which: Sequence[Any], judged_q: wp.array[Any], success: wp.array[Any], status: wp.array[Any]
     ) -> list[tuple[wp.Kernel, list[Any]]]:

@@ -70,6 +70,10 @@ class ConstraintValues:
             first += table.group.row_count
         return first
 
+    def kernels(self) -> list[wp.Kernel]:
+        """Return the kernels that are generated for these constraints."""
+        return [value_kernel(one.group) for _, one in self._groups]
+
     def steps(
         self, which: Sequence[Any], body_q: "wp.array[Any] | None", judged_q: wp.array[Any]
     ) -> list[tuple[wp.Kernel, list[Any]]]:

@@ -176,6 +176,10 @@ class RowVerification:
             shape = (capacity, model.body_count)
             self.body_q = wp.zeros(shape, dtype=wp.transformd, device=model.device)
 
+    def kernels(self) -> list[wp.Kernel]:
+        """Return the kernels that are generated for these rows."""
+        return [row_kernel(one.group) for one in self._groups]
+
     def steps(
         self, which: Sequence[Any], judged_q: wp.array[Any], partition: Partition
     ) -> list[tuple[wp.Kernel, list[Any]]]:

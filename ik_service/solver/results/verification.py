@@ -270,6 +270,13 @@ class Verification:
         """Set whether the answers of the next solves are checked for collision."""
         self.collision = self._collision if checked else None
 
+    def modules(self) -> list[Any]:
+        """Return the modules of Warp that the launches need, besides `SOLVE_IO`."""
+        kernels = self._row_verification.kernels() + self.constraint_values.kernels()
+        if self.collision is not None:
+            kernels += self.collision.kernels()
+        return [kernel.module for kernel in kernels]
+
     def lines(self) -> dict[str, wp.array[Any]]:
         """Return the arrays that the launches write, with a line for every problem."""
         found, rows = {name: array.device for name, array in self.columns.items()}, self._row_verification

@@ -373,6 +373,6 @@ report(told=told, first=first)
 def test_a_solve_tells_that_it_compiles_and_no_later_one_does(run, tmp_path):
     found = run(TELLS, tmp_path)
     assert found["first"] == len(found["told"]) == 1
-    assert found["told"][0].startswith("Compiling 2 modules of kernels, in seconds; ")
+    assert found["told"][0].startswith("Compiling 3 modules of kernels, in seconds; ")
     assert str(tmp_path) in found["told"][0]
     assert run(TELLS, tmp_path)["told"] == []
