@@ -15,7 +15,6 @@ from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled import island_launches
-from ik_service.solver.compiled.deadline import stopped_at
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
 from ik_service.solver.free_combinations import SOLUTIONS_TRIED, FreeCombinations, IslandSolutions
@@ -23,6 +22,7 @@ from ik_service.solver.inputs.reading import check_lines, has_lines_per_problem
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
+from ik_service.solver.launches.deadline import stopped_at
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
@@ -38,7 +38,7 @@ from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_problems
 from ik_service.solver.results.island_report import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
-from objectives import IKObjective, IKObjectiveJointLimit
+from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
 
 class SolverCore:
@@ -185,6 +185,8 @@ class SolverCore:
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
         count = given.problem_count
+        if options.deadline_s is not None and self._device.is_cuda:
+            raise InputError("Option deadline_s needs a solver on a CPU.")
         ends = None if options.deadline_s is None else time.monotonic() + options.deadline_s
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
         with CacheErrorsExplained():
@@ -202,7 +204,11 @@ class SolverCore:
                     staged = work.use_limits(limits, start, count)
                 work.inputs.stage(given.positions, given.orientations_xyzw, staged)
                 work.set_options(settings, has_start=start is not None)
-                prepared = self.engine.prepare(work, settings)
+                if ends is None:
+                    prepared = self.engine.prepare(work, settings)
+                else:  # the staged engine solves here, the compiled one below
+                    with stopped_at(work.problems, ends):
+                        prepared = self.engine.prepare(work, settings)
             with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
                 if ends is None:
                     prepared.run()

@@ -18,7 +18,6 @@ import warp as wp
 
 from ik_service.errors import EngineError
 from ik_service.solver.collisions.collision_data import CollisionData
-from ik_service.solver.compiled.deadline import record_stopped
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
@@ -26,10 +25,10 @@ from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
-from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET
+from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts, Searches
+from ik_service.solver.problems.best_attempts import BestAttempts, Searches, mark_deadline
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.problems.partition import Partition, common_partition
@@ -39,7 +38,6 @@ from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import RowWeights
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.workspace import Workspace
-from objectives import InputError
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
@@ -101,11 +99,8 @@ class CompiledEngine:
         """Return the settings of a solve.
 
         Raises:
-            InputError: There are more attempts than can be numbered, where all are kept or a GPU makes them; or there
-                is a deadline on a GPU.
+            InputError: There are more attempts than can be numbered, where all are kept or a GPU makes them.
         """
-        if options.deadline_s is not None and self._model.device.is_cuda:
-            raise InputError("Option deadline_s needs a solver on a CPU.")
         settings = SolveSettings.of(problem_count, options.search_seeds, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or self._numbers_attempts:
             settings.require_numbers()
@@ -273,7 +268,7 @@ class CompiledEngine:
             rounds = partial(choice.record_rounds, partition, found[0], settings.seeds if whole else ROUND_SEEDS)
             found = [rounds, partial(choice.record_choice, partition)]
         if is_timed:
-            found.append(partial(record_stopped, problems))
+            found.append(partial(_record_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)
         if settle:
             found += [partial(_record_settling, problems), partial(record, settle)]
@@ -284,6 +279,24 @@ class CompiledEngine:
     def _verify_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> _Record:
         finished = self._joint_q_float64 if settings.float64_finish else None
         return partial(work.record_verify, partition, None if finished is None else finished.device)
+
+
+def _record_stopped(problems: Problems, part: int, parts: int) -> PartLaunches:
+    """Record the launch that marks the problems whose search the deadline has ended."""
+    inputs: list[Any] = [problems.settings, part, parts, problems.best, problems.searches]
+    launch = wp.launch(_mark_stopped, 1, inputs, device=problems.settings.device, record_cmd=True)
+    return PartLaunches([per_problem(launch)])
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _mark_stopped(settings: wp.array[wp.int32], part: int, parts: int, best: BestAttempts, searches: Searches):
+    p = first_problem(settings, part, parts) + wp.tid()
+    if settings[STOP] == 0:
+        return
+    for island in range(best.status.shape[1]):
+        if searches.next_seed[p, island] < searches.end_seed[p, island]:
+            mark_deadline(best, p, island)
 
 
 def _record_settling(problems: Problems, part: int, parts: int) -> PartLaunches:

@@ -6,7 +6,10 @@ from typing import Any
 import warp as wp
 
 from ik_service.linear_solve import zeroed
-from ik_service.solver.lm.codes import SEEDS
+from ik_service.solver.lm.codes import DEADLINE, NO_TARGET, SEEDS
+from ik_service.solver.lm.ranking import IN_CONTACT, UNRANKED
+
+NAN = wp.constant(float("nan"))
 
 
 @wp.struct
@@ -48,3 +51,18 @@ def begin_search(searches: Searches, settings: wp.array[wp.int32], p: int, islan
 def allocate_searches(capacity: int, tree_count: int, device: wp.Device) -> Any:
     """Return `Searches` for `capacity` problems."""
     return zeroed(Searches, device, (capacity, tree_count))
+
+
+@wp.func
+@typing.no_type_check
+def mark_deadline(best: BestAttempts, p: int, island: int):
+    """Say of an island whose search the deadline has ended that it is not solved, unless it is."""
+    rank = best.rank[p, island]
+    is_minimum = best.met[p, island] == NO_TARGET and rank < UNRANKED
+    if rank >= IN_CONTACT and not is_minimum:
+        best.status[p, island] = DEADLINE
+        if rank >= UNRANKED:  # what stands there is of another solve
+            best.met[p, island] = NO_TARGET
+            best.seed[p, island] = 0
+            best.iterations[p, island] = 0
+            best.cost[p, island] = NAN

@@ -25,9 +25,10 @@ from ik_service.solver.lm.codes import (
     PROBLEM_COUNT,
     RUNNING,
     SEEDS,
+    STOP,
 )
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, may_still_win
-from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.best_attempts import BestAttempts, mark_deadline
 from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS
 from ik_service.solver.staged.slots import Slots
 
@@ -105,7 +106,8 @@ def refill(
     searching = int(1 - started)
     while searching == 1:
         attempt = int(total)
-        if next_attempt_out[0] < total:  # looked at first, so that idle slots do not count it up for ever
+        # Looked at first, so that idle slots do not count it up for ever.
+        if settings[STOP] == 0 and next_attempt_out[0] < total:
             attempt = wp.atomic_add(next_attempt_out, 0, 1)
         if attempt >= total:
             searching = 0
@@ -131,3 +133,20 @@ def refill(
                         joint_q_trial_out[i * candidates + k, c] = start_joint_q[p, c]
                 searching = 0
     wp.atomic_add(running_count_out, 0, started)
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def mark_stopped(
+    settings: wp.array[wp.int32],
+    islands: Islands,
+    next_attempt: wp.array[wp.int32],  # [1]: the next attempt to hand out
+    best: BestAttempts,
+):
+    """Mark the problems whose search the deadline has ended; one per thread."""
+    p = wp.tid()
+    count = settings[PROBLEM_COUNT]
+    handed = (next_attempt[0] + count - 1 - p) / count  # attempts at this problem
+    if settings[STOP] != 0 and handed < settings[SEEDS]:
+        for island in range(islands.nisland[p]):
+            mark_deadline(best, p, island)

@@ -24,7 +24,7 @@ from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.priorities import scale_jacobian, scale_residuals
 from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.staged.assessment import assess
-from ik_service.solver.staged.attempts import collect, rank_ended, refill
+from ik_service.solver.staged.attempts import collect, mark_stopped, rank_ended, refill
 from ik_service.solver.staged.contacts import contact_kernel
 from ik_service.solver.staged.jacobian_check import check_jacobians
 from ik_service.solver.staged.seeding import write_seeds
@@ -145,6 +145,11 @@ class Batch:
                 wp.capture_launch(self._graph)
             else:
                 self._iterate()
+
+    def mark_stopped(self, count: int) -> None:
+        """Mark the first problems whose search the deadline has ended."""
+        problems = self._problems
+        self._launch(mark_stopped, (count,), problems.settings, problems.islands, self._next_attempt, problems.best)
 
     def forget_graph(self) -> None:
         """Drop the recorded iteration, because an array that it reads has been exchanged."""

@@ -69,10 +69,9 @@ class StagedEngine:
             InputError: An option is not supported, or there are more attempts than can be numbered.
         """
         settings = SolveSettings.of(problem_count, options.seed_count, options, checks_collision=checks_collision)
-        needs_other = settings.runs_all_seeds or options.deadline_s is not None
-        if needs_other or (settings.float64_finish and self._closing is None):
+        if settings.runs_all_seeds or (settings.float64_finish and self._closing is None):
             raise InputError(
-                "Options best_of, solutions, precision and deadline_s need the compiled engine; this solver is staged."
+                "Options best_of, solutions and precision need the compiled engine; this solver is staged."
             )
         settings.require_numbers()
         return settings
@@ -107,6 +106,8 @@ class StagedEngine:
             partition, joint_q = work.discovered(count, join=self._join), None
             if not work.inputs.is_faulty():
                 batch.run(self._options.use_graph, self._options.check_jacobians)
+                if settings.options.deadline_s is not None:
+                    batch.mark_stopped(count)
             if self._closing is not None:
                 joint_q = self._closing.close(work, count)
             prepared = PreparedSolve(partition, joint_q_float64=joint_q)

@@ -10,6 +10,7 @@ from tests.solver.conftest import Reachable, assert_same_bytes
 
 COUNT = 400
 DEADLINE = int(ik_service.IKStatus.DEADLINE)
+UNRECORDED = ik_service.SolverOptions(use_graph=False)
 OPTIONS = ({}, {"precision": "float64"}, {"best_of": "cost", "seeds": 8}, {"solutions": 3})
 
 
@@ -65,10 +66,47 @@ def test_objectives_alone_are_at_no_minimum_that_nobody_looked_for(given):
     assert found.joint_q.tobytes() == np.tile(robot.mid_joint_q.astype(np.float32), (3, 1)).tobytes()
 
 
-def test_it_needs_the_compiled_engine_and_a_number(given):
-    staged = IKSolver(given[0], ["panda_hand"], device="cpu", engine="staged")
-    with pytest.raises(InputError, match="deadline_s need the compiled engine"):
-        staged.solve(*given[1:], options={"deadline_s": 1.0})
+@pytest.mark.parametrize("arguments", [{"engine": "staged"}, {"engine": "staged", "options": UNRECORDED}])
+def test_the_staged_engine_has_one_too(given, arguments):
+    robot, positions, orientations = given
+    solver = IKSolver(robot, ["panda_hand"], device="cpu", **arguments)
+    few = positions[:40], orientations[:40]
+    expected = solver.solve(*few)
+    assert_same_bytes(solver.solve(*few, options={"deadline_s": 1e6}), expected)
+    found = solver.solve(*few, options={"deadline_s": 1e-9})
+    assert (found.status == DEADLINE).all()
+    assert not found.success.any()
+    assert (found.joint_q == found.joint_q[0]).all()  # where they start
+    some = solver.solve(*few, options={"deadline_s": 0.02})
+    late = some.status == DEADLINE
+    assert not some.success[late].any()
+    assert some.joint_q[some.success].tobytes() == expected.joint_q[some.success].tobytes()
+    assert_same_bytes(solver.solve(*few), expected)
+
+
+def test_problems_whose_seeds_have_all_run_are_not_late(given):
+    robot, positions, orientations = given
+    solver = IKSolver(robot, ["panda_hand"], device="cpu", engine="staged", options=ik_service.SolverOptions(seeds=1))
+    expected = solver.solve(positions[:8], orientations[:8])
+    assert not expected.success.all()
+    stop_at_the_end(solver)
+    found = solver.solve(positions[:8], orientations[:8], options={"deadline_s": 1e6})
+    assert_same_bytes(found, expected)
+
+
+def stop_at_the_end(solver):
+    """Has the deadline come when the last attempts run."""
+    engine = solver._core.engine
+    runs = engine.batch.run
+
+    def run(*arguments):
+        runs(*arguments)
+        solver._core.work.problems.stop()
+
+    engine.batch.run = run
+
+
+def test_it_is_a_number():
     for wrong in (0.0, -1.0, np.nan, True, "1"):
         with pytest.raises(InputError, match="Option deadline_s"):
             ik_service.SolverOptions(deadline_s=wrong)
