@@ -125,9 +125,9 @@ class SolverCache:
         seeds, iterations, dofs = options.seed_count, options.max_iterations, robot.active_dof_count
         if staged_effort(robot, options) > self._effort_most:
             raise InputError(
-                f"Robot '{robot.name}' has {dofs} DOFs, too many for generated code. {seeds} seeds of {iterations} "
-                f"iterations are {seeds * iterations} iterations per problem, which would hold up everybody. Allowed: "
-                f"seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
+                f"Robot '{robot.name}' with {dofs} DOFs is solved without generated code. {seeds} seeds of "
+                f"{iterations} iterations are {seeds * iterations} iterations per problem, which would hold up "
+                f"everybody. Allowed: seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
             )
 
     def _cached(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
@@ -138,7 +138,16 @@ class SolverCache:
 
     def _build(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
         further = tuple(columns.objective() for columns in request.objectives)
-        solver = IKSolver(robot, targets=request.targets, objectives=further, device=self.device, threads=self._threads)
+        solver = IKSolver(
+            robot,
+            targets=request.targets,
+            objectives=further,
+            device=self.device,
+            engine=request.engine,
+            islands=request.islands,
+            threads=self._threads,
+            options=SolverOptions(candidates=request.options.candidates),
+        )
         return CachedSolver(solver, further)
 
 

@@ -136,7 +136,7 @@ def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
     )
     pool = SolverPool("cpu", compile_apart=False)
     try:
-        with pytest.raises(InputError, match=f"'chain' has 40 DOFs.* seeds times max_iterations up to {most}"):
+        with pytest.raises(InputError, match=f"'chain' with 40 DOFs.* seeds times max_iterations up to {most}"):
             solved_by(pool, robot, request)
         allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
         assert len(solved_by(pool, robot, allowed).result.success) == 1
@@ -158,3 +158,14 @@ def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
         }
     finally:
         pool.close()
+
+
+def test_engines_and_islands_have_solvers_of_their_own(panda):
+    request = request_for(panda, 2)
+    cache = SolverCache("cpu", capacity=4)
+    others = [replace(request, engine="staged"), replace(request, islands=False)]
+    others.append(replace(others[0], options=SolverOptions(candidates=2)))
+    engines = [cache.solve(panda, one).engine for one in (request, *others)]
+    assert engines == ["compiled", "staged", "compiled", "staged"]
+    assert len({one.batch_key for one in (request, *others)}) == 4
+    assert [QueuedRequest(panda, one, 0.0, 1.0).may_be_slow for one in (request, *others)] == [False, True, False, True]

@@ -92,7 +92,18 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         raise faulty_field("/options/sensitivity", "invalid_value", detail)
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
-    request = SolveRequest(targets, arrays, start, options, objectives, enabled, *around, limits=within)
+    request = SolveRequest(
+        targets,
+        arrays,
+        start,
+        options,
+        objectives,
+        enabled,
+        *around,
+        limits=within,
+        engine=envelope.options.engine,
+        islands=envelope.options.islands,
+    )
     derived: set[Literal["sensitivity"]] = set() if options.sensitivity is None else {"sensitivity"}
     return DecodedSolve(request, frozenset({*envelope.include, *derived}))
 
@@ -178,7 +189,7 @@ def solver_options(options: SolveOptions) -> SolverOptions:
     Raises:
         FaultyFieldsError: Options that do not go together.
     """
-    fields = options.model_dump()
+    fields = options.model_dump(exclude={"engine", "islands"})
     renamed = {"position_tolerance_m": "position_tolerance", "orientation_tolerance_rad": "orientation_tolerance"}
     renamed["margin_m"] = "margin"
     try:

@@ -111,7 +111,10 @@ def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequ
     orientations = _rows("orientations_xyzw", tick.orientations_xyzw, templates.orientations_xyzw)
     start = joint_q if tick.joint_q is None else read_row(tick.joint_q, len(joint_q), "/joint_q")
     arrays = TargetArrays(positions, orientations, 1)
-    return SolveRequest(plan.request.targets, arrays, start[None], plan.request.options)
+    chosen = plan.request
+    return SolveRequest(
+        chosen.targets, arrays, start[None], chosen.options, engine=chosen.engine, islands=chosen.islands
+    )
 
 
 def configured_message(robot: RobotModel, name: str, warm_up: IKResult) -> dict[str, Any]:

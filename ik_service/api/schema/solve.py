@@ -25,7 +25,7 @@ from ik_service.api.schema.fields import (
 from ik_service.api.schema.objective import Objective
 from ik_service.result_schema import EDGE_COLUMNS
 from ik_service.solver.lm.status import STATUS_WORDS
-from ik_service.solver.options import SOLUTIONS_MAX, SolverOptions
+from ik_service.solver.options import CANDIDATES_MAX, SOLUTIONS_MAX, SolverOptions
 
 Include = Literal["active_limits", "advice", "clearance", "constraints", "islands", "solutions"]
 _POSE = ("positions", "orientations_xyzw")
@@ -162,6 +162,20 @@ class SolveOptions(Envelope):
         description="`target` adds to the answer how coordinates change with targets, `joint_q_by_targets`, and "
         f"`is_differentiable`. Problems times the square of the robot's active DOFs: at most "
         f"{limits.MAX_SENSITIVE_EFFORT}.",
+    )
+    engine: Literal["auto", "compiled", "staged"] = Field(
+        default="auto",
+        description="`compiled` solves by code generated for the robot, `staged` by separate steps, far slower; "
+        "`auto` takes the first where it can. `resolved` in the answer says which it was.",
+    )
+    islands: bool = Field(
+        default=True, description="Whether joints that nothing couples are solved independently; false: as one system."
+    )
+    candidates: Whole = Field(
+        default=_DEFAULTS.candidates,
+        ge=1,
+        le=CANDIDATES_MAX,
+        description="Trial steps evaluated side by side in every iteration of the staged engine.",
     )
 
 

@@ -97,9 +97,9 @@ class QueuedRequest:
 
     @property
     def may_be_slow(self) -> bool:
-        """Whether a problem may take long: for its DOFs, its kernels, its seeds and iterations, or derivatives."""
-        options, dofs = self.request.options, self.robot.active_dof_count
-        if self.request.pattern_count > PATTERNS_MOST or options.sensitivity is not None:
+        """Whether a problem may take long: for its DOFs, kernels, engine, seeds and iterations, or derivatives."""
+        options, dofs, is_staged = self.request.options, self.robot.active_dof_count, self.request.engine == "staged"
+        if self.request.pattern_count > PATTERNS_MOST or options.sensitivity is not None or is_staged:
             return True
         return dofs > COMPILED_DOFS or dofs * options.seed_count * options.max_iterations > USUAL_EFFORT
 

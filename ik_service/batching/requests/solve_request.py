@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
 Float64Array = NDArray[np.float64]
+Engine = Literal["auto", "compiled", "staged"]
 _ALL_ENABLED = np.ones((1, 0), bool)
 """Stands for the patterns of constraints that are enabled, [patterns, constraints], where all are."""
 
@@ -54,6 +55,8 @@ class SolveRequest:
         object_enabled: Which of its objects are there, bool [objects] or [problem_count, objects]; None for all.
         attached: Objects that links carry, by name.
         limits: Joint limits of its problems; None for the robot's.
+        engine: Which engine is to solve, as for `IKSolver`.
+        islands: Whether trees that no row couples are solved independently.
     """
 
     targets: tuple[Target, ...]
@@ -66,6 +69,8 @@ class SolveRequest:
     object_enabled: NDArray[np.bool_] | None = None
     attached: Mapping[str, AttachedObject] = field(default_factory=dict)
     limits: AskedLimits | None = None
+    engine: Engine = "auto"
+    islands: bool = True
 
     @property
     def problem_count(self) -> int:
@@ -76,7 +81,7 @@ class SolveRequest:
     def structure(self) -> tuple[object, ...]:
         """Structure shared by requests that one solver can serve."""
         objectives = tuple(objective.structure for objective in self.objectives)
-        return (*map(structure_of, self.targets), *objectives)
+        return (*map(structure_of, self.targets), *objectives, self.engine, self.islands, self.options.candidates)
 
     @cached_property
     def _rows_on(self) -> list[NDArray[np.bool_]]:
@@ -120,7 +125,7 @@ class SolveRequest:
         collision = (options.collision, self.world is None)  # both say whether there is a check
         derived = options.sensitivity
         own = tuple(code_of(target, on) for target, on in of_targets)
-        return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived)
+        return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived, self.engine, self.islands)
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
         """Return what places in the column `closest` stand for.
