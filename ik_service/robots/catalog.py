@@ -77,9 +77,9 @@ def load_robot(
 
     Args:
         source: A built-in name; the path of a URDF (``.urdf``), xacro (``.xacro``) or MJCF (``.xml``) file; the text of
-            a URDF or MJCF, such as the parameter ``robot_description`` of a ROS system; or a ``mujoco.MjModel``. A text
-            or a model has no files beside it. MJCF and xacro are for trusted sources: they may open files, and xacro
-            evaluates expressions.
+            a URDF or MJCF, such as the parameter ``robot_description`` of a ROS system; a ``mujoco.MjModel``; or a
+            ``newton.Model`` of one world. A text or a model has no files beside it. MJCF and xacro are for trusted
+            sources: they may open files, and xacro evaluates expressions.
         base: Link that becomes the fixed base, with its frame as the world's; None keeps the root. See ``subrobot``.
         tip: Link at which the robot ends: only the joints on the way there are kept; None keeps all branches.
         locked: Joints to lock, with their coordinates [m or rad]. A start that is given to a solve puts them where it
@@ -237,16 +237,11 @@ def _describe(source: Any, reads_them: bool, xacro_arguments: Mapping[str, str] 
         data = source.encode("utf-8", errors="surrogatepass")
         if outermost_tag(data) != "mujoco":
             return read_urdf(data, reads_constraints=reads_them)
-        from ik_service.robots.files.mjcf import read_mjcf_text
+        from ik_service.robots.files.simulators.mjcf import read_mjcf_text
 
         return read_mjcf_text(source, reads_constraints=reads_them)
     if not isinstance(source, str | PathLike):
-        if not type(source).__module__.startswith("mujoco"):
-            allowed = "a built-in name, a path, the text of a URDF or MJCF file, or a mujoco.MjModel"
-            raise InputError(f"Robot is of type {type(source).__name__}. Allowed: {allowed}.")
-        from ik_service.robots.files.mjcf import read_mjmodel
-
-        return read_mjmodel(source, reads_constraints=reads_them)
+        return _describe_model(source, reads_them)
     if isinstance(source, str) and source in builtin_robot_names():
         description = read_urdf(builtin_urdf(source), reads_constraints=reads_them)
         return description.with_constraints(read_beside(_BUILTIN, source)) if reads_them else description
@@ -255,7 +250,7 @@ def _describe(source: Any, reads_them: bool, xacro_arguments: Mapping[str, str] 
         opening = f"Robot '{source}' is neither built in nor the path of a .urdf, .xacro or .xml file."
         raise UnknownNameError(unknown_name(opening, "Built-in robot", builtin_robot_names(), source))
     if path.suffix.lower() == ".xml":
-        from ik_service.robots.files.mjcf import read_mjcf  # the mujoco package is optional
+        from ik_service.robots.files.simulators.mjcf import read_mjcf  # the mujoco package is optional
 
         return read_mjcf(path, reads_constraints=reads_them)
     data = _expanded(path, xacro_arguments or {}) if is_xacro else _bytes_of(path)
@@ -264,6 +259,21 @@ def _describe(source: Any, reads_them: bool, xacro_arguments: Mapping[str, str] 
         return description
     beside = read_beside(path.parent, _stem(path))
     return description.with_constraints(beside.joined(read_closures_beside(path.absolute().parent)))
+
+
+def _describe_model(source: Any, reads_them: bool) -> RobotDescription:
+    """Read a model of a simulator."""
+    library = type(source).__module__.partition(".")[0]
+    if library == "mujoco":
+        from ik_service.robots.files.simulators.mjcf import read_mjmodel
+
+        return read_mjmodel(source, reads_constraints=reads_them)
+    if library == "newton" and hasattr(source, "joint_X_p"):
+        from ik_service.robots.files.simulators.newton_model import read_newton_model
+
+        return read_newton_model(source)
+    allowed = "a built-in name, a path, the text of a URDF or MJCF file, a mujoco.MjModel or a newton.Model"
+    raise InputError(f"Robot is of type {type(source).__name__}. Allowed: {allowed}.")
 
 
 def _expanded(path: Path, arguments: Mapping[str, str]) -> bytes:

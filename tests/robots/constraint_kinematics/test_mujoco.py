@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ik_service.robots import load_robot
-from tests.robots.files.test_mjcf import _place, _written
+from tests.robots.files.simulators.test_mjcf import _place, _written
 
 ARMS = """<mujoco model="arms">
   <compiler angle="radian"/>

@@ -10,7 +10,7 @@ from ik_service.errors import RobotFileError
 from ik_service.robots.collision.link_shapes import NO_SHAPES
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, Sphere
 from ik_service.robots.files.geometry.sphere_file import IGNORED, read_spheres
-from ik_service.robots.files.mjcf import read_mjcf
+from ik_service.robots.files.simulators.mjcf import read_mjcf
 from ik_service.robots.files.urdf import read_urdf
 from objectives import InputError
 from objectives.errors import UnknownNameError

@@ -14,7 +14,7 @@ from ik_service.robots.transforms import (
     quaternion_multiply,
     transform_multiply,
 )
-from tests.robots.files.test_mjcf import _place, _written
+from tests.robots.files.simulators.test_mjcf import _place, _written
 from tests.solver.test_loops import CLOSED, gaps, pose_of
 
 RESIDUAL = 1e-12

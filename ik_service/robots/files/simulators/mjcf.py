@@ -24,7 +24,7 @@ from ik_service.robots.files.description import (
     RobotDescription,
 )
 from ik_service.robots.files.geometry.mjcf_shapes import read_body_shapes
-from ik_service.robots.files.mjcf_equalities import MjcfEqualities
+from ik_service.robots.files.simulators.mjcf_equalities import MjcfEqualities
 from ik_service.robots.files.xml_reader import shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import UNBOUNDED, UNBOUNDED_RATE
