@@ -1,6 +1,5 @@
 """States of robots between messages and configurations."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,9 @@ class RobotStates:
         self._robot = robot
         types = [JointType(kind) for kind in robot.joint_type]
         first = {name: int(robot.joint_q_start[k]) for k, name in enumerate(robot.joint_names)}
-        self._scalar = {name: first[name] for name, kind in zip(robot.joint_names, types, strict=True) if kind.is_scalar}
+        self._scalar = {
+            name: first[name] for name, kind in zip(robot.joint_names, types, strict=True) if kind.is_scalar
+        }
         floating = JointType.FLOATING
         self._floating = {n: first[n] for n, kind in zip(robot.joint_names, types, strict=True) if kind is floating}
         self.names = list(self._scalar)
@@ -98,11 +99,6 @@ class RobotStates:
                     joint_q[start + 3 : start + 7] = unit_quaternion(turn)
                 except ValueError as error:
                     raise _refusal(f"The transform of joint '{name}': {error}") from None
-
-
-def named_positions(joint_state: Any) -> Mapping[str, float]:
-    """Return the positions [m or rad] of a `sensor_msgs/JointState` by names of joints."""
-    return dict(zip(joint_state.name, joint_state.position, strict=False))
 
 
 def _default_joint_q(robot: RobotModel) -> Float64Array:
