@@ -105,7 +105,7 @@ class KinematicsAdapter:
             chosen = self._group(group)
             task = self._task(chosen, chosen.tips)
             poses = self.robot.forward_kinematics(self.states.current, chosen.tips)
-            for options in self._ways(None, avoids=True):
+            for options in self._ways(avoids=True):
                 task.solver.solve(*poses, initial_joint_q=self.states.current, options=options)
 
     def solve_position_ik(self, request: Any, response: Any) -> Any:
@@ -188,26 +188,25 @@ class KinematicsAdapter:
         timeout = asked if asked > 0.0 else self.settings.timeout
         avoids = request.avoid_collisions and self._can_avoid_collisions()
         result = None
-        for options in self._ways(timeout if timeout > 0.0 else None, avoids):
-            if options.deadline_s is not None:
-                options = replace(options, deadline_s=max(begun + options.deadline_s - time.monotonic(), 1e-6))
+        for way in self._ways(avoids):
+            left = None if timeout <= 0.0 else max(begun + timeout - time.monotonic(), 1e-6)
             result = task.solver.solve(
                 poses[None, :, :3],
                 poses[None, :, 3:],
                 initial_joint_q=start,
                 world=self._world if avoids else None,
                 joint_limits=limits,
-                options=options,
+                options=way if left is None else replace(way, deadline_s=left),
             )
             if result.success[0] or result.status[0] in (IKStatus.DEADLINE, IKStatus.INVALID):
                 break
         assert result is not None  # there is one way at least
         return result
 
-    def _ways(self, timeout: float | None, avoids: bool) -> list[SolverOptions]:
+    def _ways(self, avoids: bool) -> list[SolverOptions]:
         """Return the options of the solves that a request may need, in their order."""
-        collision = None if avoids and self.robot.collision_model is not None else "off"
-        search = replace(self._options, deadline_s=timeout, collision=collision)
+        checks = avoids and self.robot.collision_model is not None
+        search = self._options if checks else replace(self._options, collision="off")
         return [replace(search, best_of="nearest"), search] if self.settings.nearest else [search]
 
     def _can_avoid_collisions(self) -> bool:
@@ -280,7 +279,7 @@ class KinematicsAdapter:
             solver = IKSolver(active, tips, device=self.settings.device, options=self._options)
         except InputError as error:
             raise _refused(MoveItErrorCode.INVALID_GROUP_NAME, str(error)) from None
-        joints = {_joint_of(robot, dof) for dof in np.flatnonzero(active.dof_active >= 0)}
+        joints = {_joint_of(robot, int(dof)) for dof in np.flatnonzero(active.dof_active >= 0)}
         columns = [np.arange(robot.joint_q_start[j], robot.joint_q_start[j + 1]) for j in sorted(joints)]
         names = frozenset(robot.joint_names[joint] for joint in joints)
         return _Task(solver, names, np.concatenate(columns))

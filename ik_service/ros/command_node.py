@@ -1,4 +1,4 @@
-"""The stream of joint commands as a node of its own, in a thread of its own: poses and joint states in, commands out."""
+"""The stream of joint commands as a node and a thread of its own: poses and joint states in, commands out."""
 
 import threading
 import time
@@ -12,11 +12,11 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from ik_service.robots.transforms import Float64Array
 from ik_service.ros.command_stream import CommandStream, StreamSettings
 from ik_service.ros.described_robot import DescribedRobot
-from ik_service.ros.groups import PlanningGroup
 from ik_service.ros.error_codes import RequestRefusedError
-from ik_service.robots.transforms import Float64Array
+from ik_service.ros.groups import PlanningGroup
 from objectives.errors import InputError
 
 NAME = "ik_service_commands"
@@ -24,14 +24,14 @@ COMMAND_TYPES = ("trajectory", "position")
 
 
 class CommandNode:
-    """Publishes commands for the joints of a group while its tip follows `~/target_pose`.
+    """Publishes commands for the joints of a group while its tip follows `target_pose`.
 
     Args:
         described: The robot.
         group: The group.
         settings: How commands are made.
-        command_type: "trajectory" for `trajectory_msgs/JointTrajectory` of one point on `~/joint_trajectory`,
-            "position" for `std_msgs/Float64MultiArray` on `~/commands`.
+        command_type: "trajectory" for `trajectory_msgs/JointTrajectory` of one point on `joint_trajectory`,
+            "position" for `std_msgs/Float64MultiArray` on `joint_commands`.
 
     Attributes:
         node: The node of rclpy.
@@ -49,9 +49,11 @@ class CommandNode:
         self._stream.warm_up()
         self.node: Any = rclpy.create_node(NAME)
         self._as_trajectory = command_type == "trajectory"
-        kind, topic = (JointTrajectory, "joint_trajectory") if self._as_trajectory else (Float64MultiArray, "commands")
-        self._publisher = self.node.create_publisher(kind, f"~/{topic}", qos_profile_sensor_data.depth)
-        self.node.create_subscription(PoseStamped, "~/target_pose", self._take_target, 1)
+        kind, topic = (
+            (JointTrajectory, "joint_trajectory") if self._as_trajectory else (Float64MultiArray, "joint_commands")
+        )
+        self._publisher = self.node.create_publisher(kind, topic, 1)
+        self.node.create_subscription(PoseStamped, "target_pose", self._take_target, 1)
         self.node.create_subscription(JointState, "joint_states", self._stream.hear, qos_profile_sensor_data)
         self.node.create_timer(1.0 / settings.rate, self._tick)
         self._executor: Any = SingleThreadedExecutor()

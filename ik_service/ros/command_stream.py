@@ -1,8 +1,8 @@
 """Joint commands that take a tip to a pose that others move: a tick of the controller at a time, without ROS.
 
 It is idle until it knows where the joints are and gets a pose. Then every tick gives a command, which starts from the
-one before and not from measured positions, until the tip has arrived and stands still; or, where poses stop coming, until
-the joints have braked. The next pose starts anew from measured positions.
+one before and not from measured positions, until the tip has arrived and stands still; or, where poses stop coming,
+until the joints have braked. The next pose starts anew from measured positions.
 """
 
 from dataclasses import dataclass

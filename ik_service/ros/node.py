@@ -11,7 +11,6 @@ from typing import Any
 
 from ik_service.robots import World, load_world
 from ik_service.ros.adapter import AdapterSettings, KinematicsAdapter
-from ik_service.ros.command_node import CommandNode
 from ik_service.ros.command_stream import StreamSettings
 from ik_service.ros.described_robot import DescribedRobot, DescriptionSettings, read_described_robot
 from ik_service.ros.error_codes import MoveItErrorCode, RequestRefusedError, write_error_code
@@ -23,6 +22,8 @@ WITHOUT_ROS = (
     "moveit_msgs (apt install ros-$ROS_DISTRO-moveit-msgs), and run the Python of that installation."
 )
 
+ROS_PACKAGES = {"rclpy", "geometry_msgs", "moveit_msgs", "sensor_msgs", "std_msgs", "trajectory_msgs"}
+
 try:
     import rclpy
     from geometry_msgs.msg import PoseStamped, Transform
@@ -31,7 +32,11 @@ try:
     from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
     from sensor_msgs.msg import JointState
     from std_msgs.msg import String
+
+    from ik_service.ros.command_node import CommandNode
 except ModuleNotFoundError as error:
+    if error.name is None or error.name.partition(".")[0] not in ROS_PACKAGES:
+        raise
     raise ModuleNotFoundError(WITHOUT_ROS.format(name=error.name), name=error.name) from None
 
 PARAMETERS: dict[str, Any] = {

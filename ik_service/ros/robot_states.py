@@ -67,7 +67,7 @@ class RobotStates:
             self._read_transforms(state.multi_dof_joint_state, joint_q)
         if not np.isfinite(joint_q).all():
             raise _refusal("robot_state has positions that are not finite.")
-        return self._robot.complete_joint_q(joint_q[None])[0]
+        return np.array(self._robot.complete_joint_q(joint_q[None])[0])
 
     def write(self, joint_q: Float64Array, state: Any, messages: Any) -> None:
         """Fill a `moveit_msgs/RobotState`.

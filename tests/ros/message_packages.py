@@ -1,8 +1,8 @@
 """Make Python packages of the messages in `definitions`, with the generators that the wheels of rclpy bring.
 
-Usage: message_packages.py FOLDER. It runs in the environment of rclpy, beside which a C and a C++ compiler must be; the
-folder then holds packages such as `moveit_msgs` that Python can import, and the library in which their code is. Types of
-all packages are in this one library; in an installation of ROS each package has several of its own.
+Usage: message_packages.py FOLDER. It runs in the environment of rclpy and needs a C and a C++ compiler. The folder then
+holds packages such as `moveit_msgs` that Python can import, and one library with the code of them all; in an
+installation of ROS each package has several of its own.
 """
 
 import os
@@ -66,7 +66,7 @@ def include_options(folder: Path) -> list[str]:
 
 
 def compile_package(package: str, folder: Path) -> list[Path]:
-    """Compile the sources of a package, those in C++ together because their headers take longest; return the objects."""
+    """Compile a package, what is in C++ in one go because its headers take longest; return the objects."""
     own, place = folder / package, folder / "objects" / package
     place.mkdir(parents=True)
     together = place / "together.cpp"
