@@ -89,6 +89,7 @@ class KinematicsAdapter:
             position_tolerance=self.settings.position_tolerance,
             orientation_tolerance=self.settings.orientation_tolerance,
         )
+        self._ways = {avoids: self._ways_of(avoids) for avoids in (False, True)}
 
     def hear(self, joint_state: Any) -> None:
         """Remember a `sensor_msgs/JointState`: where joints are that a request does not name."""
@@ -105,7 +106,7 @@ class KinematicsAdapter:
             chosen = self._group(group)
             task = self._task(chosen, chosen.tips)
             poses = self.robot.forward_kinematics(self.states.current, chosen.tips)
-            for options in self._ways(avoids=True):
+            for options in self._ways[True]:
                 task.solver.solve(*poses, initial_joint_q=self.states.current, options=options)
 
     def solve_position_ik(self, request: Any, response: Any) -> Any:
@@ -188,7 +189,7 @@ class KinematicsAdapter:
         timeout = asked if asked > 0.0 else self.settings.timeout
         avoids = request.avoid_collisions and self._can_avoid_collisions()
         result = None
-        for way in self._ways(avoids):
+        for way in self._ways[avoids]:
             left = None if timeout <= 0.0 else max(begun + timeout - time.monotonic(), 1e-6)
             result = task.solver.solve(
                 poses[None, :, :3],
@@ -203,7 +204,7 @@ class KinematicsAdapter:
         assert result is not None  # there is one way at least
         return result
 
-    def _ways(self, avoids: bool) -> list[SolverOptions]:
+    def _ways_of(self, avoids: bool) -> list[SolverOptions]:
         """Return the options of the solves that a request may need, in their order."""
         checks = avoids and self.robot.collision_model is not None
         search = self._options if checks else replace(self._options, collision="off")

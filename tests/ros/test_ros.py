@@ -2,11 +2,20 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
 
 from benchmarks.peers.environments import PeerMissingError
 from tests.ros.ros_environment import ROOT, find_interpreter, ros_python
+
+
+def test_without_ros_the_node_says_what_it_needs():
+    blocked = "import sys; sys.modules['rclpy'] = None; import runpy; runpy.run_module('ik_service.ros')"
+    done = subprocess.run([sys.executable, "-c", blocked], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ik_service.ros needs rclpy, which comes with ROS 2: source ")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(find_interpreter() is None, reason="wheels of rclpy are for Python 3.12, which is not here")
