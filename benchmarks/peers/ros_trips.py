@@ -20,7 +20,9 @@ from geometry_msgs.msg import PoseStamped, Transform
 from moveit_msgs.srv import GetPositionIK
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile
+from sensor_msgs.msg import JointState
 from std_msgs.msg import String
+from trajectory_msgs.msg import JointTrajectory
 
 from ik_service import IKSolver
 from ik_service.robots import builtin_urdf
@@ -29,6 +31,8 @@ from ik_service.ros.described_robot import DescriptionSettings, read_described_r
 from tests.ros.cyclone_client import CONFIGURATION, CycloneClient, empty
 
 REQUESTS, WARM = 1000, 100
+RATES, COMMANDS = (100.0, 250.0, 500.0, 1000.0), 2000  # [Hz]
+POSE_INTERVAL = 0.02  # [s]
 WAIT = 300.0  # [s] for the node to start and to compile
 SUCCESS = 1
 ROBOT, GROUP, LINK, FRAME = "panda", "arm", "panda_hand", "panda_link0"
@@ -73,11 +77,10 @@ def times_of(call: Callable[[Any], Any], requests: list[Any]) -> tuple[np.ndarra
 
 
 @contextlib.contextmanager
-def running_node() -> Iterator[None]:
+def running_node(*parameters: str) -> Iterator[None]:
     """Run the node in a process of its own."""
-    node = subprocess.Popen(
-        [sys.executable, "-m", "ik_service.ros", "--ros-args", "-p", f"collision_spheres:={SPHERES}"]
-    )
+    given = [word for one in (f"collision_spheres:={SPHERES}", *parameters) for word in ("-p", one)]
+    node = subprocess.Popen([sys.executable, "-m", "ik_service.ros", "--ros-args", *given])
     try:
         yield
     finally:
@@ -112,6 +115,44 @@ def describe(node: Any, call: Callable[[Any], Any], request: Any) -> list[Any]:
             raise TimeoutError("the robot is not there")
         time.sleep(0.2)
     return publishers
+
+
+def command_intervals(node: Any, request: Any, rate: float) -> np.ndarray:
+    """Return the time between commands as they arrive [s], while a pose moves along a circle.
+
+    Args:
+        node: A node.
+        request: A request that the node can answer.
+        rate: Commands per second that the node is told to send.
+    """
+    arrived: list[float] = []
+    subscription = node.create_subscription(
+        JointTrajectory, "joint_trajectory", lambda _: arrived.append(time.perf_counter()), 1000
+    )
+    states = node.create_publisher(JointState, "joint_states", 1)
+    poses = node.create_publisher(PoseStamped, "target_pose", 1)
+    names = request.ik_request.robot_state.joint_state.name
+    stamped = PoseStamped()
+    stamped.header.frame_id = FRAME
+    home = robot_here().robot.forward_kinematics(START, [LINK])
+    place, turn = stamped.pose.position, stamped.pose.orientation
+    turn.x, turn.y, turn.z, turn.w = home.orientations_xyzw[0, 0].tolist()
+    with running_node(f"command_group:={GROUP}", f"command_rate:={rate:.1f}"):
+        publishers = describe(node, caller(node, "solve_ik"), request)
+        begun = last = time.perf_counter()
+        while (len(arrived) < WARM + COMMANDS) and time.perf_counter() < begun + WAIT:
+            now = time.perf_counter()
+            if now - last > POSE_INTERVAL:
+                last, angle = now, now - begun
+                x, y, z = home.positions[0, 0].tolist()
+                place.x, place.y, place.z = x - 0.05 + 0.05 * np.cos(angle), y + 0.05 * np.sin(angle), z
+                if not arrived:
+                    states.publish(JointState(name=names, position=START.tolist()))
+                poses.publish(stamped)
+            rclpy.spin_once(node, timeout_sec=0.5 * POSE_INTERVAL)
+        del publishers
+    node.destroy_subscription(subscription)
+    return np.diff(arrived)[WARM:]
 
 
 def bare_times(node: Any, requests: list[Any]) -> np.ndarray:
@@ -158,8 +199,9 @@ def adapter_times(requests: list[Any]) -> dict[str, np.ndarray]:
     lines = []
     for request in requests:
         spent[:] = 0.0
+        response = GetPositionIK.Response()
         begun = clocks()
-        response = adapter.solve_position_ik(request, GetPositionIK.Response())
+        adapter.solve_position_ik(request, response)
         own = clocks() - begun - spent
         assert response.error_code.val == SUCCESS
         lines.append((*own, spent[0]))
@@ -184,6 +226,8 @@ def main() -> None:
         others = [fill(empty(client.request_type), names, pose) for pose in poses]
         found["cyclone"], found["cyclone_failures"] = times_of(client.call, others)
         del publishers
+    for rate in RATES:
+        found[f"commands_{rate:g}"] = command_intervals(node, requests[0], rate)
     found["bare"] = bare_times(node, requests)
     np.savez(sys.argv[1], **found)
     rclpy.shutdown()

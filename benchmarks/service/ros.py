@@ -48,6 +48,7 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     report.line(f"\n{machine()}; {cores} cores, load {load:.1f} before. {RCLPY} (Fast DDS), {CYCLONE}; loopback.")
     show(report, found)
+    show_commands(report, found)
     if arguments.write:
         report.save(HERE / "ros.md")
     raise SystemExit(1 if report.missed else 0)
@@ -75,6 +76,21 @@ def show(report: Report, found: dict[str, np.ndarray]) -> None:
     for name in ("rclpy", "cyclone"):
         failures = int(found[f"{name}_failures"])
         report.claim(f"answers that are no success, {name}", str(failures), "0", failures == 0)
+
+
+def show_commands(report: Report, found: dict[str, np.ndarray]) -> None:
+    """Report how regularly commands arrive."""
+    explanation = (
+        "Commands for a Panda whose tip follows a circle, a pose every 20 ms, as a subscriber of rclpy in another "
+        "process sees them arrive."
+    )
+    report.section("Commands", explanation)
+    report.table("rate asked for [Hz]", "rate [Hz]", "interval p1 [ms]", "p50 [ms]", "p99 [ms]", "longest [ms]")
+    rates = {float(name.partition("_")[2]): values for name, values in found.items() if name.startswith("commands_")}
+    for rate, intervals in sorted(rates.items()):
+        low, half, high = 1e3 * np.percentile(intervals, [1, 50, 99])
+        longest = 1e3 * intervals.max()
+        report.row(f"{rate:g}", f"{1.0 / intervals.mean():.0f}", *(f"{x:.3f}" for x in (low, half, high, longest)))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ class RobotStates:
         self._floating = {n: first[n] for n, kind in zip(robot.joint_names, types, strict=True) if kind is floating}
         self.names = list(self._scalar)
         self._columns = np.array(list(self._scalar.values()), dtype=np.intp)
+        self._has_followers = robot.follower_dofs.size > 0
         self.current = _default_joint_q(robot)
         self.heard: set[str] = set()
 
@@ -67,7 +68,7 @@ class RobotStates:
             self._read_transforms(state.multi_dof_joint_state, joint_q)
         if not np.isfinite(joint_q).all():
             raise _refusal("robot_state has positions that are not finite.")
-        return np.array(self._robot.complete_joint_q(joint_q[None])[0])
+        return np.array(self._robot.complete_joint_q(joint_q[None])[0]) if self._has_followers else joint_q
 
     def write(self, joint_q: Float64Array, state: Any, messages: Any) -> None:
         """Fill a `moveit_msgs/RobotState`.

@@ -1,14 +1,18 @@
 """The node in a process of its own, asked as MoveIt's plugin for services asks; `test_ros` runs this."""
 
+import ast
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import rclpy
+import yaml
 from geometry_msgs.msg import PoseStamped
 from moveit_msgs.srv import GetPositionFK, GetPositionIK
 from rclpy.qos import DurabilityPolicy, QoSProfile
@@ -18,8 +22,10 @@ from trajectory_msgs.msg import JointTrajectory
 
 from ik_service import load_robot
 from ik_service.robots import builtin_urdf
+from ik_service.ros.node import PARAMETERS
 from tests.ros.cyclone_client import CONFIGURATION, CycloneClient, empty
 
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "ros.md").read_text()
 WAIT = 120.0  # [s] for a node to start, and for kernels to be compiled
 ANSWER = 30.0  # [s]
 POSITION = 1e-4  # [m] the node's tolerance
@@ -141,6 +147,28 @@ def test_cyclone_dds_gets_the_same_answers(asker):
         assert_reaches(robot, answer, [HAND], poses)
         response = asker.answer(asker.ik, request)
         assert list(answer.solution.joint_state.position) == list(response.solution.joint_state.position)
+
+
+def test_the_program_of_the_document_gets_an_answer(asker, monkeypatch, capsys):
+    (program,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
+    monkeypatch.setattr(rclpy, "init", lambda: None)  # this process has done so
+    exec(compile(program, "docs/ros.md", "exec"), {})
+    code, _, positions = capsys.readouterr().out.partition(" ")
+    assert int(code) == 1
+    robot, found = load_robot("panda"), ast.literal_eval(positions)
+    reached = robot.forward_kinematics([found[name] for name in robot.coordinate_names], [HAND])
+    np.testing.assert_allclose(reached.positions[0, 0], [0.4, 0.1, 0.5], atol=POSITION)
+
+
+def test_the_document_names_every_parameter_and_no_other():
+    section = DOCUMENT.partition("## Parameters")[2].partition("\n## ")[0]
+    named = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if line[:3] == "| `"))
+    assert sorted(named) == sorted(PARAMETERS)
+    own, moveit = (
+        yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
+    )
+    assert own["ik_service"]["ros__parameters"].keys() <= PARAMETERS.keys()
+    assert moveit["arm"]["kinematics_solver_service_name"] == PARAMETERS["ik_service_name"]
 
 
 def test_forward_kinematics(asker):
