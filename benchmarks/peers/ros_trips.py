@@ -33,6 +33,7 @@ from tests.ros.cyclone_client import CONFIGURATION, CycloneClient, empty
 REQUESTS, WARM = 1000, 100
 RATES, COMMANDS = (100.0, 250.0, 500.0, 1000.0), 2000  # [Hz]
 POSE_INTERVAL = 0.02  # [s]
+COMMANDS_WAIT = 60.0  # [s]
 WAIT = 300.0  # [s] for the node to start and to compile
 SUCCESS = 1
 ROBOT, GROUP, LINK, FRAME = "panda", "arm", "panda_hand", "panda_link0"
@@ -127,10 +128,10 @@ def command_intervals(node: Any, request: Any, rate: float) -> np.ndarray:
     """
     arrived: list[float] = []
     subscription = node.create_subscription(
-        JointTrajectory, "joint_trajectory", lambda _: arrived.append(time.perf_counter()), 1000
+        JointTrajectory, "ik_service/joint_trajectory", lambda _: arrived.append(time.perf_counter()), 1000
     )
     states = node.create_publisher(JointState, "joint_states", 1)
-    poses = node.create_publisher(PoseStamped, "target_pose", 1)
+    poses = node.create_publisher(PoseStamped, "ik_service/target_pose", 1)
     names = request.ik_request.robot_state.joint_state.name
     stamped = PoseStamped()
     stamped.header.frame_id = FRAME
@@ -140,8 +141,10 @@ def command_intervals(node: Any, request: Any, rate: float) -> np.ndarray:
     with running_node(f"command_group:={GROUP}", f"command_rate:={rate:.1f}"):
         publishers = describe(node, caller(node, "solve_ik"), request)
         begun = last = time.perf_counter()
-        while (len(arrived) < WARM + COMMANDS) and time.perf_counter() < begun + WAIT:
+        while len(arrived) < WARM + COMMANDS:
             now = time.perf_counter()
+            if now > begun + COMMANDS_WAIT:
+                raise TimeoutError(f"{len(arrived)} commands have come")
             if now - last > POSE_INTERVAL:
                 last, angle = now, now - begun
                 x, y, z = home.positions[0, 0].tolist()

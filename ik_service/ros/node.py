@@ -33,7 +33,7 @@ try:
     from sensor_msgs.msg import JointState
     from std_msgs.msg import String
 
-    from ik_service.ros.command_node import CommandNode
+    from ik_service.ros.command_loop import CommandLoop
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] not in ROS_PACKAGES:
         raise
@@ -75,7 +75,7 @@ class KinematicsNode:
     Attributes:
         node: The node of rclpy.
         adapter: What answers; None until there is a robot.
-        commands: The stream of commands; None where there is none.
+        commands: The loop of commands; None where there is none.
     """
 
     def __init__(self, arguments: list[str] | None = None) -> None:
@@ -84,7 +84,7 @@ class KinematicsNode:
         self._values = SimpleNamespace(**values)
         self._log = self.node.get_logger()
         self.adapter: KinematicsAdapter | None = None
-        self.commands: CommandNode | None = None
+        self.commands: CommandLoop | None = None
         self._urdf, self._srdf = str(self._values.robot_description), str(self._values.robot_description_semantic)
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         make, listen = self.node.create_service, self.node.create_subscription
@@ -170,7 +170,7 @@ class KinematicsNode:
                 velocity_scaling=values.velocity_scaling,
                 target_timeout=values.target_timeout,
             )
-            self.commands = CommandNode(described, group, settings, values.command_type)
+            self.commands = CommandLoop(self.node, described, group, settings, values.command_type)
         except IKError as error:
             self._log.error(f"There are no commands: {error}")
 

@@ -184,10 +184,10 @@ def test_forward_kinematics(asker):
 
 def test_commands_take_the_tip_to_a_pose(asker):
     robot, node, commands = load_robot("panda"), asker.node, []
-    node.create_subscription(JointTrajectory, "joint_trajectory", commands.append, 100)
+    node.create_subscription(JointTrajectory, "ik_service/joint_trajectory", commands.append, 100)
     states, poses = (
         node.create_publisher(JointState, "joint_states", 1),
-        node.create_publisher(PoseStamped, "target_pose", 1),
+        node.create_publisher(PoseStamped, "ik_service/target_pose", 1),
     )
     goal = PoseStamped()
     goal.header.frame_id = "panda_link0"
