@@ -85,20 +85,25 @@ def draw(script: str, plots: list[Path], **given: object) -> None:
         subprocess.run([python, HERE / script, inputs, *plots], check=True)
 
 
-def environment(name: str, *requirements: str) -> Path:
+def environment(name: str, *requirements: str, interpreter: str = sys.executable) -> Path:
     """Return the Python of a peer's environment.
+
+    Args:
+        name: Of the environment.
+        *requirements: What is installed into it.
+        interpreter: The Python that it is made with.
 
     Raises:
         PeerMissingError: It cannot be made here.
     """
-    python = _environment_or_none(name, *requirements)
+    python = _environment_or_none(name, *requirements, interpreter=interpreter)
     if python is None:
         raise PeerMissingError(f"{name} cannot be installed here")
     return python
 
 
 @cache
-def _environment_or_none(name: str, *requirements: str) -> Path | None:
+def _environment_or_none(name: str, *requirements: str, interpreter: str) -> Path | None:
     """Try once; half an environment is not left behind."""
     folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
@@ -106,7 +111,7 @@ def _environment_or_none(name: str, *requirements: str) -> Path | None:
         return python
     install = [folder / "bin" / "pip", "install", "-qq", "--disable-pip-version-check", *requirements]
     try:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([interpreter, "-m", "venv", folder], check=True)
         subprocess.run(install, check=True)
     except subprocess.CalledProcessError:
         shutil.rmtree(folder, ignore_errors=True)

@@ -67,6 +67,7 @@ FURTHER_IMPORTS = {
         "starlette",
         "orjson",
     },  # it runs the service and its solver on Ray
+    "ik_service.ros": {"rclpy", "geometry_msgs", "moveit_msgs", "sensor_msgs", "std_msgs", "trajectory_msgs"},
     "ik_service.cli": {"typer", "rich", "orjson", "fastapi", "uvicorn"},  # it starts the service
 }
 

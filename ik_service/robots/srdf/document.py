@@ -23,6 +23,21 @@ class EndEffector:
     parent_group: str
 
 
+@dataclass(frozen=True)
+class VirtualJoint:
+    """What joins a link to a frame outside of the robot.
+
+    Attributes:
+        child_link: The link.
+        parent_frame: The frame.
+        kind: "fixed", "floating" or "planar".
+    """
+
+    child_link: str
+    parent_frame: str
+    kind: str
+
+
 @dataclass(frozen=True, eq=False)
 class SrdfDocument:
     """What a document says.
@@ -31,6 +46,7 @@ class SrdfDocument:
         groups: Elements ``<group>`` by name, in the order of the file.
         states: Elements ``<group_state>``.
         end_effectors: Its end effectors.
+        virtual_joints: Its virtual joints.
         passive_joints: Joints that no motor moves; groups leave them out.
         disabled_pairs: Pairs of links that are not checked for contact.
     """
@@ -38,6 +54,7 @@ class SrdfDocument:
     groups: dict[str, XmlElement]
     states: tuple[XmlElement, ...]
     end_effectors: tuple[EndEffector, ...]
+    virtual_joints: tuple[VirtualJoint, ...]
     passive_joints: frozenset[str]
     disabled_pairs: tuple[LinkPair, ...]
 
@@ -61,6 +78,10 @@ def read_srdf(data: bytes) -> SrdfDocument:
         states=tuple(root.all("group_state")),
         end_effectors=tuple(
             EndEffector(one.text("parent_link"), one.attributes.get("parent_group", "")) for one in effectors
+        ),
+        virtual_joints=tuple(
+            VirtualJoint(one.text("child_link"), one.text("parent_frame"), one.attributes.get("type", ""))
+            for one in root.all("virtual_joint")
         ),
         passive_joints=frozenset(one.text("name") for one in root.all("passive_joint")),
         disabled_pairs=tuple((one.text("link1"), one.text("link2")) for one in root.all("disable_collisions")),

@@ -10,7 +10,7 @@ from ik_service.robots.files.xml_reader import XmlElement
 from ik_service.robots.model import RobotModel
 from ik_service.robots.srdf.document import SrdfDocument, read_srdf_file
 from ik_service.robots.structure.constraint_ends import moved_link
-from ik_service.robots.structure.link_paths import path_between
+from ik_service.robots.structure.link_paths import path_between, path_to_root
 from ik_service.robots.structure.names import unknown_name
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import UnknownNameError
@@ -72,7 +72,12 @@ def load_groups(srdf: "str | PathLike[str]", robot: RobotModel) -> dict[str, Joi
         RobotFileError: It is no SRDF document, a group is in itself, or a state has another number of values than its
             joint has coordinates.
     """
-    return _Groups(read_srdf_file(srdf), robot).all()
+    return groups_of(read_srdf_file(srdf), robot)
+
+
+def groups_of(document: SrdfDocument, robot: RobotModel) -> dict[str, JointGroup]:
+    """Give the groups of a document; see ``load_groups``."""
+    return _Groups(document, robot).all()
 
 
 def group_of(document: SrdfDocument, robot: RobotModel, name: str) -> JointGroup:
@@ -179,13 +184,19 @@ class _Groups:
         carriers = dict.fromkeys(one.parent_link for one in effectors if one.parent_group == name)
         known = tuple(link for link in carriers if link in self._robot.link_names)
         if known or members.tips:
-            return known or tuple(members.tips)
+            return self._lowest(known or tuple(members.tips))
         above = set[int]()
         for joint in sorted(members.joints, reverse=True):  # those below first
             if joint not in above:
                 above |= self._above(joint)
         ends = [joint for joint in sorted(members.joints) if joint not in above]
         return tuple(self._robot.link_names[moved_link(self._robot, j)] for j in ends)
+
+    def _lowest(self, links: tuple[str, ...]) -> tuple[str, ...]:
+        """Give links without those that are above others of them, such as the end of the torso in a group of an arm."""
+        names = self._robot.link_names
+        above = {names[one] for link in links for one in path_to_root(self._robot, names.index(link))[1:]}
+        return tuple(link for link in links if link not in above)
 
     def _above(self, joint: int) -> set[int]:
         """Give the joints above a joint."""

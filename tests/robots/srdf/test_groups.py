@@ -68,6 +68,16 @@ def test_tips_are_where_end_effectors_are_then_ends_of_chains_then_the_last_link
     assert groups["fingers"].tips == ("panda_leftfinger", "panda_rightfinger")
 
 
+def test_links_above_other_tips_are_no_tips():
+    robot = ik_service.load_robot("humanoid")
+    text = """<robot><group name="torso"><chain base_link="pelvis" tip_link="torso"/></group>
+    <group name="hand"><chain base_link="torso" tip_link="left_hand"/></group>
+    <group name="arm"><group name="torso"/><group name="hand"/></group></robot>"""
+    groups = load_groups(text, robot)
+    assert groups["torso"].tips == ("torso",)
+    assert groups["arm"].tips == ("left_hand",)
+
+
 def test_a_state_is_a_configuration(gripper):
     groups = load_groups(DOCUMENT, gripper)
     assert groups["arm"].states == {"ready": {"panda_joint2": (-0.5,)}}

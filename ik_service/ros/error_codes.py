@@ -1,0 +1,54 @@
+"""Error codes of MoveIt that an answer may carry beside those of `IKStatus`, and the refusal of a request."""
+
+from enum import IntEnum
+from typing import Any
+
+from objectives.errors import InputError
+
+SOURCE = "ik_service"
+"""What answers name as their source, where their messages have a field for it."""
+
+
+class MoveItErrorCode(IntEnum):
+    """Values of `moveit_msgs/MoveItErrorCodes` for requests that are not solved at all."""
+
+    SUCCESS = 1
+    INVALID_GROUP_NAME = -15
+    INVALID_GOAL_CONSTRAINTS = -16
+    INVALID_ROBOT_STATE = -17
+    INVALID_LINK_NAME = -18
+    FRAME_TRANSFORM_FAILURE = -21
+    NO_IK_SOLUTION = -31
+    FAILURE = 99999
+
+
+class RequestRefusedError(InputError):
+    """A request that cannot be answered; nothing was solved.
+
+    Attributes:
+        code: The error code of the answer.
+    """
+
+    def __init__(self, code: MoveItErrorCode, reason: str) -> None:
+        """Keep the code beside the reason.
+
+        Args:
+            code: The error code of the answer.
+            reason: What is wrong, and what is allowed.
+        """
+        self.code = code
+        super().__init__(reason)
+
+
+def write_error_code(error_code: Any, value: int, message: str = "") -> None:
+    """Fill a `MoveItErrorCodes`.
+
+    Args:
+        error_code: The message; those of older distributions have no texts.
+        value: Its value.
+        message: What went wrong.
+    """
+    error_code.val = int(value)
+    if hasattr(error_code, "message"):
+        error_code.message = message
+        error_code.source = SOURCE
