@@ -22,7 +22,7 @@ from ik_service.solver.inputs.reading import check_lines, has_lines_per_problem
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
-from ik_service.solver.launches.deadline import stopped_at
+from ik_service.solver.launches.deadline import stopped_after
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
@@ -187,7 +187,6 @@ class SolverCore:
         count = given.problem_count
         if options.deadline_s is not None and self._device.is_cuda:
             raise InputError("Option deadline_s needs a solver on a CPU.")
-        ends = None if options.deadline_s is None else time.monotonic() + options.deadline_s
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
         with CacheErrorsExplained():
             with DEVICE_LOCK:
@@ -204,16 +203,12 @@ class SolverCore:
                     staged = work.use_limits(limits, start, count)
                 work.inputs.stage(given.positions, given.orientations_xyzw, staged)
                 work.set_options(settings, has_start=start is not None)
-                if ends is None:
-                    prepared = self.engine.prepare(work, settings)
-                else:  # the staged engine solves here, the compiled one below
-                    with stopped_at(work.problems, ends):
-                        prepared = self.engine.prepare(work, settings)
+                prepared = self.engine.prepare(work, settings)
             with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
-                if ends is None:
+                if options.deadline_s is None:
                     prepared.run()
                 else:
-                    with stopped_at(work.problems, ends):
+                    with stopped_after(work.problems, options.deadline_s):
                         prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
 

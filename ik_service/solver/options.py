@@ -56,8 +56,9 @@ class SolverOptions:
             engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
-        deadline_s: Time from the call after which no attempt begins [s], on a CPU; None for none. What is not solved by
-            then has the best attempt so far, and the status DEADLINE. Answers then depend on the time.
+        deadline_s: Time of the search after which no attempt begins [s], on a CPU; None for none. What is not solved by
+            then has the best attempt so far, and the status DEADLINE. Answers then depend on the time. The first solves
+            of a kind load and record code, which does not count; `IKSolver.warmup` does it beforehand.
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
             success whose largest joint change from the start is least, whole turns inside the limits counted,

@@ -21,7 +21,8 @@ from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
-from ik_service.solver.linearisation.answers import AnswerIslands, check_answers
+from ik_service.solver.launches.recording import USES_MIN
+from ik_service.solver.linearisation.answers import AnswerIslands, check_answers, check_derivable
 from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
 from ik_service.solver.linearisation.linearise import linearise
 from ik_service.solver.linearisation.solver_rows import HostRows
@@ -190,18 +191,21 @@ class IKSolver:
         by_targets, exists = found.coordinates_by(found.by_targets), found.is_differentiable
         return replace(result, joint_q_by_targets=by_targets, is_differentiable=exists)
 
+    def warmup(self, *targets: Any, **arguments: Any) -> None:
+        """Solve as often as it takes until solves of this kind wait for nothing: code is compiled, loaded and recorded.
+
+        A kind is the number of problems and what is given, its numbers aside. Takes the arguments of `solve`.
+        """
+        for _ in range(USES_MIN + 1):
+            self.solve(*targets, **arguments)
+
     def solve_as_recorded(
         self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None
     ) -> IKResult:
         """Return what the launches of `recorded` answer.
 
         That is what `solve` answers without `best_of`, `solutions` and `precision`; islands in contact with each other
-        are not combined anew.
-
-        Args:
-            positions: As in `solve`.
-            orientations_xyzw: Alike.
-            world: Alike.
+        are not combined anew. Arguments are as in `solve`.
 
         Raises:
             InputError: A value that is not allowed.
@@ -251,12 +255,7 @@ class IKSolver:
         count = None if self.targets else len(result)
         given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
         given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
-        if any(target.frame is not None for target in self.targets):
-            raise EngineError("Answers to targets with a frame, free axes or tolerances have no derivatives.")
-        if result.is_narrowed:
-            raise InputError("Answers within limits of their solve have no derivatives: narrow or lock the robot's.")
-        if given.problem_count != len(result):
-            raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
+        check_derivable(result, self.targets, given)
         check_lines(self._objectives, self._core.targets.with_lines, given.problem_count)
         is_moved = np.asarray(self._core.layout.incidence.any(axis=1))
         is_counted = [np.atleast_2d(target.weights()).any(axis=0) for target in self.targets]

@@ -55,9 +55,9 @@ _CLOCK = _Clock()
 
 
 @contextmanager
-def stopped_at(problems: Problems, ends: float) -> Iterator[None]:
-    """Let no attempt begin in this block after a time of the monotonic clock [s]."""
-    key = object()
+def stopped_after(problems: Problems, seconds: float) -> Iterator[None]:
+    """Let no attempt begin in this block once it has run for a time [s]."""
+    key, ends = object(), time.monotonic() + seconds
     if time.monotonic() >= ends:
         problems.stop()
     else:

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.errors import EngineError
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import applied
 from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, RowValues
 from ik_service.solver.linearisation.linearisation import TWIST
 from ik_service.solver.linearisation.minimum import Minimum
@@ -241,6 +243,21 @@ class IslandRows(NamedTuple):
         """
         hard, soft = (jacobian[np.ix_(rows, self.dofs)] for rows in (self.hard, self.soft))
         return Minimum(hard, weights[self.hard], soft, bend[np.ix_(self.dofs, self.dofs)], free[self.dofs])
+
+
+def check_derivable(result: IKResult, targets: Sequence[Target], given: TargetArrays) -> None:
+    """Check that answers to targets have derivatives at all.
+
+    Raises:
+        EngineError: A target has a frame or tolerances of its own.
+        InputError: They are answers within limits of their solve, or another number of them.
+    """
+    if any(target.frame is not None for target in targets):
+        raise EngineError("Answers to targets with a frame, free axes or tolerances have no derivatives.")
+    if result.is_narrowed:
+        raise InputError("Answers within limits of their solve have no derivatives: narrow or lock the robot's.")
+    if given.problem_count != len(result):
+        raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
 
 
 def check_answers(result: IKResult, head: ResultHead, given: TargetArrays, is_moved: NDArray[np.bool_]) -> None:

@@ -10,6 +10,7 @@ from ik_service.linear_solve import allocate_equations, damped_steps, normal_equ
 from ik_service.robots import DeviceModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.device_lock import recording
+from ik_service.solver.launches.deadline import stopped_after
 from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
@@ -123,33 +124,43 @@ class Batch:
             self._coordinates = coordinates_of(model, limits.float32, hard_limits=self._hard_limits)
             self.forget_graph()
 
-    def run(self, use_graph: bool, check: bool = False) -> None:
-        """Work until every problem has its answer.
+    def run(self, count: int, use_graph: bool, check: bool = False, deadline_s: float | None = None) -> None:
+        """Work until every problem has its answer, or until the deadline.
 
         Args:
+            count: Number of problems.
             use_graph: Whether to record an iteration and replay it.
             check: Whether to compare the Jacobian with finite differences at the first start configurations.
+            deadline_s: Time after which no attempt begins [s], counted from when all is recorded; None for none.
 
         Raises:
             ObjectiveError: `check` found a wrong Jacobian.
         """
-        self._begin()
+        if check or (use_graph and self._graph is None):
+            self._begin()
         if check:
             self._rows.compute_residuals(self._accepted, self._tapes)
             self._rows.compute_jacobian(self._accepted, self._joint_S_s, self._jacobian, self._tapes)
             check_jacobians(self._model, self._rows, self._accepted, self._jacobian)
         if use_graph and self._graph is None:
             self._graph = self._record()
+        if deadline_s is None:
+            self._work(use_graph)
+        else:
+            with stopped_after(self._problems, deadline_s):
+                self._work(use_graph)
+                problems = self._problems
+                inputs = [problems.settings, problems.islands, self._next_attempt, problems.best]
+                self._launch(mark_stopped, (count,), *inputs)
+
+    def _work(self, use_graph: bool) -> None:
+        """Hand out the attempts, and iterate until none runs."""
+        self._begin()
         while self._running_count.numpy()[0] > 0:
             if use_graph and self._graph is not None:
                 wp.capture_launch(self._graph)
             else:
                 self._iterate()
-
-    def mark_stopped(self, count: int) -> None:
-        """Mark the first problems whose search the deadline has ended."""
-        problems = self._problems
-        self._launch(mark_stopped, (count,), problems.settings, problems.islands, self._next_attempt, problems.best)
 
     def forget_graph(self) -> None:
         """Drop the recorded iteration, because an array that it reads has been exchanged."""

@@ -105,9 +105,8 @@ class StagedEngine:
             work.read(count)
             partition, joint_q = work.discovered(count, join=self._join), None
             if not work.inputs.is_faulty():
-                batch.run(self._options.use_graph, self._options.check_jacobians)
-                if settings.options.deadline_s is not None:
-                    batch.mark_stopped(count)
+                given = self._options.use_graph, self._options.check_jacobians, settings.options.deadline_s
+                batch.run(count, *given)
             if self._closing is not None:
                 joint_q = self._closing.close(work, count)
             prepared = PreparedSolve(partition, joint_q_float64=joint_q)

@@ -1,10 +1,13 @@
 """The deadline of a solve: what is done by then is as without it, the rest says so and is no success."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import ik_service
 from ik_service import IKSolver
+from ik_service.solver.launches import deadline
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable, assert_same_bytes
 
@@ -95,15 +98,43 @@ def test_problems_whose_seeds_have_all_run_are_not_late(given):
 
 
 def stop_at_the_end(solver):
-    """Has the deadline come when the last attempts run."""
-    engine = solver._core.engine
-    runs = engine.batch.run
+    """Has the deadline come when the last attempts have run."""
+    batch = solver._core.engine.batch
+    works = batch._work
 
-    def run(*arguments):
-        runs(*arguments)
+    def work(use_graph):
+        works(use_graph)
         solver._core.work.problems.stop()
 
-    engine.batch.run = run
+    batch._work = work
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_loading_and_recording_do_not_count(given, engine, monkeypatch):
+    robot, positions, orientations = given
+    solver = IKSolver(robot, ["panda_hand"], device="cpu", engine=engine)
+    prepare, now = solver._core.engine.prepare, [0.0]
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow(*arguments):
+        now[0] += 1000.0
+        return prepare(*arguments)
+
+    monkeypatch.setattr(solver._core.engine, "prepare", slow)
+    place = positions[1:2], orientations[1:2]  # in reach
+    assert solver.solve(*place, options={"deadline_s": 10.0}).success.all()
+
+
+def test_a_solver_is_warmed_up_by_solves(given):
+    robot, positions, orientations = given
+    solver = IKSolver(robot, ["panda_hand"], device="cpu")
+    place = positions[:1], orientations[:1]
+    expected = IKSolver(robot, ["panda_hand"], device="cpu").solve(*place, options={"seeds": 3})
+    solver.warmup(*place, options={"seeds": 3})
+    plans = {key: dict(plan.recording._graphs) for key, plan in solver._core.engine.plans.items()}
+    assert [list(graphs) for graphs in plans.values()] == [[1]]
+    assert_same_bytes(solver.solve(*place, options={"seeds": 3}), expected)
+    assert {key: dict(plan.recording._graphs) for key, plan in solver._core.engine.plans.items()} == plans
 
 
 def test_it_is_a_number():
