@@ -1,6 +1,7 @@
 """Robots by name or by file: the built-in ones, and URDF and MJCF files of the caller."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from os import PathLike
@@ -14,7 +15,7 @@ from ik_service.robots.collision.model import CollisionModel, LinkPair
 from ik_service.robots.files.assembly import build_model
 from ik_service.robots.files.constraint_file import read_beside, read_constraints
 from ik_service.robots.files.description import RobotDescription
-from ik_service.robots.files.geometry.read_model import read_collision_model
+from ik_service.robots.files.geometry.read_model import read_collision_model, why_no_spheres
 from ik_service.robots.files.geometry.sphere_file import read_spheres_beside
 from ik_service.robots.files.loop_closures import read_closures_beside
 from ik_service.robots.files.urdf import read_urdf
@@ -115,7 +116,8 @@ def load_robot(
     if collision != "ignore":
         shapes = {link.name: link.shapes for link in description.links if collision == "shapes"}
         pairs = () if document is None else document.disabled_pairs
-        robot = robot.with_collision_model(_collision_model(source, robot, shapes, pairs))
+        model = _collision_model(source, robot, shapes, pairs)
+        robot = _with_model(robot, model, shapes if collision == "shapes" else None)
     if group is not None:
         if document is None:
             raise InputError(f"group is {group!r}, but there is no SRDF document: give srdf, its path or text.")
@@ -127,6 +129,13 @@ def load_robot(
     if locked:
         robot = robot.lock(locked)
     return robot if active is None else robot.activate(active)
+
+
+def _with_model(robot: RobotModel, model: CollisionModel | None, shapes: Mapping[str, LinkShapes] | None) -> RobotModel:
+    """Give the robot with a collision model, or with a warning where its shapes were asked for one and give none."""
+    if model is None and shapes is not None:
+        return replace(robot, warnings=(*robot.warnings, why_no_spheres(shapes)))
+    return robot.with_collision_model(model)
 
 
 def _check_locked(locked: Mapping[str, object], active: Sequence[str]) -> None:
@@ -178,9 +187,8 @@ def load_urdf(
     robot = build_model(description, floating_base=floating_base)
     if collision != "shapes":
         return robot
-    return robot.with_collision_model(
-        read_collision_model(robot, {link.name: link.shapes for link in description.links})
-    )
+    shapes = {link.name: link.shapes for link in description.links}
+    return _with_model(robot, read_collision_model(robot, shapes), shapes)
 
 
 def _reads(constraints: str) -> bool:

@@ -78,8 +78,8 @@ def read_worlds(
     spheres = robot.body_spheres
     if spheres is None:
         raise InputError(
-            f"Robot '{robot.name}' has no collision model. Give it one (robot.with_collision_model), or solve with the "
-            "option collision='off'."
+            f"Robot '{robot.name}' has no collision model. Give it one (robot.with_collision_model, or a file beside "
+            "its own, which 'ik-service spheres' makes), or solve with the option collision='off'."
         )
     if options.collision == "world" and not worlds:
         raise InputError("Option collision='world' needs a world.")

@@ -59,6 +59,20 @@ def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Arra
     return found if is_small and sum(map(len, found.values())) <= MAX_SPHERES else None
 
 
+def why_no_spheres(shapes: Mapping[str, LinkShapes]) -> str:
+    """Say why ``spheres_of_shapes`` gives nothing."""
+    unread = [(link, own.unread[0]) for link, own in shapes.items() if own.unread]
+    if unread:
+        link, kind = unread[0]
+        return (
+            f"There is no collision model: a shape of link '{link}' is not read ({kind}). 'ik-service spheres' covers "
+            "meshes by spheres, in a file that is read from then on."
+        )
+    if not any(own.shapes for own in shapes.values()):
+        return "There is no collision model: no link has shapes for collision."
+    return "There is no collision model: the shapes are too many or too large. See 'ik-service spheres'."
+
+
 def flat_count(shapes: Mapping[str, LinkShapes]) -> int:
     """Count the shapes of links that take a search to cover: boxes and cylinders."""
     return sum(isinstance(shape, Box | Cylinder) for own in shapes.values() for shape in own.shapes)

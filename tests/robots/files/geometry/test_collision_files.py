@@ -67,7 +67,10 @@ def test_shapes_of_a_urdf_are_read():
 def test_a_shape_that_cannot_be_read_leaves_the_robot_without_a_model(tmp_path, shape, kind):
     assert shapes_of(shape)["lower"][:2] == ((), (kind,))
     (tmp_path / "arm.urdf").write_text(URDF.format(shape=shape))
-    assert ik_service.load_robot(tmp_path / "arm.urdf", collision="shapes").collision_model is None
+    robot = ik_service.load_robot(tmp_path / "arm.urdf", collision="shapes")
+    assert robot.collision_model is None
+    assert f"a shape of link 'lower' is not read ({kind})" in robot.warnings[-1]
+    assert ik_service.load_robot(tmp_path / "arm.urdf").warnings == ()
 
 
 PLATE = '<box size="2 1 0.01"/></geometry></collision><collision><geometry>'
@@ -75,7 +78,14 @@ PLATE = '<box size="2 1 0.01"/></geometry></collision><collision><geometry>'
 
 @pytest.mark.parametrize("shape", ['<capsule radius="1e9" length="1e9"/>', 3 * PLATE + BALL])
 def test_shapes_that_need_too_large_or_too_many_spheres_leave_the_robot_without_a_model(shape):
-    assert ik_service.robots.load_urdf(URDF.format(shape=shape), collision="shapes").collision_model is None
+    robot = ik_service.robots.load_urdf(URDF.format(shape=shape), collision="shapes")
+    assert robot.collision_model is None
+    assert "too many or too large" in robot.warnings[-1]
+
+
+def test_a_robot_without_shapes_says_so():
+    text = '<robot name="bare"><link name="base"/></robot>'
+    assert "no link has shapes" in ik_service.robots.load_urdf(text, collision="shapes").warnings[-1]
 
 
 def test_a_robot_of_simple_shapes_has_a_model(folder):
