@@ -28,13 +28,36 @@ PACKAGES = [
     "ik_service.api",
     "objectives",
 ]
-OTHERS = {  # names that stand on the page of a package, which they come out of or go into
+FIRST = {  # names that a reader looks for first; the others follow, errors last
     "ik_service": [
+        "ik_service.load_robot",
+        "ik_service.IKSolver",
+        "ik_service.Target",
+        "ik_service.SolverOptions",
+        "ik_service.IKResult",
         "ik_service.result_schema.ResultColumns",
+        "ik_service.IKStatus",
+        "ik_service.RobotModel",
+        "ik_service.PathResult",
         "ik_service.solver.Linearisation",
         "ik_service.solver.DofState",
     ],
-    "objectives": ["objectives.expression_objective.ExpressionObjective", "objectives.expression.Expression"],
+    "ik_service.client": ["ik_service.client.Client", "ik_service.client.client_core.ClientMethods"],
+    "objectives": [
+        "objectives.IKObjective",
+        "objectives.expression_objective.ExpressionObjective",
+        "objectives.data_field.DataField",
+        "objectives.element_table.Element",
+        "objectives.statement.rows.RowGroup",
+        "objectives.expression",
+        "objectives.frame_algebra",
+    ],
+}
+INHERITED = {  # classes that are shown with what they inherit
+    "ik_service.RobotModel",
+    "ik_service.client.AsyncStream",
+    "ik_service.client.Client",
+    "ik_service.client.Stream",
 }
 
 
@@ -51,8 +74,13 @@ def write_reference(folder: pathlib.Path) -> None:
     """Write one page for each package, whose names mkdocstrings replaces by their docstrings."""
     folder.mkdir()
     for package in PACKAGES:
-        names = [f"{package}.{name}" for name in public_names(package)] + OTHERS.get(package, [])
-        (folder / f"{package}.md").write_text("\n\n".join([f"# {package}", *(f"::: {name}" for name in names)]) + "\n")
+        first = FIRST.get(package, [])
+        own = [f"{package}.{name}" for name in public_names(package)]
+        own.sort(key=lambda name: name.endswith("Error"))
+        lines = [f"# {package}"]
+        for name in [*first, *(name for name in own if name not in first)]:
+            lines.append(f"::: {name}" + ("\n    options:\n      inherited_members: true" if name in INHERITED else ""))
+        (folder / f"{package}.md").write_text("\n\n".join(lines) + "\n")
 
 
 def copy_pages(folder: pathlib.Path) -> None:
@@ -77,7 +105,7 @@ def main() -> int:
             command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=False
         ).returncode
         if status == 0 and len(sys.argv) > 1:
-            print(f"The documentation is in {site}/index.html.")
+            print(f"The documentation is in {site}/index.html; with its search: python -m http.server -d {site}")
     return status
 
 

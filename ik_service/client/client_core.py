@@ -104,7 +104,7 @@ class ClientCore(Generic[StreamT, TransportT]):
 
 
 class ClientMethods(ClientCore[Any, Any]):
-    """The methods of both clients as generators."""
+    """The methods of both clients: of `Client` they return what is said here, of `AsyncClient` they are awaited."""
 
     def solve(
         self,

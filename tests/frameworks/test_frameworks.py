@@ -39,6 +39,21 @@ def run_checks(python, file):
     assert "skipped" not in report
 
 
+def documented(section):
+    """The block of code under a heading of the page on gradients."""
+    page = (ROOT / "docs" / "gradients.md").read_text()
+    return page.partition(f"\n## {section}\n")[2].partition("```py\n")[2].partition("```")[0]
+
+
+def test_the_page_on_gradients_shows_how_torch_is_used(torch_python):
+    assert "True" in run(torch_python, "-c", documented("PyTorch"))
+
+
+def test_the_page_on_gradients_shows_how_jax_is_used():
+    report = run(python_with("jax", JAX), "-c", documented("JAX"))
+    assert "Array(" in report
+
+
 def test_solves_are_operations_of_torch(torch_python):
     run_checks(torch_python, "torch_checks.py")
 

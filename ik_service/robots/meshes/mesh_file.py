@@ -79,6 +79,6 @@ def find_mesh(address: str, robot_file: Path, packages: Sequence[Path] = ()) -> 
         places = [around.parent / address]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        hint = " Name the folder that has the package." if parts.scheme == "package" else ""
+        hint = " Name the folder that has the package (--package-dir)." if parts.scheme == "package" else ""
         raise RobotFileError(f"mesh '{address}' is not there.{hint}")
     return found

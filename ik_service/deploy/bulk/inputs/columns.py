@@ -63,9 +63,12 @@ class ColumnShapes:
         known = ", ".join(self.shapes)
         for name in present if asked is None else asked:
             if name not in self.shapes and not (asked is None and name == ID_COLUMN):
-                advice = (
-                    " To pass over others, name those to read: --column NAME, columns=[...]." if asked is None else ""
-                )
+                advice = ""
+                if asked is None:
+                    named = [own for own in self.shapes if own in present]
+                    advice = (
+                        f" To pass over others, name those to read: {' '.join(f'--column {own}' for own in named)}."
+                    )
                 raise InputError(f"'{path}': column '{name}' is not known. Columns: {known}.{advice}")
         names = [name for name in self.shapes if name in (present if asked is None else asked)]
         if not {"positions", "orientations_xyzw"} & set(names):
