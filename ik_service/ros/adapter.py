@@ -49,7 +49,7 @@ class AdapterSettings:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _GroupSolver:
     """What one solver is for."""
 
     solver: IKSolver
@@ -83,7 +83,7 @@ class KinematicsAdapter:
         self.states = RobotStates(robot)
         self._frames = RobotFrames(robot, self.settings.root_frames)
         self._messages, self._world, self._note, self._noted = messages, world, note, set[str]()
-        self._tasks: OrderedDict[tuple[str, tuple[str, ...]], _Task] = OrderedDict()
+        self._tasks: OrderedDict[tuple[str, tuple[str, ...]], _GroupSolver] = OrderedDict()
         self._lock = threading.Lock()
         self._options = SolverOptions(
             position_tolerance=self.settings.position_tolerance,
@@ -158,6 +158,8 @@ class KinematicsAdapter:
             write_error_code(response.error_code, MoveItErrorCode.SUCCESS)
         except RequestRefusedError as refusal:
             write_error_code(response.error_code, refusal.code, str(refusal))
+        except IKError as error:
+            write_error_code(response.error_code, MoveItErrorCode.FAILURE, str(error))
         return response
 
     def _solve(self, request: Any, response: Any, begun: float) -> None:
@@ -182,7 +184,7 @@ class KinematicsAdapter:
         write_error_code(response.error_code, status.moveit_error_code)
 
     def _search(
-        self, task: _Task, poses: Float64Array, start: Float64Array, limits: Any, request: Any, begun: float
+        self, task: _GroupSolver, poses: Float64Array, start: Float64Array, limits: Any, request: Any, begun: float
     ) -> IKResult:
         """Solve for the nearest solution; where there seems to be none, once more with as many starts as it takes."""
         asked = request.timeout.sec + 1e-9 * request.timeout.nanosec
@@ -255,7 +257,7 @@ class KinematicsAdapter:
             reason = f"The robot has no link '{unknown[0]}'." if unknown else "Links must be named, each once."
             raise _refused(MoveItErrorCode.INVALID_LINK_NAME, f"{reason} Links: {', '.join(self.robot.link_names)}.")
 
-    def _task(self, group: PlanningGroup, tips: tuple[str, ...]) -> _Task:
+    def _task(self, group: PlanningGroup, tips: tuple[str, ...]) -> _GroupSolver:
         """Return the solver of a group and its tips; all joints but those of the group that move tips are locked."""
         key = group.name, tips
         task = self._tasks.get(key)
@@ -267,7 +269,7 @@ class KinematicsAdapter:
         self._tasks.move_to_end(key)
         return task
 
-    def _new_task(self, group: PlanningGroup, tips: tuple[str, ...], moving: frozenset[str]) -> _Task:
+    def _new_task(self, group: PlanningGroup, tips: tuple[str, ...], moving: frozenset[str]) -> _GroupSolver:
         robot = self.robot
         for tip in tips:
             if not moving.intersection(joints_above(robot, tip)):
@@ -283,7 +285,7 @@ class KinematicsAdapter:
         joints = {_joint_of(robot, int(dof)) for dof in np.flatnonzero(active.dof_active >= 0)}
         columns = [np.arange(robot.joint_q_start[j], robot.joint_q_start[j + 1]) for j in sorted(joints)]
         names = frozenset(robot.joint_names[joint] for joint in joints)
-        return _Task(solver, names, np.concatenate(columns))
+        return _GroupSolver(solver, names, np.concatenate(columns))
 
     def _joint_limits(self, constraints: Any, start: Float64Array, moving: frozenset[str]) -> Any:
         """Return what the joint constraints of a request leave of the limits of joints that move; None for all."""

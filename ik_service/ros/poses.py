@@ -66,10 +66,6 @@ class RobotFrames:
         links = frozenset(robot.link_names)
         self._root = frozenset((*WORLD, *root_frames, robot.link_names[0])) - (links - {robot.link_names[0]})
 
-    def is_root(self, frame: str) -> bool:
-        """Whether a frame is the one in which the robot's kinematics are."""
-        return frame.removeprefix("/") in self._root
-
     def placed(self, frame: str, joint_q: Float64Array, moving: Collection[str] = ()) -> Float64Array | None:
         """Return where a frame is, `T_world_frame`, shape [7]; None where it is the root's.
 

@@ -34,11 +34,6 @@ class RobotStates:
         self.current = _default_joint_q(robot)
         self.heard: set[str] = set()
 
-    @property
-    def floating_joints(self) -> tuple[str, ...]:
-        """Joints whose state is a transform."""
-        return tuple(self._floating)
-
     def hear(self, joint_state: Any) -> None:
         """Remember the positions of a `sensor_msgs/JointState`; joints of other robots are passed over."""
         for name, position in zip(joint_state.name, joint_state.position, strict=False):

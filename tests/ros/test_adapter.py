@@ -299,6 +299,13 @@ def test_forward_kinematics_refuses(panda, links, frame, code):
     assert response.pose_stamped == []
 
 
+def test_numbers_that_nothing_can_be_computed_with_end_no_node(panda):
+    response = solved(panda, "arm", [HAND], [[0.4, 0.1, 0.5, 1, 0, 0, 0]], seed={"panda_joint1": 1e300})
+    assert response.error_code.val == MoveItErrorCode.FAILURE
+    response = solved(panda, "arm", [HAND], [[1e300, 0.1, 0.5, 1, 0, 0, 0]])
+    assert response.error_code.val == MoveItErrorCode.FAILURE
+
+
 def test_followers_are_in_the_answer():
     robot = load_robot("panda_gripper")
     adapter = adapter_of(robot, ["arm=panda_hand"])
