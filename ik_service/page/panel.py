@@ -3,6 +3,7 @@
 The panel holds no state of the robot: it is told what to show, and calls back with what has been changed.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -89,9 +90,7 @@ class Panel:
             self.random = gui.add_html("")
         self.collision, self.spheres, self.obstacle, self.obstacle_size = self._collision(tabs, robot)
         with tabs.add_tab("Request"):
-            gui.add_markdown("What the last drag has asked, to copy.")
-            self.python = gui.add_markdown("")
-            self.curl = gui.add_markdown("")
+            self.request = gui.add_html("")
 
     def _target(self, target: TargetState, count: int) -> viser.GuiVector3Handle:
         link, events = target.link, self._events
@@ -116,10 +115,11 @@ class Panel:
         is_way = robot.joint_type[joint] == JointType.PRISMATIC
         scale, unit, room = (1e3, "mm", UNLIMITED_WAY) if is_way else (180.0 / np.pi, "°", UNLIMITED_TURN)
         limits = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])
-        lower, upper = (scale * np.where(np.isfinite(limits), limits, [-room, room])).tolist()
-        value = min(max(scale * float(posed.joint_q[coordinate]), lower), upper)
+        lower, upper = (10.0 * scale * np.where(np.isfinite(limits), limits, [-room, room])).tolist()
+        least, most = math.ceil(lower) / 10.0, math.floor(upper) / 10.0
+        value = min(max(round(scale * float(posed.joint_q[coordinate]), 1), least), max(most, least))
         name = f"{robot.joint_names[joint]} [{unit}]"
-        slider = self._gui.add_slider(name, lower, max(upper, lower + 1e-6), 0.1, value)
+        slider = self._gui.add_slider(name, least, max(most, least), 0.1, value)
         _when_changed(slider, lambda: self._events.joint_changed(coordinate, slider.value / scale))
         return JointSlider(slider, coordinate, scale)
 

@@ -30,11 +30,26 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "stewart": ("platform",),
 }
 """Links of built-in robots that have targets at first, where these are not all of their leaf links."""
-STARTS: Mapping[str, tuple[float, ...]] = {
-    "ur5e": (0.0, -1.8, 1.9, -1.7, -1.57, 0.0),
-    "iiwa14": (0.0, 0.5, 0.0, -1.4, 0.0, 1.2, 0.0),
+STARTS: Mapping[str, Mapping[str, float]] = {
+    "ur5e": {"shoulder_lift_joint": -1.8, "elbow_joint": 1.9, "wrist_1_joint": -1.7, "wrist_2_joint": -1.57},
+    "iiwa14": {"iiwa_joint_2": 0.5, "iiwa_joint_4": -1.4, "iiwa_joint_6": 1.2},
+    "humanoid": {
+        **{
+            f"{side}_{joint}": value
+            for side in ("left", "right")
+            for joint, value in {
+                "hip_pitch": -0.3,
+                "knee": 0.6,
+                "ankle_pitch": -0.3,
+                "shoulder_pitch": -0.3,
+                "elbow": -1.2,
+            }.items()
+        },
+        "left_shoulder_roll": 0.35,
+        "right_shoulder_roll": -0.35,
+    },
 }
-"""Where built-in robots stand at first [rad], if not in the middle of their ranges."""
+"""Where built-in robots stand at first, from zero on [rad], if not in the middle of their ranges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +150,7 @@ class PosedRobot:
         return Question(
             robot=self.name,
             targets=targets,
-            initial_joint_q=self.joint_q,
+            initial_joint_q=self.joint_q[None],
             frozen=self.frozen() if alone else (),
             options={**branch, **options},
             objects=objects,
@@ -193,9 +208,13 @@ class PosedRobot:
 
 def _start(name: str, robot: RobotModel) -> Float64Array:
     """Return a configuration in which a robot is free of contact and its loops are closed, as near as there is one."""
-    joint_q = np.array(STARTS.get(name, robot.mid_joint_q), np.float64)
-    if len(joint_q) != robot.joint_coord_count:  # a robot of somebody else that has such a name
-        joint_q = np.array(robot.mid_joint_q, np.float64)
+    joint_q = np.array(robot.mid_joint_q, np.float64)
+    if name in STARTS and STARTS[name].keys() <= set(robot.joint_names):
+        joint_q[:] = 0.0
+        joint_q[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
+        for joint, value in STARTS[name].items():
+            joint_q[robot.joint_q_start[robot.joint_index(joint)]] = value
+        joint_q = robot.clamp_joint_q(joint_q)[0]
     if robot.loops:
         return np.asarray(robot.constraints.close(joint_q).joint_q[0])
     if robot.collision_model is not None and not robot.collision(joint_q).is_free[0]:

@@ -190,6 +190,5 @@ def theme(*, is_dark: bool) -> Mapping[str, Any]:
         "dark_mode": is_dark,
         "show_logo": False,
         "show_share_button": False,
-        "control_layout": "collapsible",
         "brand_color": (52, 120, 190),
     }

@@ -17,7 +17,17 @@ from ik_service.page.panel import HERE, Panel
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
 from ik_service.page.solving.questions import Float64Array, PageError, Question, Solving
 from ik_service.page.stage import Stage, theme
-from ik_service.page.words import BY_HAND, COMPILING, HIT, curl_text, heading, python_text, random_html, status_html
+from ik_service.page.words import (
+    BY_HAND,
+    COMPILING,
+    HIT,
+    curl_text,
+    heading,
+    python_text,
+    random_html,
+    request_html,
+    status_html,
+)
 
 REFRESH_S = 0.1
 """Least time between two refreshes of the panel [s]; the robot is drawn after every solve."""
@@ -144,8 +154,7 @@ class Visitor:
             if self._question is not None:
                 address, is_remote = self._solving.address, self._solving.workers > 1
                 program = python_text(self._question, address, is_remote=is_remote)
-                self.panel.python.content = f"```python\n{program}\n```"
-                self.panel.curl.content = f"```sh\n{curl_text(self._question, address)}\n```"
+                self.panel.request.content = request_html(program, curl_text(self._question, address))
             self._client.flush()
 
     def _try(self, wishes: dict[str, Any]) -> None:
@@ -266,6 +275,7 @@ class Visitor:
         with client.atomic():
             client.gui.reset()
             client.gui.configure_theme(**theme(is_dark=is_dark))
+            client.gui.main_panel.dock_right()
             self._question, self._others = None, self._others[:0]
             self.posed = posed
             self.stage = Stage(client, posed, self._dragged)

@@ -76,6 +76,16 @@ def random_html(answer: Answer) -> str:
     )
 
 
+def request_html(program: str, command: str) -> str:
+    """Return a program and a shell command, each to be selected with one click."""
+    look = "margin:0.3em 0 0.8em;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all;font-size:0.9em"
+    texts = "".join(
+        f"{name}<pre style='{look}'>{escape(text)}</pre>" for name, text in (("Python", program), ("Shell", command))
+    )
+    note = "What was asked last; a click selects it.<br><br>"
+    return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{texts}</div>"
+
+
 def python_text(question: Question, address: str, *, is_remote: bool) -> str:
     """Return a program that asks the same.
 
@@ -112,17 +122,18 @@ def python_text(question: Question, address: str, *, is_remote: bool) -> str:
         else repr(target.link)
         for target in targets
     ]
-    turns = ["None" if target.turns_freely else str(_rounded(target.orientations_xyzw)) for target in targets]
+    turns = ["None" if target.turns_freely else _array(target.orientations_xyzw) for target in targets]
     given = _arguments(question, world="world=read_world({{'objects': {}}})")
     imports = ["from ik_service.robots.files.geometry.world_file import read_world"] if question.objects else []
     return "\n".join(
         [
+            "import numpy as np",
             "import ik_service",
             *imports,
             "",
             f"robot = ik_service.load_robot({question.robot!r})",
             f"solver = ik_service.IKSolver(robot, [{', '.join(declared)}])",
-            f"positions = [{', '.join(str(_rounded(target.positions)) for target in targets)}]",
+            f"positions = [{', '.join(_array(target.positions) for target in targets)}]",
             f"orientations_xyzw = [{', '.join(turns)}]",
             f"result = solver.solve(positions, orientations_xyzw{given})",
             "print(result.status_names, result.joint_q)",
@@ -148,7 +159,7 @@ def request_document(question: Question) -> dict[str, Any]:
         targets.append(fields)
     document: dict[str, Any] = {"targets": targets}
     if question.initial_joint_q is not None:
-        document["initial_joint_q"] = [_rounded(question.initial_joint_q)]
+        document["initial_joint_q"] = _rounded(question.initial_joint_q)
     if question.options:
         document["options"] = dict(question.options)
     if question.objects:
@@ -193,7 +204,7 @@ def _badge(words: str, color: Color) -> str:
 def _arguments(question: Question, world: str) -> str:
     given = []
     if question.initial_joint_q is not None:
-        given.append(f"initial_joint_q={[_rounded(question.initial_joint_q)]}")
+        given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
     if question.options:
         given.append(f"options={dict(question.options)}")
     if question.objects:
@@ -201,5 +212,9 @@ def _arguments(question: Question, world: str) -> str:
     return "".join(f",\n    {one}" for one in given)
 
 
+def _array(values: Any) -> str:
+    return f"np.array({_rounded(values)})"
+
+
 def _rounded(values: Any) -> Any:
-    return np.round(np.asarray(values, np.float64), _DIGITS).tolist()
+    return (np.round(np.asarray(values, np.float64), _DIGITS) + 0.0).tolist()  # no minus before a zero

@@ -56,7 +56,7 @@ class Question:
     Attributes:
         robot: Name of the robot.
         targets: What its links are to reach.
-        initial_joint_q: Start of every problem, shape [joint_coord_count]; None is the solver's own.
+        initial_joint_q: Starts of the problems, shape [n, joint_coord_count]; None is the solver's own.
         frozen: Names of DOFs that stay where the start has them.
         options: Options by the names that they have in an HTTP request.
         objects: What is around the robot, as `objects` of a world in an HTTP request.

@@ -36,6 +36,7 @@ class RemoteSolving:
         try:
             served = self._client.robots()
         except ClientError as error:
+            self.close()
             raise _page_error(self.address, error) from error
         known = set(builtin_robot_names())
         self._names = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
@@ -67,7 +68,8 @@ class RemoteSolving:
         """
         robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) > 1
         include = ["advice", "active_limits", *(["solutions"] if wants_solutions else [])]
-        include += ["clearance"] if robot.collision_model is not None else []
+        is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
+        include += ["clearance"] if is_checked else []
         begun = time.perf_counter()
         try:
             result = self._client.solve(
