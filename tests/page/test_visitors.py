@@ -167,7 +167,7 @@ def test_spheres_and_an_obstacle(guest):
     assert "obstacle" in visitor.posed.answer.closest
     for kind, gap in (("box", 0.15), ("sphere", 0.15)):
         guest.click(visitor.panel.obstacle, kind)
-        visitor.stage._obstacle.position = hand + [0.0, 0.4, 0.0]
+        visitor.stage._obstacle.position = hand + np.array([0.0, 0.4, 0.0])
         visitor._dragged()
         guest.work()
         assert visitor.posed.answer.success[0]
