@@ -42,7 +42,7 @@ class Stage:
     """
 
     def __init__(self, client: viser.ClientHandle, posed: PosedRobot, dragged: Callable[[], None]) -> None:
-        self._scene, self._dragged = client.scene, dragged
+        self._scene, self._dragged, self._atomic = client.scene, dragged, client.atomic
         self._scene.reset()
         # Shadows and a lit surrounding cost a browser without a graphics card nine of ten frames.
         self._scene.configure_default_lights(cast_shadow=False)
@@ -69,16 +69,20 @@ class Stage:
     def draw(self, posed: PosedRobot, color: Color) -> None:
         """Show where the robot stands, with joints and tips in a colour, and how far links are from their targets."""
         limits = None if posed.answer is None else posed.answer.active_limits[0]
-        self.drawing.move(posed.joint_q)
-        self.drawing.paint(color, limits)
+        with self._atomic():  # all parts move in one frame
+            self.drawing.move(posed.joint_q)
+            self.drawing.paint(color, limits)
+            self._draw_misses(posed)
+            if self._spheres is not None and self._spheres.is_shown:
+                self._draw_spheres(posed)
+
+    def _draw_misses(self, posed: PosedRobot) -> None:
         missed = [target for target in posed.asked if posed.error[target.link][0] > POSITION_TOLERANCE]
         self._miss.visible = bool(missed)
         if missed:
             hands = posed.robot.forward_kinematics(posed.joint_q, [target.link for target in missed]).positions[0]
             goals = np.stack([target.pose[:3] for target in missed])
             self._miss.points = np.stack([hands, goals], axis=1).astype(np.float32)
-        if self._spheres is not None and self._spheres.is_shown:
-            self._draw_spheres(posed)
 
     def show_spheres(self, posed: PosedRobot, *, visible: bool) -> None:
         """Show or hide the collision spheres, with what is closest."""
