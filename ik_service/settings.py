@@ -111,6 +111,12 @@ class ServiceSettings(BaseSettings):
     cors_origins: Words = Field(
         default=(), description="Web origins whose pages may call the service, such as https://lab.example; * is any."
     )
+    page_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s\"<>]+$",
+        max_length=500,
+        description="Address of a page of `ik-service page`, to which the first page leads people.",
+    )
 
     max_body_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1024, le=2**30, description="Most bytes of a request's body."

@@ -50,6 +50,7 @@ class ServiceState:
         admission: Refuses requests that would be answered too late.
 
     Attributes:
+        settings: The settings.
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots and worlds; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
@@ -72,7 +73,7 @@ class ServiceState:
         metrics: ServiceMetrics,
         admission: Admission,
     ) -> None:
-        is_shared = len(settings.keys) > 1
+        is_shared, self.settings = len(settings.keys) > 1, settings
         self.catalog, self.pool, self.metrics, self.admission = catalog, pool, metrics, admission
         self.max_body_bytes, self.uploaders = settings.max_body_bytes, settings.uploaders
         self.warm_up: Future[TimedResult] = Future()

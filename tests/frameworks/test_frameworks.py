@@ -1,42 +1,18 @@
 """What runs beside PyTorch and JAX: in environments of their own, which have this one's packages too."""
 
-import os
-import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.environments import environment
+from tests.other_environments import python_with, run, run_checks
 
 ROOT = Path(__file__).parents[2]
 TORCH, JAX = "torch==2.13.0", "jax==0.10.2"
 
 
-def python_with(name, requirement):
-    """The Python of an environment that has a package."""
-    python = environment(name, requirement)
-    (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
-    (packages / "this_one.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
-    return python
-
-
 @pytest.fixture(scope="module")
 def torch_python():
     return python_with("torch", TORCH)
-
-
-def run(python, *arguments):
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    done = subprocess.run([python, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def run_checks(python, file):
-    report = run(python, "-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", f"tests/frameworks/{file}")
-    assert " passed" in report
-    assert "skipped" not in report
 
 
 def documented(section):
@@ -55,11 +31,11 @@ def test_the_page_on_gradients_shows_how_jax_is_used():
 
 
 def test_solves_are_operations_of_torch(torch_python):
-    run_checks(torch_python, "torch_checks.py")
+    assert "skipped" not in run_checks(torch_python, "frameworks/torch_checks.py")
 
 
 def test_solves_are_functions_of_jax():
-    run_checks(python_with("jax", JAX), "jax_checks.py")
+    assert "skipped" not in run_checks(python_with("jax", JAX), "frameworks/jax_checks.py")
 
 
 def test_a_tool_offset_is_learnt(torch_python):

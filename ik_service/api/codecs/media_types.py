@@ -1,6 +1,6 @@
 """Chooses the codecs of a request and of its answer: Content-Type and Accept (RFC 9110)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from starlette.datastructures import Headers
 
@@ -90,10 +90,21 @@ def answer_codec(headers: Headers, preferred: Codec) -> Codec:
     return best
 
 
+def prefers_page(headers: Headers) -> bool:
+    """Return whether a client would rather read HTML than JSON: browsers say so, and nobody else does."""
+    ranges = list(_ranges(", ".join(headers.getlist("accept"))))
+    return _quality_of("text/html", (), ranges) > _quality_of(JsonCodec.media_type, (), ranges)
+
+
 def _quality(codec: Codec, ranges: list[tuple[str, float]]) -> float:
-    """Return the quality of a codec: that of the most specific media range that matches, 0 where none does."""
-    family = codec.media_type.partition("/")[0]
-    names = (codec.media_type, *codec.other_names)
+    """Return the quality of a codec."""
+    return _quality_of(codec.media_type, codec.other_names, ranges)
+
+
+def _quality_of(media_type: str, other_names: Sequence[str], ranges: list[tuple[str, float]]) -> float:
+    """Return the quality of a media type: that of the most specific range that matches, 0 where none does."""
+    family = media_type.partition("/")[0]
+    names = (media_type, *other_names)
     for closeness in (names, (f"{family}/*",), ("*/*",)):
         found = [quality for name, quality in ranges if name in closeness]
         if found:

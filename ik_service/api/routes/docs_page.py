@@ -1,20 +1,74 @@
-"""`/`, the index of the service, and `/docs`: Swagger UI from local files, so that no network is needed.
+"""`/`, the index of the service and, for browsers, its first page; `/docs`, Swagger UI from local files.
 
-The files are those of the package `fastapi-offline`; its code is not used.
+No network is needed. The files are those of the package `fastapi-offline`; its code is not used.
 """
 
+import json
+from collections.abc import Sequence
+from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel, Field
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
+
+from ik_service.api.codecs.media_types import prefers_page
+from ik_service.api.schema.examples import SOLVE_REQUESTS
+from ik_service.api.state import State
+from ik_service.robots import RobotModel
+from ik_service.robots.structure.names import leaf_links
 
 ASSETS_URL = "/docs/assets"
 
 router = APIRouter()
+
+_HTML = {"text/html": {"schema": {"type": "string"}}}
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+    "Vary": "Accept",
+}
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>ik-service</title>
+<style>
+:root {{ --text: #1d2430; --soft: #4d5766; --line: #d5dae1; --ground: #fff; --code: #f2f4f7; --link: #1a5fb4 }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --text: #e8ebf0; --soft: #aab3c0; --line: #39424f; --ground: #14181e; --code: #1f262f; --link: #7db7ff }}
+}}
+body {{ max-width: 46rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; font: 1rem/1.55 system-ui, sans-serif;
+  color: var(--text); background: var(--ground); overflow-wrap: anywhere }}
+h1 {{ margin: 0; font-size: 1.6rem }} h2 {{ margin: 2rem 0 0.5rem; font-size: 1.15rem }}
+p {{ margin: 0.4rem 0 }} .soft {{ color: var(--soft) }} a {{ color: var(--link) }}
+code, pre {{ font: 0.87rem/1.5 ui-monospace, monospace; background: var(--code); border-radius: 0.3rem }}
+code {{ padding: 0.1rem 0.3rem }} pre {{ padding: 0.8rem; white-space: pre-wrap }}
+table {{ width: 100%; border-collapse: collapse }} td:nth-child(2), th:nth-child(2) {{ text-align: right }}
+th, td {{ padding: 0.3rem 0.6rem 0.3rem 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--line) }}
+</style>
+</head>
+<body>
+<main>
+<h1>ik-service</h1>
+<p class="soft">Batched inverse kinematics, version {version}: {ready}.</p>
+<h2>Look</h2>
+<p>Drag a target, watch the robot: {live}</p>
+<p><a href="{docs}">Every route, with examples to try</a>; <a href="{openapi}">the same as OpenAPI</a>;
+<a href="{robots}">robots as JSON</a>.</p>
+<h2>Ask</h2>
+<pre tabindex="0">{curl}</pre>
+<h2>Robots</h2>
+{table}
+</main>
+</body>
+</html>
+"""
 
 
 class Index(BaseModel):
@@ -28,16 +82,68 @@ class Index(BaseModel):
 
 
 @router.head("/", include_in_schema=False)
-@router.get("/", summary="What is here", tags=["health"])
-async def index(request: Request) -> Index:
-    """Tell what answers, and the paths of its documents, with the prefix that it is mounted at."""
+@router.get(
+    "/",
+    summary="What is here",
+    tags=["health"],
+    response_model=Index,
+    responses={200: {"description": "The index; a page for browsers.", "content": _HTML}},
+)
+async def index(request: Request, state: State) -> Response:
+    """Tell what answers, and the paths of its documents, with the prefix that it is mounted at; to browsers as HTML."""
     prefix = request.scope.get("root_path", "")
-    return Index(
+    found = Index(
         name="ik-service",
         version=version("ik-service"),
         docs=f"{prefix}/docs",
         openapi=f"{prefix}/openapi.json",
         robots=f"{prefix}/v1/robots",
+    )
+    if not prefers_page(request.headers):
+        return JSONResponse(found.model_dump(), headers={"Vary": "Accept"})
+    keys = bool(state.settings.keys)
+    robots = [] if keys else [(name, it.model) for name, it in (await state.catalog_refresh.current()).entries.items()]
+    address = str(request.base_url).rstrip("/")
+    text = _page(found, robots, address, page_url=state.settings.page_url, has_keys=keys, is_ready=state.is_ready)
+    return HTMLResponse(text, headers=_PAGE_HEADERS)
+
+
+def _page(
+    found: Index,
+    robots: Sequence[tuple[str, RobotModel]],
+    address: str,
+    *,
+    page_url: str | None,
+    has_keys: bool,
+    is_ready: bool,
+) -> str:
+    """Return the first page: what runs here, in HTML without a script.
+
+    Args:
+        found: What answers.
+        robots: Names and models of the robots that are shown.
+        address: Of the service, as the reader has called it.
+        page_url: Address of the live page; None where nobody has said one.
+        has_keys: Whether the service asks for keys; names of robots are then for those who have one.
+        is_ready: Whether the service is ready.
+    """
+    cells = [(name, str(model.active_dof_count), ", ".join(leaf_links(model))) for name, model in robots]
+    rows = "".join(f"<tr><td>{'</td><td>'.join(map(escape, row))}</td></tr>" for row in cells)
+    table = f"<table><tr><th>robot</th><th>DOFs</th><th>ends</th></tr>{rows}</table>"
+    name, key = ("panda", ' -H "X-API-Key: $IK_SERVICE_KEY"' if has_keys else "")
+    body = json.dumps(SOLVE_REQUESTS["one_pose"])
+    curl = f"curl -s {address}/v1/robots/{name}/solve{key} -H 'Content-Type: application/json' -d '{body}'"
+    live = f"ik-service page --url {address}"
+    see = f'<a href="{escape(page_url)}">the live page</a>' if page_url else f"<code>{escape(live)}</code>"
+    return _PAGE.format(
+        version=escape(found.version),
+        ready="ready" if is_ready else "starting: kernels are being loaded",
+        docs=escape(found.docs),
+        openapi=escape(found.openapi),
+        robots=escape(found.robots),
+        live=see,
+        curl=escape(curl),
+        table="<p>Robots are listed to those who have an API key.</p>" if has_keys else table,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ik_service.cli.console import reported_errors
+from ik_service.cli.shared_options import DeviceOption
 
 
 def serve() -> None:
@@ -85,6 +86,27 @@ def load(
         )
         answered = load_service(plan, as_json=as_json)
     raise typer.Exit(0 if answered else 1)
+
+
+def page(
+    robot: Annotated[
+        str | None, typer.Argument(help="Robot to begin with, or a path to a .urdf or MJCF .xml file. Default: panda.")
+    ] = None,
+    *,
+    url: Annotated[
+        str | None, typer.Option(help="Service that solves, such as http://127.0.0.1:8000. Default: this process.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is a free one.")] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen on; whoever reaches it may use the page.")] = "127.0.0.1",
+    dark: Annotated[bool, typer.Option("--dark", help="Begin dark.")] = False,
+    device: DeviceOption = "auto",
+    api_key: Annotated[str | None, typer.Option(envvar="IK_SERVICE_API_KEY", help="Key of the service.")] = None,
+) -> None:
+    """Show a page on which targets are dragged and the robot follows."""
+    with reported_errors():
+        from ik_service.cli.service.page_command import run_page
+
+        run_page(robot, url=url, host=host, port=port, is_dark=dark, device=device, api_key=api_key)
 
 
 def openapi() -> None:

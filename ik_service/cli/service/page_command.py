@@ -1,0 +1,46 @@
+"""`ik-service page`: a page on which targets are dragged and the robot follows."""
+
+import signal
+import threading
+
+import typer
+
+from ik_service.cli.console import message_console
+from ik_service.robots import builtin_robot_names
+
+DEFAULT_ROBOT = "panda"
+
+
+def run_page(
+    robot: str | None, *, url: str | None, host: str, port: int, is_dark: bool, device: str, api_key: str | None
+) -> None:
+    """Serve the page until interrupted.
+
+    Args:
+        robot: Robot to begin with: a built-in one, or a path to a file; None is the default.
+        url: Address of the service that solves; None solves in this process.
+        host: Address to listen on.
+        port: Port to listen on.
+        is_dark: Whether it begins dark.
+        device: Device of solvers in this process.
+        api_key: Key of the service.
+
+    Raises:
+        PageError: The service does not answer, the robot is not there, or the address cannot be used.
+        RobotFileError: The file cannot be read.
+        UnknownNameError: There is no such robot.
+    """
+    try:
+        from ik_service.page import LocalSolving, Page, RemoteSolving
+    except ModuleNotFoundError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(1) from error
+    is_file = url is None and robot is not None and robot not in builtin_robot_names()
+    solving = RemoteSolving(url, api_key) if url is not None else LocalSolving(device, robot if is_file else None)
+    first = DEFAULT_ROBOT if robot is None and DEFAULT_ROBOT in solving.robots else robot
+    ended = threading.Event()
+    with Page(solving, None if is_file else first, host=host, port=port, is_dark=is_dark) as page:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ended.set())
+        message_console().print(f"The page is at {page.url} - stop with Ctrl+C.", markup=False)
+        ended.wait()

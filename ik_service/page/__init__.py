@@ -1,0 +1,17 @@
+"""The page: drag a target in a browser, watch the robot follow, read why it does not; needs the extra `page`.
+
+page.py: the server, its visitors and the threads that solve for them
+visitor.py: one visitor: scene, panel, and what is to be done; panel.py: the panel; words.py: what it says
+posed_robot.py: a robot and its targets, without any picture; solving/: who answers, this process or a service
+drawing.py: scene nodes; geometry.py: what a robot looks like
+"""
+
+from ik_service.extras import needs
+
+with needs("page", "The page"):
+    from ik_service.page.page import Page
+    from ik_service.page.solving.local_solving import LocalSolving
+    from ik_service.page.solving.questions import PageError
+    from ik_service.page.solving.remote_solving import RemoteSolving
+
+__all__ = ["LocalSolving", "Page", "PageError", "RemoteSolving"]

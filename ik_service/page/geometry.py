@@ -1,0 +1,237 @@
+"""What a robot looks like, from its model alone: rods along the tree of links, discs for joints, balls at their ends.
+
+Every part is fixed to a body (-1 for the world), so a picture of a configuration is the poses of the bodies times the
+poses of the parts in them. No part of this file knows viser.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import JointType, RobotModel
+from ik_service.robots.transforms import identity_transform, quaternion_between, transform_multiply
+
+Float64Array = NDArray[np.float64]
+ROD_SHARE = 0.036
+"""Radius of the thickest rod over the size of the robot; those of the last links have half of it."""
+DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5
+"""Of a disc, over the radius of the rod that ends there."""
+RAIL_RADIUS = 0.45
+"""Of the rail of a slider, over the radius of the rod."""
+SIDES = 24
+"""Of a round mesh."""
+LEAST_SIZE = 1e-3
+"""Size of a robot without any length [m]."""
+
+
+class Role(IntEnum):
+    """What a part stands for; decides its colour."""
+
+    ROD = 0
+    JOINT = 1
+    TIP = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Parts that are scaled copies of one mesh.
+
+    Attributes:
+        body: Body that carries each, -1 for the world, shape [parts].
+        X_body: `T_body_part` [m, xyzw], shape [parts, 7].
+        scales: Of the mesh along its axes [m], shape [parts, 3].
+        role: `Role` of each, shape [parts].
+        index: DOF of a disc, link of a ball, -1 for others, shape [parts].
+    """
+
+    body: NDArray[np.int64]
+    X_body: Float64Array
+    scales: Float64Array
+    role: NDArray[np.int64]
+    index: NDArray[np.int64]
+
+    def poses(self, bodies: Float64Array) -> Float64Array:
+        """Return where the parts are in the world frame [m, xyzw], shape [n, parts, 7].
+
+        Args:
+            bodies: Where bodies are, from `placed_bodies`.
+        """
+        return transform_multiply(bodies[:, self.body], self.X_body)
+
+
+@dataclass(frozen=True, eq=False)
+class RobotParts:
+    """The parts of a robot.
+
+    Attributes:
+        cylinders: Rods and discs, of `cylinder_mesh`.
+        balls: Ends of rods and tips, of `ball_mesh`.
+        size: Of the robot, about its reach [m].
+    """
+
+    cylinders: Parts
+    balls: Parts
+    size: float
+
+
+@dataclass
+class _Row:
+    """One part while they are collected."""
+
+    body: int
+    pose: Float64Array
+    scales: tuple[float, float, float]
+    role: Role
+    index: int = -1
+
+
+def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
+    """Return `T_world_body` [m, xyzw] of every body and, last, of the world itself, shape [n, body_count + 1, 7].
+
+    Args:
+        robot: The robot.
+        joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
+    """
+    bodies = robot.body_poses(np.asarray(joint_q, np.float64))
+    return np.concatenate([bodies, np.broadcast_to(identity_transform(), (len(bodies), 1, 7))], axis=1)
+
+
+def robot_parts(robot: RobotModel) -> RobotParts:
+    """Return the parts of a robot, whatever it is made of.
+
+    Args:
+        robot: The robot.
+    """
+    size = robot_size(robot)
+    cylinders, balls, rounded = list[_Row](), list[_Row](), set[tuple[float, ...]]()
+    for body, start, end, link in _rods(robot):
+        radius = _radius(robot, size, link)
+        length = float(np.linalg.norm(end - start))
+        if length > 0.05 * radius:
+            turn = quaternion_between(np.array([0.0, 0.0, 1.0]), (end - start) / length)
+            pose = np.concatenate([0.5 * (start + end), turn])
+            cylinders.append(_Row(body, pose, (radius, radius, length), Role.ROD))
+        for point in (start, end):
+            key = (body, *np.round(point, 9).tolist())
+            if key not in rounded:
+                balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD))
+            rounded.add(key)
+    for joint in range(robot.joint_count):
+        cylinders += _joint(robot, size, joint)
+    leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
+    for link in sorted(leaves):
+        radius = 1.15 * _radius(robot, size, link)
+        body = int(robot.link_body[link])
+        balls.append(_Row(body, robot.link_X_body[link], (radius, radius, radius), Role.TIP, link))
+    return RobotParts(_parts(cylinders), _parts(balls), size)
+
+
+def robot_size(robot: RobotModel) -> float:
+    """Return the size of a robot: the diagonal of what its links span in the middle of their ranges [m]."""
+    points = robot.forward_kinematics(robot.mid_joint_q).positions[0]
+    span = float(np.linalg.norm(np.ptp(points, axis=0)))
+    return max(span, float(np.linalg.norm(robot.joint_X_p[:, :3], axis=1).max(initial=0.0)), LEAST_SIZE)
+
+
+def _rods(robot: RobotModel) -> Iterator[tuple[int, Float64Array, Float64Array, int]]:
+    """Give from where to where rods go in the frame of which body [m], and the link that each belongs to."""
+    for link, parent in enumerate(robot.link_parent.tolist()):
+        body = int(robot.link_body[link])
+        if parent < 0:
+            continue
+        below = int(robot.link_body[parent])
+        start = robot.link_X_body[parent, :3]
+        if body == below:
+            yield body, start, robot.link_X_body[link, :3], link
+        elif robot.joint_type[body] != JointType.FLOATING:
+            yield below, start, robot.joint_X_p[body, :3], parent
+    for loop in robot.loops:
+        for name, offset in ((loop.link, loop.offset), (loop.reference_link, loop.reference_offset)):
+            if name is not None:
+                link = robot.link_index(name)
+                frame = transform_multiply(robot.link_X_body[link], np.asarray(offset, np.float64))
+                yield int(robot.link_body[link]), robot.link_X_body[link, :3], frame[:3], link
+
+
+def _joint(robot: RobotModel, size: float, joint: int) -> Iterator[_Row]:
+    """Give the discs of a joint about the axes that it turns about, and the rail that it slides along."""
+    start, stop = int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1])
+    if robot.joint_type[joint] == JointType.FLOATING:
+        return
+    linear = int(robot.joint_dof_dim[joint, 0])
+    link = int(np.flatnonzero(robot.link_body == joint)[0])
+    radius, parent = _radius(robot, size, link), int(robot.joint_parent[joint])
+    for dof in range(start, stop):
+        turn = quaternion_between(np.array([0.0, 0.0, 1.0]), robot.joint_axis[dof])
+        pose = transform_multiply(robot.joint_X_p[joint], np.concatenate([np.zeros(3), turn]))
+        if dof - start >= linear:
+            scales = (DISC_RADIUS * radius, DISC_RADIUS * radius, DISC_HEIGHT * radius)
+            yield _Row(parent, pose, scales, Role.JOINT, dof)
+            continue
+        ends = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])
+        lower, upper = np.where(np.isfinite(ends), ends, [-0.25 * size, 0.25 * size])
+        middle = np.concatenate([[0.0, 0.0, 0.5 * (lower + upper)], identity_transform()[3:]])
+        thin = RAIL_RADIUS * radius
+        yield _Row(parent, transform_multiply(pose, middle), (thin, thin, float(upper - lower)), Role.JOINT, dof)
+
+
+def _radius(robot: RobotModel, size: float, link: int) -> float:
+    """Return the radius of the rod of a link [m]: the further from the root, the thinner."""
+    depths = [_depth(robot, other) for other in (link, int(np.argmax(robot.link_body)))]
+    return ROD_SHARE * size * max(0.5, 1.0 - 0.5 * depths[0] / max(depths[1], 1))
+
+
+def _depth(robot: RobotModel, link: int) -> int:
+    depth, body = 0, int(robot.link_body[link])
+    while body >= 0:
+        depth, body = depth + 1, int(robot.joint_parent[body])
+    return depth
+
+
+def _at(point: Float64Array) -> Float64Array:
+    return np.concatenate([point, identity_transform()[3:]])
+
+
+def _parts(rows: list[_Row]) -> Parts:
+    return Parts(
+        np.array([row.body for row in rows], np.int64),
+        np.array([row.pose for row in rows], np.float64).reshape(-1, 7),
+        np.array([row.scales for row in rows], np.float64).reshape(-1, 3),
+        np.array([row.role for row in rows], np.int64),
+        np.array([row.index for row in rows], np.int64),
+    )
+
+
+def cylinder_mesh() -> tuple[Float64Array, NDArray[np.uint32]]:
+    """Return a cylinder of radius and length 1 about z: vertices, shape [v, 3], and triangles, shape [f, 3].
+
+    Sides and caps have vertices of their own, so that edges are sharp.
+    """
+    angle = np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    rings = [np.column_stack([ring, np.full(SIDES, z)]) for z in (-0.5, 0.5)]
+    vertices = np.concatenate([*rings, *rings, [[0.0, 0.0, -0.5], [0.0, 0.0, 0.5]]])
+    faces = list[tuple[int, int, int]]()
+    for k in range(SIDES):
+        after = (k + 1) % SIDES
+        low, top = 2 * SIDES, 3 * SIDES
+        faces += [(k, after, SIDES + k), (after, SIDES + after, SIDES + k)]
+        faces += [(4 * SIDES, low + after, low + k), (4 * SIDES + 1, top + k, top + after)]
+    return vertices, np.array(faces, np.uint32)
+
+
+def ball_mesh() -> tuple[Float64Array, NDArray[np.uint32]]:
+    """Return a ball of radius 1: vertices, shape [v, 3], and triangles, shape [f, 3]."""
+    polar, angle = np.linspace(0.0, np.pi, SIDES // 2 + 1), np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
+    sine, cosine = np.sin(polar)[:, None], np.cos(polar)[:, None]
+    grid = np.stack([sine * np.cos(angle), sine * np.sin(angle), np.broadcast_to(cosine, (len(polar), SIDES))], -1)
+    faces = list[tuple[int, int, int]]()
+    for row in range(SIDES // 2):
+        for k in range(SIDES):
+            here, beside = row * SIDES + k, row * SIDES + (k + 1) % SIDES
+            faces += [(here, here + SIDES, beside), (beside, here + SIDES, beside + SIDES)]
+    return grid.reshape(-1, 3), np.array(faces, np.uint32)

@@ -1,0 +1,228 @@
+"""A robot, its targets and the configuration that it stands in: what a visitor has, without any picture.
+
+Dragging keeps the branch: a solve starts from the last configuration and tries no other start. Arms whose targets are
+met and have not moved are frozen, so that they keep their joints to the bit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.page.solving.questions import ROTATIONS, Answer, AskedTarget, Float64Array, Question
+from ik_service.robots import RobotModel
+from ik_service.robots.structure.names import leaf_links
+from ik_service.solver import Target
+from ik_service.solver.inputs.targets import touched_trees
+from ik_service.solver.options import SolverOptions
+
+KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
+SOLUTIONS = 8
+RANDOM_TARGETS = 1000
+POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    "panda_gripper": ("panda_hand_tcp",),
+    "four_bar": ("coupler_point",),
+    "five_bar": ("tool",),
+    "delta": ("platform",),
+    "stewart": ("platform",),
+}
+"""Links of built-in robots that have targets at first, where these are not all of their leaf links."""
+STARTS: Mapping[str, Mapping[str, float]] = {
+    "ur5e": {"shoulder_lift_joint": -1.8, "elbow_joint": 1.9, "wrist_1_joint": -1.7, "wrist_2_joint": -1.57},
+    "iiwa14": {"iiwa_joint_2": 0.5, "iiwa_joint_4": -1.4, "iiwa_joint_6": 1.2},
+    "humanoid": {
+        **{
+            f"{side}_{joint}": value
+            for side in ("left", "right")
+            for joint, value in {
+                "hip_pitch": -0.3,
+                "knee": 0.6,
+                "ankle_pitch": -0.3,
+                "shoulder_pitch": -0.3,
+                "elbow": -1.2,
+            }.items()
+        },
+        "left_shoulder_roll": 0.35,
+        "right_shoulder_roll": -0.35,
+    },
+}
+"""Where built-in robots stand at first, from zero on [rad], if not in the middle of their ranges."""
+
+
+@dataclass(frozen=True, eq=False)
+class TargetState:
+    """A target of a visitor.
+
+    Attributes:
+        link: The link.
+        pose: In the world frame [m, xyzw], shape [7].
+        free: Those of `ROTATIONS` that are free.
+        is_on: Whether it counts.
+    """
+
+    link: str
+    pose: Float64Array
+    free: tuple[str, ...] = ()
+    is_on: bool = True
+
+
+class PosedRobot:
+    """A robot, where it stands, and its targets.
+
+    Args:
+        name: Name of the robot for whoever solves.
+        robot: Its model.
+
+    Attributes:
+        joint_q: Where it stands, shape [joint_coord_count].
+        targets: Its targets, by link.
+        answer: What the last solve has answered; None where joints have been moved by hand since.
+        error: Distance and angle of every target that counts, by link [m, rad]; NaN where it does not count.
+    """
+
+    def __init__(self, name: str, robot: RobotModel) -> None:
+        self.name, self.robot = name, robot
+        self.joint_q: NDArray[Any] = _start(name, robot)
+        leaves = leaf_links(robot) or [robot.link_names[-1]]
+        first = TARGETS.get(name, tuple(leaves))
+        self.targets: dict[str, TargetState] = {}
+        for link in (*first, *(leaf for leaf in leaves if leaf not in first)):
+            free = ROTATIONS if _ways(robot, self.joint_q, link) < 6 else ()
+            self.targets[link] = TargetState(link, np.zeros(7), free, is_on=link in first)
+        self.answer: Answer | None = None
+        self.error: dict[str, tuple[float, float]] = {}
+        self._moved: set[str] = set()
+        self.pull_targets()
+
+    @property
+    def asked(self) -> tuple[TargetState, ...]:
+        """The targets that count."""
+        return tuple(target for target in self.targets.values() if target.is_on)
+
+    def change(self, link: str, **values: Any) -> None:
+        """Change a target: its `pose`, `free` or `is_on`."""
+        new = replace(self.targets[link], **values)
+        if not np.array_equal(new.pose, self.targets[link].pose) or len(values) > ("pose" in values):
+            self._moved.add(link)
+        self.targets[link] = new
+
+    def touch(self) -> None:
+        """Let the next solve move everything, whether its target has moved or not."""
+        self._moved |= set(self.targets)
+
+    def stand(self, joint_q: NDArray[Any]) -> None:
+        """Stand in a configuration, [joint_coord_count], loops closed near it, with all targets where links are."""
+        robot = self.robot
+        self.joint_q = robot.clamp_joint_q(joint_q)[0]
+        if robot.loops:
+            self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
+        self.answer = None
+        self.pull_targets()
+
+    def pull_targets(self) -> None:
+        """Put every target where its link is."""
+        links = list(self.targets)
+        poses = self.robot.forward_kinematics(np.asarray(self.joint_q, np.float64), links)
+        for k, link in enumerate(links):
+            pose = np.concatenate([poses.positions[0, k], poses.orientations_xyzw[0, k]])
+            self.targets[link] = replace(self.targets[link], pose=pose)
+        self._moved.clear()
+        self.error = dict.fromkeys(links, (0.0, 0.0))
+
+    def question(
+        self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any], alone: bool = True
+    ) -> Question:
+        """Return the question that a solve answers, from where the robot stands.
+
+        Args:
+            any_branch: Whether other starts may be tried.
+            options: Further options.
+            objects: What is around the robot.
+            alone: Whether arms whose targets are met and have not moved are frozen.
+        """
+        branch = {} if any_branch else KEEP_BRANCH
+        targets = tuple(
+            AskedTarget(target.link, target.pose[None, :3], target.pose[None, 3:], target.free) for target in self.asked
+        )
+        return Question(
+            robot=self.name,
+            targets=targets,
+            initial_joint_q=self.joint_q[None],
+            frozen=self.frozen() if alone else (),
+            options={**branch, **options},
+            objects=objects,
+        )
+
+    def frozen(self) -> tuple[str, ...]:
+        """Return the DOFs of trees that only targets touch which are met and have not moved, or none."""
+        robot, asked = self.robot, self.asked
+        if robot.loops or robot.trees.ntree < 2 or not self._moved:
+            return ()
+        touched = touched_trees(robot, [Target(target.link) for target in asked])
+        is_free = np.array([target.link in self._moved or not self._is_met(target.link) for target in asked])
+        moving = touched[is_free].any(axis=0)
+        for _ in asked:  # targets that touch several trees join them
+            moving = touched[touched[:, moving].any(axis=1)].any(axis=0) | moving
+        still = touched.any(axis=0) & ~moving
+        return tuple(
+            name
+            for name, tree in zip(robot.dof_names, robot.trees.dof_treeid, strict=True)
+            if still[tree] and tree >= 0
+        )
+
+    def take(self, answer: Answer) -> None:
+        """Stand where an answer says."""
+        self.joint_q, self.answer = answer.joint_q[0].copy(), answer
+        self._moved.clear()
+        errors = np.stack([answer.position_error[0], answer.orientation_error[0]], axis=1)
+        self.error = {target.link: tuple(errors[k].tolist()) for k, target in enumerate(self.asked)}
+
+    def random_question(self, seed: int, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
+        """Return `RANDOM_TARGETS` problems of reachable targets, to be solved from starts of the solver's own.
+
+        Args:
+            seed: Of the configurations whose poses are the targets.
+            options: Further options.
+            objects: What is around the robot.
+        """
+        robot, rng = self.robot, np.random.default_rng(seed)
+        if robot.loops:
+            closure = robot.constraints.close(robot.random_joint_q(rng, RANDOM_TARGETS // 10))
+            joint_q = np.resize(closure.joint_q[closure.closed], (RANDOM_TARGETS, robot.joint_coord_count))
+        else:
+            joint_q = robot.random_free_joint_q(rng, RANDOM_TARGETS)
+        poses = robot.forward_kinematics(joint_q, [target.link for target in self.asked])
+        targets = tuple(
+            AskedTarget(target.link, poses.positions[:, k], poses.orientations_xyzw[:, k], target.free)
+            for k, target in enumerate(self.asked)
+        )
+        return Question(robot=self.name, targets=targets, options=options, objects=objects)
+
+    def _is_met(self, link: str) -> bool:
+        position, orientation = self.error[link]
+        return not (position > POSITION_TOLERANCE or orientation > ORIENTATION_TOLERANCE)
+
+
+def _start(name: str, robot: RobotModel) -> Float64Array:
+    """Return a configuration in which a robot is free of contact and its loops are closed, as near as there is one."""
+    joint_q = np.array(robot.mid_joint_q, np.float64)
+    if name in STARTS and STARTS[name].keys() <= set(robot.joint_names):
+        joint_q[:] = 0.0
+        joint_q[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
+        for joint, value in STARTS[name].items():
+            joint_q[robot.joint_q_start[robot.joint_index(joint)]] = value
+        joint_q = robot.clamp_joint_q(joint_q)[0]
+    if robot.loops:
+        return np.asarray(robot.constraints.close(joint_q).joint_q[0])
+    if robot.collision_model is not None and not robot.collision(joint_q).is_free[0]:
+        drawn = robot.random_free_joint_q(np.random.default_rng(0), 64)
+        return np.asarray(drawn[np.argmin(np.abs(drawn - joint_q).max(axis=1))])
+    return joint_q
+
+
+def _ways(robot: RobotModel, joint_q: NDArray[Any], link: str) -> int:
+    """Return how many active DOFs move a link."""
+    return int((np.abs(robot.jacobian(joint_q, [link])[0, 0]) > 0.0).any(axis=0)[robot.dof_active >= 0].sum())

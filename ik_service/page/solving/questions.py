@@ -1,0 +1,140 @@
+"""What the page asks for and what it is told: the one interface between the page and whatever solves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from objectives.errors import IKError
+
+Float64Array = NDArray[np.float64]
+ROTATIONS = ("rx", "ry", "rz")
+"""Rotations about the axes of the tool, which a target may leave free."""
+
+
+class PageError(IKError):
+    """The page cannot be shown, or a question has no answer; the message is for people.
+
+    Attributes:
+        may_pass: Whether the same question may be answered later: the service is busy, or not there.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+@dataclass(frozen=True, eq=False)
+class AskedTarget:
+    """Where a link is to be in each of n problems.
+
+    Attributes:
+        link: Name of the link.
+        positions: In the world frame [m], shape [n, 3].
+        orientations_xyzw: In the world frame, shape [n, 4].
+        free: Those of `ROTATIONS` that are free; with all of them the orientation does not count.
+    """
+
+    link: str
+    positions: Float64Array
+    orientations_xyzw: Float64Array
+    free: tuple[str, ...] = ()
+
+    @property
+    def turns_freely(self) -> bool:
+        """Whether the orientation does not count."""
+        return len(self.free) == len(ROTATIONS)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Question:
+    """A batch of n problems.
+
+    Attributes:
+        robot: Name of the robot.
+        targets: What its links are to reach.
+        initial_joint_q: Starts of the problems, shape [n, joint_coord_count]; None is the solver's own.
+        frozen: Names of DOFs that stay where the start has them.
+        options: Options by the names that they have in an HTTP request.
+        objects: What is around the robot, as `objects` of a world in an HTTP request.
+    """
+
+    robot: str
+    targets: tuple[AskedTarget, ...]
+    initial_joint_q: NDArray[Any] | None = None
+    frozen: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    objects: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """The answers to n problems.
+
+    Attributes:
+        joint_q: Configurations [rad or m], shape [n, joint_coord_count].
+        success: Whether every target is met, shape [n].
+        status: How each problem ended, such as "converged".
+        position_error: [m], shape [n, targets]; NaN where the position does not count.
+        orientation_error: [rad], shape [n, targets]; NaN where the orientation does not count.
+        iterations: Shape [n].
+        active_limits: DOFs at a limit, shape [n, joint_dof_count].
+        advice: What to do about the first problem, in words.
+        closest: The two that are closest in the first problem; None where collision is not checked.
+        clearance: How far these are apart [m]; inf where nothing can touch.
+        solutions: Distinct solutions of the first problem, shape [k, joint_coord_count].
+        solve_ms: Time of the solve [ms].
+        total_ms: Time from question to answer, as the page has seen it [ms].
+        ran_on: Engine and device.
+    """
+
+    joint_q: NDArray[Any]
+    success: NDArray[np.bool_]
+    status: tuple[str, ...]
+    position_error: Float64Array
+    orientation_error: Float64Array
+    iterations: NDArray[Any]
+    active_limits: NDArray[np.bool_]
+    advice: str
+    closest: tuple[str, str] | None
+    clearance: float
+    solutions: NDArray[Any]
+    solve_ms: float
+    total_ms: float
+    ran_on: str
+
+
+class Solving(Protocol):
+    """Answers questions about some robots; one thread at a time asks `solve` of one that has `workers` = 1."""
+
+    @property
+    def robots(self) -> tuple[str, ...]:
+        """Names of the robots."""
+
+    @property
+    def workers(self) -> int:
+        """Threads that may ask at a time."""
+
+    @property
+    def address(self) -> str:
+        """Where the same questions can be asked over HTTP."""
+
+    def robot(self, name: str) -> RobotModel:
+        """Return the model of a robot, to draw it.
+
+        Raises:
+            PageError: There is none of that name.
+        """
+
+    def solve(self, question: Question) -> Answer:
+        """Answer a question.
+
+        Raises:
+            PageError: It cannot be answered.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds."""

@@ -1,0 +1,143 @@
+"""Answers from a service, through the public client."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.page.solving.questions import Answer, Float64Array, PageError, Question
+from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+
+BUSY = (429, 503, 504)
+"""HTTP statuses after which the same request may be answered."""
+WORKERS = 4
+PATIENCE_S = 30.0
+"""Longest wait for an answer [s]: the first request of a kind waits for its code."""
+
+
+class RemoteSolving:
+    """A service that somebody runs. Its built-in robots are shown, drawn from the models of this installation.
+
+    Args:
+        url: Address of the service.
+        api_key: Key of the service; None for none.
+
+    Raises:
+        PageError: The service does not answer, or serves no robot that is known here.
+    """
+
+    workers = WORKERS
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        self.address = url.rstrip("/")
+        self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
+        self._models: dict[str, RobotModel] = {}
+        try:
+            served = self._client.robots()
+        except ClientError as error:
+            self.close()
+            raise _page_error(self.address, error) from error
+        known = set(builtin_robot_names())
+        self._names = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
+        if not self._names:
+            raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
+
+    @property
+    def robots(self) -> tuple[str, ...]:
+        """Names of the robots."""
+        return self._names
+
+    def robot(self, name: str) -> RobotModel:
+        """Return the model of a robot.
+
+        Raises:
+            PageError: The service has none of that name, or it cannot be drawn.
+        """
+        if name not in self._names:
+            raise PageError(f"{self.address} has no robot '{name}' to show. Robots: {', '.join(self._names)}.")
+        if name not in self._models:
+            self._models[name] = load_robot(name)
+        return self._models[name]
+
+    def solve(self, question: Question) -> Answer:
+        """Answer a question.
+
+        Raises:
+            PageError: The service refuses it, or cannot be reached.
+        """
+        robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) > 1
+        include = ["advice", "active_limits", *(["solutions"] if wants_solutions else [])]
+        is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
+        include += ["clearance"] if is_checked else []
+        begun = time.perf_counter()
+        try:
+            result = self._client.solve(
+                question.robot,
+                targets=[
+                    SolveTarget(
+                        link=target.link,
+                        positions=target.positions,
+                        orientations_xyzw=None if target.turns_freely else target.orientations_xyzw,
+                        free=() if target.turns_freely else target.free,
+                    )
+                    for target in question.targets
+                ],
+                initial_joint_q=question.initial_joint_q,
+                frozen=question.frozen or None,
+                options=question.options,
+                world={"objects": question.objects} if question.objects else None,
+                include=include,
+            )
+        except ClientError as error:
+            raise _page_error(self.address, error) from error
+        return _answer(robot, result, 1e3 * (time.perf_counter() - begun))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _page_error(address: str, error: ClientError) -> PageError:
+    """Return what a visitor is told where a service does not answer."""
+    if isinstance(error, UnreachableError):
+        return PageError(f"{address} does not answer. The page goes on when it does.", may_pass=True)
+    if isinstance(error, ServiceError):
+        if error.status in (401, 403):
+            hint = "Start the page with the service's API key: --api-key, or IK_SERVICE_API_KEY."
+            return PageError(f"{address} asks for a key: {error.detail} {hint}")
+        return PageError(error.detail, may_pass=error.status in BUSY)
+    return PageError(f"{address} is no such service: {error}")
+
+
+def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
+    closest, clearance = None, np.inf
+    if result.closest is not None and result.clearance_m is not None:
+        names = result.collision_names or ()
+        first, second = result.closest[0].tolist()
+        closest = (names[first], names[second]) if first >= 0 else None
+        clearance = float(result.clearance_m[0])
+    found = 0 if result.solution_count is None else int(result.solution_count[0])
+    limits = result.active_limits
+    return Answer(
+        joint_q=result.joint_q,
+        success=result.success,
+        status=tuple(result.status.tolist()),
+        position_error=_per_target(result, "position_error_m", result.position_error_m),
+        orientation_error=_per_target(result, "orientation_error_rad", result.orientation_error_rad),
+        iterations=result.iterations,
+        active_limits=np.zeros((len(result), robot.joint_dof_count), bool) if limits is None else limits,
+        advice=result.advice[0] if result.advice else "",
+        closest=closest,
+        clearance=clearance,
+        solutions=result.joint_q[:1] if result.solutions is None else result.solutions[0, :found],
+        solve_ms=float(result.timing_ms["solve"]),
+        total_ms=total_ms,
+        ran_on=f"{result.engine} engine on {result.device}, over HTTP",
+    )
+
+
+def _per_target(result: SolveResult, name: str, worst: Any) -> Float64Array:
+    """Return errors of each target, shape [n, targets]; a service tells them apart where there are several."""
+    columns = [target[name] for target in result.targets] or [worst]
+    return np.stack([np.asarray(column, np.float64) for column in columns], axis=1)

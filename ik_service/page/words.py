@@ -1,0 +1,220 @@
+"""What the panel says: status, errors and advice as HTML, a request as Python and as a shell command.
+
+Names come from files of robots, so everything that goes into HTML is escaped.
+"""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ik_service.page.drawing import Color
+from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
+from ik_service.page.solving.questions import Answer, Question
+
+GOOD: Color = (34, 160, 90)
+FAR: Color = (235, 150, 30)
+HELD: Color = (214, 78, 40)
+HIT: Color = (205, 40, 90)
+BY_HAND: Color = (70, 130, 205)
+COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
+HEADINGS: Mapping[str, tuple[str, Color]] = {
+    "converged": ("Reached", GOOD),
+    "stalled": ("Out of reach", FAR),
+    "max_iterations": ("Not there yet", FAR),
+    "deadline": ("Out of time", FAR),
+    "blocked_by_limits": ("Held by joint limits", HELD),
+    "blocked_by_collision": ("In contact", HIT),
+    "loop_open": ("A loop stays open", HELD),
+    "invalid": ("Not a number", HIT),
+}
+"""Heading and colour of each status."""
+_DIGITS = 6
+
+
+def heading(answer: Answer | None) -> tuple[str, Color]:
+    """Return the heading and the colour of an answer; None is a pose made by hand."""
+    return ("Posed by hand", BY_HAND) if answer is None else HEADINGS.get(answer.status[0], (answer.status[0], FAR))
+
+
+def status_html(posed: PosedRobot, trouble: str = "") -> str:
+    """Return what the last solve has found.
+
+    Args:
+        posed: The robot.
+        trouble: Why there is no answer; empty where there is one.
+    """
+    answer = posed.answer
+    words, color = ("No answer", HIT) if trouble else heading(answer)
+    if trouble == COMPILING:
+        words, color = "Solving ...", BY_HAND
+    rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
+    lines = [trouble] if trouble else [] if answer is None else _lines(posed, answer)
+    said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines)
+    return (
+        f"<div role='status' style='padding:0.2em 0.8em;font-size:0.85em;line-height:1.35'>{_badge(words, color)}"
+        "<table style='width:100%;margin:0.4em 0;font-variant-numeric:tabular-nums'><tr><th style='text-align:left'>"
+        "target</th><th style='text-align:right'>position</th><th style='text-align:right'>rotation</th></tr>"
+        f"{rows}</table>{said}</div>"
+    )
+
+
+def random_html(answer: Answer) -> str:
+    """Return how a batch of random reachable targets was solved."""
+    count, solved = len(answer.success), int(answer.success.sum())
+    others = Counter(word for word in answer.status if word != "converged")
+    rest = "; ".join(f"{HEADINGS.get(word, (word, FAR))[0].lower()}: {k}" for word, k in others.most_common())
+    badge = _badge(f"{solved} of {count} reached", FAR if rest else GOOD)
+    return (
+        f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{badge}"
+        f"<p style='margin:0.35em 0'>{100.0 * solved / count:.1f} % in {answer.solve_ms:.1f} ms, "
+        f"{1e3 * answer.solve_ms / count:.1f} µs each. {escape(rest)}</p></div>"
+    )
+
+
+def request_html(program: str, command: str) -> str:
+    """Return a program and a shell command, each to be selected with one click."""
+    look = "margin:0.3em 0 0.8em;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all;font-size:0.9em"
+    texts = "".join(
+        f"{name}<pre style='{look}'>{escape(text)}</pre>" for name, text in (("Python", program), ("Shell", command))
+    )
+    note = "What was asked last; a click selects it.<br><br>"
+    return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{texts}</div>"
+
+
+def python_text(question: Question, address: str, *, is_remote: bool) -> str:
+    """Return a program that asks the same.
+
+    Args:
+        question: What is asked.
+        address: Of the service.
+        is_remote: Whether it asks a service, or solves in its own process.
+    """
+    targets = question.targets
+    if is_remote:
+        body = [
+            f"    SolveTarget(link={target.link!r}, positions={_rounded(target.positions)}"
+            + ("" if target.turns_freely else f", orientations_xyzw={_rounded(target.orientations_xyzw)}")
+            + (f", free={list(target.free)}" if target.free and not target.turns_freely else "")
+            + "),"
+            for target in targets
+        ]
+        given = _arguments(question, world="world={{'objects': {}}}")
+        return "\n".join(
+            [
+                "from ik_service.client import Client, SolveTarget",
+                "",
+                "targets = [",
+                *body,
+                "]",
+                f"with Client({address!r}) as client:",
+                f"    result = client.solve({question.robot!r}, targets=targets{given})",
+                "print(result.status, result.joint_q)",
+            ]
+        )
+    declared = [
+        f"ik_service.Target({target.link!r}, free={list(target.free)})"
+        if target.free and not target.turns_freely
+        else repr(target.link)
+        for target in targets
+    ]
+    turns = ["None" if target.turns_freely else _array(target.orientations_xyzw) for target in targets]
+    given = _arguments(question, world="world=read_world({{'objects': {}}})")
+    imports = ["from ik_service.robots.files.geometry.world_file import read_world"] if question.objects else []
+    return "\n".join(
+        [
+            "import numpy as np",
+            "import ik_service",
+            *imports,
+            "",
+            f"robot = ik_service.load_robot({question.robot!r})",
+            f"solver = ik_service.IKSolver(robot, [{', '.join(declared)}])",
+            f"positions = [{', '.join(_array(target.positions) for target in targets)}]",
+            f"orientations_xyzw = [{', '.join(turns)}]",
+            f"result = solver.solve(positions, orientations_xyzw{given})",
+            "print(result.status_names, result.joint_q)",
+        ]
+    )
+
+
+def curl_text(question: Question, address: str) -> str:
+    """Return a shell command that asks the same over HTTP."""
+    body = shlex.quote(json.dumps(request_document(question)))
+    return f"curl -s {address}/v1/robots/{question.robot}/solve -H 'Content-Type: application/json' -d {body}"
+
+
+def request_document(question: Question) -> dict[str, Any]:
+    """Return a question as the body of an HTTP request."""
+    targets = []
+    for target in question.targets:
+        fields: dict[str, Any] = {"link": target.link, "positions": _rounded(target.positions)}
+        if not target.turns_freely:
+            fields["orientations_xyzw"] = _rounded(target.orientations_xyzw)
+            if target.free:
+                fields["free"] = list(target.free)
+        targets.append(fields)
+    document: dict[str, Any] = {"targets": targets}
+    if question.initial_joint_q is not None:
+        document["initial_joint_q"] = _rounded(question.initial_joint_q)
+    if question.options:
+        document["options"] = dict(question.options)
+    if question.objects:
+        document["world"] = {"objects": dict(question.objects)}
+    return document
+
+
+def _lines(posed: PosedRobot, answer: Answer) -> list[str]:
+    """Return what there is to say about an answer, a sentence each."""
+    lines = [] if answer.success[0] else [answer.advice]
+    held = [name for name, is_held in zip(posed.robot.dof_names, answer.active_limits[0], strict=True) if is_held]
+    if held:
+        lines.append(f"At a limit: {', '.join(held)}.")
+    if answer.closest is not None and np.isfinite(answer.clearance):
+        lines.append(f"Closest: {answer.closest[0]} and {answer.closest[1]}, {1e3 * answer.clearance:.1f} mm.")
+    iterations = int(answer.iterations[0])
+    lines.append(
+        f"{answer.solve_ms:.2f} ms to solve, {answer.total_ms:.1f} ms in all, {iterations} "
+        f"iteration{'' if iterations == 1 else 's'}, {answer.ran_on}."
+    )
+    return lines
+
+
+def _error_row(link: str, position: float, orientation: float) -> str:
+    cells = [_cell(1e3 * position, "mm", position > POSITION_TOLERANCE)]
+    cells.append(_cell(float(np.degrees(orientation)), "°", orientation > ORIENTATION_TOLERANCE))
+    return f"<tr><td>{escape(link)}</td>{''.join(cells)}</tr>"
+
+
+def _cell(value: float, unit: str, is_missed: bool) -> str:
+    text = "free" if np.isnan(value) else f"{value:.3f} {unit}"
+    weight = "bold" if is_missed else "normal"
+    return f"<td style='text-align:right;font-weight:{weight}'>{text}</td>"
+
+
+def _badge(words: str, color: Color) -> str:
+    background = ",".join(str(int(0.78 * channel)) for channel in color)  # white on it is readable
+    style = f"background:rgb({background});color:#fff;border-radius:0.4em;padding:0.15em 0.6em;font-weight:600"
+    return f"<span style='{style}'>{escape(words)}</span>"
+
+
+def _arguments(question: Question, world: str) -> str:
+    given = []
+    if question.initial_joint_q is not None:
+        given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
+    if question.options:
+        given.append(f"options={dict(question.options)}")
+    if question.objects:
+        given.append(world.format(dict(question.objects)))
+    return "".join(f",\n    {one}" for one in given)
+
+
+def _array(values: Any) -> str:
+    return f"np.array({_rounded(values)})"
+
+
+def _rounded(values: Any) -> Any:
+    return (np.round(np.asarray(values, np.float64), _DIGITS) + 0.0).tolist()  # no minus before a zero

@@ -1,0 +1,159 @@
+"""The page in a real browser: dragging on the canvas, clicking on the panel, and what the visitor then sees."""
+
+import numpy as np
+import pytest
+
+from ik_service.page import LocalSolving, Page, RemoteSolving
+from tests.bounded import until
+from tests.page.browser import Seen, chromium, opened, running_browser
+
+pytest.importorskip("playwright", reason="Playwright is not installed")
+pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium on PATH or in CHROMIUM")
+
+ON_GIZMO_M = 1e-3
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def served():
+    with Page(LocalSolving("cpu"), "panda") as page:
+        yield page
+
+
+@pytest.fixture
+def seen(browser, served):
+    known = set(served.visitors)
+    with opened(browser, served.url) as page:
+        yield Seen(page, served, known)
+
+
+def click_tab(seen, name):
+    seen.page.get_by_role("tab", name=name).click()
+
+
+def test_a_drag_on_the_canvas_moves_the_gizmo_and_the_robot(seen):
+    visitor = seen.visitor
+    before, solves = visitor.posed.joint_q.copy(), visitor.solves
+    seen.drag(visitor.stage.gizmos["panda_hand"], -0.12)
+    until(lambda: seen.hand_gap("panda_hand") < ON_GIZMO_M)
+    assert visitor.solves > solves + 2
+    assert np.abs(visitor.posed.joint_q - before).max() > 0.05
+    seen.page.get_by_text("Reached").wait_for()
+
+
+def test_a_target_out_of_reach_is_explained(seen):
+    gizmo = seen.visitor.stage.gizmos["panda_hand"]
+    for _ in range(2):
+        seen.drag(gizmo, -0.25)
+    until(lambda: seen.visitor.posed.answer is not None and not seen.visitor.posed.answer.success[0])
+    seen.page.get_by_text("Out of reach").or_(seen.page.get_by_text("Held by joint limits")).first.wait_for()
+    until(lambda: seen.visitor.stage._miss.visible)
+
+
+def test_dragging_one_arm_leaves_the_other_to_the_bit(browser):
+    with Page(LocalSolving("cpu"), "dual_panda") as served, opened(browser, served.url) as page:
+        seen = Seen(page, served)
+        before = seen.visitor.posed.joint_q.copy()
+        seen.drag(seen.visitor.stage.gizmos["left_panda_hand"], -0.1)
+        until(lambda: seen.hand_gap("left_panda_hand") < ON_GIZMO_M)
+        assert seen.visitor.posed.joint_q[7:].tobytes() == before[7:].tobytes()
+        assert np.abs(seen.visitor.posed.joint_q[:7] - before[:7]).max() > 0.02
+
+
+def test_a_slider_moves_the_robot_and_its_target(seen):
+    click_tab(seen, "Joints")
+    target = np.array(seen.visitor.stage.gizmos["panda_hand"].position)
+    thumb = seen.page.get_by_role("slider").first
+    thumb.focus()
+    for _ in range(20):
+        thumb.press("ArrowRight")
+    until(lambda: seen.visitor.posed.joint_q[0] > np.radians(1.9))
+    until(lambda: seen.hand_gap("panda_hand") < 1e-5)
+    assert np.linalg.norm(seen.visitor.stage.gizmos["panda_hand"].position - target) > 0.01
+    seen.page.get_by_text("Posed by hand").wait_for()
+
+
+def test_an_axis_is_left_free_and_the_request_says_so(seen):
+    seen.page.get_by_label("Free about z").check()
+    until(lambda: seen.visitor.posed.targets["panda_hand"].free == ("rz",))
+    click_tab(seen, "Request")
+    seen.page.get_by_text("free=['rz']").wait_for()
+    seen.page.get_by_text('"free": ["rz"]').wait_for()
+
+
+def test_branches_are_free_where_that_is_ticked(seen):
+    seen.page.get_by_label("Any branch").check()
+    until(lambda: seen.visitor._question is not None and "seeds" not in seen.visitor._question.options)
+
+
+def test_other_solutions_and_random_targets(seen):
+    click_tab(seen, "Batch")
+    seen.page.get_by_role("button", name="Other solutions").click()
+    until(lambda: len(seen.visitor._others) >= 2)
+    taken = seen.visitor._others[0].copy()
+    seen.page.get_by_label("Take", exact=True).click()
+    seen.page.get_by_role("option", name="ghost 1").click()
+    until(lambda: np.abs(seen.visitor.posed.joint_q - taken).max() < 1e-3)
+    seen.page.get_by_role("button", name="1000 random targets").click()
+    seen.page.get_by_text("1000 of 1000 reached").wait_for()
+
+
+def test_spheres_and_an_obstacle_that_is_dragged(seen):
+    click_tab(seen, "Collision")
+    seen.page.get_by_label("Show spheres").check()
+    until(lambda: seen.visitor.stage._spheres.is_shown)
+    seen.page.get_by_label("Obstacle", exact=True).click()
+    seen.page.get_by_role("option", name="box").click()
+    until(lambda: seen.visitor.stage._obstacle is not None)
+    until(lambda: seen.visitor._question is not None and seen.visitor._question.objects)
+    seen.drag(seen.visitor.stage._obstacle, 0.1)
+    place = seen.visitor.stage.objects()["obstacle"]["position"]
+    until(lambda: seen.visitor._question.objects["obstacle"]["position"] == place)
+
+
+def test_a_robot_is_chosen_and_the_page_turns_dark(seen):
+    seen.page.get_by_label("Robot", exact=True).click()
+    seen.page.get_by_role("option", name="ur5e").click()
+    until(lambda: seen.visitor.posed.name == "ur5e" and seen.visitor.posed.answer is not None)
+    seen.page.get_by_text("tool0").first.wait_for()
+    seen.page.get_by_label("Dark", exact=True).check()
+    seen.page.locator("[data-mantine-color-scheme=dark]").first.wait_for(state="attached")
+
+
+def test_every_visitor_has_a_state_of_its_own(browser, served, seen):
+    known = set(served.visitors)
+    with opened(browser, served.url) as page:
+        other = Seen(page, served, known)
+        other.drag(other.visitor.stage.gizmos["panda_hand"], -0.1)
+        until(lambda: other.hand_gap("panda_hand") < ON_GIZMO_M)
+        assert not np.array_equal(other.visitor.posed.joint_q, seen.visitor.posed.joint_q)
+        assert seen.hand_gap("panda_hand") < 1e-5
+    until(lambda: other.number not in served.visitors)
+    assert other.visitor.is_gone
+    assert seen.number in served.visitors
+
+
+def test_a_service_solves_for_the_page(browser, service_url):
+    with Page(RemoteSolving(service_url), "panda") as served, opened(browser, served.url) as page:
+        seen = Seen(page, served)
+        seen.drag(seen.visitor.stage.gizmos["panda_hand"], -0.1)
+        until(lambda: seen.hand_gap("panda_hand") < ON_GIZMO_M)
+        click_tab(seen, "Request")
+        page.get_by_text(f"with Client('{service_url}') as client:").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_first_page_of_the_service_fits(browser, service_url, width, scheme):
+    with opened(browser, service_url, viewport={"width": width, "height": 800}, color_scheme=scheme) as page:
+        page.get_by_role("heading", name="ik-service").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 30)"}[scheme]
+        page.get_by_role("link", name="Every route, with examples to try").click()
+        page.get_by_text("ik-service").first.wait_for()

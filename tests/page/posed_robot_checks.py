@@ -1,0 +1,114 @@
+"""A visitor's robot and targets, without a picture: branches are kept, arms that have not moved stand still."""
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, PosedRobot
+from ik_service.page.solving.local_solving import LocalSolving
+from ik_service.page.solving.questions import ROTATIONS
+from ik_service.robots import builtin_robot_names
+
+NOTHING = {"any_branch": False, "options": {}, "objects": {}}
+ON_TARGET_M = 1e-3  # the solver's own tolerance
+
+
+@pytest.fixture(scope="module")
+def solving():
+    with_cpu = LocalSolving("cpu")
+    yield with_cpu
+    with_cpu.close()
+
+
+def moved(posed, link, way):
+    pose = posed.targets[link].pose.copy()
+    pose[:3] += way
+    posed.change(link, pose=pose)
+
+
+@pytest.mark.parametrize("name", builtin_robot_names())
+def test_a_robot_begins_on_its_targets_inside_limits_and_free_of_contact(name):
+    robot = load_robot(name)
+    posed = PosedRobot(name, robot)
+    assert posed.asked
+    assert np.array_equal(robot.clamp_joint_q(posed.joint_q)[0], posed.joint_q)
+    if robot.collision_model is not None:
+        assert robot.collision(posed.joint_q).is_free[0]
+    if robot.loops:
+        assert robot.constraints.close(posed.joint_q).iterations[0] == 0
+    for link, target in posed.targets.items():
+        found = robot.forward_kinematics(posed.joint_q, [link])
+        assert np.array_equal(target.pose[:3], found.positions[0, 0])
+
+
+@pytest.mark.parametrize(("name", "free"), [("panda", ()), ("allegro", ROTATIONS), ("delta", ROTATIONS)])
+def test_links_moved_by_few_joints_have_positions_alone(name, free):
+    assert {target.free for target in PosedRobot(name, load_robot(name)).asked} == {free}
+
+
+def test_a_drag_stays_on_the_branch(solving):
+    posed = PosedRobot("panda", load_robot("panda"))
+    last = posed.joint_q
+    for _ in range(20):
+        moved(posed, "panda_hand", [0.005, 0.003, -0.004])
+        question = posed.question(**NOTHING)
+        assert question.options == KEEP_BRANCH
+        posed.take(solving.solve(question))
+        assert posed.answer.success[0]
+        assert np.abs(posed.joint_q - last).max() < 0.1
+        last = posed.joint_q
+    hand = posed.robot.forward_kinematics(posed.joint_q, ["panda_hand"]).positions[0, 0]
+    assert np.linalg.norm(hand - posed.targets["panda_hand"].pose[:3]) < ON_TARGET_M
+    assert posed.question(any_branch=True, options={}, objects={}).options == {}
+
+
+def test_the_other_arm_keeps_its_joints_to_the_bit(solving):
+    posed = PosedRobot("dual_panda", load_robot("dual_panda"))
+    posed.take(solving.solve(posed.question(**NOTHING)))
+    for arm, others in (("left_panda_hand", slice(7, 14)), ("right_panda_hand", slice(0, 7))):
+        before = posed.joint_q.copy()
+        for _ in range(20):
+            moved(posed, arm, [0.003, 0.002, 0.004])
+            assert len(posed.frozen()) == 7
+            posed.take(solving.solve(posed.question(**NOTHING)))
+            assert posed.answer.success[0]
+        assert posed.joint_q[others].tobytes() == before[others].tobytes()
+        assert (posed.joint_q != before).sum() == 7
+
+
+def test_nothing_is_frozen_where_an_arm_misses_or_all_is_touched(solving):
+    posed = PosedRobot("dual_panda", load_robot("dual_panda"))
+    posed.take(solving.solve(posed.question(**NOTHING)))
+    moved(posed, "left_panda_hand", [3.0, 0.0, 0.0])
+    posed.take(solving.solve(posed.question(**NOTHING)))
+    assert posed.error["left_panda_hand"][0] > 1.0
+    assert posed.error["right_panda_hand"][0] < ON_TARGET_M
+    moved(posed, "right_panda_hand", [0.01, 0.0, 0.0])
+    assert posed.frozen() == ()
+    posed.pull_targets()
+    moved(posed, "right_panda_hand", [0.01, 0.0, 0.0])
+    assert len(posed.frozen()) == 7
+    posed.touch()
+    assert posed.frozen() == ()
+
+
+def test_standing_by_hand_brings_targets_along_and_closes_loops():
+    for name in ("panda", "four_bar"):
+        robot = load_robot(name)
+        posed = PosedRobot(name, robot)
+        joint_q = np.array(posed.joint_q)
+        joint_q[0] += 0.3
+        posed.stand(joint_q)
+        (target,) = posed.asked
+        assert np.array_equal(target.pose[:3], robot.forward_kinematics(posed.joint_q, [target.link]).positions[0, 0])
+        assert posed.answer is None
+        if robot.loops:
+            assert robot.constraints.close(posed.joint_q).iterations[0] == 0
+
+
+@pytest.mark.parametrize("name", ["panda", "four_bar"])
+def test_random_targets_can_be_reached(solving, name):
+    posed = PosedRobot(name, load_robot(name))
+    answer = solving.solve(posed.random_question(1, {}, {}))
+    assert len(answer.success) == RANDOM_TARGETS
+    assert answer.success.mean() > 0.98

@@ -1,0 +1,136 @@
+"""Whoever solves gives the same answers to the same questions, and says in words why there is none."""
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.page import LocalSolving, PageError, RemoteSolving
+from ik_service.page.posed_robot import PosedRobot
+from ik_service.page.words import curl_text, python_text, random_html, request_document, status_html
+
+BOX = {"wall": {"shape": "box", "size": [0.2, 0.2, 0.2], "position": [0.6, 0.0, 0.4]}}
+SAME_M = 1e-6  # [m or rad] the service reads float64 starts, and its answers are float32
+
+
+@pytest.fixture(scope="module")
+def local():
+    return LocalSolving("cpu")
+
+
+@pytest.fixture(scope="module")
+def remote(service_url):
+    solving = RemoteSolving(service_url)
+    yield solving
+    solving.close()
+
+
+def questions():
+    for name, free, objects, options in (
+        ("panda", (), {}, {}),
+        ("panda", ("rz",), {}, {}),
+        ("panda", ("rx", "ry", "rz"), {}, {}),
+        ("panda", (), BOX, {}),
+        ("panda", (), {}, {"collision": "off"}),
+        ("dual_panda", (), {}, {"solutions": 3}),
+    ):
+        posed = PosedRobot(name, load_robot(name))
+        for link in posed.targets:
+            pose = posed.targets[link].pose.copy()
+            pose[:3] += [0.05, 0.02, -0.06]
+            posed.change(link, pose=pose, free=free)
+        yield posed.question(any_branch="solutions" in options, options=options, objects=objects, alone=False)
+
+
+@pytest.mark.parametrize("question", list(questions()))
+def test_this_process_and_a_service_answer_alike(local, remote, question):
+    here, there = local.solve(question), remote.solve(question)
+    assert here.status == there.status
+    assert np.abs(here.joint_q - there.joint_q).max() < SAME_M
+    assert here.solutions.shape == there.solutions.shape
+    for name in ("position_error", "orientation_error"):
+        ours, theirs = getattr(here, name), getattr(there, name)
+        assert ours.shape == theirs.shape == (1, len(question.targets))
+        assert np.array_equal(np.isnan(ours), np.isnan(theirs))
+        assert np.nanmax(np.abs(ours - theirs), initial=0.0) < SAME_M
+    assert np.array_equal(here.active_limits, there.active_limits)
+    assert (here.closest, here.advice) == (there.closest, there.advice)
+    assert here.clearance == pytest.approx(there.clearance, abs=SAME_M)
+
+
+def test_frozen_dofs_stay_over_http_too(remote):
+    posed = PosedRobot("dual_panda", load_robot("dual_panda"))
+    posed.take(remote.solve(posed.question(any_branch=False, options={}, objects={})))
+    before = posed.joint_q.copy()
+    pose = posed.targets["left_panda_hand"].pose.copy()
+    pose[:3] += 0.02
+    posed.change("left_panda_hand", pose=pose)
+    posed.take(remote.solve(posed.question(any_branch=False, options={}, objects={})))
+    assert posed.joint_q[7:].tobytes() == before[7:].tobytes()
+    assert (posed.joint_q[:7] != before[:7]).all()
+
+
+def test_what_is_wrong_is_said(local, service_url, running_service):
+    with pytest.raises(PageError, match="no robot 'nobody'"):
+        local.robot("nobody")
+    with pytest.raises(PageError, match="does not answer") as caught:
+        RemoteSolving("http://127.0.0.1:9")
+    assert caught.value.may_pass
+    with running_service(api_keys={"lab": "0123456789abcdef"}, robots=("panda",)) as (url, _):
+        with pytest.raises(PageError, match="--api-key") as caught:
+            RemoteSolving(url)
+        assert not caught.value.may_pass
+        solving = RemoteSolving(url, "0123456789abcdef")
+        assert solving.robots == ("panda",)
+        solving.close()
+
+
+def test_a_robot_from_a_file_comes_first(tmp_path):
+    from ik_service.robots import builtin_urdf
+
+    (tmp_path / "mine.urdf").write_bytes(builtin_urdf("ur5e"))
+    solving = LocalSolving("cpu", str(tmp_path / "mine.urdf"))
+    assert solving.robots[0] == "mine"
+    posed = PosedRobot("mine", solving.robot("mine"))
+    assert solving.solve(posed.question(any_branch=False, options={}, objects={})).success[0]
+
+
+@pytest.mark.parametrize("question", list(questions()))
+def test_the_request_that_is_shown_asks_the_same(local, service_url, question, capsys):
+    import json
+    import shlex
+
+    import httpx2
+
+    found = local.solve(question)
+    words = shlex.split(curl_text(question, service_url))
+    assert words[2] == f"{service_url}/v1/robots/{question.robot}/solve"
+    body = json.loads(words[-1])
+    assert body == json.loads(json.dumps(request_document(question)))
+    answer = httpx2.post(words[2], json=body).json()
+    assert tuple(answer["status"]) == found.status
+    assert np.abs(np.array(answer["joint_q"]) - found.joint_q).max() < 1e-3  # the request is rounded
+    for is_remote in (False, True):
+        program = python_text(question, service_url, is_remote=is_remote)
+        exec(compile(program, "shown", "exec"), {})
+        assert found.status[0] in capsys.readouterr().out
+
+
+def test_words_say_status_errors_limits_and_advice(local):
+    posed = PosedRobot("panda", load_robot("panda"))
+    assert "Posed by hand" in status_html(posed)
+    pose = posed.targets["panda_hand"].pose.copy()
+    pose[:3] += [1.0, 0.0, 0.0]
+    posed.change("panda_hand", pose=pose)
+    posed.take(local.solve(posed.question(any_branch=False, options={}, objects={})))
+    text = status_html(posed)
+    assert "Reached" not in text
+    assert posed.answer.advice in text
+    assert f"{1e3 * posed.error['panda_hand'][0]:.3f} mm" in text
+    assert "iterations" in text
+    assert "1000 of 1000 reached" in random_html(local.solve(posed.random_question(0, {}, {})))
+
+
+def test_names_cannot_put_elements_into_the_panel():
+    posed = PosedRobot("panda", load_robot("panda").with_frame("<b>tool</b>", "panda_hand", [0, 0, 0, 0, 0, 0, 1]))
+    assert "<b>tool</b>" in posed.targets
+    assert "<b>" not in status_html(posed, "<b>bold</b>")
