@@ -61,12 +61,16 @@ class CommandLoop:
         self._thread.start()
         node.get_logger().info(f"Commands at {settings.rate:g} Hz for {', '.join(self._stream.joint_names)}.")
 
-    def stop(self) -> None:
-        """End the thread; the node sends no more commands."""
+    def end(self) -> None:
+        """End the thread, before its process ends."""
         with self._changed:
             self._is_ended = True
             self._changed.notify()
         self._thread.join()
+
+    def stop(self) -> None:
+        """End the thread and leave all topics; the node goes on."""
+        self.end()
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         self._node.destroy_publisher(self._publisher)

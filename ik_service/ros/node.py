@@ -214,8 +214,13 @@ def main(arguments: list[str] | None = None) -> None:
     node = KinematicsNode(arguments)
     executor = SingleThreadedExecutor()
     executor.add_node(node.node)
-    with suppress(KeyboardInterrupt, ExternalShutdownException):
-        executor.spin()
-    if node.commands is not None:
-        node.commands.stop()
-    rclpy.try_shutdown()
+    try:
+        with suppress(KeyboardInterrupt, ExternalShutdownException):
+            executor.spin()
+    except RuntimeError:  # rclpy's own where it was about to wait when the process was told to end
+        if rclpy.ok():
+            raise
+    finally:
+        if node.commands is not None:
+            node.commands.end()
+        rclpy.try_shutdown()
