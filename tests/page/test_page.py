@@ -26,4 +26,3 @@ def test_the_page_in_a_browser(page_python):
     report = run_checks(page_python, f"page/{BROWSER}")
     if "skipped" in report:
         pytest.skip(report.partition("SKIPPED")[2].splitlines()[0])
-    print(report.splitlines()[-1])

@@ -18,8 +18,8 @@ def test_without_ros_the_node_says_what_it_needs():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.evidence  # its messages take minutes to compile
 @pytest.mark.skipif(find_interpreter() is None, reason="wheels of rclpy are for Python 3.12, which is not here")
-@pytest.mark.timeout(1800)  # the messages are compiled on first use
 def test_the_node_answers_over_two_stacks():
     try:
         python, variables = ros_python()
