@@ -1,6 +1,5 @@
 """The server of the page: a visitor for every browser, and the threads that solve for all of them."""
 
-import asyncio
 import contextlib
 import io
 import queue
@@ -86,7 +85,6 @@ class Page:
     async def _leave(self, client: viser.ClientHandle) -> None:
         """Forget a browser that has gone."""
         self._forget(client.client_id)
-        await asyncio.sleep(0)
 
     def _forget(self, client_id: int) -> None:
         visitor = self.visitors.pop(client_id, None)

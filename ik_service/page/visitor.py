@@ -196,7 +196,7 @@ class Visitor:
             self._look_for_solutions()
         if "random" in wishes:
             self._random_seed += 1
-            question = self.posed.random_question(self._random_seed, self._options(), self.stage.objects())
+            question = self.posed.random_question(self._random_seed, self._options(), self._objects())
             self.panel.random.content = random_html(self._solving.solve(question))
 
     def _pose_by_hand(self, wishes: dict[str, Any]) -> None:
@@ -233,7 +233,7 @@ class Visitor:
         if not self.posed.asked:
             return
         question = self.posed.question(
-            any_branch=self.panel.any_branch.value, options=self._options(), objects=self.stage.objects()
+            any_branch=self.panel.any_branch.value, options=self._options(), objects=self._objects()
         )
         kind = (question.robot, *((target.link, target.free) for target in question.targets))
         if kind not in self._kinds:
@@ -250,7 +250,7 @@ class Visitor:
     def _look_for_solutions(self) -> None:
         """Show other solutions for the targets as ghosts."""
         options = {"solutions": SOLUTIONS, **self._options()}
-        question = self.posed.question(any_branch=True, options=options, objects=self.stage.objects(), alone=False)
+        question = self.posed.question(any_branch=True, options=options, objects=self._objects(), alone=False)
         found = np.asarray(self._solving.solve(question).solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
         self._others = found[distance > APART]
@@ -263,11 +263,17 @@ class Visitor:
             self.stage.show_ghosts(self.posed, self._others)
             self.panel.show_solutions(0)
 
+    @property
+    def _keeps_clear(self) -> bool:
+        return self.panel.collision is None or bool(self.panel.collision.value)
+
     def _options(self) -> dict[str, Any]:
         """Return the options that the panel chooses."""
-        if self.panel.collision is None or self.panel.collision.value:
-            return {}
-        return {"collision": "off"}
+        return {} if self._keeps_clear else {"collision": "off"}
+
+    def _objects(self) -> dict[str, Any]:
+        """Return what the robot is kept off."""
+        return self.stage.objects() if self._keeps_clear else {}
 
     def _show(self, name: str, *, is_dark: bool) -> None:
         """Show a robot, from the beginning."""

@@ -189,6 +189,11 @@ def test_collision_can_be_left_out(guest):
     guest.click(guest.visitor.panel.collision, False)
     assert guest.visitor.posed.answer.closest is None
     assert "collision" in guest.visitor.panel.request.content
+    guest.click(guest.visitor.panel.obstacle, "box")
+    assert guest.visitor.trouble == ""
+    assert guest.visitor._question.objects == {}
+    guest.click(guest.visitor.panel.collision, True)
+    assert guest.visitor._question.objects.keys() == {"obstacle"}
 
 
 def test_one_arm_of_two_stays_to_the_bit(server, solving):

@@ -27,6 +27,7 @@ sys.argv = ["ik-service", "--version"]
 main()
 """
 CLIENT = "import ik_service.client"
+PAGE = "import ik_service.page"
 BLOCK = """
 import sys
 blocked = set({names!r})
@@ -105,7 +106,14 @@ def test_a_solve_imports_none_of_the_web(module):
 
 
 @pytest.mark.parametrize(
-    ("program", "extra"), [(APPLICATION, "service"), (COMMAND, "cli"), (CLIENT, "client"), (APPLICATION, "all")]
+    ("program", "extra"),
+    [
+        (APPLICATION, "service"),
+        (COMMAND, "cli"),
+        (CLIENT, "client"),
+        (PAGE, "page"),
+        (f"{APPLICATION}\n{PAGE}", "all"),
+    ],
 )
 def test_an_extra_has_all_that_its_part_imports(program, extra):
     done = run(program, extra)
@@ -118,6 +126,7 @@ def test_an_extra_has_all_that_its_part_imports(program, extra):
         (APPLICATION, "service"),
         (COMMAND, "cli"),
         (CLIENT, "client"),
+        (PAGE, "page"),
         ("import ik_service.torch", "torch"),
         ("import ik_service.jax", "jax"),
     ],

@@ -48,9 +48,10 @@ h1 {{ margin: 0; font-size: 1.6rem }} h2 {{ margin: 2rem 0 0.5rem; font-size: 1.
 p {{ margin: 0.4rem 0 }} .soft {{ color: var(--soft) }} a {{ color: var(--link) }}
 code, pre {{ font: 0.87rem/1.5 ui-monospace, monospace; background: var(--code); border-radius: 0.3rem }}
 code {{ padding: 0.1rem 0.3rem }} pre {{ padding: 0.8rem; white-space: pre-wrap }}
-table {{ width: 100%; border-collapse: collapse }} td:nth-child(2), th:nth-child(2) {{ text-align: right }}
+table {{ width: 100%; border-collapse: collapse }}
 th, td {{ padding: 0.3rem 0.6rem 0.3rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line) }}
+tr > :nth-child(2) {{ text-align: right; white-space: nowrap }}
 </style>
 </head>
 <body>

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from contextlib import closing
 
 import typer
 
@@ -39,7 +40,7 @@ def run_page(
     solving = RemoteSolving(url, api_key) if url is not None else LocalSolving(device, robot if is_file else None)
     first = DEFAULT_ROBOT if robot is None and DEFAULT_ROBOT in solving.robots else robot
     ended = threading.Event()
-    with Page(solving, None if is_file else first, host=host, port=port, is_dark=is_dark) as page:
+    with closing(solving), Page(solving, None if is_file else first, host=host, port=port, is_dark=is_dark) as page:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ended.set())
         message_console().print(f"The page is at {page.url} - stop with Ctrl+C.", markup=False)

@@ -1,0 +1,45 @@
+"""`ik-service page`: it says where it is, ends in order, and says in one line why it cannot begin."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+pytest.importorskip("viser", reason="the extra 'page' is not installed")
+
+PROGRAM = "from ik_service.cli import main; main()"
+END_S = 120.0  # the first solve on a machine compiles kernels, and the page ends after it
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_interrupted(signal_number):
+    command = [sys.executable, "-c", PROGRAM, "page", "ur5e", "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said = process.stderr.readline()
+            url = re.search(r"The page is at (http://127\.0\.0\.1:\d+)", said)[1]
+            with urllib.request.urlopen(url, timeout=60) as reply:
+                assert b"<html" in reply.read()
+            process.send_signal(signal_number)
+            printed, said = process.communicate(timeout=END_S)
+        finally:
+            process.kill()
+    assert (process.returncode, printed, said) == (0, "", "")
+
+
+def test_a_port_in_use_is_said_in_one_line(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("page", "--port", port, "--device", "cpu", code=1)
+    assert f"Cannot listen on 127.0.0.1:{port}" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_robot_or_service_that_is_not_there_is_said(run, service_url):
+    assert "nobody" in run("page", "nobody", "--port", "0", code=2).stderr
+    assert "does not answer" in run("page", "--url", "http://127.0.0.1:9", "--port", "0", code=1).stderr
+    assert "no robot 'nobody'" in run("page", "nobody", "--url", service_url, "--port", "0", code=1).stderr
