@@ -1,19 +1,19 @@
-"""The page, in an environment of its own: viser holds back packages of which the service has newer ones."""
+"""The page, in an environment of its own."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.other_environments import python_with, run_checks
+from tests.other_environments import run_checks
+from tests.page.page_environment import page_python
 
-VISER, PLAYWRIGHT = "viser==1.1.1", "playwright==1.65.2"
 BROWSER = "browser_checks.py"  # minutes of clicking and dragging
 CHECKS = sorted(path.name for path in Path(__file__).parent.glob("*_checks.py") if path.name != BROWSER)
 
 
-@pytest.fixture(scope="module")
-def page_python():
-    return python_with("page", VISER, PLAYWRIGHT)
+@pytest.fixture(scope="module", name="page_python")
+def page_python_fixture():
+    return page_python()
 
 
 @pytest.mark.parametrize("file", CHECKS)
