@@ -16,6 +16,7 @@ from ik_service.page.geometry import (
     Role,
     ball_mesh,
     cylinder_mesh,
+    loop_rods,
     placed_bodies,
     robot_parts,
 )
@@ -24,6 +25,7 @@ from ik_service.robots.collision_checks.check import sphere_centers
 
 Color = tuple[int, int, int]
 ROD_COLOR: Color = (212, 216, 222)
+LOOP_COLOR: Color = (150, 156, 166)
 LIMIT_COLOR: Color = (214, 48, 49)
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
@@ -101,12 +103,18 @@ class RobotDrawing:
             PartsDrawing(scene, f"{name}/{kind}", parts, mesh, parts.poses(bodies), opacity)
             for kind, parts, mesh in _kinds(self.parts)
         ]
+        rods, self._rods = loop_rods(robot, bodies), None
+        if len(rods):
+            width = 2.0 * float(self.parts.balls.scales.min())
+            self._rods = scene.add_line_segments(f"{name}/loop_rods", rods, LOOP_COLOR, thickness=width)
 
     def move(self, joint_q: NDArray[Any]) -> None:
         """Show other configurations, as many as before."""
         bodies = placed_bodies(self.robot, joint_q)
         for drawn in self._drawn:
             drawn.move(drawn.parts.poses(bodies))
+        if self._rods is not None:
+            self._rods.points = loop_rods(self.robot, bodies).astype(np.float32)
 
     def paint(self, color: Color, at_limit: NDArray[np.bool_] | None = None) -> None:
         """Colour joints and tips, and those at a limit as such.

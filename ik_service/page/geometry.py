@@ -16,12 +16,15 @@ from ik_service.robots import JointType, RobotModel
 from ik_service.robots.transforms import identity_transform, quaternion_between, transform_multiply
 
 Float64Array = NDArray[np.float64]
+Ends = tuple[float, float]
 ROD_SHARE = 0.036
 """Radius of the thickest rod over the size of the robot; those of the last links have half of it."""
 DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5
 """Of a disc, over the radius of the rod that ends there."""
 RAIL_RADIUS = 0.45
 """Of the rail of a slider, over the radius of the rod."""
+RAIL_SHARE = 0.15
+"""Longest way of a rail to either side, over the size of the robot."""
 SIDES = 24
 """Of a round mesh."""
 LEAST_SIZE = 1e-3
@@ -87,6 +90,26 @@ class _Row:
     scales: tuple[float, float, float]
     role: Role
     index: int = -1
+
+
+def loop_rods(robot: RobotModel, bodies: Float64Array) -> Float64Array:
+    """Return the ends of rods that close loops by their length alone, in the world frame [m], shape [rods, 2, 3].
+
+    Args:
+        robot: The robot.
+        bodies: Where bodies are, from `placed_bodies`, in one configuration.
+    """
+    ends = list[list[Float64Array]]()
+    for loop in robot.loops:
+        if loop.distance is not None:
+            frames = ((loop.link, loop.offset), (loop.reference_link, loop.reference_offset))
+            ends.append([_place(robot, bodies[0], link, np.asarray(offset, np.float64)) for link, offset in frames])
+    return np.array(ends, np.float64).reshape(-1, 2, 3)
+
+
+def _place(robot: RobotModel, bodies: Float64Array, link: str | None, offset: Float64Array) -> Float64Array:
+    body, frame = (-1, identity_transform()) if link is None else robot.link_frame(link)
+    return transform_multiply(bodies[body], transform_multiply(frame, offset))[:3]
 
 
 def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
@@ -172,11 +195,25 @@ def _joint(robot: RobotModel, size: float, joint: int) -> Iterator[_Row]:
             scales = (DISC_RADIUS * radius, DISC_RADIUS * radius, DISC_HEIGHT * radius)
             yield _Row(parent, pose, scales, Role.JOINT, dof)
             continue
-        ends = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])
-        lower, upper = np.where(np.isfinite(ends), ends, [-0.25 * size, 0.25 * size])
-        middle = np.concatenate([[0.0, 0.0, 0.5 * (lower + upper)], identity_transform()[3:]])
-        thin = RAIL_RADIUS * radius
-        yield _Row(parent, transform_multiply(pose, middle), (thin, thin, float(upper - lower)), Role.JOINT, dof)
+        for body, frame, (low, high) in _slide(robot, joint, dof, size):
+            middle = np.concatenate([[0.0, 0.0, 0.5 * (low + high)], identity_transform()[3:]])
+            thin = RAIL_RADIUS * radius
+            turned = transform_multiply(frame, np.concatenate([np.zeros(3), turn]))
+            yield _Row(body, transform_multiply(turned, middle), (thin, thin, high - low), Role.JOINT, dof)
+
+
+def _slide(robot: RobotModel, joint: int, dof: int, size: float) -> Iterator[tuple[int, Float64Array, Ends]]:
+    """Give what a joint slides in and with: body, frame, and from where to where along the axis [m].
+
+    A rail where the joint may stand at its zero; else a sleeve up to the shortest way, and a rod that fills the rest.
+    """
+    lower, upper = float(robot.joint_limit_lower[dof]), float(robot.joint_limit_upper[dof])
+    if lower > 0.0 and np.isfinite(upper):
+        yield int(robot.joint_parent[joint]), robot.joint_X_p[joint], (0.0, lower)
+        yield joint, identity_transform(), (lower - upper, 0.0)
+        return
+    low, high = max(lower, -RAIL_SHARE * size), min(upper, RAIL_SHARE * size)
+    yield int(robot.joint_parent[joint]), robot.joint_X_p[joint], (low, high)
 
 
 def _radius(robot: RobotModel, size: float, link: int) -> float:

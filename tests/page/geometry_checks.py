@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, placed_bodies, robot_parts
+from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, loop_rods, placed_bodies, robot_parts
 from ik_service.robots import JointType, builtin_robot_names
 from ik_service.robots.structure.names import leaf_links
 from ik_service.robots.transforms import quaternion_rotate, transform_multiply
@@ -85,6 +85,28 @@ def test_closed_loops_are_drawn_closed():
     assert np.abs(ends[0] - ends[1]).max() < 1e-6
     centers = robot_parts(robot).balls.poses(bodies[None])[0, :, :3]
     assert np.linalg.norm(centers - ends[0], axis=1).min() < NEAR_M
+
+
+def test_rods_of_loops_have_their_length():
+    robot = load_robot("delta")
+    joint_q = robot.constraints.close(robot.mid_joint_q).joint_q
+    rods = loop_rods(robot, placed_bodies(robot, joint_q))
+    lengths = [loop.distance for loop in robot.loops]
+    assert len(rods) == len(lengths) == 3
+    assert np.linalg.norm(rods[:, 0] - rods[:, 1], axis=1) == pytest.approx(lengths, abs=1e-6)
+    assert loop_rods(load_robot("panda"), placed_bodies(load_robot("panda"), np.zeros(7))).shape == (0, 2, 3)
+
+
+def test_a_sleeve_and_its_rod_reach_from_joint_to_joint():
+    robot, parts = load_robot("stewart"), robot_parts(load_robot("stewart"))
+    joint_q = robot.constraints.close(robot.mid_joint_q).joint_q
+    poses = parts.cylinders.poses(placed_bodies(robot, joint_q))[0]
+    sliding = [dof for dof in range(robot.joint_dof_count) if robot.joint_limit_lower[dof] > 0.0]
+    assert len(sliding) == 6
+    for dof in sliding:
+        sleeve, rod = np.flatnonzero((parts.cylinders.role == Role.JOINT) & (parts.cylinders.index == dof))
+        gap = np.linalg.norm(poses[sleeve, :3] - poses[rod, :3])
+        assert gap <= 0.5 * (parts.cylinders.scales[sleeve, 2] + parts.cylinders.scales[rod, 2])
 
 
 @pytest.mark.parametrize("mesh", [cylinder_mesh(), ball_mesh()], ids=["cylinder", "ball"])
