@@ -7,7 +7,6 @@ from ik_service.page import LocalSolving, Page, RemoteSolving
 from tests.bounded import until
 from tests.page.browser import Seen, chromium, opened, running_browser
 
-pytest.importorskip("playwright", reason="Playwright is not installed")
 pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium on PATH or in CHROMIUM")
 
 ON_GIZMO_M = 1e-3

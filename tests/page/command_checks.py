@@ -8,11 +8,18 @@ import sys
 import urllib.request
 
 import pytest
+from typer.testing import CliRunner
 
-pytest.importorskip("viser", reason="the extra 'page' is not installed")
+from ik_service.cli.app import app
 
 PROGRAM = "from ik_service.cli import main; main()"
 END_S = 120.0  # the first solve on a machine compiles kernels, and the page ends after it
+
+
+def run(*arguments, code):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
@@ -31,7 +38,7 @@ def test_it_serves_until_it_is_interrupted(signal_number):
     assert (process.returncode, printed, said) == (0, "", "")
 
 
-def test_a_port_in_use_is_said_in_one_line(run):
+def test_a_port_in_use_is_said_in_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run("page", "--port", port, "--device", "cpu", code=1)
@@ -39,7 +46,7 @@ def test_a_port_in_use_is_said_in_one_line(run):
     assert "Traceback" not in result.stderr
 
 
-def test_a_robot_or_service_that_is_not_there_is_said(run, service_url):
+def test_a_robot_or_service_that_is_not_there_is_said(service_url):
     assert "nobody" in run("page", "nobody", "--port", "0", code=2).stderr
     assert "does not answer" in run("page", "--url", "http://127.0.0.1:9", "--port", "0", code=1).stderr
     assert "no robot 'nobody'" in run("page", "nobody", "--url", service_url, "--port", "0", code=1).stderr
