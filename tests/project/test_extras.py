@@ -111,8 +111,7 @@ def test_a_solve_imports_none_of_the_web(module):
         (APPLICATION, "service"),
         (COMMAND, "cli"),
         (CLIENT, "client"),
-        (PAGE, "page"),
-        (f"{APPLICATION}\n{PAGE}", "all"),
+        (APPLICATION, "all"),
     ],
 )
 def test_an_extra_has_all_that_its_part_imports(program, extra):

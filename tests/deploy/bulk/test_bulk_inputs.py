@@ -227,7 +227,7 @@ def test_other_columns_are_refused_and_the_way_past_them_named(tmp_path):
     columns = random_columns(load_robot("panda"), [LINK], 4)
     targets = tmp_path / "t.parquet"
     pq.write_table(pa.table(one_number_a_column(columns) | {"note": ["a"] * 4}), targets)
-    with pytest.raises(InputError, match=r"'note' is not known.*--column NAME"):
+    with pytest.raises(InputError, match=r"'note' is not known.*--column positions --column"):
         solve_job(panda_job([targets], tmp_path / "results"))
 
 
