@@ -242,15 +242,18 @@ def show_idle(report: Report) -> None:
 def take_picture(path: Path) -> None:
     """Take the picture of the documentation: a Panda whose target has been dragged."""
     size = {"width": 1280, "height": 720}
-    with running_browser() as browser, Page(LocalSolving("cpu"), "panda") as page:  # noqa: SIM117
-        with opened(browser, page.url, viewport=size) as tab:
-            seen = Seen(tab, page)
-            seen.drag(seen.visitor.stage.gizmos[HAND], 0.1)
-            seen.drag(seen.visitor.stage.gizmos[HAND], 0.1, axis=0)
-            tab.get_by_role("alert").get_by_role("button").click()  # it says that this browser draws slowly
-            tab.mouse.move(20, 400)
-            tab.wait_for_timeout(3000)
-            tab.screenshot(path=path)
+    with (
+        running_browser() as browser,
+        Page(LocalSolving("cpu"), "panda") as page,
+        opened(browser, page.url, viewport=size) as tab,
+    ):
+        seen = Seen(tab, page)
+        seen.drag(seen.visitor.stage.gizmos[HAND], 0.1)
+        seen.drag(seen.visitor.stage.gizmos[HAND], 0.1, axis=0)
+        tab.get_by_role("alert").get_by_role("button").click()  # it says that this browser draws slowly
+        tab.mouse.move(20, 400)
+        tab.wait_for_timeout(3000)
+        tab.screenshot(path=path)
 
 
 if __name__ == "__main__":

@@ -198,7 +198,7 @@ def adapter_times(requests: list[Any]) -> dict[str, np.ndarray]:
         finally:
             spent[:] += clocks() - begun
 
-    IKSolver.solve = timed  # type: ignore[method-assign]
+    IKSolver.solve = timed
     lines = []
     for request in requests:
         spent[:] = 0.0
