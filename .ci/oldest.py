@@ -4,13 +4,14 @@ Usage: oldest.py. The package is installed from a copy of its files into an envi
 requirements-oldest.lock; 'make lock' writes it. PYTHON_OLDEST names the interpreter where none is found.
 """
 
-import glob
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+
+from interpreters import find_interpreter  # beside this file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = "3.10"
@@ -27,22 +28,9 @@ TESTS = [
 NOISE = "ignore:Support for Python 3.10 is deprecated:FutureWarning"  # Warp's, of its next series
 
 
-def find_interpreter() -> str | None:
-    """Return the command of the oldest Python, or None where there is none."""
-    pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
-    candidates = [os.environ.get("PYTHON_OLDEST"), shutil.which(f"python{VERSION}")]
-    candidates += sorted(glob.glob(f"{pyenv}/versions/{VERSION}.*/bin/python"))
-    for candidate in filter(None, candidates):
-        command = [candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0 and done.stdout.strip() == VERSION:
-            return candidate
-    return None
-
-
 def main() -> int:
     """Install, and run the tests; return the exit status."""
-    python = find_interpreter()
+    python = find_interpreter(VERSION, "PYTHON_OLDEST")
     if python is None:
         print(f"There is no Python {VERSION} here: its tests are left out. PYTHON_OLDEST may name one.")
         return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from ik_service.robots import RobotModel, load_robot
-from ik_service.robots.catalog import Collision, link_shapes
+from ik_service.robots.catalog import Collision
 from ik_service.robots.files.geometry.read_model import read_collision_model
 from ik_service.robots.files.geometry.sphere_file import read_sphere_file
 from ik_service.robots.srdf.document import read_srdf_file
@@ -26,7 +26,7 @@ class DescriptionSettings:
     """
 
     groups: Sequence[str] = ()
-    collision: str = "shapes"
+    collision: Collision = "shapes"
     collision_spheres: str = ""
     floating_base: bool = False
 
@@ -64,14 +64,13 @@ def read_described_robot(
         raise InputError(f"collision is {settings.collision!r}. Allowed: 'shapes', 'ignore'.")
     if not urdf.lstrip("\ufeff \t\r\n").startswith("<"):
         raise InputError("robot_description is not the text of a URDF: it does not begin with '<'.")
-    robot = load_robot(urdf, collision="ignore", floating_base=settings.floating_base)
+    from_shapes = "ignore" if settings.collision_spheres else settings.collision
+    robot = load_robot(urdf, collision=from_shapes, srdf=srdf or None, floating_base=settings.floating_base)
     document = read_srdf_file(srdf) if srdf else None
-    disabled = () if document is None else document.disabled_pairs
     if settings.collision_spheres:
         spheres = read_sphere_file(Path(settings.collision_spheres))
+        disabled = () if document is None else document.disabled_pairs
         robot = robot.with_collision_model(read_collision_model(robot, {}, spheres, disabled))
-    elif settings.collision == "shapes":
-        robot = robot.with_collision_model(read_collision_model(robot, link_shapes(urdf), None, disabled))
     semantic = SemanticDescription({}) if document is None else read_semantic_description(robot, document)
     groups = {**semantic.groups, **groups_of_lines(robot, settings.groups)}
     return DescribedRobot(robot, groups, semantic.root_frames)

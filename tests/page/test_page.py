@@ -25,4 +25,4 @@ def test_the_page_without_a_browser(page_python, file):
 def test_the_page_in_a_browser(page_python):
     report = run_checks(page_python, f"page/{BROWSER}")
     if "skipped" in report:
-        pytest.skip(report.partition("SKIPPED")[2].splitlines()[0])
+        pytest.skip("There is no Chromium on PATH or in CHROMIUM.")

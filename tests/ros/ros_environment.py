@@ -4,14 +4,13 @@ There are wheels for Python 3.12. What rclpy needs of ROS 2 comes with them; the
 here, which takes minutes.
 """
 
-import glob
 import hashlib
 import os
 import random
 import re
+import runpy
 import shutil
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -27,15 +26,8 @@ DOMAINS = range(1, 101)  # of DDS; above these, ports of the system's own begin
 
 def find_interpreter() -> str | None:
     """Return the command of a Python for which there are wheels of rclpy, or None where there is none."""
-    pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
-    candidates = [os.environ.get("PYTHON_ROS"), sys.executable, shutil.which(f"python{VERSION}")]
-    candidates += sorted(glob.glob(f"{pyenv}/versions/{VERSION}.*/bin/python"))
-    for candidate in filter(None, candidates):
-        command = [candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0 and done.stdout.strip() == VERSION:
-            return candidate
-    return None
+    found: str | None = runpy.run_path(str(ROOT / ".ci" / "interpreters.py"))["find_interpreter"](VERSION, "PYTHON_ROS")
+    return found
 
 
 @cache

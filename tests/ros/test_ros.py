@@ -24,7 +24,7 @@ def test_the_node_answers_over_two_stacks():
     try:
         python, variables = ros_python()
     except PeerMissingError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"rclpy and the messages cannot be installed here: {error}")
     own = ["-c", os.devnull, "--rootdir", ROOT, "--noconftest", "--import-mode=importlib", "-p", "no:cacheprovider"]
     command = [python, "-m", "pytest", "-q", *own, "tests/ros/rclpy_checks.py"]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
