@@ -188,11 +188,7 @@ def _limits(requests: Sequence[SolveRequest], counts: Sequence[int]) -> AskedLim
     given = [request.limits for request in requests if request.limits is not None]
     if len(requests) == 1 or not given:
         return given[0] if given else None
-    each = list(zip(given, counts, strict=True))
-    lower, upper, frozen = (
-        np.concatenate([np.broadcast_to(one[k], (count, one[k].shape[1])) for one, count in each]) for k in range(3)
-    )
-    return AskedLimits(lower, upper, frozen)
+    return AskedLimits.joined(given, counts)
 
 
 def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:

@@ -199,7 +199,7 @@ class SolverCore:
                 work = self.work
                 work.verification.check_collision(checked=worlds is not None and verdict)
                 staged = start
-                if limits is not None or work.is_narrowed:
+                if limits is not None or work.asked_limits is not None:
                     staged = work.use_limits(limits, start, count)
                 work.inputs.stage(given.positions, given.orientations_xyzw, staged)
                 work.set_options(settings, has_start=start is not None)

@@ -16,6 +16,7 @@ from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.results.instances import instance_of
 from ik_service.solver.results.island_results import IslandResults
@@ -42,7 +43,7 @@ class IKResult(ResultColumns):
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
-        is_narrowed: Whether the solve had limits narrower than the robot's.
+        limits: Limits of the active DOFs that the solve had, narrower than the robot's; None for the robot's.
     """
 
     joint_names: tuple[str, ...]
@@ -54,7 +55,7 @@ class IKResult(ResultColumns):
     device: str
     seeds: int
     islands: IslandResults
-    is_narrowed: bool = False
+    limits: AskedLimits | None = None
 
     def __repr__(self) -> str:
         """Say how many problems there were and how many are solved."""
@@ -88,6 +89,9 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
         return first
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
     joined = _joined(parts, _NAMES) | {"islands": instance_of(IslandResults, vars(first.islands) | islands)}
+    given = [result.limits.part(own) for result, own in parts if result.limits is not None]
+    if given:
+        joined["limits"] = AskedLimits.joined(given, [own.stop - own.start for _, own in parts])
     return instance_of(IKResult, vars(first) | joined)
 
 
@@ -169,7 +173,7 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
     values["constraint_error"], values["closing_joint_q"] = verified.constraint_values.read(count)
     if verified.collision is not None:
         values["clearance"], values["closest"] = verified.collision.read(count)
-    values["seeds"], values["is_narrowed"] = settings.seeds, work.is_narrowed
+    values["seeds"], values["limits"] = settings.seeds, work.asked_limits
     values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
     return instance_of(IKResult, values)
 

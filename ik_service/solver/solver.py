@@ -149,7 +149,7 @@ class IKSolver:
             attached: Objects that links carry, by name; changing them compiles nothing.
             joint_limits: Limits within the robot's [rad or m]: a mapping from names of DOFs to pairs (lower, upper),
                 each a number or [n]; a pair of arrays [DOFs] or [n, DOFs]; or `AskedLimits`, in place of the next two,
-                too. These compile nothing; a solve with them has no derivatives.
+                too. These compile nothing.
             frozen: DOFs that stay where `initial_joint_q` has them, within the robot's limits: names, a mapping from
                 names to a boolean or [n], or booleans [DOFs] or [n, DOFs].
             max_change: How far DOFs may be from `initial_joint_q` [rad or m]: one number for all, a mapping from names
@@ -179,8 +179,8 @@ class IKSolver:
         if joint_limits is not None or frozen is not None or max_change is not None:
             asked: dict[str, Any] = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
             limits = read_limits(self.robot, self._order, start, given.problem_count, **asked)
-            if self.options.joint_limits != "hard" or chosen.sensitivity is not None:
-                raise InputError("Limits of a solve need the options joint_limits='hard' and sensitivity=None.")
+            if self.options.joint_limits != "hard":
+                raise InputError("Limits of a solve need the option joint_limits='hard'.")
         result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds, limits=limits)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
@@ -271,7 +271,7 @@ class IKSolver:
         found = result.islands
         islands = AnswerIslands(found.nisland, found.tree_island, found.row_island, found.success)
         further = rows.further(data, limits=limits)
-        derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled, further)
+        derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled, further, result.limits)
         return derived if self._order.is_own else derived.ordered(self._order)
 
     def follow(

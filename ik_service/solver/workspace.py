@@ -47,7 +47,7 @@ class Workspace:
         inputs: Targets and starts as the caller gives them.
         verification: Answers, verified.
         weights: Weights of the targets' rows.
-        is_narrowed: Whether the last solve had limits narrower than the robot's.
+        asked_limits: Limits of the last solve, narrower than the robot's; None for the robot's.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Workspace:
         self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
         self._turns: Any = None  # until the rows are known
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
-        self._asked_limits: LimitArrays | None = None
-        self.is_narrowed = False
+        self._narrower: LimitArrays | None = None
+        self.asked_limits: AskedLimits | None = None
         self._asked: tuple[object, ...] = ()
         self.forget()
 
@@ -93,14 +93,14 @@ class Workspace:
         """Let the next solve keep these limits, None: those of the robot; return where it starts within them."""
         limits = self._own_limits
         if asked is not None:
-            if self._asked_limits is None:
+            if self._narrower is None:
                 lines = self.problems.capacity
-                self._asked_limits = LimitArrays(self._model, hard_limits=self._hard_limits, lines=lines)
-            limits = self._asked_limits
+                self._narrower = LimitArrays(self._model, hard_limits=self._hard_limits, lines=lines)
+            limits = self._narrower
             start = limits.take(asked, start, count)
         if limits is not self.problems.limits:
             self.problems.use_limits(limits, self._turns)
-            self.is_narrowed = asked is not None
+        self.asked_limits = asked
         return start
 
     def use_targets(self, targets: Sequence[Target]) -> bool:

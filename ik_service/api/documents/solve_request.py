@@ -87,9 +87,6 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     if options.sensitivity is not None:
         _check_derived(robot, count, [target for target, *_ in poses])
     within = read_asked_limits(envelope, robot, start, count)
-    if within is not None and options.sensitivity is not None:
-        detail = "Answers within limits of their request have no derivatives."
-        raise faulty_field("/options/sensitivity", "invalid_value", detail)
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
     request = SolveRequest(

@@ -21,6 +21,7 @@ from ik_service.solver.linearisation.host_rows import Data, RowValues
 from ik_service.solver.linearisation.linearisation import TWIST
 from ik_service.solver.linearisation.minimum import Minimum
 from ik_service.solver.linearisation.solver_rows import HostRows
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.result import IKResult, ResultHead
 from objectives.errors import InputError
 from objectives.tasks.frames.frame_objective import OFFSET
@@ -44,6 +45,7 @@ class Answers:
         is_hard: Rows that are met, shape [n, rows].
         is_soft: Rows whose cost is least, shape [n, rows].
         multipliers: Of the hard rows, 0 for the others, shape [n, rows].
+        limits: Limits of their solve; None for the robot's.
     """
 
     rows: HostRows
@@ -52,6 +54,7 @@ class Answers:
     is_hard: NDArray[np.bool_]
     is_soft: NDArray[np.bool_]
     multipliers: Float64Array
+    limits: AskedLimits | None
 
     @property
     def weights(self) -> Float64Array:
@@ -65,7 +68,15 @@ class Answers:
     def part(self, p: int) -> "Answers":
         """Give one of them."""
         own, data = slice(p, p + 1), [lines_of(one, slice(p, p + 1)) for one in self.data]
-        return Answers(self.rows, self.joint_q[own], data, self.is_hard[own], self.is_soft[own], self.multipliers[own])
+        return Answers(
+            self.rows,
+            self.joint_q[own],
+            data,
+            self.is_hard[own],
+            self.is_soft[own],
+            self.multipliers[own],
+            None if self.limits is None else self.limits.part(own),
+        )
 
     def repeated(self, times: int) -> "Answers":
         """Give the answers so many times, one after the other."""
@@ -73,7 +84,7 @@ class Answers:
             {name: tiled(lines, times) if len(lines) > 1 else lines for name, lines in own.items()} for own in self.data
         ]
         lines = (tiled(one, times) for one in (self.is_hard, self.is_soft, self.multipliers))
-        return Answers(self.rows, tiled(self.joint_q, times), data, *lines)
+        return Answers(self.rows, tiled(self.joint_q, times), data, *lines, None)  # they are no answers any more
 
     def moved(self, tangents: Float64Array, *, on_pieces: bool = True) -> RowValues:
         """Evaluate the rows in the answers and, after these, moved along tangents of the active DOFs.
@@ -250,12 +261,10 @@ def check_derivable(result: IKResult, targets: Sequence[Target], given: TargetAr
 
     Raises:
         EngineError: A target has a frame or tolerances of its own.
-        InputError: They are answers within limits of their solve, or another number of them.
+        InputError: There is another number of them.
     """
     if any(target.frame is not None for target in targets):
         raise EngineError("Answers to targets with a frame, free axes or tolerances have no derivatives.")
-    if result.is_narrowed:
-        raise InputError("Answers within limits of their solve have no derivatives: narrow or lock the robot's.")
     if given.problem_count != len(result):
         raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
 

@@ -97,7 +97,7 @@ class Linearisation:
         by_numbers: The same with the numbers of the fields that were asked for, one after the other; see `by_data`.
         by_limits: The same with the limit of each DOF, shape [n, joint_dof_count, joint_dof_count]; zero for those that
             hold nothing. Where the limit of a DOF that follows another holds both, it is in its column, not in its
-            leader's. Of 0 limits where not asked for.
+            leader's; limits that the solve has narrowed are those of leaders. Of 0 limits where not asked for.
         columns: How many numbers each of the fields has.
         is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum, and is
             neither singular nor where a row has a kink.

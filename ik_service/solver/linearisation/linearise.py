@@ -26,6 +26,7 @@ from ik_service.solver.linearisation.linearisation import NOTHING_FURTHER, TWIST
 from ik_service.solver.linearisation.met_targets import linearise_met
 from ik_service.solver.linearisation.minimum import SINGULAR, MetRows, row_lengths
 from ik_service.solver.linearisation.solver_rows import HostRows
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.tasks.frames.frame_objective import OFFSET
 
@@ -53,6 +54,7 @@ def linearise(
     islands: AnswerIslands,
     enabled: NDArray[np.bool_] | None,
     further: Further = NOTHING_FURTHER,
+    limits: AskedLimits | None = None,
 ) -> Linearisation:
     """Give the derivatives of answers by their targets, and by what is asked for besides.
 
@@ -64,6 +66,7 @@ def linearise(
         islands: Islands of the problems.
         enabled: Which constraints of the robot are met, shape [1 or n, constraints]; None for all.
         further: What is asked for; all answers are then derived row by row.
+        limits: Limits of the solve; None for the robot's.
     """
     data = rows.data(targets, given, enabled)
     axes = [_axes(given, k) for k in range(len(targets))]
@@ -75,18 +78,20 @@ def linearise(
         found = Linearisation.nothing(rows.robot, rows.order, answers, *poses, further)
         is_done = np.zeros(len(answers), dtype=bool)
     else:
-        is_done, found = linearise_met(rows, targets, data, answers, islands)
+        is_done, found = linearise_met(rows, targets, data, answers, islands, limits)
     left = np.flatnonzero(~is_done)
     for first in range(0, len(left), ANSWERS_AT_ONCE):
         part = left[first : first + ANSWERS_AT_ONCE]
         given_to = partial(_of_part, rows, len(targets), axes, further)
-        of_part, unmet = given_to([lines_of(one, part) for one in data], answers[part], islands.part(part))
+        within = None if limits is None else limits.part(part)
+        of_part, unmet = given_to([lines_of(one, part) for one in data], answers[part], islands.part(part), within)
         found.put(part, of_part)
         again = part[unmet.any(axis=1)]
         if len(again):  # within their tolerances, but no configuration meets them: their cost is least there
             own = islands.part(again)
             own = own._replace(success=own.success & ~unmet[unmet.any(axis=1)])
-            found.put(again, given_to([lines_of(one, again) for one in data], answers[again], own)[0])
+            within = None if limits is None else limits.part(again)
+            found.put(again, given_to([lines_of(one, again) for one in data], answers[again], own, within)[0])
     return found
 
 
@@ -98,6 +103,7 @@ def _of_part(
     data: Sequence[Data],
     joint_q: Float64Array,
     islands: AnswerIslands,
+    within: AskedLimits | None,
 ) -> tuple[Linearisation, NDArray[np.bool_]]:
     """Give the derivatives of some answers: by the poses of all targets, then by those of their tool frames, if any.
 
@@ -107,12 +113,12 @@ def _of_part(
         The derivatives, and islands whose targets count as met and cannot be, shape [n, trees].
     """
     robot, n, poses = rows.robot, len(joint_q), len(axes)
-    answers, is_mixed = _sorted(rows, data, joint_q, islands)
+    answers, is_mixed = _sorted(rows, data, joint_q, islands, within)
     answers, held, settled = _at_minimum(answers, islands)
     motion = body_motion(robot, answers.joint_q)
     values, weights = rows.values(motion, answers.data), answers.weights
     unmet = _unmet(answers, values, islands)
-    is_same = (_sorted(rows, data, answers.joint_q, islands)[0].is_hard == answers.is_hard).all(axis=1)
+    is_same = (_sorted(rows, data, answers.joint_q, islands, within)[0].is_hard == answers.is_hard).all(axis=1)
     is_differentiable = settled & ~is_mixed & is_same & ~unmet.any(axis=1) & ~_at_kinks(answers, held)
     bend = answers.bend(answers.factors(values))
     nothing = np.zeros((n, values.rows.shape[1] + robot.active_dof_count, 0))
@@ -149,10 +155,10 @@ def _of_part(
     by_pose = found[:, :, :numbers].reshape(n, robot.joint_dof_count, poses, TWIST)
     by_limits = np.zeros((n, robot.joint_dof_count, robot.joint_dof_count if further.limits else 0))
     if further.limits:
-        for state, owners in zip(AT_LIMITS, rows.limit_owners(), strict=True):
-            by_limits[:, :, owners.dof] += (
-                found[:, :, limits:] * np.where(held.state == state, owners.rate, 0.0)[:, None]
-            )
+        for state, owners, asked in zip(AT_LIMITS, rows.limit_owners(), rows.is_narrower(within), strict=True):
+            holds = found[:, :, limits:] * (held.state == state)[:, None]
+            by_limits[:, :, owners.dof] += holds * np.where(asked, 0.0, owners.rate)[:, None]
+            by_limits[:, :, robot.active_dof] += holds * asked[:, None]
     by = By(by_pose[:, :, :targets], by_pose[:, :, targets:], found[:, :, numbers:limits], by_limits)
     of_dofs = is_differentiable, held.state, is_pressed
     return Linearisation.of(robot, rows.order, answers.joint_q, by, further.columns, *of_dofs, rank), unmet
@@ -212,7 +218,7 @@ def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:
 
 
 def _sorted(
-    rows: HostRows, data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands
+    rows: HostRows, data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands, limits: AskedLimits | None
 ) -> tuple[Answers, NDArray[np.bool_]]:
     """Sort rows into those that are met and those that cost, island by island.
 
@@ -233,7 +239,7 @@ def _sorted(
         is_hard |= is_target & own & holds[:, None]
         has_target, yields = (is_target & own).any(axis=1), (on & rows.yields & own).any(axis=1)
         is_mixed |= has_target & ~holds & yields
-    return Answers(rows, joint_q, data, is_hard, on & ~is_hard, np.zeros(on.shape)), is_mixed
+    return Answers(rows, joint_q, data, is_hard, on & ~is_hard, np.zeros(on.shape), limits), is_mixed
 
 
 class _Held(NamedTuple):
@@ -276,7 +282,7 @@ def _at_minimum(answers: Answers, islands: AnswerIslands) -> tuple[Answers, _Hel
                 last[p] = max(last[p], np.abs(shift.change).max(initial=0.0) if shift.is_least else np.inf)
         alive &= last <= NEWTON_LONGEST
         goes_on &= alive  # those that have settled stay, as they do alone
-        joint_q = np.where(goes_on[:, None], rows.moved(answers.joint_q, step), answers.joint_q)
+        joint_q = np.where(goes_on[:, None], rows.moved(answers.joint_q, step, answers.limits), answers.joint_q)
         answers = replace(answers, joint_q=joint_q)
         if not (alive & (last > NEWTON_SETTLED)).any():
             break
@@ -295,7 +301,7 @@ def _with_limits(answers: Answers, values: RowValues, *, rests: bool = False) ->
     """
     soft = np.where(answers.is_soft[..., None], values.jacobian, 0.0)
     gradient = applied(soft.swapaxes(1, 2), values.rows)
-    at_lower, at_upper, way = answers.rows.beside_limits(answers.joint_q)
+    at_lower, at_upper, way = answers.rows.beside_limits(answers.joint_q, answers.limits)
     counted = (answers.is_hard | answers.is_soft)[..., None] & (values.jacobian != 0.0)
     touched, weights = counted.any(axis=1), answers.weights
     found = np.zeros(answers.is_hard.shape)

@@ -18,6 +18,7 @@ from ik_service.solver.linearisation.host_rows import Data
 from ik_service.solver.linearisation.linearisation import TWIST, By, DofState, Linearisation
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.linearisation.target_motion import TargetIsland, TargetMotion
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.tasks.frames.frame_objective import OFFSET
 from objectives.tasks.frames.pose import ORIENTATION, POSITION
@@ -31,7 +32,12 @@ FIELDS = OFFSET, POSITION, ORIENTATION
 
 
 def linearise_met(
-    rows: HostRows, targets: Sequence[Target], data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands
+    rows: HostRows,
+    targets: Sequence[Target],
+    data: Sequence[Data],
+    joint_q: Float64Array,
+    islands: AnswerIslands,
+    limits: AskedLimits | None,
 ) -> tuple[NDArray[np.bool_], Linearisation]:
     """Say which answers have been derived, shape [n], and give the derivatives.
 
@@ -41,6 +47,7 @@ def linearise_met(
         data: Numbers of the fields.
         joint_q: The answers, shape [n, joint_coord_count].
         islands: Islands of the problems.
+        limits: Limits of their solve; None for the robot's.
     """
     n, is_target = len(joint_q), rows.kind == RowKind.TARGET
     tools = len(targets) if any(OFFSET in one for one in data[: len(targets)]) else 0
@@ -60,7 +67,7 @@ def linearise_met(
         motion = TargetMotion(rows.robot, targets, *(_values(data[: len(targets)], name, met) for name in FIELDS))
         motion.load(parts)  # also where none is met: the next ones like these need it
         if len(met):
-            is_done[met] = _follow(rows, motion, parts, met, found)
+            is_done[met] = _follow(rows, motion, parts, met, found, None if limits is None else limits.part(met))
     return is_done, found
 
 
@@ -99,18 +106,20 @@ def _follow(
     islands: Sequence[TargetIsland],
     own: NDArray[np.intp],
     found: Linearisation,
+    limits: AskedLimits | None,
 ) -> NDArray[np.bool_]:
     """Derive those of some answers, which have the same islands, that come to rest; say which do."""
     left, rank = np.arange(len(own)), sum(int(island.rows.sum()) for island in islands)
     joint_q, is_done = found.joint_q[own], np.zeros(len(own), dtype=bool)
     for _ in range(STEPS):
-        beside = rows.beside_limits(joint_q[left])
+        within = None if limits is None else limits.part(left)
+        beside = rows.beside_limits(joint_q[left], within)
         held = beside.at_lower | beside.at_upper
         along = motion.at(joint_q[left], left, ~held, islands)
         step = along.step + np.where(held & along.touches, beside.way, 0.0)
         length = np.abs(step).max(axis=1, initial=0.0)
         goes_on = along.is_regular & (length <= LONGEST)
-        joint_q[left] = rows.moved(joint_q[left], np.where(goes_on[:, None], step, 0.0))
+        joint_q[left] = rows.moved(joint_q[left], np.where(goes_on[:, None], step, 0.0), within)
         rests = goes_on & (length <= SETTLED)
         state = np.where(held, np.where(beside.at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
         state = np.where(along.touches, state, DofState.FIXED).astype(np.int8)

@@ -17,6 +17,7 @@ from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues
 from ik_service.solver.linearisation.linearisation import Further
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -159,29 +160,48 @@ class HostRows:
                     least[leader], own.dof[leader], own.rate[leader] = bound, dof, 1.0 / multiplier
         return found[0], found[1]
 
+    def is_narrower(self, limits: AskedLimits | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Say which limits of a solve, lower and upper ones, are narrower than the robot's, [1 or n, active DOFs]."""
+        robot = self.robot
+        lower, upper = self._ends(limits)
+        return np.atleast_2d(lower > robot.active_limit_lower), np.atleast_2d(upper < robot.active_limit_upper)
+
     def weights(self, data: Sequence[Data], n: int) -> Float64Array:
         """Give the weights of all rows, shape [n, rows]."""
         return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
 
-    def beside_limits(self, joint_q: Float64Array) -> LimitDistances:
+    def beside_limits(self, joint_q: Float64Array, limits: AskedLimits | None) -> LimitDistances:
         """Say which active DOFs are at limits that answers keep.
 
         Args:
             joint_q: Configurations, shape [n, joint_coord_count].
+            limits: Those of their solve; None for the robot's.
         """
         robot, coordinate = self.robot, self.robot.dof_coordinate[self.robot.active_dof]
         place = np.where(coordinate >= 0, joint_q[:, np.maximum(coordinate, 0)], np.nan)
-        lower, upper = robot.active_limit_lower, robot.active_limit_upper
+        lower, upper = self._ends(limits)
         at_lower = (place <= lower + AT_LIMIT) & self.hard_limits
         at_upper = (place >= upper - AT_LIMIT) & self.hard_limits
         return LimitDistances(
             at_lower, at_upper, np.where(at_lower, lower - place, np.where(at_upper, upper - place, 0.0))
         )
 
-    def moved(self, joint_q: Float64Array, step: Float64Array) -> Float64Array:
-        """Go from configurations by steps of the active DOFs, within the limits that answers keep."""
-        joint_q = self.robot.integrate(joint_q, step @ self.columns.T)
-        return self.robot.clamp_joint_q(joint_q) if self.hard_limits else joint_q
+    def moved(self, joint_q: Float64Array, step: Float64Array, limits: AskedLimits | None) -> Float64Array:
+        """Go from configurations by steps of the active DOFs, within the limits that answers keep, as above."""
+        robot = self.robot
+        joint_q = robot.integrate(joint_q, step @ self.columns.T)
+        if limits is not None:
+            coordinate = robot.dof_coordinate[robot.active_dof]
+            own = coordinate >= 0
+            joint_q[:, coordinate[own]] = np.clip(
+                joint_q[:, coordinate[own]], limits.lower[:, own], limits.upper[:, own]
+            )
+        return robot.clamp_joint_q(joint_q) if self.hard_limits else joint_q
+
+    def _ends(self, limits: AskedLimits | None) -> tuple[Float64Array, Float64Array]:
+        if limits is not None:
+            return limits.lower, limits.upper
+        return self.robot.active_limit_lower, self.robot.active_limit_upper
 
     def values(self, motion: BodyMotion, data: Sequence[Data], pieces_of: int | None = None) -> RowValues:
         """Evaluate all rows, with their derivatives by the active DOFs; `HostBlock.values` explains pieces."""

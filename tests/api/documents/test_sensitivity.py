@@ -52,6 +52,20 @@ def test_the_client_has_what_python_has(client, poses, expected, encoding):
     np.testing.assert_array_equal(found.is_differentiable, expected.is_differentiable)
 
 
+def test_limits_of_a_request_hold_joints(client, poses):
+    robot = load_robot("dual_panda")
+    start = robot.random_free_joint_q(np.random.default_rng(0), COUNT)
+    given = {"initial_joint_q": start.tolist(), "max_change": 0.2, "frozen": ["left_panda_joint3"]}
+    found = client.post("/v1/robots/dual_panda/solve", json=document(poses, **given)).json()
+    python = IKSolver(robot, HANDS).solve(
+        *poses, initial_joint_q=start, max_change=0.2, frozen=given["frozen"], options=DERIVED
+    )
+    assert python.is_differentiable.any()
+    assert found["is_differentiable"] == python.is_differentiable.tolist()
+    np.testing.assert_array_equal(found["joint_q_by_targets"], python.joint_q_by_targets)
+    assert not python.joint_q_by_targets[:, robot.coordinate_names.index("left_panda_joint3")].any()
+
+
 def test_an_archive_has_the_columns(client, poses, expected):
     arrays = io.BytesIO()
     np.savez(arrays, positions=poses[0], orientations_xyzw=poses[1])

@@ -137,7 +137,6 @@ FAULTS = [
     ({"frozen": ["elbow"]}, "unknown_joint", "/frozen/0"),
     ({"frozen": "panda_joint1"}, "wrong_type", "/frozen"),
     ({"frozen": ["panda_joint1"], "initial_joint_q": None}, "invalid_value", "/frozen"),
-    ({"max_change": 0.1, "options": {"sensitivity": "target"}}, "invalid_value", "/options/sensitivity"),
     ({"options": {"approximate": "best"}}, "unknown_option", "/options/approximate"),
 ]
 

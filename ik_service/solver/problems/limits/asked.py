@@ -37,6 +37,20 @@ class AskedLimits(NamedTuple):
             return self
         return AskedLimits(self.lower[problems], self.upper[problems], self.frozen[problems])
 
+    @classmethod
+    def joined(cls, parts: "Sequence[AskedLimits]", counts: Sequence[int]) -> "AskedLimits":
+        """Return those of several batches, one after the other.
+
+        Args:
+            parts: Their limits.
+            counts: How many problems each has.
+        """
+        each = list(zip(parts, counts, strict=True))
+        lower, upper, frozen = (
+            np.concatenate([np.broadcast_to(one[k], (count, one[k].shape[1])) for one, count in each]) for k in range(3)
+        )
+        return cls(lower, upper, frozen)
+
 
 def read_limits(
     robot: RobotModel,

@@ -220,16 +220,6 @@ def test_nothing_is_compiled_for_them(panda, reachable, monkeypatch):
     assert len(solver._core.engine.kernels._codes) == codes
 
 
-def test_answers_within_them_have_no_derivatives(solvers, reachable):
-    found = solve(solvers["compiled"], reachable, joint_limits={"panda_joint1": (-1.0, 1.0)})
-    targets = (reachable.positions[:, 0], reachable.orientations_xyzw[:, 0])
-    with pytest.raises(InputError, match="no derivatives"):
-        solvers["compiled"].linearise(found, *targets)
-    own = {"joint_limits": {"panda_joint1": (-1.0, 1.0)}, "options": {"sensitivity": "target"}}
-    with pytest.raises(InputError, match="sensitivity=None"):
-        solve(solvers["compiled"], reachable, **own)
-
-
 START = {"initial_joint_q": np.zeros(7)}
 WRONG = [
     ({"joint_limits": {"panda_joint1": (1.0, 0.0)}}, "not a lower and an upper limit"),
