@@ -79,12 +79,12 @@ class Answers:
         )
 
     def repeated(self, times: int) -> "Answers":
-        """Give the answers so many times, one after the other."""
+        """Give the answers so many times, one after the other, to be moved beyond all limits."""
         data = [
             {name: tiled(lines, times) if len(lines) > 1 else lines for name, lines in own.items()} for own in self.data
         ]
-        lines = (tiled(one, times) for one in (self.is_hard, self.is_soft, self.multipliers))
-        return Answers(self.rows, tiled(self.joint_q, times), data, *lines, None)  # they are no answers any more
+        is_hard, is_soft, multipliers = (tiled(one, times) for one in (self.is_hard, self.is_soft, self.multipliers))
+        return Answers(self.rows, tiled(self.joint_q, times), data, is_hard, is_soft, multipliers, limits=None)
 
     def moved(self, tangents: Float64Array, *, on_pieces: bool = True) -> RowValues:
         """Evaluate the rows in the answers and, after these, moved along tangents of the active DOFs.

@@ -177,7 +177,7 @@ class HostRows:
             joint_q: Configurations, shape [n, joint_coord_count].
             limits: Those of their solve; None for the robot's.
         """
-        robot, coordinate = self.robot, self.robot.dof_coordinate[self.robot.active_dof]
+        coordinate = self.robot.dof_coordinate[self.robot.active_dof]
         place = np.where(coordinate >= 0, joint_q[:, np.maximum(coordinate, 0)], np.nan)
         lower, upper = self._ends(limits)
         at_lower = (place <= lower + AT_LIMIT) & self.hard_limits

@@ -62,7 +62,7 @@ def poses(robot, link, joint_q):
     return np.concatenate([found.positions[:, 0], found.orientations_xyzw[:, 0]], axis=1)
 
 
-def nothing_met(rows, targets, data, joint_q, islands):
+def nothing_met(rows, targets, data, joint_q, islands, limits):
     """Leave all to the general way."""
     return np.zeros(len(joint_q), dtype=bool), Linearisation.nothing(
         rows.robot, rows.order, joint_q, len(targets), len(targets) if OFFSET in data[0] else 0
