@@ -6,6 +6,7 @@ from functools import cached_property, lru_cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
+from ik_service.solver.lm.codes import SAMPLERS
 from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKJacobianType, InputError
 
@@ -29,6 +30,8 @@ PER_SOLVE = (
     "orientation_tolerance",
     "deadline_s",
     "random_seed",
+    "sampler",
+    "noise_std",
     "best_of",
     "approximate",
     "solutions",
@@ -59,7 +62,12 @@ class SolverOptions:
         deadline_s: Time of the search after which no attempt begins [s], on a CPU; None for none. What is not solved by
             then has the best attempt so far, and the status DEADLINE. Answers then depend on the time. The first solves
             of a kind load and record code, which does not count; `IKSolver.warmup` does it beforehand.
-        random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
+        random_seed: Shifts the start configurations that are drawn; equal seeds give equal bytes.
+        sampler: How starts are drawn, after `initial_joint_q` and the middle of the ranges: "roberts" by one
+            quasi-random sequence through the ranges, which covers them most evenly; "uniform" independently; "gauss"
+            about `initial_joint_q`, or the middle where there is none; "none" draws none: that configuration is the
+            only start.
+        noise_std: Standard deviation of the sampler "gauss" [rad or m].
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
             success whose largest joint change from the start is least, whole turns inside the limits counted,
             "clearance" the success furthest from contact, up to 1 m, where that is checked; of several islands each by
@@ -95,6 +103,8 @@ class SolverOptions:
     orientation_tolerance: float = 1e-2
     deadline_s: float | None = None
     random_seed: int = 0
+    sampler: Literal["roberts", "uniform", "gauss", "none"] = "roberts"
+    noise_std: float = 0.1
     best_of: Literal["cost", "nearest", "clearance"] | None = None
     approximate: Literal["nearest"] | None = None
     solutions: int = 1
@@ -121,6 +131,9 @@ class SolverOptions:
         if self.deadline_s is not None:
             _check_tolerance("deadline_s", self.deadline_s)
         _check_integer("random_seed", self.random_seed, 0, 2**32 - 1)
+        if self.sampler not in SAMPLERS:
+            raise InputError(f"Option sampler is {self.sampler!r}. Allowed: {', '.join(map(repr, SAMPLERS))}.")
+        _check_tolerance("noise_std", self.noise_std)
         _check_integer("candidates", self.candidates, 1, CANDIDATES_MAX)
         _check_tolerance("position_tolerance", self.position_tolerance)
         _check_tolerance("orientation_tolerance", self.orientation_tolerance)
@@ -152,6 +165,8 @@ class SolverOptions:
     @property
     def seed_count(self) -> int:
         """Start configurations of a problem where every one is run, and in the staged engine."""
+        if self.sampler == "none":
+            return 1
         if self.seeds is not None:
             return self.seeds
         return SOLUTION_SEEDS if self.solutions > 1 and self.best_of is None else DEFAULT_SEEDS
@@ -159,7 +174,7 @@ class SolverOptions:
     @cached_property
     def search_seeds(self) -> int:
         """Start configurations that the compiled engine tries per problem at most."""
-        if self.seeds is not None or self.runs_all_seeds:
+        if self.seeds is not None or self.sampler == "none" or self.runs_all_seeds:
             return self.seed_count
         return max(DEFAULT_SEEDS, SEARCH_SEEDS * min(self.max_iterations, SEARCH_ITERATIONS) // SEARCH_ITERATIONS)
 

@@ -223,6 +223,11 @@ def draw_options(rng: np.random.Generator, kind: str) -> tuple[dict[str, Any], b
         options |= {"solutions": int(rng.integers(2, 9)), "seeds": 16}
     elif choice < 0.35:
         options |= {"precision": "float64"}
+    if rng.random() < 0.2:
+        options |= {
+            "sampler": str(rng.choice(["uniform", "gauss", "none"])),
+            "noise_std": float(rng.choice([1e-3, 1.0])),
+        }
     return options, rare or choice < 0.2 or kind in ("near", "odd", "any orientation")
 
 

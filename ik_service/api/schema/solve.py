@@ -123,6 +123,18 @@ class SolveOptions(Envelope):
         le=limits.MAX_RANDOM_SEED,
         description="Equal requests with equal seeds get equal answers.",
     )
+    sampler: Literal["roberts", "uniform", "gauss", "none"] = Field(
+        default=_DEFAULTS.sampler,
+        description="How starts are drawn. `roberts`: evenly through the joints' ranges. `uniform`: independently. "
+        "`gauss`: about `initial_joint_q`. `none`: `initial_joint_q`, or the middle of the ranges, is the only start.",
+    )
+    noise_std: float = Field(
+        default=_DEFAULTS.noise_std,
+        gt=0,
+        le=100,
+        allow_inf_nan=False,
+        description="Standard deviation of the sampler `gauss` [rad or m].",
+    )
     best_of: Literal["cost", "nearest", "clearance"] | None = Field(
         default=None,
         description="null: the first start that succeeds answers. Else all starts are tried and the answer is the "

@@ -29,4 +29,12 @@ RANDOM_SEED = wp.constant(4)
 KEEP_ALL = wp.constant(5)  # 1: every attempt has an answer of its own, at line problem * seeds + seed
 FIRST_FAILURE = wp.constant(6)  # 1: of attempts that fail the first seed's wins, else the one of least cost
 STOP = wp.constant(7)  # 1 once no attempt may begin any more
-SETTINGS_COUNT = 8
+SAMPLER = wp.constant(8)  # one of those below
+NOISE_BITS = wp.constant(9)  # standard deviation of starts drawn about the caller's, a float32 by its bits
+SETTINGS_COUNT = 10
+
+# Samplers: how start configurations are drawn.
+ROBERTS = wp.constant(0)
+UNIFORM = wp.constant(1)
+GAUSS = wp.constant(2)
+SAMPLERS = {"roberts": int(ROBERTS), "uniform": int(UNIFORM), "gauss": int(GAUSS), "none": int(ROBERTS)}

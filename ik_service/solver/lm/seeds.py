@@ -1,10 +1,13 @@
-"""Start configurations: the caller's, mid-range, then one quasi-random sequence drawn in the tangent space.
+"""Start configurations: the caller's, mid-range, then draws in the tangent space, by default a quasi-random sequence.
 
 Seed s of a problem is, in this order: the caller's configuration where one was given, the middle of the ranges, and
 the points of an additive recurrence (Roberts 2018, a generalisation of the golden-ratio sequence), one dimension per
 active DOF of a tree. Every problem's sequence is shifted (Cranley and Patterson 1976) by a hash of the random seed
-and of the targets that touch the tree, so that it depends on nothing else in the batch. The arithmetic is that of
-32-bit integers: exact, and the same on every device.
+and of the targets that touch the tree, so that it depends on nothing else in the batch.
+
+Two other samplers draw by the same hash: "uniform" independently from the ranges, "gauss" about the caller's
+configuration, where a sum of eight uniform numbers stands for a normal one. The arithmetic is that of 32-bit integers:
+exact, and the same on every device.
 """
 
 import math
@@ -17,10 +20,12 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
-from ik_service.solver.lm.codes import HAS_START, RANDOM_SEED
+from ik_service.solver.lm.codes import GAUSS, HAS_START, NOISE_BITS, RANDOM_SEED, SAMPLER, UNIFORM
 
 LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn, in units of length
 UNIT = wp.constant(2.0**-32)
+EIGHT_MEAN = wp.constant(8.0 * 32767.5)  # of a sum of eight uniform numbers of 16 bits
+EIGHT_DEVIATION = wp.constant(math.sqrt(8.0 * (2.0**32 - 1.0) / 12.0))
 HASH_A = wp.constant(wp.uint32(0x9E3779B9))
 HASH_B = wp.constant(wp.uint32(0x85EBCA6B))
 HASH_C = wp.constant(wp.uint32(0xC2B2AE35))
@@ -53,6 +58,17 @@ def recurrence_increments(dimensions: int) -> NDArray[np.uint32]:
     for _ in range(64):
         root = (1.0 + root) ** (1.0 / (dimensions + 1))
     return np.array([int(root**-power % 1.0 * 2**32) for power in range(1, dimensions + 1)], dtype=np.uint32)
+
+
+@wp.func
+@typing.no_type_check
+def nearly_normal(bits: wp.uint32):
+    """Return a number of mean 0 and variance 1 that is made of a hash: a sum of eight uniform ones, so 4.9 at most."""
+    total = wp.int32(0)
+    for _ in range(4):
+        bits = hash_step(bits, HASH_C)
+        total += wp.int32(bits & wp.uint32(0xFFFF)) + wp.int32(bits >> wp.uint32(16))
+    return (float(total) - EIGHT_MEAN) / EIGHT_DEVIATION
 
 
 @wp.struct
@@ -131,11 +147,16 @@ def seed_value(
     """Return what seed s of problem p gives active DOF a, whose coordinate (or rotation vector) starts at `start`."""
     value = start
     if s > 0 and ranges.drawn[a] != 0:
-        if settings[HAS_START] == 1 and s == 1:
+        base = hash_step(tree_hash[p, ranges.tree[a]], wp.uint32(settings[RANDOM_SEED]))
+        base = hash_step(base, ranges.place[a])
+        if settings[SAMPLER] == GAUSS:
+            value += wp.cast(settings[NOISE_BITS], wp.float32) * nearly_normal(hash_step(base, wp.uint32(s)))
+        elif settings[HAS_START] == 1 and s == 1:
             value = middle
         else:
-            base = hash_step(tree_hash[p, ranges.tree[a]], wp.uint32(settings[RANDOM_SEED]))
-            bits = hash_step(base, ranges.place[a]) + wp.uint32(s - settings[HAS_START]) * ranges.increment[a]
+            bits = base + wp.uint32(s - settings[HAS_START]) * ranges.increment[a]
+            if settings[SAMPLER] == UNIFORM:
+                bits = hash_step(base, wp.uint32(s))
             line = wp.min(p, ranges.lower.shape[0] - 1)
             lower = ranges.lower[line, a]
             upper = ranges.upper[line, a]

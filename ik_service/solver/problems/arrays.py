@@ -10,7 +10,7 @@ import warp as wp
 from ik_service.linear_solve import Islands, RowStructure, allocate_islands, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
-from ik_service.solver.lm.codes import SETTINGS_COUNT, STOP
+from ik_service.solver.lm.codes import SAMPLERS, SETTINGS_COUNT, STOP
 from ik_service.solver.problems.best_attempts import allocate_attempts, allocate_searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.limits.arrays import LimitArrays
@@ -138,9 +138,10 @@ class Problems:
         options, count = settings.options, settings.problem_count
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         iterations, is_near = options.max_iterations, options.approximate == "nearest"
+        draws = SAMPLERS[options.sampler], np.float32(options.noise_std).view(np.int32)
         numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near, False)
-        self._settings.host[:] = numbers
-        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False
+        self._settings.host[:] = *numbers, *draws
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False, 0, 0
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def stop(self, stops: bool = True) -> None:

@@ -6,6 +6,7 @@ import warp as wp
 
 from ik_service.kinematics import turned
 from ik_service.linear_solve import Islands
+from ik_service.solver.lm.codes import GAUSS, SAMPLER
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.seeds import SeedRanges, seed_value
@@ -54,8 +55,11 @@ def write_seeds(
         c = coordinates.active_quaternion[a]
         if c >= 0 and ranges.drawn[a] != 0:
             q = coordinates.mid_joint_q
-            mid = wp.quat(q[c], q[c + 1], q[c + 2], q[c + 3])
-            new = turned(mid, wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
+            about = wp.quat(q[c], q[c + 1], q[c + 2], q[c + 3])
+            if settings[SAMPLER] == GAUSS:
+                for k in range(4):
+                    about[k] = joint_q[i, c + k]
+            new = turned(about, wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
             for k in range(4):
                 joint_q[i, c + k] = new[k]
     for m in range(islands.coordadr[p, island], islands.coordadr[p, island + 1]):

@@ -15,7 +15,7 @@ from ik_service.compiler import (
 from ik_service.kinematics import turned
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, rotation_bits
-from ik_service.solver.lm.codes import ITERATIONS
+from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER
 from ik_service.solver.lm.seeds import bounded, seed_value
 from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
 
@@ -94,8 +94,9 @@ class AttemptStart(IterationFunctions):
                 turn = wp.vec3()
                 for m in range(3):
                     turn[m] = float(at(state, (SCRATCH + k + m) * W + lane))
-                for m in range(4):
-                    q[m] = task.mid_joint_q[i + m]
+                if task.settings[SAMPLER] != GAUSS:
+                    for m in range(4):
+                        q[m] = task.mid_joint_q[i + m]
                 q = turned(q, turn)
             for m in range(4):
                 state[(TRIAL + c + m) * W + lane] = Real(q[m])
