@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.control.tick.joint_box import LimitKind
-from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 
 Float64Array = NDArray[np.float64]
 Int32Array = NDArray[np.int32]
@@ -58,13 +58,18 @@ class ControlResult:
 
     def __repr__(self) -> str:
         """Give the number of robots and their statuses."""
-        names = ", ".join(sorted({IKStatus(int(code)).word for code in self.status}))
+        names = ", ".join(sorted(set(self.status_names)))
         return f"<ControlResult: robots {len(self.joint_q)}, coordinates {self.joint_q.shape[1]}, status {names}>"
 
     @property
     def status(self) -> Int32Array:
         """The worst status of the islands of each robot, `IKStatus`, [robots]."""
         return np.asarray(self.island_status.max(axis=1, initial=int(IKStatus.CONVERGED)))
+
+    @property
+    def status_names(self) -> list[str]:
+        """Status of every robot as a lower-case word."""
+        return [STATUS_WORDS[code] for code in self.status.tolist()]
 
     @property
     def success(self) -> NDArray[np.bool_]:

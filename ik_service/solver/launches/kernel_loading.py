@@ -15,6 +15,7 @@ import logging
 import os
 import shutil
 import stat
+import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -55,9 +56,7 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
     missing = [one for one in waiting if not one.is_whole()]
     cores = len(os.sched_getaffinity(0))
     if missing:
-        modules_word = "module" if len(missing) == 1 else "modules"
-        cache = wp.config.kernel_cache_dir
-        _logger.info("Compiling %d %s of kernels, in seconds; '%s' keeps them.", len(missing), modules_word, cache)
+        _tell(len(missing))
     # Each thread makes a precompiled header of its own; so it pays only for many modules, and those of the first use
     # are mostly all that a process compiles.
     first_use = not is_loaded(SOLVE_IO, _block(LAUNCH_BLOCK, device), device)
@@ -72,6 +71,15 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
         one.load()
     if missing:
         keep_bound()
+
+
+def _tell(count: int) -> None:
+    """Say that modules are compiled: in the log, or on a terminal where nobody reads it."""
+    modules_word = "module" if count == 1 else "modules"
+    text = f"Compiling {count} {modules_word} of kernels, in seconds; '{wp.config.kernel_cache_dir}' keeps them."
+    _logger.info("%s", text)
+    if not _logger.hasHandlers() and sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"{text}\n")
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:

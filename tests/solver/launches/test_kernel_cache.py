@@ -376,3 +376,24 @@ def test_a_solve_tells_that_it_compiles_and_no_later_one_does(run, tmp_path):
     assert found["told"][0].startswith("Compiling 3 modules of kernels, in seconds; ")
     assert str(tmp_path) in found["told"][0]
     assert run(TELLS, tmp_path)["told"] == []
+
+
+TERMINAL = """
+import io, sys
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+sys.stderr = Terminal()
+solve()
+first = sys.stderr.getvalue()
+solve()
+report(first=first, later=sys.stderr.getvalue()[len(first):])
+"""
+
+
+def test_on_a_terminal_it_is_said_where_nobody_reads_the_log(run, tmp_path):
+    found = run(TERMINAL, tmp_path)
+    cache = tmp_path / wp.config.version
+    assert found == {"first": f"Compiling 3 modules of kernels, in seconds; '{cache}' keeps them.\n", "later": ""}
