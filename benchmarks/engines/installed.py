@@ -39,15 +39,14 @@ ONE_PROGRAM = [  # documents whose blocks are one program each
 ]
 FIRST_SOLVES = """
 import json, time
-begin = time.perf_counter()
-import ik_service
-imported = time.perf_counter()
-solver = ik_service.IKSolver(ik_service.load_robot("panda"), ["panda_hand"])
-times = [imported - begin]
+clocks, times = (time.perf_counter, time.process_time), []
 for _ in range(2):
-    begin = time.perf_counter()
+    begin = [clock() for clock in clocks]
+    if not times:
+        import ik_service
+        solver = ik_service.IKSolver(ik_service.load_robot("panda"), ["panda_hand"])
     result = solver.solve([[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]])
-    times.append(time.perf_counter() - begin)
+    times += [clock() - start for clock, start in zip(clocks, begin, strict=True)]
 print(json.dumps([*times, bool(result.success[0])]))
 """
 
@@ -134,7 +133,8 @@ def measure(report: Report, installation: Installation, version: str, further: t
         done = installation.run("-c", FIRST_SOLVES)
         *seconds, solved = json.loads(done.stdout)
         assert solved
-        cells.append(" / ".join(f"{value:.2f}" if value > 0.05 else f"{value:.5f}" for value in seconds))
+        walls, cpus = ([f"{value:.2f}" if value > 0.05 else f"{value:.5f}" for value in seconds[k::2]] for k in (0, 1))
+        cells += [f"{wall} / {cpu}" for wall, cpu in zip(walls, cpus, strict=True)]
     installation.install("[cli,client,mujoco,xacro,yaml]", *further)
     programs = {"README": blocks("README.md")}
     programs |= {name: ["\n\n".join(blocks(f"docs/{name}.md"))] for name in ONE_PROGRAM}
@@ -163,18 +163,20 @@ def main() -> None:
     report = Report("Installed into other Pythons")
     report.line("")
     report.line(
-        f"`pip install .` into an environment made anew; {machine().partition(', Python')[0]}, {os.cpu_count()} cores. "
-        "Sizes of installed packages [MB] without bytecode. Seconds of import, of the first solve with the robot's "
-        "default check for collision, and of the next one, in a first process, which compiles, and in a second. "
+        f"`pip install .` into an environment made anew; {machine().partition(', Python')[0]}, {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f}. Sizes of installed packages [MB] without bytecode. Seconds, by the wall / of "
+        "CPU: from the start to the first answer (import, robot, solver, and one solve with the default check for "
+        "collision), then of the next solve; in a first process, which compiles, and in a second. "
         "Documents: those whose Python blocks run there, with the extras cli, client, mujoco, xacro and yaml."
     )
     report.line("")
     sizes = f"MB: all, {', '.join(LARGEST)}"
-    report.table("Python", "NumPy", sizes, "first process [s]", "second process [s]", "documents")
+    solves = [f"{process} process, {solve} [s]" for process in ("first", "second") for solve in ("first", "next")]
+    report.table("Python", "NumPy", sizes, *solves, "documents")
     for version, further in VERSIONS.items():
         interpreter = find_interpreter(version, f"PYTHON_{version.replace('.', '_')}")
         if interpreter is None:
-            report.row(version, "not here", "", "", "", "")
+            report.row(version, "not here", *[""] * 6)
             continue
         with tempfile.TemporaryDirectory() as folder:
             measure(report, Installation(Path(folder), interpreter), version, further)
