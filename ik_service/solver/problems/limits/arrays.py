@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.float32_limits import inwards
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.lm.seeds import DrawRanges
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.limits.asked import AskedLimits
@@ -109,7 +110,9 @@ class LimitArrays:
             at_limit[k][:, self._dof] = np.where(stays, infinite, rounded[k][:, scalar])
         self._write(forms | {"returned": returned, "told": told, "at_limit": at_limit}, count)
         starts = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
-        within = np.clip(starts[:, self._place], *(end[:, scalar] for end in rounded))
+        moved = starts[:, self._place]
+        within = np.clip(moved, *(end[:, scalar] for end in rounded))
+        within = np.where(np.abs(moved) <= NUMBER_MAX, within, moved)  # the fault is found where starts are read
         found = np.tile(starts, (len(within) // len(starts), 1))
         found[:, self._place] = within
         return found if len(found) > 1 else found[0]
