@@ -22,7 +22,7 @@ SAME = "same bytes as in Python: yes"
 # What a program with an export may take from libc and libm.
 FROM_LIBRARIES = {
     *("memcpy", "memmove", "memset", "clock_gettime"),
-    *("asin", "asinf", "atan2", "sin", "sincos", "sincosf", "sqrt"),
+    *("asin", "asinf", "atan2", "nextafterf", "sin", "sincos", "sincosf", "sqrt"),
 }
 SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 BAD_INPUT = """
