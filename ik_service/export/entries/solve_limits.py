@@ -51,7 +51,7 @@ def limit_source(
     """
     own = {name: constants.name(item.array, LABEL) for name, item in members.items()}
     taken = [f"f->{name} = {_cast(members[name])}{constant};" for name, constant in own.items()]
-    exact = [f"f->{name}[n * LIMITED_DOFS + a] = {name.partition('_')[0]}[a];" for name in _names("float64") if name in own]
+    exact = [f"f->{end}_float64[n * LIMITED_DOFS + a] = {end}[a];" for end in ENDS if f"{end}_float64" in own]
     tables = {name: constants.name(_filled(values), LABEL) for name, values in _tables(solver.robot, limits).items()}
     counts = {"reads": len(_reads(solver.robot)), "active": solver.robot.active_dof_count}
     words: dict[str, object] = {f"own_{name}": constant for name, constant in own.items()}
