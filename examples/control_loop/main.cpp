@@ -68,7 +68,10 @@ Joints solved(const Pose &pose) {
     std::vector<unsigned char> workspace(panda_workspace_size(1));
     std::array<float, PANDA_COORDINATES> joint_q;
     std::uint8_t success = 0;
-    const panda_problems problems = {1, pose.data(), pose.data() + 3, nullptr, 0};
+    panda_problems problems = {};
+    problems.count = 1;
+    problems.positions = pose.data();
+    problems.orientations_xyzw = pose.data() + 3;
     panda_results results = {};
     results.joint_q = joint_q.data();
     results.success = &success;

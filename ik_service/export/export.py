@@ -46,8 +46,8 @@ def export_solver(
 
     Args:
         solver: A solver of pose targets by the compiled engine on a CPU. Its options become the defaults in C, but for
-            `best_of`, `solutions`, `precision` and `sampler`, which C does not have; `joint_limits` and `collision` are
-            fixed. Its code is of the level of CPUs that IK_SERVICE_CPU_TARGET names.
+            `best_of`, `solutions`, `precision`, `sampler` and `deadline_s`, which C does not have; `joint_limits` and
+            `collision` are fixed. Its code is of the level of CPUs that IK_SERVICE_CPU_TARGET names.
         controller: A controller of the same robot that goes into the same files, as from `export_controller`.
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.

@@ -291,6 +291,7 @@ class SolverCore:
             self.targets.use_tolerances(self._options.position_tolerance, self._options.orientation_tolerance)
             self._upload_targets()
             self.work.verification.check_collision(checked=collision)
+            self.work.use_limits(None, None, 0)
             return self.work.recorded(self.engine.record_islands(self.work, 2, **given))
 
     def _workspace(self, capacity: int) -> Workspace:

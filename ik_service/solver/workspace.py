@@ -218,4 +218,4 @@ class Workspace:
         data = tuple(objective.data(name) for objective in objectives for name in objective.data_rows())
         scales = islands.partition.scales
         data += (scales.secondary.device, scales.tertiary.device)
-        return RecordedLaunches(tuple(steps), lines, numbers, data)
+        return RecordedLaunches(tuple(steps), lines, numbers, data, problems.limits)

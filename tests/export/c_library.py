@@ -11,7 +11,7 @@ import numpy as np
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 CLANG = [sys.executable, "-m", "ziglang"]  # Clang as it comes from PyPI
 C99, CXX17 = ["-std=c99"], ["-std=c++17", "-x", "c++"]
-OK, BAD_ARGUMENT, BAD_NUMBER, SMALL_WORKSPACE, WRONG_ABI, NOT_RESET = range(6)
+OK, BAD_ARGUMENT, BAD_NUMBER, SMALL_WORKSPACE, WRONG_ABI, NOT_RESET, BAD_LIMITS = range(7)
 GUARD = 0xA5  # of bytes around what a call may write
 
 
@@ -23,7 +23,16 @@ class Options(ctypes.Structure):
         ("random_seed", ctypes.c_uint32),
         ("position_tolerance", ctypes.c_double),
         ("orientation_tolerance", ctypes.c_double),
+        ("approximate_nearest", ctypes.c_int32),
     ]
+
+
+LIMITS = {
+    "joint_limit_lower": np.float64,
+    "joint_limit_upper": np.float64,
+    "max_change": np.float64,
+    "frozen": np.uint8,
+}
 
 
 class Problems(ctypes.Structure):
@@ -33,6 +42,8 @@ class Problems(ctypes.Structure):
         ("orientations_xyzw", ctypes.c_void_p),
         ("initial_joint_q", ctypes.c_void_p),
         ("initial_joint_q_count", ctypes.c_int32),
+        *((name, ctypes.c_void_p) for name in LIMITS),
+        ("joint_limit_count", ctypes.c_int32),
     ]
 
 
@@ -97,8 +108,11 @@ class CLibrary:
         self.solve_function = getattr(self.linked, f"{prefix}_solve")
         self.solve_function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_size_t]
         self.solve_function.restype = ctypes.c_int32
-        self.workspace_size = getattr(self.linked, f"{prefix}_workspace_size")
-        self.workspace_size.argtypes, self.workspace_size.restype = [ctypes.c_int32], ctypes.c_size_t
+        self.workspace_size, self.limits_workspace_size = (
+            getattr(self.linked, f"{prefix}_{name}") for name in ("workspace_size", "limits_workspace_size")
+        )
+        for size in (self.workspace_size, self.limits_workspace_size):
+            size.argtypes, size.restype = [ctypes.c_int32], ctypes.c_size_t
         header = (folder / f"{prefix}_ik.h").read_text()
         self.abi = int(re.search(r"_ABI (0x[0-9a-f]+)u", header)[1], 16)
         self.widths = {
@@ -106,22 +120,31 @@ class CLibrary:
         }
 
     def options(self, **changes):
-        """The default options with some changed."""
+        """The default options with some changed, named as in C or in Python."""
+        if "approximate" in changes:
+            changes["approximate_nearest"] = changes.pop("approximate") == "nearest"
         given = {"abi": self.abi, "seeds": 1024, "max_iterations": 40, "random_seed": 0}
         given |= {"position_tolerance": 1e-3, "orientation_tolerance": 1e-2}
         return Options(**{**given, **changes})
 
-    def solve(self, positions, orientations_xyzw, start=None, options=None, shift=0):
-        """What a call returns and the columns of its results; nothing else may have been written to."""
+    def solve(self, positions, orientations_xyzw, start=None, options=None, shift=0, limits=None):
+        """What a call returns and the columns of its results; nothing else may have been written to.
+
+        `limits` are arrays by their names in `LIMITS`, of one line or one for each problem.
+        """
         count = len(positions)
         given = [np.array(positions, np.float64), np.array(orientations_xyzw, np.float64)]
         given += [] if start is None else [np.array(start, np.float64)]
-        before = [array.copy() for array in given]
         problems = Problems(count, given[0].ctypes.data, given[1].ctypes.data, None, 0)
         if start is not None:
             problems.initial_joint_q = given[2].ctypes.data
             problems.initial_joint_q_count = 1 if given[2].ndim == 1 else len(given[2])
-        size = self.workspace_size(count)
+        for name, values in (limits or {}).items():
+            given.append(np.array(np.atleast_2d(values), LIMITS[name]))
+            setattr(problems, name, given[-1].ctypes.data)
+            problems.joint_limit_count = len(given[-1])
+        before = [array.copy() for array in given]
+        size = self.workspace_size(count) if limits is None else self.limits_workspace_size(count)
         workspace, columns = Guarded(size, shift), {name: self._room(name, count) for name in self.columns}
         results = self.results(**{name: one.bytes.ctypes.data for name, one in columns.items()})
         address = ctypes.addressof(options) if options is not None else None

@@ -22,7 +22,7 @@ SAME = "same bytes as in Python: yes"
 # What a program with an export may take from libc and libm.
 FROM_LIBRARIES = {
     *("memcpy", "memmove", "memset", "clock_gettime"),
-    *("asin", "asinf", "atan2", "sin", "sincos", "sincosf", "sqrt"),
+    *("asin", "asinf", "atan2", "nextafterf", "sin", "sincos", "sincosf", "sqrt"),
 }
 SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 BAD_INPUT = """
@@ -34,9 +34,11 @@ int main(void)
 {
     double positions[6] = {0.4, 0.1, 0.5, 0.4, 0.1, 0.5}, orientations[8] = {1, 0, 0, 0, 1, 0, 0, 0};
     double bad[4] = {NAN, INFINITY, 1e300, -1e10};
+    double lower[14] = {0}, upper[14] = {0}, change[14] = {0}, start[14] = {0};
+    uint8_t frozen[14] = {0};
     float joint_q[14];
-    size_t size = panda_workspace_size(2);
-    void *workspace = malloc(size);
+    size_t size = panda_workspace_size(2), limits_size = panda_limits_workspace_size(2);
+    void *workspace = malloc(size), *limits_workspace = malloc(limits_size);
     panda_problems problems;
     panda_results results;
     panda_controller controller;
@@ -63,6 +65,31 @@ int main(void)
     orientations[0] = orientations[4] = 1.0;
     wrong += panda_solve(&problems, NULL, &results, workspace, size) != PANDA_OK;
     wrong += panda_solve(&problems, NULL, &results, workspace, size - 1) != PANDA_SMALL_WORKSPACE;
+    for (k = 0; k < 14; ++k) {
+        lower[k] = -2.0;
+        upper[k] = change[k] = 2.0;
+        start[k] = k % 7 == 3 ? -1.0 : 0.1;
+    }
+    problems.joint_limit_lower = lower;
+    problems.joint_limit_upper = upper;
+    problems.initial_joint_q = start;
+    problems.max_change = change;
+    problems.frozen = frozen;
+    problems.initial_joint_q_count = problems.joint_limit_count = 2;
+    wrong += panda_solve(&problems, NULL, &results, limits_workspace, limits_size) != PANDA_OK;
+    wrong += panda_solve(&problems, NULL, &results, limits_workspace, size) != PANDA_SMALL_WORKSPACE;
+    for (k = 0; k < 4; ++k) {
+        lower[13] = bad[k];
+        wrong += panda_solve(&problems, NULL, &results, limits_workspace, limits_size)
+            != (k == 3 ? PANDA_OK : PANDA_BAD_LIMITS);
+        lower[13] = -2.0;
+        start[13] = bad[k];
+        wrong += panda_solve(&problems, NULL, &results, limits_workspace, limits_size) != PANDA_BAD_NUMBER;
+        start[13] = 0.1;
+    }
+    problems.initial_joint_q_count = problems.joint_limit_count = 1;
+    wrong += panda_solve(&problems, NULL, &results, limits_workspace, limits_size) != PANDA_OK;
+    free(limits_workspace);
     memset(&input, 0, sizeof input);
     input.targets = pose;
     input.dt = 1e-3;

@@ -7,6 +7,7 @@ import warp as wp
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_comment, c_scalar
 from ik_service.export.entries.solve_example import example_problems
+from ik_service.export.entries.solve_limits import FIELDS, MEMBERS, limit_frame_arrays, limit_source
 from ik_service.export.frames.call_frame import CallFrame, indented
 from ik_service.export.template_files import filled
 from ik_service.result_schema import RESULT_COLUMNS, Column
@@ -87,13 +88,19 @@ class SolveEntry:
             layout: Where structs are declared.
             constants: Where constants are kept.
         """
-        frame = CallFrame(self.name, self.recorded, symbols, layout, constants)
+        limits = self.recorded.limits
+        assert limits is not None  # of a solve
+        arrays = limit_frame_arrays(limits)
+        frame = CallFrame(self.name, self.recorded, symbols, layout, constants, arrays)
+        arrays = {name: item for name, item in arrays.items() if frame.uses(name)}
         words = solve_words(self._solver, self._prefix, self.recorded, orientations=self._orientations)
+        words["limit_fields"] = f"\n{FIELDS}"
         words["read"] = "\n".join(indented(frame.calls("read")))
         words["solve"] = "\n".join(indented(frame.calls("solve", "finish", "judge")))
         header = "\n\n".join(filled(name, words) for name in ("solve/types.h", "solve/functions.h"))
-        checks, solve = filled("solve/checks.c", words) + "\n", filled("solve/solve.c", words)
-        return header, "\n\n".join([filled("frame/take.c", {}), frame.source(GIVEN), checks, solve])
+        narrow = limit_source(self._solver, self._prefix, limits, arrays, constants)
+        pieces = [filled("frame/take.c", {}), frame.source(GIVEN, MEMBERS), filled("solve/checks.c", words), narrow]
+        return header, "\n\n".join([*pieces, filled("solve/solve.c", words)])
 
     def example_data(self) -> bytes:
         """Return what the example program reads."""
@@ -129,7 +136,9 @@ def solve_words(solver: IKSolver, prefix: str, recorded: RecordedLaunches, *, or
         "random_seed": f"{options.random_seed}u",
         "position_tolerance": repr(float(options.position_tolerance)),
         "orientation_tolerance": repr(float(options.orientation_tolerance)),
+        "approximate_nearest": int(options.approximate == "nearest"),
         "results": "\n".join(results),
+        "limit_fields": "",
         **_array_words(recorded),
     }
 

@@ -84,7 +84,7 @@ class CallFrame:
             given: Arrays that the caller brings.
             further: More members of the frame.
         """
-        used = {label: item for label, item in self._arrays.items() if f"f->{label}" in self._filler.used}
+        used = {label: item for label, item in self._arrays.items() if self.uses(label)}
         lines = [f"{c_scalar(item.array)} *{label};" for label, item in used.items()]
         pieces = []
         for label, item in used.items():
@@ -93,6 +93,10 @@ class CallFrame:
         structs = self._structs(["int32_t count;", *further, f"{self._name}_numbers numbers;", *lines])
         lay_out = filled("frame/lay_out.c", {"name": self._name, "pieces": "\n".join(indented(pieces))})
         return "\n\n".join([structs, lay_out, self._set_addresses(), *self._steps])
+
+    def uses(self, label: str) -> bool:
+        """Return whether an array is among the members, since a step has it."""
+        return f"f->{label}" in self._filler.used
 
     def calls(self, *phases: str) -> list[str]:
         """Return the statements that run all steps of some phases on a frame `f`."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.solver.problems.limits.arrays import LimitArrays
+
 NOT_RECORDABLE = (
     "Only solvers of pose targets by the compiled engine can be exported: no further objectives, no soft "
     "limits, no offsets or row weights per problem."
@@ -54,9 +56,11 @@ class RecordedLaunches:
         lines: Arrays with a line for every problem, by what they hold.
         numbers: Arrays of a few numbers, such as those of a solve, by what they hold.
         data: Arrays of the objectives, which tasks hold by address.
+        limits: Joint limits of a solve, one line for all problems.
     """
 
     steps: tuple[RecordedStep, ...]
     lines: dict[str, wp.array[Any]]
     numbers: dict[str, wp.array[Any]]
     data: tuple[wp.array[Any], ...]
+    limits: LimitArrays | None = None

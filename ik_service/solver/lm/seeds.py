@@ -110,26 +110,30 @@ class DrawRanges:
 
     Args:
         model: The robot on the device.
+
+    Attributes:
+        width: Of the range of each active DOF, float32 [rad or m].
+        lowest: Where it begins if the DOF has no limit at all.
     """
 
     def __init__(self, model: DeviceModel) -> None:
         robot, count = model.robot, model.active_dof_count
-        self._width, self._lowest = np.zeros(count, np.float32), np.zeros(count, np.float32)
+        self.width, self.lowest = np.zeros(count, np.float32), np.zeros(count, np.float32)
         for a, d in enumerate(robot.active_dof):
             joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
             angular = d - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
             reach = math.pi if angular else LINEAR_RANGE * robot.length_unit
             coordinate = robot.dof_coordinate[d]
             middle = robot.mid_joint_q[coordinate] if coordinate >= 0 else 0.0
-            self._width[a], self._lowest[a] = 2.0 * reach, middle - reach
+            self.width[a], self.lowest[a] = 2.0 * reach, middle - reach
 
     def within(
         self, lower: NDArray[np.float32], upper: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the ends of the draws of all active DOFs within these limits, shapes [..., active_dof_count]."""
-        below = np.where(np.isfinite(upper), upper - self._width, self._lowest)
+        below = np.where(np.isfinite(upper), upper - self.width, self.lowest)
         low = np.where(np.isfinite(lower), lower, below)
-        return low, np.where(np.isfinite(upper), upper, low + self._width)
+        return low, np.where(np.isfinite(upper), upper, low + self.width)
 
 
 @wp.func

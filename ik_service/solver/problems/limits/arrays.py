@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.float32_limits import inwards
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.lm.seeds import DrawRanges
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.limits.asked import AskedLimits
@@ -37,11 +38,14 @@ class LimitArrays:
         model: The robot on the device.
         hard_limits: Whether answers keep the robot's limits.
         lines: 1, or the problems there is room for.
+
+    Attributes:
+        draw_ranges: Where DOFs without limits start.
     """
 
     def __init__(self, model: DeviceModel, *, hard_limits: bool, lines: int = 1) -> None:
         robot, device = model.robot, model.device
-        self._draws = DrawRanges(model)
+        self.draw_ranges = DrawRanges(model)
         self._own = self._own_forms(model, hard_limits=hard_limits)
         self._arrays = {
             name: tuple(HostDeviceArray((lines, len(end)), TYPES[name], device) for end in self._own[name])
@@ -97,7 +101,7 @@ class LimitArrays:
         exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar
         # rounded inwards to float32, and no further out than the robot's own limits are
         rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
-        forms: dict[str, Ends] = {"float32": rounded, "float64": exact, "draws": self._draws.within(*rounded)}
+        forms: dict[str, Ends] = {"float32": rounded, "float64": exact, "draws": self.draw_ranges.within(*rounded)}
         lines, stays = len(asked.lower), asked.frozen[:, scalar]
         returned, told, at_limit = (
             [np.tile(end, (lines, 1)) for end in own[name]] for name in ("told", "told", "at_limit")
@@ -109,7 +113,9 @@ class LimitArrays:
             at_limit[k][:, self._dof] = np.where(stays, infinite, rounded[k][:, scalar])
         self._write(forms | {"returned": returned, "told": told, "at_limit": at_limit}, count)
         starts = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
-        within = np.clip(starts[:, self._place], *(end[:, scalar] for end in rounded))
+        moved = starts[:, self._place]
+        within = np.clip(moved, *(end[:, scalar] for end in rounded))
+        within = np.where(np.abs(moved) <= NUMBER_MAX, within, moved)  # the fault is found where starts are read
         found = np.tile(starts, (len(within) // len(starts), 1))
         found[:, self._place] = within
         return found if len(found) > 1 else found[0]
@@ -139,4 +145,4 @@ class LimitArrays:
                 for name, ends in found.items()
             }
         at_limit = (model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy())
-        return {**found, "draws": self._draws.within(*rounded), "told": told, "at_limit": at_limit}
+        return {**found, "draws": self.draw_ranges.within(*rounded), "told": told, "at_limit": at_limit}

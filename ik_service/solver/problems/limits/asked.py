@@ -15,6 +15,7 @@ from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.names import index_of
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.foreign_arrays import as_numpy
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from objectives import InputError
 
 
@@ -124,7 +125,7 @@ class LimitReading:
         else:
             ends = _pair("joint_limits", given)
         lower, upper = (self._by_dof("joint_limits", one, s * np.inf) for one, s in zip(ends, (-1, 1), strict=True))
-        crossed = ~(lower <= upper)  # with NaN
+        crossed = ~((lower <= upper) & (lower <= NUMBER_MAX) & (upper >= -NUMBER_MAX))  # with NaN
         if crossed.any():
             name = robot.dof_names[np.flatnonzero(crossed.any(axis=0))[0]]
             raise InputError(f"joint_limits of '{name}' are not a lower and an upper limit.")
