@@ -1,0 +1,58 @@
+"""Branches for GPUs: every place that asks a device what it is, and those at which the pretended GPU was asked."""
+
+import ast
+import sys
+from pathlib import Path
+from types import CodeType
+
+import warp as wp
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("ik_service", "objectives")
+QUESTIONS = ("is_cuda", "is_cpu")
+
+
+def asking_places() -> dict[str, range]:
+    """Return the places that ask: by file and line, the lines that an answer may be noted at."""
+    found: dict[str, range] = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and node.attr in QUESTIONS:
+                    found[f"{name}:{node.lineno}"] = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return found
+
+
+class Answers:
+    """Notes where GPUs were asked what they are."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[CodeType, int]] = set()
+
+    def watch(self) -> None:
+        """Note answers from here on, in this process."""
+        is_gpu = wp.Device.is_cuda.fget
+
+        def noted(question: str) -> property:
+            ask = getattr(wp.Device, question).fget
+
+            def answer(device: wp.Device) -> bool:
+                if is_gpu(device):
+                    asking = sys._getframe(1)
+                    self._seen.add((asking.f_code, asking.f_lineno))
+                return bool(ask(device))
+
+            return property(answer)
+
+        for question in QUESTIONS:
+            setattr(wp.Device, question, noted(question))
+
+    def places(self) -> list[str]:
+        """Return file and line of every place of this project that asked a GPU."""
+        found = []
+        for code, line in self._seen:
+            path = Path(code.co_filename)
+            if path.is_relative_to(ROOT):
+                found.append(f"{path.relative_to(ROOT)}:{line}")
+        return sorted(found)
