@@ -11,6 +11,7 @@ import warp as wp
 
 import ik_service
 import objectives
+from benchmarks.engines import gpu as benchmark
 from ik_service.bench import robot_bench
 from ik_service.bench.robot_bench import BenchPlan, run_bench
 from ik_service.robots.collision.shapes import Box
@@ -185,3 +186,13 @@ def test_a_robot_is_measured_by_the_clock_on_the_wall(panda, monkeypatch):
     report = run_bench(plan)
     assert report.threads is None
     assert {batches.clock for batches in report.batches} == {"wall"}
+
+
+def test_the_benchmark_replays_the_graph_of_the_last_solve(panda):
+    solver = solver_of(panda, "compiled")
+    results = [solve(solver, panda) for _ in range(recording.USES_MIN + 2)]
+    device = wp.get_device(GPU)
+    solver._core.work.problems.best.joint_q.zero_()
+    wp.capture_launch(benchmark._recorded(solver))
+    wp.synchronize_device(device)
+    assert solver._core.work.problems.best.joint_q.numpy()[:COUNT].tobytes() == results[0].joint_q.tobytes()
