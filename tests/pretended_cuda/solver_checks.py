@@ -12,10 +12,14 @@ import warp as wp
 import ik_service
 import objectives
 from benchmarks.engines import gpu as benchmark
+from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.solver_cache import SolverCache
 from ik_service.bench import robot_bench
 from ik_service.bench.robot_bench import BenchPlan, run_bench
 from ik_service.robots.collision.shapes import Box
 from ik_service.robots.collision.world import World
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.launches import recording
 from objectives import InputError, ObjectiveError
 from tests.pretended_cuda.device import SCHEDULES
@@ -196,3 +200,20 @@ def test_the_benchmark_replays_the_graph_of_the_last_solve(panda):
     wp.capture_launch(benchmark._recorded(solver))
     wp.synchronize_device(device)
     assert solver._core.work.problems.best.joint_q.numpy()[:COUNT].tobytes() == results[0].joint_q.tobytes()
+
+
+@pytest.mark.parametrize("seeds", [2, 1024])
+def test_what_would_hold_up_everybody_is_refused_on_a_gpu_too(panda, seeds):
+    """The bound of the staged engine, here for a Panda with as many iterations as seven DOFs cubed allow."""
+    iterations = 1000
+    options = SolverOptions(seeds=seeds, max_iterations=iterations)
+    most = 7**3 * 100 * iterations
+    request = SolveRequest(
+        (Target("panda_hand"),), TargetArrays.of([panda.positions[:1, 0]]), options=options, engine="staged"
+    )
+    cache = SolverCache(GPU, effort_most=most)
+    if seeds > 100:
+        with pytest.raises(InputError, match="would hold up everybody"):
+            cache.solve(panda.robot, request)
+    else:
+        assert cache.solve(panda.robot, request).success.all()
