@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+import warp as wp
 
 import ik_service
 from ik_service.control import ControlLimits, IKController
@@ -14,12 +15,14 @@ from ik_service.errors import EngineError
 from ik_service.robots.collision.shapes import Sphere
 from ik_service.robots.collision.world import World
 from ik_service.solver.launches import recording
+from objectives import IKObjectivePosture
 from tests.control.conftest import gantry_text, pose_of
 from tests.pretended_cuda.device import SCHEDULES
 from tests.solver.conftest import Reachable
 
 GPU, CPU = "cuda:0", "cpu"
 SAME = 1e-8  # [m, rad, m/s or rad/s]: two compilers fuse float64 in other places, and speeds are steps over a 1 ms tick
+SAME_YIELDING = 1e-6  # [rad]: where a target is met, how a posture yields to it hangs on the rounding of what is left
 DT = 1e-3
 TICKS = 6
 START = np.array([0.1, 0.2, -0.1, -1.6, 0.1, 1.9, 0.6])
@@ -125,6 +128,19 @@ def test_warming_up_and_derivatives_leave_the_robot_where_it_is(panda):
     expected = IKController(panda, ["panda_hand"]).linearise(pose, START)
     np.testing.assert_allclose(derivatives.joint_q_by_start, expected.joint_q_by_start, atol=1e-5)
     np.testing.assert_allclose(controller.step(pose, dt=DT).joint_q[0], START, atol=1e-6)
+
+
+@pytest.mark.usefixtures("schedule")
+def test_an_objective_may_exchange_its_array_between_ticks(panda):
+    poses, found = towards(panda, "panda_hand", START, (0.002, 0.001, -0.001)), {}
+    for where in (CPU, GPU):
+        posture = IKObjectivePosture(START, weight=0.1)
+        controller = IKController(panda, ["panda_hand"], objectives=[posture], device=where)
+        still = run(controller, START, poses)
+        posture.set_reference(wp.array((START + 0.3)[np.newaxis].astype(np.float32), device=where))
+        found[where] = run(controller, START, poses)
+        assert np.abs(found[where] - still)[:, 0].max() > 1e-4
+    np.testing.assert_allclose(found[GPU][:, 0], found[CPU][:, 0], atol=SAME_YIELDING)
 
 
 def test_a_controller_on_a_gpu_cannot_be_exported(panda):

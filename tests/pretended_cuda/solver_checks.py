@@ -25,6 +25,7 @@ from objectives import InputError, ObjectiveError
 from tests.pretended_cuda.device import SCHEDULES
 from tests.solver.conftest import Reachable, assert_same_bytes, inside_limits
 from tests.solver.quick_objective import QuickObjective
+from tests.solver.test_loops import CLOSED, four_bar, gaps
 
 GPU, CPU = "cuda:0", "cpu"
 SAME_PLACE = 2e-2  # [m or rad]: attempts that took the same steps drift along the DOFs that are to spare
@@ -149,11 +150,34 @@ def test_what_is_asked_of_some_problems_alone_reaches_the_device(panda):
     assert_same_answers(answers[GPU], answers[CPU], panda, SAME_VALLEY)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_loops_are_closed(engine):
+    robot = four_bar()
+    starts = robot.random_joint_q(np.random.default_rng(8), COUNT)
+    turns = np.column_stack([np.zeros((COUNT, 2)), np.sin(0.5 * starts[:, 0]), np.cos(0.5 * starts[:, 0])])
+    target = ik_service.Target("crank", row_weights=[0, 0, 0, 0, 0, 1])
+    cpu, gpu = (
+        ik_service.IKSolver(robot, [target], engine=engine, device=where).solve(
+            orientations_xyzw=turns[:, np.newaxis], initial_joint_q=starts, options={"seeds": 4}
+        )
+        for where in (CPU, GPU)
+    )
+    assert gpu.success.all()
+    assert gaps(robot, gpu.joint_q).max() <= CLOSED
+    np.testing.assert_allclose(gpu.joint_q[:, 0], cpu.joint_q[:, 0], atol=2e-2)
+
+
 def test_results_go_back_to_the_device(panda):
     result = solve(solver_of(panda, "auto"), panda)
     columns = result.to_warp()
     assert {str(column.device) for column in columns.values()} == {GPU}
     np.testing.assert_array_equal(columns["joint_q"].numpy(), result.joint_q)
+
+
+def test_threads_of_the_host_change_nothing(panda):
+    several = ik_service.IKSolver(panda.robot, panda.links, device=GPU, threads=2)
+    one = ik_service.IKSolver(panda.robot, panda.links, device=GPU)
+    assert_same_bytes(solve(several, panda), solve(one, panda))
 
 
 def test_a_deadline_is_refused(panda):
