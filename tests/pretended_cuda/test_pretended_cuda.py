@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 CHECKS = sorted(str(path) for path in HERE.glob("*_checks.py"))
 PASSED = re.compile(r"(\d+) passed")
 LEAST_PASSED = 60  # checks there are; fewer would mean that some were not found
+FIRST_RUN_S = 1800.0  # all kernels are compiled in the first test
+pytestmark = pytest.mark.timeout(FIRST_RUN_S)
 UNREACHED: dict[str, str] = {}  # places that ask no GPU here, each with its reason
 
 
