@@ -5,6 +5,8 @@ took as many steps the joints agree within `SAME_PLACE`. Bytes differ, because t
 other places. Between runs on the device all bytes are equal.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import warp as wp
@@ -16,6 +18,7 @@ from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.bench import robot_bench
 from ik_service.bench.robot_bench import BenchPlan, run_bench
+from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.robots.collision.shapes import Box
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
@@ -172,6 +175,28 @@ def test_results_go_back_to_the_device(panda):
     columns = result.to_warp()
     assert {str(column.device) for column in columns.values()} == {GPU}
     np.testing.assert_array_equal(columns["joint_q"].numpy(), result.joint_q)
+
+
+def spoiled(source, architecture, output, **settings):
+    Path(output).write_bytes(b"no code")
+
+
+def refused(source, architecture, output, **settings):
+    raise RuntimeError("CUDA kernel build failed with error code 6")
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words"),
+    [(spoiled, KernelCacheError, "is damaged"), (refused, KernelBuildError, "cannot be compiled")],
+)
+def test_code_that_the_device_does_not_take_is_explained(panda, build, error, words, tmp_path, monkeypatch):
+    solve(solver_of(panda, "compiled"), panda)  # what all solvers share is loaded
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    monkeypatch.setattr(wp._src.build, "build_cuda", build)
+    robot = ik_service.load_robot("iiwa14", collision="ignore")  # of which no other check has kernels
+    solver = ik_service.IKSolver(robot, [robot.link_names[-1]], device=GPU, engine="compiled")
+    with pytest.raises(error, match=words):
+        solver.solve([[0.3, 0.2, 0.5]])
 
 
 def test_threads_of_the_host_change_nothing(panda):
