@@ -4,6 +4,7 @@ Ticks are in float64 on both, so commands agree to `SAME`; between schedules all
 """
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -148,8 +149,16 @@ def test_a_controller_on_a_gpu_cannot_be_exported(panda):
         IKController(panda, ["panda_hand"], device=GPU).recorded()
 
 
+def run_slowly(part, count):
+    """The launches of a part, with time for other threads between them."""
+    for step in part._steps:
+        step(count)
+        time.sleep(1e-3)
+
+
 def test_ticks_beside_a_solver_that_records_fail_never_and_stay_out_of_its_graphs(panda, device, monkeypatch):
     monkeypatch.setattr(recording, "USES_MIN", 0)
+    monkeypatch.setattr(recording.PartLaunches, "run", run_slowly)
     problems = Reachable.draw(panda, ["panda_hand"], 2)
     poses = towards(panda, "panda_hand", START, (0.02, 0.01, -0.01))
     controller = IKController(panda, ["panda_hand"], device=GPU)
