@@ -33,6 +33,7 @@ SHARED = ("ray_cluster", "exported")  # fixtures whose tests run in one process
 LONGEST = (  # groups of tests that take longest; the others follow in their order
     *SHARED,
     "tests/solver/launches/test_kernel_cache.py",
+    "tests/pretended_cuda/test_pretended_cuda.py",
     "tests/gpu_code/test_cuda_compiles.py",
     "tests/solver/launches/test_gpu_kernels.py",
     "tests/cli/service/test_drain.py",

@@ -57,7 +57,7 @@ def code_is_kept(folder: Callable[[], Path] = kept_folder, *, kernels: bool = Fa
             build_cpu(output, source, **settings)
         else:
             _keep(
-                folder() / _key(source, output, _processor(), settings),
+                folder() / _key(source, output, processor(), settings),
                 Path(output),
                 lambda: build_cpu(output, source, **settings),
             )
@@ -106,7 +106,7 @@ def _keep(kept: Path, output: Path, build: Callable[[], None]) -> None:
 
 
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """What sort of CPU this is; flags of the compiler may say 'native'."""
     lines = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")

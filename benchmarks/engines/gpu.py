@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -147,7 +148,8 @@ def show_batches(
 def _recorded(solver: ik_service.IKSolver) -> wp.Graph:
     """The graph of the last solve, which has been called several times."""
     plan = next(reversed(solver._core.engine.plans.values()))
-    graph: wp.Graph = next(reversed(plan.recording._graphs.values()))
+    replay: Any = next(reversed(plan.recording._graphs.values()))
+    (graph,) = replay.args  # it launches that, and waits
     return graph
 
 

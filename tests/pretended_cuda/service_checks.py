@@ -1,0 +1,61 @@
+"""The service and exports with the pretended device: what leaves the process is what it is with a CPU."""
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import IKSolver, load_robot
+from ik_service.api import create_app
+from ik_service.export import gpu_export
+from ik_service.settings import ServiceSettings
+from tests.solver.conftest import Reachable
+
+READY_S = 600.0  # the first solve compiles kernels
+DEVICES = {"cpu": "cpu", "cuda": "cuda:0"}
+SAME_PLACE = 2e-2  # as in the checks of the solver
+ROBOT = "panda"
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What the service answers to the same requests, by its device."""
+    problems = Reachable.draw(load_robot(ROBOT), ["panda_hand"], 3, random_seed=5)
+    target = {
+        "link": "panda_hand",
+        "positions": problems.positions[:, 0].tolist(),
+        "orientations_xyzw": problems.orientations_xyzw[:, 0].tolist(),
+    }
+    given = {"targets": [target]}
+    found = {}
+    for device in DEVICES:
+        app = create_app(ServiceSettings(device=device, insecure=True), compile_apart=False)
+        with TestClient(app) as client:
+            app.state.service.warm_up.result(READY_S)
+            for engine in ("auto", "staged"):
+                reply = client.post(
+                    f"/v1/robots/{ROBOT}/solve", json={**given, "options": {"seeds": 4, "engine": engine}}
+                )
+                assert reply.status_code == 200, reply.text
+                found[device, engine] = reply.json()
+    return found
+
+
+@pytest.mark.parametrize("engine", ["auto", "staged"])
+def test_a_request_is_solved_on_the_device_with_the_answers_of_the_cpu(answers, engine):
+    cpu, gpu = (answers[device, engine] for device in DEVICES)
+    assert gpu["resolved"]["device"] == DEVICES["cuda"]
+    assert cpu["resolved"]["device"] == "cpu"
+    assert gpu["success"] == cpu["success"] == [True] * 3
+    assert gpu["seed_index"] == cpu["seed_index"]
+    np.testing.assert_allclose(gpu["joint_q"], cpu["joint_q"], atol=SAME_PLACE)
+
+
+def test_an_export_of_a_solver_on_the_device_is_that_of_one_on_a_cpu(monkeypatch):
+    monkeypatch.setattr(gpu_export, "compile_cubins", lambda name, kernels, architectures: {90: name.encode()})
+    robot = load_robot(ROBOT, collision="ignore")
+    cpu, gpu = (
+        gpu_export.export_for_gpus(IKSolver(robot, ["panda_hand"], device=device), architectures=[90])
+        for device in DEVICES.values()
+    )
+    assert len(gpu.files) > 5
+    assert gpu.files == cpu.files
