@@ -92,7 +92,7 @@ class BatchRunner:
             for share in shares:
                 self._fail(share.queued, error)
             return
-        if result.engine == "staged":
+        if result.engine == "staged" and result.device == "cpu":  # a GPU tries many problems side by side
             effort = staged_effort(robot, shares[0].queued.request.options)
             self._batch_sizer.bound(shares[0].queued.key, max(1, int(EFFORT_MOST / effort)))
         ended_at, row = time.monotonic(), 0
