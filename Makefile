@@ -14,9 +14,9 @@ help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
-run: ## start the service with the built-in robots; ARGS="--port 9000"
+run: ## start the service with the built-in robots and the page; ARGS="--port 9000"
 	@$(environment) run
-	@exec $(VENV)/bin/ik-service serve --log-format console $(ARGS)
+	@exec $(VENV)/bin/ik-service serve --log-format console --page-port 8080 $(ARGS)
 
 test: environment-test ## run the tests; ARGS="tests/api -k health"
 	@$(python) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(ARGS)

@@ -15,7 +15,7 @@ import time
 import venv
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LOCKS = {"run": "requirements.lock", "test": "requirements-dev.lock"}  # the second holds all of the first
+LOCKS = {"run": "requirements-page.lock", "test": "requirements-dev.lock"}  # what both name has one version
 OLDEST_PYTHON = (3, 11)
 
 
@@ -96,7 +96,7 @@ def main(folder, kind):
         sys.exit(f"{folder} was not made by this project. Remove it, or name another folder: make VENV=...")
     if record is None or not is_current(folder, record):
         record = create(folder)
-    if kind not in record["locks"] and "test" not in record["locks"]:
+    if kind not in record["locks"]:
         install_lock(folder, kind)
         record["locks"][kind] = digest(LOCKS[kind])
         record["project"] = None

@@ -16,6 +16,7 @@ import venv
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXTRAS = {
     "requirements.lock": ["cli"],
+    "requirements-page.lock": ["cli", "page"],  # what 'make run' installs
     "requirements-ray.lock": ["ray"],
     "requirements-dev.lock": ["cli", "mujoco", "test", "dev"],
 }
@@ -91,7 +92,10 @@ def find_faults(lock: str, extras: list[str]) -> list[str]:
         for wanted_extra in {"", *requirement.extras}:
             if name in pins and (name, wanted_extra) not in needed:
                 needed.add((name, wanted_extra))
-                lines = importlib.metadata.requires(name) or []
+                try:
+                    lines = importlib.metadata.requires(name) or []
+                except importlib.metadata.PackageNotFoundError:  # the packages of the page: what they need is unknown
+                    return faults
                 waiting += [(Requirement(line), name, wanted_extra) for line in lines]
     unused = set(pins) - {name for name, _ in needed}
     return faults + [f"{lock}: {name} is there, but nothing needs it" for name in sorted(unused)]

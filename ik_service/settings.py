@@ -117,6 +117,13 @@ class ServiceSettings(BaseSettings):
         max_length=500,
         description="Address of a page of `ik-service page`, to which the first page leads people.",
     )
+    page_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port of a live page that `ik-service serve` starts beside the service, for this machine alone; it "
+        "needs the extra `page`, and a service without API keys.",
+    )
 
     max_body_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1024, le=2**30, description="Most bytes of a request's body."

@@ -1,10 +1,10 @@
-"""What a robot looks like, from its model alone: rods along the tree of links, discs for joints, balls at their ends.
+"""What a robot looks like: rods along the tree of links, discs for joints, balls at their ends, meshes where there are.
 
 Every part is fixed to a body (-1 for the world), so a picture of a configuration is the poses of the bodies times the
 poses of the parts in them. No part of this file knows viser.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import JointType, RobotModel
+from ik_service.robots.meshes.mesh_file import Mesh
 from ik_service.robots.transforms import identity_transform, quaternion_between, transform_multiply
 
 Float64Array = NDArray[np.float64]
@@ -25,10 +26,11 @@ RAIL_RADIUS = 0.45
 """Of the rail of a slider, over the radius of the rod."""
 RAIL_SHARE = 0.15
 """Longest way of a rail to either side, over the size of the robot."""
-SIDES = 24
-"""Of a round mesh."""
+SIDES = 16
+"""Of a round mesh: few, since a browser without a graphics card feels every corner."""
 LEAST_SIZE = 1e-3
 """Size of a robot without any length [m]."""
+_Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 
 class Role(IntEnum):
@@ -37,6 +39,7 @@ class Role(IntEnum):
     ROD = 0
     JOINT = 1
     TIP = 2
+    LINK = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +47,15 @@ class Parts:
     """Parts that are scaled copies of one mesh.
 
     Attributes:
+        mesh: The mesh.
         body: Body that carries each, -1 for the world, shape [parts].
         X_body: `T_body_part` [m, xyzw], shape [parts, 7].
         scales: Of the mesh along its axes [m], shape [parts, 3].
         role: `Role` of each, shape [parts].
-        index: DOF of a disc, link of a ball, -1 for others, shape [parts].
+        index: DOF of a disc, link of a tip, a mesh or a sphere, -1 for others, shape [parts].
     """
 
+    mesh: Mesh
     body: NDArray[np.int64]
     X_body: Float64Array
     scales: Float64Array
@@ -64,21 +69,6 @@ class Parts:
             bodies: Where bodies are, from `placed_bodies`.
         """
         return transform_multiply(bodies[:, self.body], self.X_body)
-
-
-@dataclass(frozen=True, eq=False)
-class RobotParts:
-    """The parts of a robot.
-
-    Attributes:
-        cylinders: Rods and discs, of `cylinder_mesh`.
-        balls: Ends of rods and tips, of `ball_mesh`.
-        size: Of the robot, about its reach [m].
-    """
-
-    cylinders: Parts
-    balls: Parts
-    size: float
 
 
 @dataclass
@@ -123,19 +113,22 @@ def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
     return np.concatenate([bodies, np.broadcast_to(identity_transform(), (len(bodies), 1, 7))], axis=1)
 
 
-def robot_parts(robot: RobotModel) -> RobotParts:
-    """Return the parts of a robot, whatever it is made of.
+def robot_parts(robot: RobotModel, meshes: Mapping[str, Sequence[Mesh]] | None = None) -> tuple[Parts, ...]:
+    """Return rods with discs, balls with tips, and the meshes of links, one each.
 
     Args:
         robot: The robot.
+        meshes: What links look like, in their frames; they have no rods then.
     """
-    size = robot_size(robot)
+    size, meshes = robot_size(robot), meshes or {}
+    thickness = ROD_SHARE * size * _slenderness(robot)
     cylinders, balls, rounded = list[_Row](), list[_Row](), set[tuple[float, ...]]()
     for body, start, end, link in _rods(robot):
-        radius = _radius(robot, size, link)
-        length = float(np.linalg.norm(end - start))
+        if robot.link_names[link] in meshes:
+            continue
+        radius, length = float(thickness[link]), float(np.linalg.norm(end - start))
         if length > 0.05 * radius:
-            turn = quaternion_between(np.array([0.0, 0.0, 1.0]), (end - start) / length)
+            turn = quaternion_between(_Z_AXIS, (end - start) / length)
             pose = np.concatenate([0.5 * (start + end), turn])
             cylinders.append(_Row(body, pose, (radius, radius, length), Role.ROD))
         for point in (start, end):
@@ -144,13 +137,33 @@ def robot_parts(robot: RobotModel) -> RobotParts:
                 balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD))
             rounded.add(key)
     for joint in range(robot.joint_count):
-        cylinders += _joint(robot, size, joint)
+        link = int(np.flatnonzero(robot.link_body == joint)[0])
+        cylinders += _joint(robot, float(thickness[link]), RAIL_SHARE * size, joint)
     leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
     for link in sorted(leaves):
-        radius = 1.15 * _radius(robot, size, link)
-        body = int(robot.link_body[link])
-        balls.append(_Row(body, robot.link_X_body[link], (radius, radius, radius), Role.TIP, link))
-    return RobotParts(_parts(cylinders), _parts(balls), size)
+        radius = 1.15 * float(thickness[link])
+        balls.append(_Row(int(robot.link_body[link]), robot.link_X_body[link], (radius,) * 3, Role.TIP, link))
+    links = [(link, mesh) for link, name in enumerate(robot.link_names) for mesh in meshes.get(name, ())]
+    return (
+        _parts(cylinder_mesh(), cylinders),
+        _parts(ball_mesh(), balls),
+        *(
+            _parts(mesh, [_Row(int(robot.link_body[link]), robot.link_X_body[link], (1.0,) * 3, Role.LINK, link)])
+            for link, mesh in links
+        ),
+    )
+
+
+def sphere_parts(robot: RobotModel) -> Parts:
+    """Return the collision spheres of a robot that has some, with the place of their link among `links` as index."""
+    spheres = robot.body_spheres
+    assert spheres is not None  # the robot has some
+    rows = [
+        _Row(int(spheres.link_body[place]), _at(spheres.centers[k]), (float(spheres.radii[k]),) * 3, Role.JOINT, place)
+        for place in range(len(spheres.links))
+        for k in range(*spheres.of_link(place).indices(len(spheres.radii)))
+    ]
+    return _parts(ball_mesh(), rows)
 
 
 def robot_size(robot: RobotModel) -> float:
@@ -180,29 +193,27 @@ def _rods(robot: RobotModel) -> Iterator[tuple[int, Float64Array, Float64Array, 
                 yield int(robot.link_body[link]), robot.link_X_body[link, :3], frame[:3], link
 
 
-def _joint(robot: RobotModel, size: float, joint: int) -> Iterator[_Row]:
+def _joint(robot: RobotModel, radius: float, reach: float, joint: int) -> Iterator[_Row]:
     """Give the discs of a joint about the axes that it turns about, and the rail that it slides along."""
     start, stop = int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1])
     if robot.joint_type[joint] == JointType.FLOATING:
         return
-    linear = int(robot.joint_dof_dim[joint, 0])
-    link = int(np.flatnonzero(robot.link_body == joint)[0])
-    radius, parent = _radius(robot, size, link), int(robot.joint_parent[joint])
+    linear, parent = int(robot.joint_dof_dim[joint, 0]), int(robot.joint_parent[joint])
     for dof in range(start, stop):
-        turn = quaternion_between(np.array([0.0, 0.0, 1.0]), robot.joint_axis[dof])
+        turn = quaternion_between(_Z_AXIS, robot.joint_axis[dof])
         pose = transform_multiply(robot.joint_X_p[joint], np.concatenate([np.zeros(3), turn]))
         if dof - start >= linear:
             scales = (DISC_RADIUS * radius, DISC_RADIUS * radius, DISC_HEIGHT * radius)
             yield _Row(parent, pose, scales, Role.JOINT, dof)
             continue
-        for body, frame, (low, high) in _slide(robot, joint, dof, size):
+        for body, frame, (low, high) in _slide(robot, joint, dof, reach):
             middle = np.concatenate([[0.0, 0.0, 0.5 * (low + high)], identity_transform()[3:]])
             thin = RAIL_RADIUS * radius
             turned = transform_multiply(frame, np.concatenate([np.zeros(3), turn]))
             yield _Row(body, transform_multiply(turned, middle), (thin, thin, high - low), Role.JOINT, dof)
 
 
-def _slide(robot: RobotModel, joint: int, dof: int, size: float) -> Iterator[tuple[int, Float64Array, Ends]]:
+def _slide(robot: RobotModel, joint: int, dof: int, reach: float) -> Iterator[tuple[int, Float64Array, Ends]]:
     """Give what a joint slides in and with: body, frame, and from where to where along the axis [m].
 
     A rail where the joint may stand at its zero; else a sleeve up to the shortest way, and a rod that fills the rest.
@@ -212,29 +223,26 @@ def _slide(robot: RobotModel, joint: int, dof: int, size: float) -> Iterator[tup
         yield int(robot.joint_parent[joint]), robot.joint_X_p[joint], (0.0, lower)
         yield joint, identity_transform(), (lower - upper, 0.0)
         return
-    low, high = max(lower, -RAIL_SHARE * size), min(upper, RAIL_SHARE * size)
+    low, high = max(lower, -reach), min(upper, reach)
     yield int(robot.joint_parent[joint]), robot.joint_X_p[joint], (low, high)
 
 
-def _radius(robot: RobotModel, size: float, link: int) -> float:
-    """Return the radius of the rod of a link [m]: the further from the root, the thinner."""
-    depths = [_depth(robot, other) for other in (link, int(np.argmax(robot.link_body)))]
-    return ROD_SHARE * size * max(0.5, 1.0 - 0.5 * depths[0] / max(depths[1], 1))
-
-
-def _depth(robot: RobotModel, link: int) -> int:
-    depth, body = 0, int(robot.link_body[link])
-    while body >= 0:
-        depth, body = depth + 1, int(robot.joint_parent[body])
-    return depth
+def _slenderness(robot: RobotModel) -> Float64Array:
+    """Return the thickness of the rods of links over the thickest, less and less from the root, shape [links]."""
+    depth = np.zeros(robot.joint_count + 1)  # the last is the world's
+    for body, parent in enumerate(robot.joint_parent.tolist()):
+        depth[body] = depth[parent] + 1.0
+    share: Float64Array = depth[robot.link_body] / max(depth[robot.link_body.max()], 1.0)
+    return np.maximum(0.5, 1.0 - 0.5 * share)
 
 
 def _at(point: Float64Array) -> Float64Array:
     return np.concatenate([point, identity_transform()[3:]])
 
 
-def _parts(rows: list[_Row]) -> Parts:
+def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
     return Parts(
+        mesh,
         np.array([row.body for row in rows], np.int64),
         np.array([row.pose for row in rows], np.float64).reshape(-1, 7),
         np.array([row.scales for row in rows], np.float64).reshape(-1, 3),
@@ -243,8 +251,8 @@ def _parts(rows: list[_Row]) -> Parts:
     )
 
 
-def cylinder_mesh() -> tuple[Float64Array, NDArray[np.uint32]]:
-    """Return a cylinder of radius and length 1 about z: vertices, shape [v, 3], and triangles, shape [f, 3].
+def cylinder_mesh() -> Mesh:
+    """Return a cylinder of radius and length 1 about z.
 
     Sides and caps have vertices of their own, so that edges are sharp.
     """
@@ -258,11 +266,11 @@ def cylinder_mesh() -> tuple[Float64Array, NDArray[np.uint32]]:
         low, top = 2 * SIDES, 3 * SIDES
         faces += [(k, after, SIDES + k), (after, SIDES + after, SIDES + k)]
         faces += [(4 * SIDES, low + after, low + k), (4 * SIDES + 1, top + k, top + after)]
-    return vertices, np.array(faces, np.uint32)
+    return Mesh(vertices, np.array(faces, np.int32))
 
 
-def ball_mesh() -> tuple[Float64Array, NDArray[np.uint32]]:
-    """Return a ball of radius 1: vertices, shape [v, 3], and triangles, shape [f, 3]."""
+def ball_mesh() -> Mesh:
+    """Return a ball of radius 1."""
     polar, angle = np.linspace(0.0, np.pi, SIDES // 2 + 1), np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
     sine, cosine = np.sin(polar)[:, None], np.cos(polar)[:, None]
     grid = np.stack([sine * np.cos(angle), sine * np.sin(angle), np.broadcast_to(cosine, (len(polar), SIDES))], -1)
@@ -271,4 +279,4 @@ def ball_mesh() -> tuple[Float64Array, NDArray[np.uint32]]:
         for k in range(SIDES):
             here, beside = row * SIDES + k, row * SIDES + (k + 1) % SIDES
             faces += [(here, here + SIDES, beside), (beside, here + SIDES, beside + SIDES)]
-    return grid.reshape(-1, 3), np.array(faces, np.uint32)
+    return Mesh(grid.reshape(-1, 3), np.array(faces, np.int32))

@@ -5,7 +5,6 @@ import io
 import queue
 import socket
 import threading
-import time
 
 import viser
 
@@ -92,7 +91,7 @@ class Page:
             visitor.leave()
 
     def _work(self, solves_first: bool) -> None:
-        """Do what visitors wish for, one after another, and refresh their panels when that is due.
+        """Do what visitors wish for, one after another, until None comes.
 
         Args:
             solves_first: Whether to solve once before anybody asks, so that code is compiled by then.
@@ -101,23 +100,8 @@ class Page:
             with contextlib.suppress(PageError):  # a visitor is told
                 posed = PosedRobot(self._first, self._solving.robot(self._first))
                 self._solving.solve(posed.question(any_branch=False, options={}, objects={}))
-        due: set[Visitor] = set()
-        while True:
-            times = [at for visitor in due if (at := visitor.refresh_at) is not None]
-            try:
-                visitor = self._wishes.get(timeout=max(0.0, min(times) - time.monotonic()) if times else None)
-            except queue.Empty:
-                visitor = None
-            else:
-                if visitor is None:
-                    return
-                visitor.work()
-                due.add(visitor)
-            now = time.monotonic()
-            for other in [one for one in due if one.refresh_at is None or one.refresh_at <= now or one.is_gone]:
-                due.discard(other)
-                if other.refresh_at is not None:
-                    other.refresh()
+        while (visitor := self._wishes.get()) is not None:
+            visitor.work()
 
 
 def _free_port(host: str, port: int) -> int:

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from ik_service.page.solving.questions import ROTATIONS, Answer, AskedTarget, Float64Array, Question
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.names import leaf_links
-from ik_service.solver import Target
-from ik_service.solver.inputs.targets import touched_trees
 from ik_service.solver.options import SolverOptions
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
@@ -157,21 +155,29 @@ class PosedRobot:
         )
 
     def frozen(self) -> tuple[str, ...]:
-        """Return the DOFs of trees that only targets touch which are met and have not moved, or none."""
-        robot, asked = self.robot, self.asked
-        if robot.loops or robot.trees.ntree < 2 or not self._moved:
+        """Return the DOFs of trees all of whose targets are met and have not moved; none where nothing has moved."""
+        if self.robot.loops:
             return ()
-        touched = touched_trees(robot, [Target(target.link) for target in asked])
-        is_free = np.array([target.link in self._moved or not self._is_met(target.link) for target in asked])
-        moving = touched[is_free].any(axis=0)
-        for _ in asked:  # targets that touch several trees join them
-            moving = touched[touched[:, moving].any(axis=1)].any(axis=0) | moving
-        still = touched.any(axis=0) & ~moving
-        return tuple(
-            name
-            for name, tree in zip(robot.dof_names, robot.trees.dof_treeid, strict=True)
-            if still[tree] and tree >= 0
-        )
+        moving = {self._tree(one.link) for one in self.asked if one.link in self._moved or not self._is_met(one.link)}
+        still = {self._tree(one.link) for one in self.asked} - moving
+        trees = zip(self.robot.dof_names, self.robot.trees.dof_treeid, strict=True)
+        return tuple(name for name, tree in trees if moving and tree >= 0 and tree in still)
+
+    def islands(self) -> NDArray[np.int64]:
+        """Return the island of every DOF, -1 where no target moves it, shape [joint_dof_count].
+
+        A target here touches one tree, so loops alone join trees; a robot with loops is taken for one island.
+        """
+        trees = self.robot.trees.dof_treeid
+        if self.robot.loops:
+            return np.where(trees >= 0, 0, -1)
+        touched = sorted({self._tree(one.link) for one in self.asked} - {-1})
+        return np.array([touched.index(tree) if tree in touched else -1 for tree in trees])
+
+    def _tree(self, link: str) -> int:
+        """Return the tree that moves a link, -1 for none."""
+        body = self.robot.link_frame(link)[0]
+        return int(self.robot.trees.body_treeid[body]) if body >= 0 else -1
 
     def take(self, answer: Answer) -> None:
         """Stand where an answer says."""

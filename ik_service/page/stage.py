@@ -1,101 +1,159 @@
 """The scene of one visitor: the robot, what can be dragged, ghosts, spheres, an obstacle, and the camera."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.page.drawing import Color, RobotDrawing, SphereDrawing
+from ik_service.page.drawing import LIMIT_COLOR, Color, RobotDrawing
+from ik_service.page.geometry import robot_parts, robot_size, sphere_parts
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot
 from ik_service.page.solving.questions import Float64Array
 from ik_service.robots.files.geometry.world_file import read_world
+from ik_service.robots.meshes.mesh_file import Mesh
 
 GIZMO_SHARE = 0.22
 """Size of a gizmo over that of the robot."""
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
-MISS_COLOR: Color = (214, 48, 49)
+SPHERE_COLOR: Color = (64, 145, 220)
+SPHERE_OPACITY = 0.35
 OBSTACLE_COLOR: Color = (150, 120, 90)
 SKY_COLOR: Color = (255, 255, 255)
-EARTH_COLOR: Color = (170, 172, 180)
-LIGHT = 2.4
+EARTH_COLOR: Color = (95, 100, 112)
+LIGHT, SUN = 2.2, 0.9
+SUN_POSITION = (2.0, -1.0, 2.0)
 GRID_COLOR: Color = (132, 136, 144)
 """Seen on white and on black."""
+GRID_LINES, GRID_SHARE = 11, 0.2
+"""Lines each way, and how far they are apart over the size of the robot."""
+STILL_COLOR: Color = (160, 165, 172)
+ISLAND_COLORS = np.array([(52, 120, 200), (225, 130, 40), (60, 160, 90), (160, 90, 190), (200, 170, 40)], np.uint8)
 VIEW = (0.95, -0.8, 0.5)
 """From the middle of the robot to the camera, over the size of the robot."""
 
 
 class Stage:
-    """The scene.
+    """The scene: at once the robot alone, so that it is soon there, and with `complete` all else.
 
     Args:
         client: The browser.
         posed: The robot and its targets.
+        meshes: What its links look like, in their frames; links without are drawn as rods.
         dragged: Called on the event loop when a gizmo has been dragged.
 
     Attributes:
         gizmos: What can be dragged, by link.
         drawing: The robot.
-        size: Of the robot [m].
+        spheres: Collision spheres; None where they are not shown.
+        obstacle: What can be dragged into the robot's way; None for nothing.
+        gizmo_size: Size of a gizmo [m].
     """
 
-    def __init__(self, client: viser.ClientHandle, posed: PosedRobot, dragged: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: viser.ClientHandle,
+        posed: PosedRobot,
+        meshes: Mapping[str, Sequence[Mesh]],
+        dragged: Callable[[], None],
+    ) -> None:
         self._scene, self._dragged, self._atomic = client.scene, dragged, client.atomic
         self._scene.reset()
-        # Shadows and a lit surrounding cost a browser without a graphics card nine of ten frames.
-        self._scene.configure_default_lights(cast_shadow=False)
+        # Shadows, further lights and a lit surrounding cost a browser without a graphics card nine of ten frames.
+        self._scene.configure_default_lights(enabled=False, cast_shadow=False)
         self._scene.configure_environment_map(None)
         self._scene.add_light_hemisphere("/light", sky_color=SKY_COLOR, ground_color=EARTH_COLOR, intensity=LIGHT)
-        self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, posed.joint_q)
-        self.size = self.drawing.parts.size
-        self._miss = self._scene.add_line_segments(
-            "/miss", np.zeros((1, 2, 3)), MISS_COLOR, thickness=3.0, thickness_units="screen", visible=False
-        )
-        self._spheres: SphereDrawing | None = None
-        if posed.robot.collision_model is not None:
-            self._spheres = SphereDrawing(self._scene, posed.robot, posed.joint_q)
-        self._gizmo_size = GIZMO_SHARE * self.size / max(1.0, 0.5 * len(posed.asked)) ** 0.5
-        self.gizmos = {
-            link: self._gizmo(f"/targets/{k}", target.pose, link, visible=target.is_on)
-            for k, (link, target) in enumerate(posed.targets.items())
-        }
+        self._scene.add_light_directional("/sun", intensity=SUN, position=SUN_POSITION)
+        self._size, self._parts = robot_size(posed.robot), robot_parts(posed.robot, meshes)
+        self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
+        self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5
+        self.gizmos: dict[str, viser.TransformControlsHandle] = {}
+        self.spheres: RobotDrawing | None = None
+        self.obstacle: viser.TransformControlsHandle | None = None
+        self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
-        self._obstacle: viser.TransformControlsHandle | None = None
         self._shape: dict[str, Any] = {}
-        self._look(client.camera, posed)
+        points = posed.robot.forward_kinematics(posed.joint_q).positions[0]
+        self._middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
+        self._ground = min(float(points[:, 2].min()), 0.0) - 1e-3 * self._size
+        self._camera = client.camera
+        self._camera.up_direction = (0.0, 0.0, 1.0)
+        self.look(1.01)
 
-    def draw(self, posed: PosedRobot, color: Color) -> None:
-        """Show where the robot stands, with joints and tips in a colour, and how far links are from their targets."""
-        limits = None if posed.answer is None else posed.answer.active_limits[0]
+    def look(self, distance: float = 1.0) -> None:
+        """Look at the robot from a distance over the usual one; a browser tells when that is drawn."""
+        self._camera.position = self._middle + distance * self._size * np.array(VIEW)
+        self._camera.look_at = self._middle  # which viser moves with the position
+
+    def complete(self, posed: PosedRobot) -> None:
+        """Add what can be dragged, and the ground."""
+        for k, (link, target) in enumerate(posed.targets.items()):
+            self.gizmos[link] = self._gizmo(f"/targets/{k}", target.pose, link, visible=target.is_on)
+        half = 0.5 * (GRID_LINES - 1) * GRID_SHARE * self._size
+        along, ends = np.linspace(-half, half, GRID_LINES), np.full(GRID_LINES, half)
+        lines = np.array([[[along, -ends], [along, ends]], [[-ends, along], [ends, along]]])  # [ways, ends, xy, lines]
+        points = np.concatenate([*np.moveaxis(lines, 3, 1)])
+        grid = np.concatenate([points + self._middle[:2], np.full((*points.shape[:2], 1), self._ground)], axis=2)
+        self._scene.add_line_segments(
+            "/ground", grid.astype(np.float32), GRID_COLOR, thickness=1.0, thickness_units="screen"
+        )
+
+    def draw(self, posed: PosedRobot, color: Color, *, shows_islands: bool = False) -> None:
+        """Show where the robot stands, with joints and tips in a colour, and how far links are from their targets.
+
+        Args:
+            posed: The robot.
+            color: Of tips and joints.
+            shows_islands: Whether joints have the colour of their island instead.
+        """
+        colors = np.tile(np.array(color, np.uint8), (posed.robot.joint_dof_count, 1))
+        if shows_islands:
+            islands = posed.islands()
+            colors = np.where((islands >= 0)[:, None], ISLAND_COLORS[islands % len(ISLAND_COLORS)], STILL_COLOR)
+        if posed.answer is not None:
+            colors[posed.answer.active_limits[0]] = LIMIT_COLOR
         with self._atomic():  # all parts move in one frame
             self.drawing.move(posed.joint_q)
-            self.drawing.paint(color, limits)
+            self.drawing.paint(color, colors)
             self._draw_misses(posed)
-            if self._spheres is not None and self._spheres.is_shown:
-                self._draw_spheres(posed)
+            self._draw_spheres(posed)
 
     def _draw_misses(self, posed: PosedRobot) -> None:
         missed = [target for target in posed.asked if posed.error[target.link][0] > POSITION_TOLERANCE]
-        self._miss.visible = bool(missed)
+        if self.miss is not None:
+            self.miss.visible = bool(missed)
         if missed:
             hands = posed.robot.forward_kinematics(posed.joint_q, [target.link for target in missed]).positions[0]
-            goals = np.stack([target.pose[:3] for target in missed])
-            self._miss.points = np.stack([hands, goals], axis=1).astype(np.float32)
+            ends = np.stack([hands, np.stack([target.pose[:3] for target in missed])], axis=1).astype(np.float32)
+            if self.miss is None:
+                self.miss = self._scene.add_line_segments(
+                    "/miss", ends, LIMIT_COLOR, thickness=3.0, thickness_units="screen"
+                )
+            self.miss.points = ends
 
     def show_spheres(self, posed: PosedRobot, *, visible: bool) -> None:
         """Show or hide the collision spheres, with what is closest."""
-        if self._spheres is not None:
-            self._spheres.show(visible=visible)
-            self._draw_spheres(posed)
+        if self.spheres is not None:
+            self.spheres.remove()
+        self.spheres = None
+        if visible:
+            parts = [sphere_parts(posed.robot)]
+            self.spheres = RobotDrawing(
+                self._scene, "/spheres", posed.robot, parts, posed.joint_q, opacity=SPHERE_OPACITY
+            )
+        self._draw_spheres(posed)
 
     def _draw_spheres(self, posed: PosedRobot) -> None:
-        assert self._spheres is not None  # the robot has some
-        objects = self.objects()
-        world = read_world({"objects": objects}) if objects else None
-        check = posed.robot.collision(posed.joint_q, world)
-        self._spheres.move(posed.joint_q, check.closest_pairs[0], float(check.clearance[0]), world)
+        if self.spheres is not None:
+            objects = self.objects()
+            world = read_world({"objects": objects}) if objects else None
+            closest = posed.robot.collision(posed.joint_q, world).closest_pairs[0] or ()
+            links = posed.robot.body_spheres.links if posed.robot.body_spheres is not None else ()
+            colors = np.array([LIMIT_COLOR if link in closest else SPHERE_COLOR for link in links], np.uint8)
+            self.spheres.move(posed.joint_q)
+            self.spheres.paint(SPHERE_COLOR, colors)
 
     def read_gizmos(self) -> dict[str, Float64Array]:
         """Return where the gizmos that are shown are, by link [m, xyzw], shape [7] each."""
@@ -114,20 +172,21 @@ class Stage:
             self._ghosts.remove()
         self._ghosts = None
         if len(joint_q):
-            self._ghosts = RobotDrawing(self._scene, "/ghosts", posed.robot, joint_q, GHOST_OPACITY)
-            self._ghosts.shade(GHOST_COLOR)
+            self._ghosts = RobotDrawing(
+                self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
+            )
 
     def put_obstacle(self, posed: PosedRobot, kind: str, size: float) -> None:
         """Show an obstacle of a size [m] where the one before was, or beside the first target; "none" takes it away."""
         x, y, z = next(iter(posed.targets.values())).pose[:3].tolist()
-        pose = np.array([x, y + 0.35 * self.size, z, 0.0, 0.0, 0.0, 1.0])
-        if self._obstacle is not None:
-            pose = pose_of(self._obstacle)
-            self._obstacle.remove()
-        self._obstacle = None
+        pose = np.array([x, y + 0.35 * self._size, z, 0.0, 0.0, 0.0, 1.0])
+        if self.obstacle is not None:
+            pose = pose_of(self.obstacle)
+            self.obstacle.remove()
+        self.obstacle = None
         if kind == "none":
             return
-        self._obstacle = self._gizmo("/obstacle", pose, "obstacle", disable_rotations=kind == "sphere")
+        self.obstacle = self._gizmo("/obstacle", pose, "obstacle", disable_rotations=kind == "sphere")
         if kind == "box":
             self._shape = {"shape": "box", "size": [size] * 3}
             self._scene.add_box("/obstacle/shape", OBSTACLE_COLOR, (size, size, size), opacity=0.9)
@@ -137,16 +196,16 @@ class Stage:
 
     def objects(self) -> dict[str, Any]:
         """Return what is around the robot, as `objects` of a world in a request."""
-        if self._obstacle is None:
+        if self.obstacle is None:
             return {}
-        pose = pose_of(self._obstacle).tolist()
+        pose = pose_of(self.obstacle).tolist()
         turn = {"orientation_xyzw": pose[3:]} if self._shape["shape"] == "box" else {}
         return {"obstacle": {**self._shape, "position": pose[:3], **turn}}
 
     def _gizmo(self, name: str, pose: Float64Array, label: str, **options: Any) -> viser.TransformControlsHandle:
         gizmo = self._scene.add_transform_controls(
             name,
-            scale=self._gizmo_size,
+            scale=self.gizmo_size,
             line_width=3.0,
             depth_test=False,
             position=pose[:3],
@@ -161,38 +220,8 @@ class Stage:
         gizmo.on_update(moved)
         return gizmo
 
-    def _look(self, camera: viser.CameraHandle, posed: PosedRobot) -> None:
-        """Look at the robot from in front, above and aside, over a grid on which it stands."""
-        points = posed.robot.forward_kinematics(posed.joint_q).positions[0]
-        middle, lowest = 0.5 * (points.min(axis=0) + points.max(axis=0)), float(points[:, 2].min())
-        self._scene.add_grid(
-            "/ground",
-            4.0 * self.size,
-            4.0 * self.size,
-            cell_size=0.2 * self.size,
-            section_size=self.size,
-            cell_color=GRID_COLOR,
-            cell_thickness=0.4,
-            section_color=GRID_COLOR,
-            section_thickness=0.8,
-            position=(float(middle[0]), float(middle[1]), min(lowest, 0.0) - 1e-3 * self.size),
-        )
-        camera.up_direction = (0.0, 0.0, 1.0)
-        camera.position = middle + self.size * np.array(VIEW)
-        camera.look_at = middle
-
 
 def pose_of(gizmo: viser.TransformControlsHandle) -> Float64Array:
     """Return where a gizmo is [m, xyzw], shape [7]."""
     turn = np.asarray(gizmo.wxyz, np.float64)
     return np.concatenate([np.asarray(gizmo.position, np.float64), (turn / np.linalg.norm(turn))[[1, 2, 3, 0]]])
-
-
-def theme(*, is_dark: bool) -> Mapping[str, Any]:
-    """Return how the page looks, for viser: without what leads to other hosts."""
-    return {
-        "dark_mode": is_dark,
-        "show_logo": False,
-        "show_share_button": False,
-        "brand_color": (52, 120, 190),
-    }

@@ -7,36 +7,31 @@ always with the newest targets, so that a slow solve drops targets instead of fa
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import viser
 
+from ik_service.page import words
+from ik_service.page.drawing import Color
 from ik_service.page.panel import HERE, Panel
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
 from ik_service.page.solving.questions import Float64Array, PageError, Question, Solving
-from ik_service.page.stage import Stage, theme
-from ik_service.page.words import (
-    BY_HAND,
-    COMPILING,
-    HIT,
-    curl_text,
-    heading,
-    python_text,
-    random_html,
-    request_html,
-    status_html,
-)
+from ik_service.page.stage import Stage
 
 REFRESH_S = 0.1
 """Least time between two refreshes of the panel [s]; the robot is drawn after every solve."""
 AGAIN_S = 1.0
 """Time after which a question is asked again that may be answered later [s]."""
+PANEL_S = 3.0
+"""Time after which the panel is sent at the latest [s]."""
 APART = 0.05
 """Solutions are others where some coordinate differs by more [rad or m]."""
 LATENCIES_MOST = 5000
-SOLVE_WISHES = frozenset(("again", "branch", "collision", "drag", "first", "obstacle", "pick"))
+OFF = {"collision": "off"}
+SOLVE_WISHES = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest"))
 """Wishes that a solve of the targets fulfils."""
 TOUCH_WISHES = frozenset(("again", "branch", "collision", "obstacle"))
 """Those after which no arm is frozen."""
@@ -57,10 +52,11 @@ class Visitor:
     Attributes:
         posed: The robot and its targets.
         stage: The scene.
-        panel: The panel.
+        panel: The panel; there is none until the robot has been drawn (`is_complete`).
+        question: What was asked last; None where nothing has been.
+        others: Other solutions, which are shown as ghosts, shape [n, joint_coord_count].
         solves: Solves of targets so far.
         latencies: Times from a gizmo's update to the drawn pose [s], the last thousands.
-        refresh_at: Time at which the panel is to be refreshed; None where it is up to date.
         trouble: Why there is no answer; empty where there is one.
         is_gone: Whether the browser has left.
     """
@@ -68,6 +64,9 @@ class Visitor:
     posed: PosedRobot
     stage: Stage
     panel: Panel
+    is_complete = False
+    question: Question | None = None
+    others: Float64Array = np.empty((0, 0))
 
     def __init__(
         self,
@@ -78,84 +77,80 @@ class Visitor:
         *,
         is_dark: bool = False,
     ) -> None:
-        self._client, self._solving, self._wake = client, solving, wake
+        self.client, self._solving, self._wake = client, solving, wake
         self._lock, self._working = threading.Lock(), threading.Lock()
-        self._wishes = dict[str, Any]()
+        self._wishes, self._names = dict[str, Any](), list(solving.robots)
         self._dragged_at: float | None = None
-        self._refreshed_at, self._random_seed = 0.0, 0
-        self._question: Question | None = None
-        self._others: Float64Array = np.empty((0, 0))
+        self._refreshed_at, self._is_refresh_ordered, self._random_seed = 0.0, False, 0
         self._kinds = set[tuple[object, ...]]()
-        self.solves, self.latencies = 0, list[float]()
-        self.refresh_at: float | None = None
-        self.is_gone, self.trouble = False, ""
-        self._show(name, is_dark=is_dark)
+        self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
+        self.is_gone, self.trouble, self._is_dark = False, "", is_dark
+        self._show(name)
 
-    # what callbacks call, on the event loop
+        frames = iter((self.stage.look, lambda: self.wish("rest")))
 
-    def robot_chosen(self, name: str) -> None:
-        """Show another robot."""
-        self._wish("robot", name)
+        async def camera_stands(_: object) -> None:
+            # A frame with the robot, then one with the camera nearer: nothing holds up the first any more.
+            next(frames, int)()
 
-    def target_changed(self, link: str, **values: Any) -> None:
-        """Give a target another `position` [m] or `free` axes, or switch it on or off (`is_on`)."""
-        self._wish(f"target {link}", values)
+        client.camera.on_update(camera_stands)
+        self._later(PANEL_S, "rest")
 
-    def joint_changed(self, coordinate: int, value: float) -> None:
-        """Give a coordinate a value [rad or m]."""
-        self._wish(f"joint {coordinate}", value)
-
-    def asked(self, wish: str) -> None:
-        """Note that something is to be done."""
-        self._wish(wish, None)
-
-    def leave(self) -> None:
-        """Do nothing more: the browser has gone, and its scene with it."""
-        self.is_gone = True
-
-    def _dragged(self) -> None:
-        if self._dragged_at is None:
-            self._dragged_at = time.perf_counter()
-        self._wish("drag", None)
-
-    def _wish(self, wish: str, value: Any) -> None:
+    def wish(self, wish: str, value: Any = None) -> None:
+        """Note that something is to be done, on any thread."""
         with self._lock:
             old = self._wishes.get(wish)
             self._wishes[wish] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
         self._wake(self)
 
-    # what a thread of the page calls
+    def leave(self) -> None:
+        """Do nothing more: the browser has gone, and its scene with it."""
+        self.is_gone = True
+
+    def dragged(self) -> None:
+        """Note that a gizmo has been dragged."""
+        if self._dragged_at is None:
+            self._dragged_at = time.perf_counter()
+        self.wish("drag")
+
+    def _later(self, seconds: float, wish: str) -> None:
+        timer = threading.Timer(seconds, self.wish, [wish])
+        timer.daemon = True
+        timer.start()
 
     def work(self) -> None:
-        """Do what is wished for."""
+        """Do what is wished for; a thread of the page calls it."""
         with self._working:
             with self._lock:
                 wishes, self._wishes = self._wishes, {}
                 dragged_at, self._dragged_at = self._dragged_at, None
+            if self.is_complete:
+                wishes.pop("rest", None)  # it is there
             if self.is_gone or not wishes:
                 return
-            self._try(wishes)
-            if self.is_gone:
-                return
-            self._client.flush()
+            if wishes.keys() - {"refresh"}:
+                self._try(wishes)
+            self.client.flush()
             if dragged_at is not None:
-                self.latencies = [*self.latencies[-LATENCIES_MOST:], time.perf_counter() - dragged_at]
-            if self.refresh_at is None:
-                self.refresh_at = self._refreshed_at + REFRESH_S
+                self.latencies.append(time.perf_counter() - dragged_at)
+            if self.is_complete:
+                self._refresh(is_due="refresh" in wishes)
 
-    def refresh(self) -> None:
-        """Bring the panel up to date."""
-        with self._working:
-            self.refresh_at, self._refreshed_at = None, time.monotonic()
-            if self.is_gone:
-                return
-            self.panel.status.content = status_html(self.posed, self.trouble)
-            self.panel.show_posed(self.posed)
-            if self._question is not None:
-                address, is_remote = self._solving.address, self._solving.workers > 1
-                program = python_text(self._question, address, is_remote=is_remote)
-                self.panel.request.content = request_html(program, curl_text(self._question, address))
-            self._client.flush()
+    def _refresh(self, *, is_due: bool) -> None:
+        """Bring the panel up to date, now or after `REFRESH_S`."""
+        now = time.monotonic()
+        if not is_due and (self._is_refresh_ordered or now < self._refreshed_at + REFRESH_S):
+            if not self._is_refresh_ordered:
+                self._is_refresh_ordered = True
+                self._later(REFRESH_S, "refresh")
+            return
+        self._is_refresh_ordered, self._refreshed_at = False, now
+        self.panel.status.content = words.status_html(self.posed, self.trouble)
+        self.panel.show_posed(self.posed)
+        if self.question is not None:
+            command = words.curl_text(self.question, self._solving.address)
+            self.panel.request.content = words.request_html(words.python_text(self.question), command)
+        self.client.flush()
 
     def _try(self, wishes: dict[str, Any]) -> None:
         """Do what is wished for; where that fails the visitor is told why, and asks again where that may help."""
@@ -164,21 +159,27 @@ class Visitor:
             self.trouble = ""
         except PageError as error:
             self.trouble = str(error)
-            self.stage.drawing.paint(HIT)
+            self._draw(words.HIT)
             if error.may_pass:
-                timer = threading.Timer(AGAIN_S, self.asked, ["again"])
-                timer.daemon = True
-                timer.start()
+                self._later(AGAIN_S, "again")
         except Exception as error:
             if not self.is_gone:
                 _logger.exception("A visitor's wish failed: %s", ", ".join(wishes))
                 self.trouble = f"Something went wrong here: {error}"
 
     def _do(self, wishes: dict[str, Any]) -> None:
+        if not self.is_complete:
+            self._complete()
         if "dark" in wishes:
-            self._client.gui.configure_theme(**theme(is_dark=self.panel.dark.value))
+            self._is_dark = wishes["dark"]
+            self._dress()
+        if "file" in wishes:
+            wishes["robot"] = self._solving.add_robot(wishes["file"].name, wishes["file"].content)
+            self._names = [wishes["robot"], *(name for name in self._names if name != wishes["robot"])]
         if "robot" in wishes:
-            self._show(wishes["robot"], is_dark=self.panel.dark.value)
+            self._show(wishes["robot"])
+            self._complete()
+            self._solve()
             return
         self._pose_by_hand(wishes)
         targets = {link: wishes[f"target {link}"] for link in self.posed.targets if f"target {link}" in wishes}
@@ -190,14 +191,16 @@ class Visitor:
             self.posed.touch()
         if targets or wishes.keys() & SOLVE_WISHES:
             self._solve()
+        if "islands" in wishes:
+            self._draw(words.heading(self.posed.answer)[1])
         if "spheres" in wishes:
-            self.stage.show_spheres(self.posed, visible=self.panel.spheres.value)
+            self.stage.show_spheres(self.posed, visible=wishes["spheres"])
         if "solutions" in wishes:
             self._look_for_solutions()
         if "random" in wishes:
             self._random_seed += 1
-            question = self.posed.random_question(self._random_seed, self._options(), self._objects())
-            self.panel.random.content = random_html(self._solving.solve(question))
+            question = self.posed.random_question(self._random_seed, **self._given())
+            self.panel.random.content = words.random_html(self._solving.solve(question))
 
     def _pose_by_hand(self, wishes: dict[str, Any]) -> None:
         """Pose the robot without a solve: by sliders, a ghost that is taken, or from the beginning."""
@@ -208,23 +211,24 @@ class Visitor:
             joint_q = np.array(self.posed.joint_q, np.float64)
             joint_q[list(joints)] = list(joints.values())
             self.posed.stand(joint_q)
-        elif "pick" in wishes and self.panel.solution.value != HERE:
-            self.posed.stand(self._others[int(self.panel.solution.value.split()[1]) - 1])
+        elif wishes.get("pick", HERE) != HERE:
+            self.posed.stand(self.others[int(wishes["pick"].split()[1]) - 1])
         else:
             return
         self._clear_ghosts()
         self.stage.place_gizmos(self.posed)
-        self.stage.draw(self.posed, BY_HAND)
+        self._draw()
 
     def _change(self, link: str, **values: Any) -> None:
         """Change a target as the panel says."""
-        position = values.pop("position", None)
-        if position is not None:
-            self.stage.gizmos[link].position = position
+        gizmo = self.stage.gizmos[link]
+        if "position" in values:
+            gizmo.position = values.pop("position")
+        if "orientation_xyzw" in values:
+            gizmo.wxyz = values.pop("orientation_xyzw")[[3, 0, 1, 2]]
         if values:
             self.posed.change(link, **values)
-        if "is_on" in values:
-            self.stage.gizmos[link].visible = values["is_on"]
+        gizmo.visible = self.posed.targets[link].is_on
 
     def _solve(self) -> None:
         """Solve for the targets as they are now, and draw the answer."""
@@ -232,60 +236,65 @@ class Visitor:
             self.posed.change(link, pose=pose)
         if not self.posed.asked:
             return
-        question = self.posed.question(
-            any_branch=self.panel.any_branch.value, options=self._options(), objects=self._objects()
-        )
+        question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())
         kind = (question.robot, *((target.link, target.free) for target in question.targets))
         if kind not in self._kinds:
-            self.panel.status.content = status_html(self.posed, COMPILING)
-            self._client.flush()
-        self._question = question
+            self.panel.status.content = words.status_html(self.posed, words.COMPILING)
+            self.client.flush()
+        self.question = question
         answer = self._solving.solve(question)
         self._kinds.add(kind)
         self.posed.take(answer)
         self._clear_ghosts()
-        self.stage.draw(self.posed, heading(answer)[1])
+        self._draw(words.heading(answer)[1])
         self.solves += 1
+
+    def _draw(self, color: Color = words.BY_HAND) -> None:
+        shows_islands = self.is_complete and bool(self.panel.islands.value)
+        self.stage.draw(self.posed, color, shows_islands=shows_islands)
 
     def _look_for_solutions(self) -> None:
         """Show other solutions for the targets as ghosts."""
-        options = {"solutions": SOLUTIONS, **self._options()}
-        question = self.posed.question(any_branch=True, options=options, objects=self._objects(), alone=False)
+        given = self._given()
+        given["options"] = {"solutions": SOLUTIONS, **given["options"]}
+        question = self.posed.question(any_branch=True, alone=False, **given)
         found = np.asarray(self._solving.solve(question).solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
-        self._others = found[distance > APART]
-        self.stage.show_ghosts(self.posed, self._others)
-        self.panel.show_solutions(len(self._others))
+        self._show_others(found[distance > APART])
 
     def _clear_ghosts(self) -> None:
-        if len(self._others):
-            self._others = self._others[:0]
-            self.stage.show_ghosts(self.posed, self._others)
-            self.panel.show_solutions(0)
+        if len(self.others):
+            self._show_others(self.others[:0])
 
-    @property
-    def _keeps_clear(self) -> bool:
-        return self.panel.collision is None or bool(self.panel.collision.value)
+    def _show_others(self, others: Float64Array) -> None:
+        self.others = others
+        self.stage.show_ghosts(self.posed, others)
+        self.panel.show_solutions(len(others))
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options that the panel chooses."""
-        return {} if self._keeps_clear else {"collision": "off"}
+    def _given(self) -> dict[str, Any]:
+        """Return the options that the panel chooses, and what the robot is kept off."""
+        keeps_clear = self.panel.collision is None or bool(self.panel.collision.value)
+        return {"options": {}, "objects": self.stage.objects()} if keeps_clear else {"options": OFF, "objects": {}}
 
-    def _objects(self) -> dict[str, Any]:
-        """Return what the robot is kept off."""
-        return self.stage.objects() if self._keeps_clear else {}
+    def _show(self, name: str) -> None:
+        """Show a robot, from the beginning, and nothing else yet."""
+        self.posed = PosedRobot(name, self._solving.robot(name))
+        self.is_complete, self.question, self.others = False, None, self.others[:0]
+        with self.client.atomic():
+            self.client.gui.reset()
+            self._dress()
+            self.client.gui.main_panel.dock_right()
+            self.stage = Stage(self.client, self.posed, self._solving.meshes(name), self.dragged)
+            self._draw()
+        self.client.flush()
 
-    def _show(self, name: str, *, is_dark: bool) -> None:
-        """Show a robot, from the beginning."""
-        posed, client = PosedRobot(name, self._solving.robot(name)), self._client
-        with client.atomic():
-            client.gui.reset()
-            client.gui.configure_theme(**theme(is_dark=is_dark))
-            client.gui.main_panel.dock_right()
-            self._question, self._others = None, self._others[:0]
-            self.posed = posed
-            self.stage = Stage(client, posed, self._dragged)
-            self.stage.draw(posed, BY_HAND)
-            self.panel = Panel(client.gui, self._solving.robots, posed, self, is_dark=is_dark)
-        client.flush()
-        self._wish("first", None)
+    def _complete(self) -> None:
+        """Show what belongs to the robot: what can be dragged, and the panel."""
+        with self.client.atomic():
+            self.stage.complete(self.posed)
+            self.panel = Panel(self.client.gui, self._names, self.posed, self.wish, is_dark=self._is_dark)
+        self.is_complete = True
+
+    def _dress(self) -> None:
+        """Say how the page looks: without what leads to other hosts."""
+        self.client.gui.configure_theme(dark_mode=self._is_dark, show_logo=False, show_share_button=False)

@@ -1,4 +1,4 @@
-"""What the panel says: status, errors and advice as HTML, a request as Python and as a shell command.
+"""What the panel says: status, errors and advice as HTML, a question as Python and as a shell command.
 
 Names come from files of robots, so everything that goes into HTML is escaped.
 """
@@ -86,36 +86,9 @@ def request_html(program: str, command: str) -> str:
     return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{texts}</div>"
 
 
-def python_text(question: Question, address: str, *, is_remote: bool) -> str:
-    """Return a program that asks the same.
-
-    Args:
-        question: What is asked.
-        address: Of the service.
-        is_remote: Whether it asks a service, or solves in its own process.
-    """
+def python_text(question: Question) -> str:
+    """Return a program that solves the same in its own process."""
     targets = question.targets
-    if is_remote:
-        body = [
-            f"    SolveTarget(link={target.link!r}, positions={_rounded(target.positions)}"
-            + ("" if target.turns_freely else f", orientations_xyzw={_rounded(target.orientations_xyzw)}")
-            + (f", free={list(target.free)}" if target.free and not target.turns_freely else "")
-            + "),"
-            for target in targets
-        ]
-        given = _arguments(question, world="world={{'objects': {}}}")
-        return "\n".join(
-            [
-                "from ik_service.client import Client, SolveTarget",
-                "",
-                "targets = [",
-                *body,
-                "]",
-                f"with Client({address!r}) as client:",
-                f"    result = client.solve({question.robot!r}, targets=targets{given})",
-                "print(result.status, result.joint_q)",
-            ]
-        )
     declared = [
         f"ik_service.Target({target.link!r}, free={list(target.free)})"
         if target.free and not target.turns_freely
@@ -123,7 +96,14 @@ def python_text(question: Question, address: str, *, is_remote: bool) -> str:
         for target in targets
     ]
     turns = ["None" if target.turns_freely else _array(target.orientations_xyzw) for target in targets]
-    given = _arguments(question, world="world=read_world({{'objects': {}}})")
+    given = []
+    if question.initial_joint_q is not None:
+        given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
+    if question.options:
+        given.append(f"options={dict(question.options)}")
+    if question.objects:
+        given.append(f"world=read_world({{'objects': {dict(question.objects)}}})")
+    arguments = "".join(f",\n    {one}" for one in given)
     imports = ["from ik_service.robots.files.geometry.world_file import read_world"] if question.objects else []
     return "\n".join(
         [
@@ -135,7 +115,7 @@ def python_text(question: Question, address: str, *, is_remote: bool) -> str:
             f"solver = ik_service.IKSolver(robot, [{', '.join(declared)}])",
             f"positions = [{', '.join(_array(target.positions) for target in targets)}]",
             f"orientations_xyzw = [{', '.join(turns)}]",
-            f"result = solver.solve(positions, orientations_xyzw{given})",
+            f"result = solver.solve(positions, orientations_xyzw{arguments})",
             "print(result.status_names, result.joint_q)",
         ]
     )
@@ -199,17 +179,6 @@ def _badge(words: str, color: Color) -> str:
     background = ",".join(str(int(0.78 * channel)) for channel in color)  # white on it is readable
     style = f"background:rgb({background});color:#fff;border-radius:0.4em;padding:0.15em 0.6em;font-weight:600"
     return f"<span style='{style}'>{escape(words)}</span>"
-
-
-def _arguments(question: Question, world: str) -> str:
-    given = []
-    if question.initial_joint_q is not None:
-        given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
-    if question.options:
-        given.append(f"options={dict(question.options)}")
-    if question.objects:
-        given.append(world.format(dict(question.objects)))
-    return "".join(f",\n    {one}" for one in given)
 
 
 def _array(values: Any) -> str:

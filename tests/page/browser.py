@@ -6,16 +6,22 @@ console as an error, and every request to another host, fails the test.
 
 import os
 import shutil
+import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from benchmarks.peers.environments import ENVIRONMENTS
 from ik_service.robots.transforms import quaternion_rotate
 from tests.bounded import until
 
+AXE = "axe-core@4.14.1"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = [  # it draws on the processor, in a sandbox of the test's own machine
     "--no-sandbox",
@@ -30,6 +36,7 @@ OPTIONS = [  # it draws on the processor, in a sandbox of the test's own machine
 SIZE = {"width": 900, "height": 600}  # small, since it draws slowly
 TRIES = 8
 STEPS = 8
+TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 OWN_HOSTS = ("127.0.0.1", "localhost")
 
 
@@ -37,6 +44,19 @@ def chromium() -> str | None:
     """Where a Chromium is; None where there is none."""
     found = (os.environ.get("CHROMIUM"), *map(shutil.which, NAMES))
     return next((path for path in found if path), None)
+
+
+def axe_core() -> str:
+    """The program of axe-core, which npm fetches on first use."""
+    package = ENVIRONMENTS / f"{AXE}.tgz"
+    if not package.exists():
+        package.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["npm", "pack", AXE], cwd=folder, check=True, capture_output=True)
+            (fetched,) = Path(folder).glob("*.tgz")
+            shutil.move(fetched, package)
+    with tarfile.open(package) as files:
+        return files.extractfile("package/axe.min.js").read().decode()
 
 
 @contextmanager
@@ -90,6 +110,8 @@ class Seen:
         (self.number,) = served.visitors.keys() - known
         self.visitor = served.visitors[self.number]
         until(lambda: self.visitor.solves)
+        page.get_by_role("tab", name="Targets").wait_for()
+        page.evaluate(TWO_FRAMES)  # what can be dragged came with the panel and is drawn by now
 
     def hand_gap(self, link: str) -> float:
         """How far the drawn end of a link is from its gizmo [m]."""
@@ -98,21 +120,25 @@ class Seen:
 
     def place_of(self, point: Any) -> tuple[float, float]:
         """Where a point of the world [m] is on the page, in pixels."""
-        camera, box = self.visitor._client.camera, self.page.locator("canvas").first.bounding_box()
+        camera, box = self.visitor.client.camera, self.page.locator("canvas").first.bounding_box()
         w, x, y, z = camera.wxyz
         right, down, ahead = quaternion_rotate(np.array([-x, -y, -z, w]), np.asarray(point) - camera.position)
         per_slope = 0.5 * box["height"] / np.tan(0.5 * camera.fov)
         left, top = box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"]
         return float(left + per_slope * right / ahead), float(top + per_slope * down / ahead)
 
+    def grip(self, gizmo: Any, way: float, axis: int = 2) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Where an arrow of a gizmo is on the page, and where it is after so many metres along its axis, in pixels."""
+        w, x, y, z = gizmo.wxyz
+        along = quaternion_rotate(np.array([x, y, z, w]), np.eye(3)[axis])
+        grip = np.array(gizmo.position) + 0.88 * self.visitor.stage.gizmo_size * along
+        return self.place_of(grip), self.place_of(grip + way * along)
+
     def drag(self, gizmo: Any, way: float, axis: int = 2, steps: int = STEPS) -> None:
         """Drag an arrow of a gizmo with the mouse along its axis, by about so many metres, until it has moved."""
         before = np.array(gizmo.position)
-        w, x, y, z = gizmo.wxyz
-        along = quaternion_rotate(np.array([x, y, z, w]), np.eye(3)[axis])
         for _ in range(TRIES):  # the first times the camera may not stand yet
-            grip = before + 0.88 * self.visitor.stage._gizmo_size * along
-            start, end = self.place_of(grip), self.place_of(grip + way * along)
+            start, end = self.grip(gizmo, way, axis)
             self.page.mouse.move(*start)
             self.page.mouse.down()
             for step in range(1, steps + 1):

@@ -1,11 +1,13 @@
 """The page in a real browser: dragging on the canvas, clicking on the panel, and what the visitor then sees."""
 
+import subprocess
+
 import numpy as np
 import pytest
 
 from ik_service.page import LocalSolving, Page, RemoteSolving
 from tests.bounded import until
-from tests.page.browser import Seen, chromium, opened, running_browser
+from tests.page.browser import Seen, axe_core, chromium, opened, running_browser
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium on PATH or in CHROMIUM")
 
@@ -22,6 +24,15 @@ def browser():
 def served():
     with Page(LocalSolving("cpu"), "panda") as page:
         yield page
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """The text of axe-core, which looks for what keeps people from using a page."""
+    try:
+        return axe_core()
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"axe-core cannot be had: {error}")
 
 
 @pytest.fixture
@@ -51,7 +62,7 @@ def test_a_target_out_of_reach_is_explained(seen):
         seen.drag(gizmo, -0.25)
     until(lambda: seen.visitor.posed.answer is not None and not seen.visitor.posed.answer.success[0])
     seen.page.get_by_text("Out of reach").or_(seen.page.get_by_text("Held by joint limits")).first.wait_for()
-    until(lambda: seen.visitor.stage._miss.visible)
+    until(lambda: seen.visitor.stage.miss is not None)
 
 
 def test_dragging_one_arm_leaves_the_other_to_the_bit(browser):
@@ -87,14 +98,14 @@ def test_an_axis_is_left_free_and_the_request_says_so(seen):
 
 def test_branches_are_free_where_that_is_ticked(seen):
     seen.page.get_by_label("Any branch").check()
-    until(lambda: seen.visitor._question is not None and "seeds" not in seen.visitor._question.options)
+    until(lambda: seen.visitor.question is not None and "seeds" not in seen.visitor.question.options)
 
 
 def test_other_solutions_and_random_targets(seen):
     click_tab(seen, "Batch")
     seen.page.get_by_role("button", name="Other solutions").click()
-    until(lambda: len(seen.visitor._others) >= 2)
-    taken = seen.visitor._others[0].copy()
+    until(lambda: len(seen.visitor.others) >= 2)
+    taken = seen.visitor.others[0].copy()
     seen.page.get_by_label("Take", exact=True).click()
     seen.page.get_by_role("option", name="ghost 1").click()
     until(lambda: np.abs(seen.visitor.posed.joint_q - taken).max() < 1e-3)
@@ -105,14 +116,14 @@ def test_other_solutions_and_random_targets(seen):
 def test_spheres_and_an_obstacle_that_is_dragged(seen):
     click_tab(seen, "Collision")
     seen.page.get_by_label("Show spheres").check()
-    until(lambda: seen.visitor.stage._spheres.is_shown)
+    until(lambda: seen.visitor.stage.spheres is not None)
     seen.page.get_by_label("Obstacle", exact=True).click()
     seen.page.get_by_role("option", name="box").click()
-    until(lambda: seen.visitor.stage._obstacle is not None)
-    until(lambda: seen.visitor._question is not None and seen.visitor._question.objects)
-    seen.drag(seen.visitor.stage._obstacle, 0.1)
+    until(lambda: seen.visitor.stage.obstacle is not None)
+    until(lambda: seen.visitor.question is not None and seen.visitor.question.objects)
+    seen.drag(seen.visitor.stage.obstacle, 0.1)
     place = seen.visitor.stage.objects()["obstacle"]["position"]
-    until(lambda: seen.visitor._question.objects["obstacle"]["position"] == place)
+    until(lambda: seen.visitor.question.objects["obstacle"]["position"] == place)
 
 
 def test_a_robot_is_chosen_and_the_page_turns_dark(seen):
@@ -120,6 +131,7 @@ def test_a_robot_is_chosen_and_the_page_turns_dark(seen):
     seen.page.get_by_role("option", name="ur5e").click()
     until(lambda: seen.visitor.posed.name == "ur5e" and seen.visitor.posed.answer is not None)
     seen.page.get_by_text("tool0").first.wait_for()
+    seen.page.get_by_text("View", exact=True).click()
     seen.page.get_by_label("Dark", exact=True).check()
     seen.page.locator("[data-mantine-color-scheme=dark]").first.wait_for(state="attached")
 
@@ -143,16 +155,34 @@ def test_a_service_solves_for_the_page(browser, service_url):
         seen.drag(seen.visitor.stage.gizmos["panda_hand"], -0.1)
         until(lambda: seen.hand_gap("panda_hand") < ON_GIZMO_M)
         click_tab(seen, "Request")
-        page.get_by_text(f"with Client('{service_url}') as client:").wait_for()
+        page.get_by_text(f"curl -s {service_url}/v1/robots/panda/solve").wait_for()
+
+
+def serious(page, axe):
+    """What axe-core finds on a page that keeps people from using it."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run()")
+    assert found["passes"]
+    return [(one["id"], one["impact"]) for one in found["violations"] if one["impact"] in ("serious", "critical")]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_first_page_of_the_service_fits(browser, service_url, width, scheme):
+def test_the_first_page_of_the_service_is_for_everybody(browser, service_url, axe, width, scheme):
     with opened(browser, service_url, viewport={"width": width, "height": 800}, color_scheme=scheme) as page:
         page.get_by_role("heading", name="ik-service").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 30)"}[scheme]
+        assert serious(page, axe) == []
+        for link in page.get_by_role("link").all():  # they are reached by keyboard, in order
+            page.keyboard.press("Tab")
+            assert link.evaluate("link => link === document.activeElement")
         page.get_by_role("link", name="Every route, with examples to try").click()
         page.get_by_text("ik-service").first.wait_for()
+
+
+def test_the_first_page_shows_the_live_page(browser, served, running_service):
+    with running_service(page_url=served.url, robots=("panda",)) as (url, _), opened(browser, url) as page:
+        assert page.get_by_role("link", name="the live page").get_attribute("href") == served.url
+        page.frame_locator("iframe").get_by_text("Reached").wait_for()

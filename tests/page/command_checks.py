@@ -6,11 +6,14 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ik_service.cli.app import app
+from tests.bounded import until
 
 PROGRAM = "from ik_service.cli import main; main()"
 END_S = 120.0  # the first solve on a machine compiles kernels, and the page ends after it
@@ -36,6 +39,42 @@ def test_it_serves_until_it_is_interrupted(signal_number):
         finally:
             process.kill()
     assert (process.returncode, printed, said) == (0, "", "")
+
+
+def test_it_runs_with_the_packages_of_the_lock():
+    lock = Path(__file__).parents[2] / "requirements-page.lock"
+    pins = dict(re.findall(r"^([^\s=]+)==(\S+)", lock.read_text(), flags=re.MULTILINE))
+    names = ("viser", "websockets", "rich", "trimesh", "msgspec")
+    assert {name: version(name) for name in names} == {name: pins[name] for name in names}
+
+
+def test_a_service_starts_a_page_beside_it():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0", "--page-port", str(port), "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+
+            def is_there():
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=60) as reply:
+                        return b"<html" in reply.read()
+                except OSError:
+                    return False
+
+            until(is_there, END_S)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(END_S) == 0
+        finally:
+            process.kill()
+    until(lambda: not is_there())
+
+
+def test_a_service_with_keys_starts_no_page(tmp_path):
+    (tmp_path / "keys").write_text("lab:0123456789abcdef\n")
+    keys = "--api-keys-file", tmp_path / "keys"
+    said = run("serve", "--port", "0", "--page-port", "8099", *keys, "--device", "cpu", code=1).stderr
+    assert "ik-service page --url" in said
 
 
 def test_a_port_in_use_is_said_in_one_line():

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, loop_rods, placed_bodies, robot_parts
+from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, loop_rods, placed_bodies, robot_parts, robot_size
 from ik_service.robots import JointType, builtin_robot_names
 from ik_service.robots.structure.names import leaf_links
 from ik_service.robots.transforms import quaternion_rotate, transform_multiply
 
 NEAR_M = 1e-9  # both are sums of the same few products in float64
+CUT_OFF = 0.07  # part of a ball that is outside of the mesh with 16 sides in it, 0.063, and less of a cylinder
 ROBOTS = builtin_robot_names()
 
 
@@ -21,21 +22,21 @@ def configurations(robot, count=3):
 def test_every_built_in_robot_shows(name):
     robot = load_robot(name)
     parts = robot_parts(robot)
-    assert (parts.cylinders.role == Role.JOINT).any()
-    assert (parts.cylinders.role == Role.ROD).any()
-    for kind in (parts.cylinders, parts.balls):
+    assert (parts[0].role == Role.JOINT).any()
+    assert (parts[0].role == Role.ROD).any()
+    for kind in (parts[0], parts[1]):
         assert np.isfinite(kind.X_body).all()
         assert (kind.scales > 0.0).all()
-        assert kind.scales.max() < 3.0 * parts.size
+        assert kind.scales.max() < 3.0 * robot_size(robot)
 
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_tips_are_drawn_where_links_are(name):
     robot, parts = load_robot(name), robot_parts(load_robot(name))
     joint_q = configurations(robot)
-    drawn = parts.balls.poses(placed_bodies(robot, joint_q))
-    tips = np.flatnonzero(parts.balls.role == Role.TIP)
-    links = [robot.link_names[link] for link in parts.balls.index[tips]]
+    drawn = parts[1].poses(placed_bodies(robot, joint_q))
+    tips = np.flatnonzero(parts[1].role == Role.TIP)
+    links = [robot.link_names[link] for link in parts[1].index[tips]]
     assert set(leaf_links(robot)) <= set(links)
     found = robot.forward_kinematics(joint_q, links).positions
     assert np.abs(drawn[:, tips, :3] - found).max() < NEAR_M
@@ -45,9 +46,9 @@ def test_tips_are_drawn_where_links_are(name):
 def test_every_rod_begins_and_ends_at_balls(name):
     robot, parts = load_robot(name), robot_parts(load_robot(name))
     bodies = placed_bodies(robot, configurations(robot))
-    rods = np.flatnonzero(parts.cylinders.role == Role.ROD)
-    poses, centers = parts.cylinders.poses(bodies)[:, rods], parts.balls.poses(bodies)[..., :3]
-    half = 0.5 * parts.cylinders.scales[rods, 2:] * np.array([0.0, 0.0, 1.0])
+    rods = np.flatnonzero(parts[0].role == Role.ROD)
+    poses, centers = parts[0].poses(bodies)[:, rods], parts[1].poses(bodies)[..., :3]
+    half = 0.5 * parts[0].scales[rods, 2:] * np.array([0.0, 0.0, 1.0])
     for sign in (-1.0, 1.0):
         ends = poses[..., :3] + quaternion_rotate(poses[..., 3:], np.broadcast_to(sign * half, poses[..., :3].shape))
         gaps = np.linalg.norm(ends[:, :, None] - centers[:, None], axis=-1).min(axis=-1)
@@ -59,15 +60,15 @@ def test_discs_turn_about_the_axes_of_their_joints(name):
     robot, parts = load_robot(name), robot_parts(load_robot(name))
     joint_q = configurations(robot, 1)
     bodies = placed_bodies(robot, joint_q)
-    poses = parts.cylinders.poses(bodies)[0]
-    discs = np.flatnonzero(parts.cylinders.role == Role.JOINT)
-    kinds = robot.joint_type[np.searchsorted(robot.joint_qd_start, parts.cylinders.index[discs], side="right") - 1]
+    poses = parts[0].poses(bodies)[0]
+    discs = np.flatnonzero(parts[0].role == Role.JOINT)
+    kinds = robot.joint_type[np.searchsorted(robot.joint_qd_start, parts[0].index[discs], side="right") - 1]
     assert JointType.FLOATING not in kinds
     motion = robot.motion_subspace(joint_q)[0]
     turning = 0
     for disc, kind in zip(discs, kinds, strict=True):
         axis = quaternion_rotate(poses[disc, 3:], np.array([0.0, 0.0, 1.0]))
-        twist = motion[parts.cylinders.index[disc]]
+        twist = motion[parts[0].index[disc]]
         way = twist[:3] if kind == JointType.PRISMATIC else twist[3:]
         assert np.linalg.norm(np.cross(axis, way)) < NEAR_M
         turning += kind != JointType.PRISMATIC
@@ -83,7 +84,7 @@ def test_closed_loops_are_drawn_closed():
         body, frame = robot.link_frame(link)
         ends.append(transform_multiply(bodies[body], transform_multiply(frame, np.array(offset)))[:3])
     assert np.abs(ends[0] - ends[1]).max() < 1e-6
-    centers = robot_parts(robot).balls.poses(bodies[None])[0, :, :3]
+    centers = robot_parts(robot)[1].poses(bodies[None])[0, :, :3]
     assert np.linalg.norm(centers - ends[0], axis=1).min() < NEAR_M
 
 
@@ -100,13 +101,13 @@ def test_rods_of_loops_have_their_length():
 def test_a_sleeve_and_its_rod_reach_from_joint_to_joint():
     robot, parts = load_robot("stewart"), robot_parts(load_robot("stewart"))
     joint_q = robot.constraints.close(robot.mid_joint_q).joint_q
-    poses = parts.cylinders.poses(placed_bodies(robot, joint_q))[0]
+    poses = parts[0].poses(placed_bodies(robot, joint_q))[0]
     sliding = [dof for dof in range(robot.joint_dof_count) if robot.joint_limit_lower[dof] > 0.0]
     assert len(sliding) == 6
     for dof in sliding:
-        sleeve, rod = np.flatnonzero((parts.cylinders.role == Role.JOINT) & (parts.cylinders.index == dof))
+        sleeve, rod = np.flatnonzero((parts[0].role == Role.JOINT) & (parts[0].index == dof))
         gap = np.linalg.norm(poses[sleeve, :3] - poses[rod, :3])
-        assert gap <= 0.5 * (parts.cylinders.scales[sleeve, 2] + parts.cylinders.scales[rod, 2])
+        assert gap <= 0.5 * (parts[0].scales[sleeve, 2] + parts[0].scales[rod, 2])
 
 
 @pytest.mark.parametrize("mesh", [cylinder_mesh(), ball_mesh()], ids=["cylinder", "ball"])
@@ -118,4 +119,5 @@ def test_meshes_are_closed_and_look_outwards(mesh):
     flat = np.linalg.norm(normals, axis=1) < 1e-12  # triangles at the poles of the ball
     assert (np.einsum("ij,ij->i", normals, middles)[~flat] > 0.0).all()
     volume = np.einsum("ij,ij->i", corners[:, 0], normals).sum() / 6.0
-    assert volume == pytest.approx(np.pi if vertices[:, 2].max() < 0.6 else 4.0 * np.pi / 3.0, rel=0.05)
+    round_volume = np.pi if vertices[:, 2].max() < 0.6 else 4.0 * np.pi / 3.0
+    assert (1.0 - CUT_OFF) * round_volume < volume < round_volume

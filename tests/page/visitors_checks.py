@@ -10,9 +10,13 @@ import pytest
 import viser
 
 from ik_service.page import LocalSolving, Page, PageError
+from ik_service.page.drawing import LIMIT_COLOR
+from ik_service.page.geometry import Role
 from ik_service.page.solving.questions import ROTATIONS
-from ik_service.page.stage import pose_of
+from ik_service.page.stage import STILL_COLOR, pose_of
 from ik_service.page.visitor import Visitor
+from ik_service.robots import builtin_urdf
+from ik_service.robots.transforms import quaternion_from_rpy
 from tests.bounded import until
 
 DRAWN_M = 1e-6  # positions are sent as float32
@@ -35,23 +39,36 @@ class Guest:
     """A visitor whose wishes are done at once."""
 
     def __init__(self, server, solving, robot):
-        camera = SimpleNamespace()
+        camera = SimpleNamespace(on_update=self._look)
         client = SimpleNamespace(
             scene=server.scene, gui=server.gui, camera=camera, flush=server.flush, atomic=server.atomic
         )
         self.waiting = queue.SimpleQueue()
         self.visitor = Visitor(client, solving, robot, self.waiting.put)
+        assert not self.visitor.is_complete  # the robot first
+        self._run(self._stands(None))
+        assert self.waiting.empty()
+        self._run(self._stands(None))  # it has been drawn
         self.work()
+
+    def _look(self, stands):
+        self._stands = stands
+
+    @staticmethod
+    def _run(callback):
+        with contextlib.suppress(StopIteration):
+            callback.send(None)
 
     def work(self):
         while not self.waiting.empty():
             self.waiting.get().work()
-        self.visitor.refresh()
+        self.visitor.wish("refresh")
+        self.waiting.get().work()
 
     def drag(self, link, way):
         gizmo = self.visitor.stage.gizmos[link]
         gizmo.position = gizmo.position + np.array(way)
-        self.visitor._dragged()
+        self.visitor.dragged()
         self.work()
         return gizmo
 
@@ -59,8 +76,7 @@ class Guest:
         """Set a value as a browser does."""
         handle._impl.value = value
         for changed in handle._impl.update_cb:
-            with contextlib.suppress(StopIteration):
-                changed(SimpleNamespace(client="a browser")).send(None)
+            self._run(changed(SimpleNamespace(client="a browser")))
         self.work()
 
 
@@ -78,7 +94,7 @@ def test_the_drawn_hand_follows_its_target(guest):
     hand = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand"]).positions[0, 0]
     assert np.abs(drawn - hand).max() < DRAWN_M
     assert "Reached" in visitor.panel.status.content
-    assert not visitor.stage._miss.visible
+    assert visitor.stage.miss is None
     assert (visitor.solves, len(visitor.latencies)) == (3, 2)
 
 
@@ -87,55 +103,63 @@ def test_a_target_out_of_reach_is_said_and_drawn(guest):
     visitor = guest.visitor
     assert visitor.posed.answer.advice in visitor.panel.status.content
     assert "Reached" not in visitor.panel.status.content
-    assert visitor.stage._miss.visible
-    assert np.abs(visitor.stage._miss.points[0, 1] - visitor.stage.gizmos["panda_hand"].position).max() < DRAWN_M
+    assert visitor.stage.miss.visible
+    assert np.abs(visitor.stage.miss.points[0, 1] - visitor.stage.gizmos["panda_hand"].position).max() < DRAWN_M
 
 
 def test_scene_nodes_stay_while_dragging(guest):
-    nodes = dict(guest.visitor._client.scene._handle_from_node_name)
+    nodes = dict(guest.visitor.client.scene._handle_from_node_name)
     for _ in range(5):
         guest.drag("panda_hand", [0.01, 0.0, 0.0])
-    assert nodes == guest.visitor._client.scene._handle_from_node_name
+    assert nodes == guest.visitor.client.scene._handle_from_node_name
     assert len(nodes) > 8
 
 
 def test_sliders_move_the_robot_and_its_target(guest):
     visitor = guest.visitor
-    slider = visitor.panel.sliders[0]
-    guest.click(slider.handle, 30.0)
+    slider = visitor.panel.sliders[0][0]
+    guest.click(slider, 30.0)
     assert visitor.posed.joint_q[0] == pytest.approx(np.radians(30.0))
     hand = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand"]).positions[0, 0]
     assert np.abs(visitor.stage.gizmos["panda_hand"].position - hand).max() < DRAWN_M
     assert "Posed by hand" in visitor.panel.status.content
     guest.drag("panda_hand", [0.0, 0.0, -0.02])
-    assert slider.handle.value == pytest.approx(np.degrees(visitor.posed.joint_q[0]), abs=0.01)
+    assert slider.value == pytest.approx(np.degrees(visitor.posed.joint_q[0]), abs=0.01)
 
 
 def test_free_axes_change_what_is_asked(guest):
-    guest.visitor.target_changed("panda_hand", free=("rz",))
+    guest.visitor.wish("target panda_hand", {"free": ("rz",)})
     guest.work()
     assert guest.visitor.posed.targets["panda_hand"].free == ("rz",)
     assert '"free": ["rz"]' in guest.visitor.panel.request.content.replace("&quot;", '"')
-    guest.visitor.target_changed("panda_hand", free=ROTATIONS)
+    guest.visitor.wish("target panda_hand", {"free": ROTATIONS})
     guest.work()
     assert "free</td>" in guest.visitor.panel.status.content
 
 
 def test_numbers_put_a_target(guest):
-    guest.click(guest.visitor.panel.positions["panda_hand"], (0.4, 0.1, 0.5))
+    position, rotation = guest.visitor.panel.numbers["panda_hand"]
+    guest.click(position, (0.4, 0.1, 0.5))
     drawn = guest.visitor.stage.drawing.drawn_position("panda_hand")
     assert np.linalg.norm(drawn - [0.4, 0.1, 0.5]) < 1e-3
+    guest.click(rotation, (170.0, 5.0, -20.0))
+    posed = guest.visitor.posed
+    hand = posed.robot.forward_kinematics(posed.joint_q, ["panda_hand"])
+    asked = quaternion_from_rpy(*np.radians([170.0, 5.0, -20.0]))
+    assert abs(hand.orientations_xyzw[0, 0] @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
+    assert np.linalg.norm(hand.positions[0, 0] - [0.4, 0.1, 0.5]) < 1e-3
+    assert rotation.value == pytest.approx((170.0, 5.0, -20.0), abs=0.01)
 
 
 def test_other_solutions_are_ghosts_to_be_taken(guest):
     visitor = guest.visitor
-    visitor.asked("solutions")
+    visitor.wish("solutions")
     guest.work()
-    count = len(visitor._others)
+    count = len(visitor.others)
     assert count >= 2
     assert visitor.stage._ghosts is not None
     assert len(visitor.panel.solution.options) == count + 1
-    taken, target = visitor._others[1].copy(), pose_of(visitor.stage.gizmos["panda_hand"])
+    taken, target = visitor.others[1].copy(), pose_of(visitor.stage.gizmos["panda_hand"])
     guest.click(visitor.panel.solution, "ghost 2")
     assert np.abs(visitor.posed.joint_q - taken).max() < 1e-3
     assert np.abs(pose_of(visitor.stage.gizmos["panda_hand"])[:3] - target[:3]).max() < 1e-3
@@ -144,7 +168,7 @@ def test_other_solutions_are_ghosts_to_be_taken(guest):
 
 
 def test_random_targets_are_counted(guest):
-    guest.visitor.asked("random")
+    guest.visitor.wish("random")
     guest.work()
     assert "1000 of 1000 reached" in guest.visitor.panel.random.content
 
@@ -152,35 +176,30 @@ def test_random_targets_are_counted(guest):
 def test_spheres_and_an_obstacle(guest):
     visitor = guest.visitor
     guest.click(visitor.panel.spheres, True)
-    spheres = visitor.stage._spheres
-    assert spheres.is_shown
-    a, b = spheres._line.points[0]
-    check = visitor.posed.robot.collision(visitor.posed.joint_q)
-    assert np.linalg.norm(a - b) == pytest.approx(check.clearance[0], abs=1e-5)
+    spheres = visitor.stage.spheres
+    joint_q, of_body = visitor.posed.joint_q, visitor.posed.robot.body_spheres
+    marked = (spheres._drawn[0][1].batched_colors == LIMIT_COLOR).all(axis=1)
+    closest = visitor.posed.robot.collision(joint_q).closest_pairs[0]
+    assert marked.sum() == sum(len(of_body.radii[of_body.of_link(of_body.links.index(link))]) for link in closest)
+    assert 0 < marked.sum() < len(marked)
     guest.click(visitor.panel.obstacle, "box")
     assert visitor.stage.objects()["obstacle"]["size"] == [0.15] * 3
-    obstacle, hand = visitor.stage._obstacle, visitor.stage.gizmos["panda_hand"].position
+    obstacle, hand = visitor.stage.obstacle, visitor.stage.gizmos["panda_hand"].position
     obstacle.position = hand
-    visitor._dragged()
+    visitor.dragged()
     guest.work()
     assert "In contact" in visitor.panel.status.content
     assert "obstacle" in visitor.posed.answer.closest
-    for kind, gap in (("box", 0.15), ("sphere", 0.15)):
+    for kind in ("box", "sphere"):
         guest.click(visitor.panel.obstacle, kind)
-        visitor.stage._obstacle.position = hand + np.array([0.0, 0.4, 0.0])
-        visitor._dragged()
+        visitor.stage.obstacle.position = hand + np.array([0.0, 0.4, 0.0])
+        visitor.dragged()
         guest.work()
         assert visitor.posed.answer.success[0]
         closest = visitor.posed.robot.collision(visitor.posed.joint_q, None)
         assert closest.clearance[0] > 0.0
         objects = visitor.stage.objects()
         assert objects["obstacle"]["shape"] == kind
-        from ik_service.robots.files.geometry.world_file import read_world
-
-        world = read_world({"objects": objects})
-        a, b = spheres.closest_points(visitor.posed.joint_q, ("panda_hand", "obstacle"), world)
-        assert abs(world.objects["obstacle"].signed_distance(b[None])[0]) < 1e-5
-        assert 0.0 < np.linalg.norm(a - b) < 0.4 + gap
     guest.click(visitor.panel.obstacle, "none")
     assert visitor.stage.objects() == {}
 
@@ -191,9 +210,39 @@ def test_collision_can_be_left_out(guest):
     assert "collision" in guest.visitor.panel.request.content
     guest.click(guest.visitor.panel.obstacle, "box")
     assert guest.visitor.trouble == ""
-    assert guest.visitor._question.objects == {}
+    assert guest.visitor.question.objects == {}
     guest.click(guest.visitor.panel.collision, True)
-    assert guest.visitor._question.objects.keys() == {"obstacle"}
+    assert guest.visitor.question.objects.keys() == {"obstacle"}
+
+
+def test_islands_have_colours_of_their_own(server, solving):
+    guest = Guest(server, solving, "dual_panda")
+    joints, node = guest.visitor.stage.drawing._drawn[0]
+    is_joint = joints.role == Role.JOINT
+    left = joints.index[is_joint] < 7
+    assert len(np.unique(node.batched_colors[is_joint], axis=0)) == 1
+    guest.click(guest.visitor.panel.islands, True)
+    of_left, of_right = (np.unique(node.batched_colors[is_joint][side], axis=0) for side in (left, ~left))
+    assert len(of_left) == len(of_right) == 1
+    assert (of_left != of_right).any()
+    guest.visitor.wish("target right_panda_hand", {"is_on": False})
+    guest.work()
+    assert (np.unique(node.batched_colors[is_joint][~left], axis=0) == STILL_COLOR).all()
+
+
+def test_a_robot_that_is_brought_is_shown(guest):
+    visitor = guest.visitor
+    visitor.wish("file", SimpleNamespace(name="mine.urdf", content=builtin_urdf("ur5e")))
+    guest.work()
+    assert visitor.posed.name.startswith("mine ")
+    assert visitor.posed.answer.success[0]
+    assert visitor.panel.robot.options[0] == visitor.posed.name
+    shown = visitor.posed
+    for content in (b"<robot", b"<mujoco/>", b" " * 1_000_001):
+        visitor.wish("file", SimpleNamespace(name="<other>.urdf", content=content))
+        guest.work()
+        assert "&lt;other&gt;.urdf" in visitor.panel.status.content
+        assert visitor.posed is shown
 
 
 def test_one_arm_of_two_stays_to_the_bit(server, solving):
@@ -206,11 +255,11 @@ def test_one_arm_of_two_stays_to_the_bit(server, solving):
 
 
 def test_another_robot_is_shown_from_the_beginning(guest):
-    guest.visitor.robot_chosen("ur5e")
+    guest.visitor.wish("robot", "ur5e")
     guest.work()
     assert list(guest.visitor.stage.gizmos) == ["tool0"]
     assert guest.visitor.posed.answer.success[0]
-    guest.visitor.asked("restart")
+    guest.visitor.wish("restart")
     guest.work()
     assert guest.visitor.posed.answer is None
 
@@ -221,6 +270,7 @@ class Flaky:
     def __init__(self, solving):
         self._solving, self.trouble = solving, None
         self.robots, self.workers, self.address, self.robot = ("panda",), 1, solving.address, solving.robot
+        self.meshes = solving.meshes
 
     def solve(self, question):
         if self.trouble is not None:
@@ -238,9 +288,12 @@ def test_who_does_not_answer_is_asked_again(server, solving):
     gizmo = guest.drag("panda_hand", [0.0, 0.0, -0.02])
     assert "The service &lt;rests&gt;." in guest.visitor.panel.status.content
     flaky.trouble = None
-    until(lambda: not guest.waiting.empty())
-    guest.work()
-    assert "Reached" in guest.visitor.panel.status.content
+
+    def reached():
+        guest.work()
+        return "Reached" in guest.visitor.panel.status.content
+
+    until(reached)
     assert np.linalg.norm(guest.visitor.stage.drawing.drawn_position("panda_hand") - gizmo.position) < 1e-3
 
 

@@ -22,6 +22,7 @@ LONGEST_FILE = 400  # lines, the house limit
 PUBLIC_TWICE = {"LinkPoses", "SolveTarget", "StreamTarget"}  # names of the HTTP schema, and of Python's interface
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = ("requirements.lock", "requirements-ray.lock", "requirements-dev.lock")  # each holds those before it
+PAGE_LOCK = "requirements-page.lock"
 
 # Written in halves, so that this file does not hold what it forbids.
 FORBIDDEN_TEXTS = [
@@ -181,7 +182,7 @@ def test_version_is_the_same_wherever_it_is_told():
 
 
 def test_locks_pin_every_package_with_its_hashes():
-    for lock in LOCKS:
+    for lock in (*LOCKS, PAGE_LOCK):
         blocks = re.split(r"\n(?=\S)", (ROOT / lock).read_text().strip())
         assert len(blocks) > 10, f"{lock} is nearly empty"
         assert [block for block in blocks if "==" not in block or "--hash=sha256:" not in block] == []
@@ -191,6 +192,19 @@ def test_each_lock_holds_every_pin_of_the_smaller_ones():
     pins = [set(re.findall(r"^\S+==\S+", (ROOT / lock).read_text(), flags=re.MULTILINE)) for lock in LOCKS]
     assert pins[0], "no pin was read"
     assert pins[0] < pins[1] < pins[2]
+
+
+def test_the_lock_of_the_page_agrees_with_the_others():
+    pins = [
+        dict(re.findall(r"^([^\s=]+)==(\S+)", (ROOT / lock).read_text(), flags=re.MULTILINE))
+        for lock in (PAGE_LOCK, LOCKS[0], LOCKS[-1])
+    ]
+    page, service, tests = pins
+    assert service.items() < page.items()  # 'make run' installs the service with the page
+    assert "viser" in page
+    common = page.keys() & tests.keys()
+    assert common
+    assert {name: page[name] for name in common} == {name: tests[name] for name in common}
 
 
 def test_built_package_holds_every_robot_file(wheel):

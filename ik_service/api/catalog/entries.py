@@ -8,6 +8,7 @@ from typing import Protocol
 from ik_service.api.errors.exceptions import StaleEntryError
 from ik_service.api.schema.robot import Source
 from ik_service.robots import RobotModel, World
+from ik_service.robots.structure.names import leaf_links
 
 
 class Entry(Protocol):
@@ -54,6 +55,11 @@ class ServedRobot:
     def etag(self) -> str:
         """Its entity tag: equal tags mean equal URDFs."""
         return _tag_of(self.urdf if self.urdf is not None else self.model.content_hash.encode())
+
+    @cached_property
+    def ends(self) -> str:
+        """Its links that carry no other, as text; the first page of the service asks for them with every call."""
+        return ", ".join(leaf_links(self.model))
 
 
 @dataclass(frozen=True, eq=False)

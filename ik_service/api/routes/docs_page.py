@@ -4,7 +4,8 @@ No network is needed. The files are those of the package `fastapi-offline`; its 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
+from functools import cache
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
@@ -15,21 +16,17 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from ik_service.api.catalog.entries import ServedRobot
 from ik_service.api.codecs.media_types import prefers_page
 from ik_service.api.schema.examples import SOLVE_REQUESTS
 from ik_service.api.state import State
-from ik_service.robots import RobotModel
-from ik_service.robots.structure.names import leaf_links
 
 ASSETS_URL = "/docs/assets"
 
 router = APIRouter()
 
 _HTML = {"text/html": {"schema": {"type": "string"}}}
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
-    "Vary": "Accept",
-}
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -48,6 +45,8 @@ h1 {{ margin: 0; font-size: 1.6rem }} h2 {{ margin: 2rem 0 0.5rem; font-size: 1.
 p {{ margin: 0.4rem 0 }} .soft {{ color: var(--soft) }} a {{ color: var(--link) }}
 code, pre {{ font: 0.87rem/1.5 ui-monospace, monospace; background: var(--code); border-radius: 0.3rem }}
 code {{ padding: 0.1rem 0.3rem }} pre {{ padding: 0.8rem; white-space: pre-wrap }}
+iframe {{ width: 100%; height: 28rem; margin-top: 0.6rem; box-sizing: border-box; border: 1px solid var(--line) }}
+@media (max-width: 40rem) {{ iframe {{ display: none }} }}
 table {{ width: 100%; border-collapse: collapse }}
 th, td {{ padding: 0.3rem 0.6rem 0.3rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line) }}
@@ -95,7 +94,7 @@ async def index(request: Request, state: State) -> Response:
     prefix = request.scope.get("root_path", "")
     found = Index(
         name="ik-service",
-        version=version("ik-service"),
+        version=_version(),
         docs=f"{prefix}/docs",
         openapi=f"{prefix}/openapi.json",
         robots=f"{prefix}/v1/robots",
@@ -103,15 +102,22 @@ async def index(request: Request, state: State) -> Response:
     if not prefers_page(request.headers):
         return JSONResponse(found.model_dump(), headers={"Vary": "Accept"})
     keys = bool(state.settings.keys)
-    robots = [] if keys else [(name, it.model) for name, it in (await state.catalog_refresh.current()).entries.items()]
-    address = str(request.base_url).rstrip("/")
-    text = _page(found, robots, address, page_url=state.settings.page_url, has_keys=keys, is_ready=state.is_ready)
-    return HTMLResponse(text, headers=_PAGE_HEADERS)
+    robots = {} if keys else (await state.catalog_refresh.current()).entries
+    address, page_url = str(request.base_url).rstrip("/"), state.settings.page_url
+    text = _page(found, robots, address, page_url=page_url, has_keys=keys, is_ready=state.is_ready)
+    policy = _POLICY if page_url is None else f"{_POLICY}; frame-src {'/'.join(page_url.split('/')[:3])}"
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Vary": "Accept"})
+
+
+@cache
+def _version() -> str:
+    """Return the version of the service, which is in a file."""
+    return version("ik-service")
 
 
 def _page(
     found: Index,
-    robots: Sequence[tuple[str, RobotModel]],
+    robots: Mapping[str, ServedRobot],
     address: str,
     *,
     page_url: str | None,
@@ -122,20 +128,22 @@ def _page(
 
     Args:
         found: What answers.
-        robots: Names and models of the robots that are shown.
+        robots: The robots that are shown, by name.
         address: Of the service, as the reader has called it.
         page_url: Address of the live page; None where nobody has said one.
         has_keys: Whether the service asks for keys; names of robots are then for those who have one.
         is_ready: Whether the service is ready.
     """
-    cells = [(name, str(model.active_dof_count), ", ".join(leaf_links(model))) for name, model in robots]
+    cells = [(name, str(robot.model.active_dof_count), robot.ends) for name, robot in robots.items()]
     rows = "".join(f"<tr><td>{'</td><td>'.join(map(escape, row))}</td></tr>" for row in cells)
     table = f"<table><tr><th>robot</th><th>DOFs</th><th>ends</th></tr>{rows}</table>"
     name, key = ("panda", ' -H "X-API-Key: $IK_SERVICE_KEY"' if has_keys else "")
     body = json.dumps(SOLVE_REQUESTS["one_pose"])
     curl = f"curl -s {address}/v1/robots/{name}/solve{key} -H 'Content-Type: application/json' -d '{body}'"
-    live = f"ik-service page --url {address}"
-    see = f'<a href="{escape(page_url)}">the live page</a>' if page_url else f"<code>{escape(live)}</code>"
+    see = f"<code>{escape(f'ik-service page --url {address}')}</code>"
+    if page_url:
+        shown = escape(page_url)
+        see = f'<a href="{shown}">the live page</a><iframe title="The live page" src="{shown}" loading="lazy"></iframe>'
     return _PAGE.format(
         version=escape(found.version),
         ready="ready" if is_ready else "starting: kernels are being loaded",

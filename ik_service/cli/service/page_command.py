@@ -13,7 +13,15 @@ DEFAULT_ROBOT = "panda"
 
 
 def run_page(
-    robot: str | None, *, url: str | None, host: str, port: int, is_dark: bool, device: str, api_key: str | None
+    robot: str | None,
+    *,
+    url: str | None,
+    host: str,
+    port: int,
+    is_dark: bool,
+    device: str,
+    api_key: str | None,
+    says: bool = True,
 ) -> None:
     """Serve the page until interrupted.
 
@@ -25,6 +33,7 @@ def run_page(
         is_dark: Whether it begins dark.
         device: Device of solvers in this process.
         api_key: Key of the service.
+        says: Whether it says where it is.
 
     Raises:
         PageError: The service does not answer, the robot is not there, or the address cannot be used.
@@ -43,5 +52,6 @@ def run_page(
     with closing(solving), Page(solving, None if is_file else first, host=host, port=port, is_dark=is_dark) as page:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ended.set())
-        message_console().print(f"The page is at {page.url} - stop with Ctrl+C.", markup=False)
+        if says:
+            message_console().print(f"The page is at {page.url} - stop with Ctrl+C.", markup=False)
         ended.wait()

@@ -9,6 +9,7 @@ import shlex
 import signal
 import socket
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any
 
@@ -27,6 +28,8 @@ from ik_service.api.warm_up import first_request, warmed_robots
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.cli.console import message_console
 from ik_service.cli.service.descriptors import with_descriptors
+from ik_service.cli.service.page_command import run_page
+from ik_service.extras import how_to_install
 from ik_service.settings import ServiceSettings, load_settings, unknown_variables
 from objectives.errors import IKError
 
@@ -71,11 +74,15 @@ def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with
         body: The request.
         with_key: Whether the service requires an API key.
     """
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    authority = f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
     data = shlex.quote(orjson.dumps(body).decode())
     key = ' -H "X-API-Key: $IK_SERVICE_KEY"' if with_key else ""
-    return f"curl -s http://{authority}/v1/robots/{robot}/solve{key} -H 'Content-Type: application/json' -d {data}"
+    return f"curl -s {_address(host, port)}/v1/robots/{robot}/solve{key} -H 'Content-Type: application/json' -d {data}"
+
+
+def _address(host: str, port: int) -> str:
+    """Return where this machine reaches a service that listens on a host."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
 def run_server(**options: Any) -> None:
@@ -97,7 +104,7 @@ def run_server(**options: Any) -> None:
 
 def _serve(settings: ServiceSettings) -> None:
     require_safe_address(settings, settings.host)
-    settings = with_descriptors(settings)
+    settings = with_descriptors(_with_page_url(settings))
     listener = _listen(settings.host, settings.port)
     with listener:
         app = create_app(settings, bound_to=listener.getsockname()[0])
@@ -168,9 +175,13 @@ class ServiceServer(uvicorn.Server):
         example = example_request(self._app.state.service)
         line = curl_line(host, port, *example, with_key=bool(self._settings.keys))
         device = warm_up.result().result.device
+        if self._settings.page_port is not None:
+            context = multiprocessing.get_context("spawn")
+            arguments = _address(host, port), self._settings.page_port
+            context.Process(target=_serve_page, args=arguments, daemon=True).start()
         if is_for_people(self._settings):
             self._say(f"Ready, solving on {device}. Try:\n\n{line}\n")
-            self._say(f"Documentation: http://{host}:{port}/docs - stop with Ctrl+C.")
+            self._say(f"Open {_address(host, port)} in a browser - stop with Ctrl+C.")
         else:
             self._say(f"Ready at http://{host}:{port}, solving on {device}. Try: {line}")
 
@@ -188,8 +199,34 @@ def _log_failure(task: "asyncio.Task[None]") -> None:
         _logger.error("The service is ready, but this could not be announced.", exc_info=error)
 
 
+def _with_page_url(settings: ServiceSettings) -> ServiceSettings:
+    """Say where the live page will be, if there is to be one.
+
+    Raises:
+        StartError: It cannot be shown.
+    """
+    if settings.page_port is None:
+        return settings
+    if find_spec("viser") is None:
+        raise StartError(f"A page (page_port) needs viser. {how_to_install('page')}")
+    if settings.keys:
+        raise StartError(
+            "A page (page_port) asks nobody for a key, but the service does. Start it for those whom you trust: "
+            "ik-service page --url ... --api-key ..."
+        )
+    return settings.model_copy(update={"page_url": settings.page_url or f"http://127.0.0.1:{settings.page_port}"})
+
+
+def _serve_page(url: str, port: int) -> None:
+    """Serve the live page of a service until interrupted, in a process of its own."""
+    try:
+        run_page(None, url=url, host="127.0.0.1", port=port, is_dark=False, device="auto", api_key=None, says=False)
+    except IKError as error:
+        message_console().print(f"There is no live page: {error}", markup=False)
+
+
 def _end_children() -> None:
-    """Stop the processes that compile kernels: the service would wait for them."""
+    """Stop the processes that compile kernels and serve the page: the service would wait for them."""
     for child in multiprocessing.active_children():
         child.terminate()
 

@@ -1,24 +1,40 @@
 """Answers from solvers in this process."""
 
+import contextlib
 import time
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ik_service.page.solving.questions import Answer, AskedTarget, PageError, Question
+from ik_service.api.catalog.uploaded_urdf import read_uploaded
+from ik_service.errors import RobotFileError
+from ik_service.page.solving.questions import (
+    Answer,
+    AskedTarget,
+    PageError,
+    Question,
+    Solving,
+    found_solutions,
+    named_pair,
+)
 from ik_service.robots import RobotModel, World, builtin_robot_names, load_robot
+from ik_service.robots.files.geometry.urdf_shapes import read_visuals
 from ik_service.robots.files.geometry.world_file import read_world
+from ik_service.robots.meshes.mesh_file import Mesh, read_mesh
 from ik_service.solver import IKResult, IKSolver, Target
 from ik_service.solver.results.advice import advice
 from objectives.errors import IKError
 
 SOLVERS_MOST = 16
 """Solvers that are kept: one for each robot and choice of free axes."""
+BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32
+"""Largest file of a robot that a visitor brings, and how many are kept."""
 
 
-class LocalSolving:
+class LocalSolving(Solving):
     """Solvers of this process, made when they are first asked.
 
     Args:
@@ -26,34 +42,45 @@ class LocalSolving:
         robot_file: A robot beside the built-in ones: a path to a URDF or MJCF file; None for none.
     """
 
-    workers = 1
-    address = "http://127.0.0.1:8000"
-
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
-        self._device, self._models = device, dict[str, RobotModel]()
-        self._names = builtin_robot_names()
+        super().__init__(builtin_robot_names(), "http://127.0.0.1:8000")
+        self._device, self._meshes = device, dict[str, dict[str, list[Mesh]]]()
+        self._brought = OrderedDict[str, RobotModel]()
         if robot_file is not None:
             name = Path(robot_file).stem
-            self._models[name] = load_robot(robot_file)
-            self._names = (name, *(other for other in self._names if other != name))
+            self._models[name], self._meshes[name] = load_robot(robot_file), visual_meshes(Path(robot_file))
+            self.robots = (name, *(other for other in self.robots if other != name))
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
 
-    @property
-    def robots(self) -> tuple[str, ...]:
-        """Names of the robots."""
-        return tuple(self._names)
-
     def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot.
+        """Return the model of a robot, one that was brought included.
 
         Raises:
             PageError: There is none of that name.
         """
-        if name not in self._models:
-            if name not in self._names:
-                raise PageError(f"There is no robot '{name}'. Robots: {', '.join(self._names)}.")
-            self._models[name] = load_robot(name)
-        return self._models[name]
+        return self._brought[name] if name in self._brought else super().robot(name)
+
+    def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
+        """Return the meshes that the robot's file names and that are there; others' robots have none."""
+        return self._meshes.get(name, {})
+
+    def add_robot(self, name: str, text: bytes) -> str:
+        """Keep a robot that a visitor brings, as one of the last `BROUGHT_MOST`.
+
+        Raises:
+            PageError: It is no URDF, or too large.
+        """
+        if len(text) > BROUGHT_BYTES:
+            raise PageError(f"'{name}' has {len(text)} bytes. Allowed: {BROUGHT_BYTES}.")
+        try:
+            model = read_uploaded(text)
+        except IKError as error:
+            raise PageError(f"'{name}' cannot be shown: {error}") from error
+        name = f"{Path(name).stem[:40]} {model.content_hash[:6]}"
+        self._brought[name] = model
+        while len(self._brought) > BROUGHT_MOST:
+            self._brought.popitem(last=False)
+        return name
 
     def solve(self, question: Question) -> Answer:
         """Answer a question.
@@ -94,6 +121,18 @@ class LocalSolving:
         return self._solvers[key]
 
 
+def visual_meshes(file: Path) -> dict[str, list[Mesh]]:
+    """Return the meshes of links that a URDF names and that can be read, by link; what cannot be read is left out."""
+    found = dict[str, list[Mesh]]()
+    if file.suffix == ".urdf":
+        for link, references in read_visuals(file.read_bytes()).items():
+            for reference in references:
+                with contextlib.suppress(RobotFileError):
+                    mesh = read_mesh(reference, file)
+                    found.setdefault(link, []).append(mesh)
+    return found
+
+
 def _declared(target: AskedTarget) -> Target:
     return Target(target.link, free=() if target.turns_freely else target.free)
 
@@ -101,16 +140,10 @@ def _declared(target: AskedTarget) -> Target:
 def _answer(
     solver: IKSolver, result: IKResult, world: World | None, options: Any, solve_ms: float, begun: float
 ) -> Answer:
-    names: tuple[str, ...] = ()
-    closest, clearance = None, np.inf
-    if result.closest is not None and result.clearance is not None and solver.robot.body_spheres is not None:
-        names = solver.robot.body_spheres.links + (() if world is None else world.names)
-        first, second = result.closest[0].tolist()
-        closest = (names[first], names[second]) if first >= 0 else None
-        clearance = float(result.clearance[0])
+    spheres = solver.robot.body_spheres
+    names = () if spheres is None else spheres.links + (() if world is None else world.names)
     chosen = solver.options.of_solve(dict(options))
     words = advice(solver.robot, solver.targets, chosen, result, result.islands, problem=0, collision_names=names)
-    found = 0 if result.solution_count is None else int(result.solution_count[0])
     return Answer(
         joint_q=result.joint_q,
         success=result.success,
@@ -120,9 +153,9 @@ def _answer(
         iterations=result.iterations,
         active_limits=result.active_limits,
         advice=words,
-        closest=closest,
-        clearance=clearance,
-        solutions=result.joint_q[:1] if result.solutions is None else result.solutions[0, :found],
+        closest=named_pair(result.closest, names),
+        clearance=np.inf if result.clearance is None else float(result.clearance[0]),
+        solutions=found_solutions(result),
         solve_ms=solve_ms,
         total_ms=1e3 * (time.perf_counter() - begun),
         ran_on=f"{result.engine} engine on {result.device}",

@@ -1,13 +1,15 @@
 """What the page asks for and what it is told: the one interface between the page and whatever solves."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, load_robot
+from ik_service.robots.meshes.mesh_file import Mesh
 from objectives.errors import IKError
 
 Float64Array = NDArray[np.float64]
@@ -107,20 +109,22 @@ class Answer:
     ran_on: str
 
 
-class Solving(Protocol):
-    """Answers questions about some robots; one thread at a time asks `solve` of one that has `workers` = 1."""
+class Solving(ABC):
+    """Answers questions about some robots; one thread at a time asks `solve` of one that has `workers` = 1.
 
-    @property
-    def robots(self) -> tuple[str, ...]:
-        """Names of the robots."""
+    Args:
+        robots: Names of the robots.
+        address: Where the same questions can be asked over HTTP.
 
-    @property
-    def workers(self) -> int:
-        """Threads that may ask at a time."""
+    Attributes:
+        workers: Threads that may ask at a time.
+    """
 
-    @property
-    def address(self) -> str:
-        """Where the same questions can be asked over HTTP."""
+    workers = 1
+
+    def __init__(self, robots: Sequence[str], address: str) -> None:
+        self.robots, self.address = tuple(robots), address
+        self._models = dict[str, RobotModel]()
 
     def robot(self, name: str) -> RobotModel:
         """Return the model of a robot, to draw it.
@@ -128,7 +132,29 @@ class Solving(Protocol):
         Raises:
             PageError: There is none of that name.
         """
+        if name not in self._models:
+            if name not in self.robots:
+                raise PageError(f"There is no robot '{name}' here. Robots: {', '.join(self.robots)}.")
+            self._models[name] = load_robot(name)
+        return self._models[name]
 
+    def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
+        """Return what links of a robot look like, in their frames, by the names of those that have meshes here."""
+        return {}
+
+    def add_robot(self, name: str, text: bytes) -> str:
+        """Take a robot that a visitor brings; return the name that it has from now on.
+
+        Args:
+            name: Name of its file.
+            text: The file, a URDF.
+
+        Raises:
+            PageError: It is no such file, too large, or robots are not taken.
+        """
+        raise PageError(f"'{name}' is not taken: {self.address} solves. Start the page without --url to show it.")
+
+    @abstractmethod
     def solve(self, question: Question) -> Answer:
         """Answer a question.
 
@@ -136,5 +162,21 @@ class Solving(Protocol):
             PageError: It cannot be answered.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Give back what it holds."""
+
+
+def named_pair(closest: NDArray[Any] | None, names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the two that are closest in the first problem, by their numbers, shape [n, 2]; None for nothing."""
+    if closest is None or closest[0, 0] < 0:
+        return None
+    first, second = closest[0].tolist()
+    return names[first], names[second]
+
+
+def found_solutions(result: Any) -> NDArray[Any]:
+    """Return the distinct solutions of the first problem of a result, shape [k, joint_coord_count]."""
+    if result.solutions is None:
+        return np.asarray(result.joint_q[:1])
+    return np.asarray(result.solutions[0, : int(result.solution_count[0])])

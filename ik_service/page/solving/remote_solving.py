@@ -6,8 +6,16 @@ from typing import Any
 import numpy as np
 
 from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
-from ik_service.page.solving.questions import Answer, Float64Array, PageError, Question
-from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+from ik_service.page.solving.questions import (
+    Answer,
+    Float64Array,
+    PageError,
+    Question,
+    Solving,
+    found_solutions,
+    named_pair,
+)
+from ik_service.robots import RobotModel, builtin_robot_names
 
 BUSY = (429, 503, 504)
 """HTTP statuses after which the same request may be answered."""
@@ -16,7 +24,7 @@ PATIENCE_S = 30.0
 """Longest wait for an answer [s]: the first request of a kind waits for its code."""
 
 
-class RemoteSolving:
+class RemoteSolving(Solving):
     """A service that somebody runs. Its built-in robots are shown, drawn from the models of this installation.
 
     Args:
@@ -30,35 +38,17 @@ class RemoteSolving:
     workers = WORKERS
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self.address = url.rstrip("/")
+        super().__init__((), url.rstrip("/"))
         self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
-        self._models: dict[str, RobotModel] = {}
         try:
             served = self._client.robots()
         except ClientError as error:
             self.close()
             raise _page_error(self.address, error) from error
         known = set(builtin_robot_names())
-        self._names = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
-        if not self._names:
+        self.robots = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
+        if not self.robots:
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
-
-    @property
-    def robots(self) -> tuple[str, ...]:
-        """Names of the robots."""
-        return self._names
-
-    def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot.
-
-        Raises:
-            PageError: The service has none of that name, or it cannot be drawn.
-        """
-        if name not in self._names:
-            raise PageError(f"{self.address} has no robot '{name}' to show. Robots: {', '.join(self._names)}.")
-        if name not in self._models:
-            self._models[name] = load_robot(name)
-        return self._models[name]
 
     def solve(self, question: Question) -> Answer:
         """Answer a question.
@@ -111,13 +101,6 @@ def _page_error(address: str, error: ClientError) -> PageError:
 
 
 def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
-    closest, clearance = None, np.inf
-    if result.closest is not None and result.clearance_m is not None:
-        names = result.collision_names or ()
-        first, second = result.closest[0].tolist()
-        closest = (names[first], names[second]) if first >= 0 else None
-        clearance = float(result.clearance_m[0])
-    found = 0 if result.solution_count is None else int(result.solution_count[0])
     limits = result.active_limits
     return Answer(
         joint_q=result.joint_q,
@@ -128,9 +111,9 @@ def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
         iterations=result.iterations,
         active_limits=np.zeros((len(result), robot.joint_dof_count), bool) if limits is None else limits,
         advice=result.advice[0] if result.advice else "",
-        closest=closest,
-        clearance=clearance,
-        solutions=result.joint_q[:1] if result.solutions is None else result.solutions[0, :found],
+        closest=named_pair(result.closest, result.collision_names or ()),
+        clearance=np.inf if result.clearance_m is None else float(result.clearance_m[0]),
+        solutions=found_solutions(result),
         solve_ms=float(result.timing_ms["solve"]),
         total_ms=total_ms,
         ran_on=f"{result.engine} engine on {result.device}, over HTTP",

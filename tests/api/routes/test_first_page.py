@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 
 from ik_service import load_robot
 from ik_service.api import create_app
+from ik_service.api.catalog import entries
 from ik_service.settings import ServiceSettings
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -65,6 +66,10 @@ def test_a_browser_gets_a_page(client):
     links = [attributes["href"] for tag, attributes in page.found if tag == "a"]
     assert links[0] == "http://127.0.0.1:8080/?a=1&b=2"
     assert len(links) == 4
+    (frame,) = [attributes for tag, attributes in page.found if tag == "iframe"]
+    assert frame["src"] == links[0]
+    assert frame["title"]
+    assert reply.headers["content-security-policy"].endswith("; frame-src http://127.0.0.1:8080")
     for address in links[1:]:
         assert client.get(address).status_code == 200, address
     for robot in ("panda", "ur5e"):
@@ -82,7 +87,19 @@ def test_the_request_on_the_page_works(client):
 
 def test_without_a_live_page_it_says_how_to_start_one():
     with served() as client:
-        assert "ik-service page --url http://testserver" in client.get("/", headers={"Accept": BROWSER}).text
+        reply = client.get("/", headers={"Accept": BROWSER})
+    assert "ik-service page --url http://testserver" in reply.text
+    assert "<iframe" not in reply.text
+    assert "frame-src" not in reply.headers["content-security-policy"]
+
+
+def test_links_of_robots_are_looked_for_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(entries, "leaf_links", lambda model: asked.append(model) or ["an end"])
+    with served() as client:
+        for _ in range(3):
+            assert client.get("/", headers={"Accept": BROWSER}).text.count("<td>an end</td>") == 2
+    assert len(asked) == 2
 
 
 def test_names_of_robots_are_for_those_who_have_a_key():

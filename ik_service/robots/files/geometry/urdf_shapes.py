@@ -1,9 +1,9 @@
-"""Elements ``<collision>`` of a URDF; what is none of the shapes of the format is passed over and named."""
+"""Elements ``<collision>`` and ``<visual>`` of a URDF; what is no shape of the format is passed over and named."""
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.collision.link_shapes import LinkShapes, MeshReference
 from ik_service.robots.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
-from ik_service.robots.files.xml_reader import XmlElement, shortened
+from ik_service.robots.files.xml_reader import XmlElement, read_xml, shortened
 from ik_service.robots.transforms import quaternion_from_rpy
 from objectives.errors import InputError
 
@@ -12,12 +12,21 @@ MAX_SHAPES = 256
 _MISSING = -1.0
 
 
-def read_link_shapes(link: XmlElement) -> LinkShapes:
-    """Read the shapes by which a link collides."""
+def read_visuals(data: bytes) -> dict[str, tuple[MeshReference, ...]]:
+    """Read the meshes by which links of a URDF are seen, by link; their files are not opened.
+
+    Raises:
+        RobotFileError: The document cannot be read.
+    """
+    return {link.text("name"): read_link_shapes(link, "visual").meshes for link in read_xml(data).all("link")}
+
+
+def read_link_shapes(link: XmlElement, tag: str = "collision") -> LinkShapes:
+    """Read the shapes by which a link collides, or with the tag "visual" those by which it is seen."""
     shapes: list[BoundedShape] = []
     unread: list[str] = []
     meshes: list[MeshReference] = []
-    for number, collision in enumerate(link.all("collision")):
+    for number, collision in enumerate(link.all(tag)):
         geometry = next(iter(collision.all("geometry")), None)
         element = geometry.children[0] if geometry is not None and geometry.children else None
         kind = "nothing" if element is None else shortened(element.tag)
