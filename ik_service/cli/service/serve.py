@@ -131,6 +131,10 @@ class ServiceServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
+            if self._settings.page_port is not None:  # it begins beside the first solve: both take seconds
+                context = multiprocessing.get_context("spawn")
+                arguments = _address(host, port), self._settings.page_port
+                context.Process(target=_serve_page, args=arguments, daemon=True).start()
             self._announcing = asyncio.create_task(self._announce(host, port))
             self._announcing.add_done_callback(_log_failure)
 
@@ -175,10 +179,6 @@ class ServiceServer(uvicorn.Server):
         example = example_request(self._app.state.service)
         line = curl_line(host, port, *example, with_key=bool(self._settings.keys))
         device = warm_up.result().result.device
-        if self._settings.page_port is not None:
-            context = multiprocessing.get_context("spawn")
-            arguments = _address(host, port), self._settings.page_port
-            context.Process(target=_serve_page, args=arguments, daemon=True).start()
         if is_for_people(self._settings):
             self._say(f"Ready, solving on {device}. Try:\n\n{line}\n")
             self._say(f"Open {_address(host, port)} in a browser - stop with Ctrl+C.")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.api.catalog.uploaded_urdf import read_uploaded
 from ik_service.errors import RobotFileError
 from ik_service.page.solving.questions import (
     Answer,
@@ -73,6 +72,8 @@ class LocalSolving(Solving):
         if len(text) > BROUGHT_BYTES:
             raise PageError(f"'{name}' has {len(text)} bytes. Allowed: {BROUGHT_BYTES}.")
         try:
+            from ik_service.api.catalog.uploaded_urdf import read_uploaded  # here: it brings the service with it
+
             model = read_uploaded(text)
         except IKError as error:
             raise PageError(f"'{name}' cannot be shown: {error}") from error
