@@ -48,11 +48,13 @@ def test_it_runs_with_the_packages_of_the_lock():
     assert {name: version(name) for name in names} == {name: pins[name] for name in names}
 
 
-def test_a_service_starts_a_page_beside_it():
+def test_a_service_starts_a_page_beside_it_and_says_so_once_it_is_there(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0", "--page-port", str(port), "--device", "cpu"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    command += ["--log-format", "console"]
+    said = tmp_path / "said"
+    with said.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
 
             def is_there():
@@ -62,7 +64,8 @@ def test_a_service_starts_a_page_beside_it():
                 except OSError:
                     return False
 
-            until(is_there, END_S)
+            until(lambda: "Open http://127.0.0.1:" in said.read_text(), END_S)
+            assert is_there()
             process.send_signal(signal.SIGTERM)
             assert process.wait(END_S) == 0
         finally:

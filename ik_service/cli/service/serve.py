@@ -40,6 +40,8 @@ SETTLE_S = 0.1
 """Time to read what callers had sent before the end: uvicorn closes connections on which it has read nothing."""
 SETTLE_TURNS = 10
 """Turns of the event loop for the same, where it lags: to accept a connection and to read from it takes four."""
+PAGE_START_S, PAGE_ASKED_S = 60.0, 0.2
+"""Longest wait for the live page before the service says where to look, and from one look to the next."""
 
 
 class StartError(IKError):
@@ -181,6 +183,8 @@ class ServiceServer(uvicorn.Server):
         device = warm_up.result().result.device
         if is_for_people(self._settings):
             self._say(f"Ready, solving on {device}. Try:\n\n{line}\n")
+            if self._settings.page_port is not None:
+                await _connected(self._settings.page_port)
             self._say(f"Open {_address(host, port)} in a browser - stop with Ctrl+C.")
         else:
             self._say(f"Ready at http://{host}:{port}, solving on {device}. Try: {line}")
@@ -215,6 +219,20 @@ def _with_page_url(settings: ServiceSettings) -> ServiceSettings:
             "ik-service page --url ... --api-key ..."
         )
     return settings.model_copy(update={"page_url": settings.page_url or f"http://127.0.0.1:{settings.page_port}"})
+
+
+async def _connected(port: int) -> None:
+    """Wait until a port of this machine takes connections, for `PAGE_START_S` at the longest."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + PAGE_START_S
+    while loop.time() < end:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(PAGE_ASKED_S)
+        else:
+            writer.close()
+            return
 
 
 def _serve_page(url: str, port: int) -> None:
