@@ -61,7 +61,7 @@ class Stage:
     ) -> None:
         self._scene, self._dragged, self._atomic = client.scene, dragged, client.atomic
         self._scene.reset()
-        # Shadows, further lights and a lit surrounding cost a browser without a graphics card nine of ten frames.
+        # Shadows, further lights and a lit surrounding take long in a browser without a graphics card.
         self._scene.configure_default_lights(enabled=False, cast_shadow=False)
         self._scene.configure_environment_map(None)
         self._scene.add_light_hemisphere("/light", sky_color=SKY_COLOR, ground_color=EARTH_COLOR, intensity=LIGHT)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from websockets.sync.client import connect
 
 import objectives
+from benchmarks.engines.installed import ONE_PROGRAM
 from ik_service import IKStatus, builtin_robot_names, load_robot
 from ik_service.api import create_app
 from ik_service.cli.app import app as command_line
@@ -65,22 +66,7 @@ def test_the_figures_of_speed_are_those_of_the_results():
     assert [figure for figure in figures if figure not in results] == []
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        "adding_an_objective",
-        "closed-chains",
-        "collision",
-        "conventions",
-        "embedding",
-        "from_mink",
-        "from_moveit",
-        "from_newton",
-        "gradients",
-        "python",
-        "robots",
-    ],
-)
+@pytest.mark.parametrize("document", [name for name in ONE_PROGRAM if name != "http_api"])
 def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
     text = (ROOT / "docs" / f"{document}.md").read_text()
     run_as_module(document, "\n\n".join(blocks(text, "python")), tmp_path)
