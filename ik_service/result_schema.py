@@ -224,6 +224,8 @@ RESULT_COLUMNS = (
 )
 """The columns of a result, in the order of `IKResult` and of the C struct."""
 DEVICE_COLUMNS = tuple(column for column in RESULT_COLUMNS if column.on_device)
+OF_COORDINATES = tuple(column.name for column in DEVICE_COLUMNS if "coordinates" in column.axes)
+OF_DOFS = tuple(column.name for column in DEVICE_COLUMNS if "dofs" in column.axes)
 EDGE_COLUMNS = tuple(sorted(RESULT_COLUMNS, key=lambda column: column.place))
 ALWAYS_COLUMNS = tuple(column for column in EDGE_COLUMNS if not column.include)
 INCLUDED_COLUMNS = tuple(column for column in EDGE_COLUMNS if column.include)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,11 +23,14 @@ from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.deadline import stopped_after
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
+from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.host_device_array import wait
+from ik_service.solver.problems.input_kernels import InputArrays
+from ik_service.solver.problems.kernel_modules import SOLVE_ON_DEVICE
 from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.problems.rows.binding import release_objective
@@ -37,6 +40,7 @@ from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_problems
 from ik_service.solver.results.island_report import IslandReport, report_islands
+from ik_service.solver.results.verification import Verification
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
@@ -191,13 +195,7 @@ class SolverCore:
         with CacheErrorsExplained():
             with DEVICE_LOCK:
                 self._constraints.enable(enabled)
-                if worlds is not None and self.collision is not None:
-                    self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
-                self._fit_workspace(count)
-                self.targets.use_tolerances(options.position_tolerance, options.orientation_tolerance)
-                self._upload_targets()
-                work = self.work
-                work.verification.check_collision(checked=worlds is not None and verdict)
+                work = self._fitted_workspace(count, options, worlds, verdict=verdict)
                 staged = start
                 if limits is not None or work.asked_limits is not None:
                     staged = work.use_limits(limits, start, count)
@@ -211,6 +209,69 @@ class SolverCore:
                     with stopped_after(work.problems, options.deadline_s):
                         prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
+
+    def solve_on_device(
+        self,
+        given: NDArray[np.int32],
+        count: int,
+        options: SolverOptions,
+        worlds: CheckedWorlds | None,
+        *,
+        stage: Callable[[InputArrays], None],
+        take: Callable[[Verification, bool], None],
+    ) -> PreparedSolve:
+        """Solve problems whose numbers are on the device already, and let nothing of the answers be copied to the host.
+
+        Waits until the device is done, unless a graph is being recorded.
+
+        Args:
+            given: What is given, as in `InputArrays`.
+            count: Number of problems.
+            options: Options of this solve.
+            worlds: As for `solve`.
+            stage: Launches what writes targets and starts.
+            take: Launches what copies the columns of the answers; told whether configurations are in float64.
+
+        Raises:
+            InputError: A graph is being recorded, and no solve was like this one before.
+            EngineError: Problems differ in the rows that are on.
+        """
+        if self._robot.constraint_names:
+            options = replace(options, precision="float64")
+        check_lines(self._objectives, self.targets.with_lines, count)
+        settings = self.engine.settings(count, options, checks_collision=worlds is not None)
+        with CacheErrorsExplained(), DEVICE_LOCK:
+            self._constraints.enable(None)
+            work = self._fitted_workspace(count, options, worlds)
+            if work.asked_limits is not None:
+                work.use_limits(None, None, 0)
+            work.copies = False
+            try:
+                load_kernels_alone(SOLVE_ON_DEVICE, self._device)
+                work.inputs.given.host[:] = given
+                work.set_options(settings, has_start=bool(given[0]))
+                work.push_numbers()
+                stage(work.inputs)
+                prepared = self.engine.prepare(work, settings)
+                prepared.run()
+                take(work.verification, settings.float64_finish)
+            finally:
+                work.copies = True
+            if not self._device.is_capturing:
+                wait(self._device)
+            return prepared
+
+    def _fitted_workspace(
+        self, count: int, options: SolverOptions, worlds: CheckedWorlds | None, *, verdict: bool = True
+    ) -> Workspace:
+        """Return the workspace, large enough, with the targets, tolerances and obstacles of a solve."""
+        if worlds is not None and self.collision is not None:
+            self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
+        self._fit_workspace(count)
+        self.targets.use_tolerances(options.position_tolerance, options.orientation_tolerance)
+        self._upload_targets()
+        self.work.verification.check_collision(checked=worlds is not None and verdict)
+        return self.work
 
     def _may_combine(self, options: SolverOptions) -> bool:
         """Whether solutions of islands that touch each other can be combined anew."""
@@ -282,17 +343,12 @@ class SolverCore:
             raise EngineError(NOT_RECORDABLE)
         float64_finish = float64_finish or bool(self._robot.every_constraint)
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
-        given["collision"] = collision = worlds is not None and self.collision is not None
+        given["collision"] = worlds is not None and self.collision is not None
         self._constraints.enable(None)
         with DEVICE_LOCK, CacheErrorsExplained():
-            if worlds is not None and self.collision is not None:
-                self.collision.use(*worlds, self._options.margin)
-            self._fit_workspace(2)
-            self.targets.use_tolerances(self._options.position_tolerance, self._options.orientation_tolerance)
-            self._upload_targets()
-            self.work.verification.check_collision(checked=collision)
-            self.work.use_limits(None, None, 0)
-            return self.work.recorded(self.engine.record_islands(self.work, 2, **given))
+            work = self._fitted_workspace(2, replace(self._options, best_of=None), worlds)
+            work.use_limits(None, None, 0)
+            return work.recorded(self.engine.record_islands(work, 2, **given))
 
     def _workspace(self, capacity: int) -> Workspace:
         hard = self._options.joint_limits == "hard"

@@ -9,7 +9,14 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.result_schema import DEVICE_COLUMNS, ISLAND_COLUMNS, RESULT_COLUMNS, ResultColumns
+from ik_service.result_schema import (
+    DEVICE_COLUMNS,
+    ISLAND_COLUMNS,
+    OF_COORDINATES,
+    OF_DOFS,
+    RESULT_COLUMNS,
+    ResultColumns,
+)
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
@@ -146,10 +153,6 @@ class ResultHead:
         }
 
 
-_OF_COORDINATES = tuple(column.name for column in DEVICE_COLUMNS if "coordinates" in column.axes)
-_OF_DOFS = tuple(column.name for column in DEVICE_COLUMNS if "dofs" in column.axes)
-
-
 def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return what a solve has left in its workspace.
 
@@ -168,8 +171,8 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
     verified, count, order = work.verification, settings.problem_count, head.order
     values = head.fields | verified.read(count, float64_finish=settings.float64_finish)
     if not order.is_own:
-        values |= {name: order.coordinates_of(values[name]) for name in _OF_COORDINATES}
-        values |= {name: order.dofs_of(values[name]) for name in _OF_DOFS}
+        values |= {name: order.coordinates_of(values[name]) for name in OF_COORDINATES}
+        values |= {name: order.dofs_of(values[name]) for name in OF_DOFS}
     values["constraint_error"], values["closing_joint_q"] = verified.constraint_values.read(count)
     if verified.collision is not None:
         values["clearance"], values["closest"] = verified.collision.read(count)

@@ -26,6 +26,7 @@ from ik_service.solver.linearisation.answers import AnswerIslands, check_answers
 from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
 from ik_service.solver.linearisation.linearise import linearise
 from ik_service.solver.linearisation.solver_rows import HostRows
+from ik_service.solver.on_device.device_solver import DeviceSolver
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
@@ -91,16 +92,8 @@ class IKSolver:
         self.islands_enabled, self.device = islands, resolve_device(device)
         self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
-        self._core = SolverCore(
-            robot,
-            targets,
-            objectives,
-            device=self.device,
-            engine=engine,
-            join=not islands,
-            threads=threads,
-            options=self.options,
-        )
+        given: dict[str, Any] = {"device": self.device, "engine": engine, "join": not islands, "threads": threads}
+        self._core = SolverCore(robot, targets, objectives, options=self.options, **given)
         self._objectives = tuple(objectives)
         self.engine = self._core.engine.name
         labels = self._core.row_labels()
@@ -190,6 +183,14 @@ class IKSolver:
         found = self.linearise(result, positions, orientations_xyzw, constraint_enabled=constraint_enabled)
         by_targets, exists = found.coordinates_by(found.by_targets), found.is_differentiable
         return replace(result, joint_q_by_targets=by_targets, is_differentiable=exists)
+
+    def on_device(self) -> DeviceSolver:
+        """Return what solves with arrays that stay on this solver's device, such as tensors of a GPU.
+
+        Raises:
+            EngineError: The solver is staged, or has no targets.
+        """
+        return DeviceSolver(self.robot, self._core, self._order, self.options, self.device, wxyz=self.wxyz)
 
     def warmup(self, *targets: Any, **arguments: Any) -> None:
         """Solve as often as it takes until solves of this kind wait for nothing: code is compiled, loaded and recorded.

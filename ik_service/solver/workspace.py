@@ -15,7 +15,7 @@ from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
-from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
+from ik_service.solver.launches.recording import PartLaunches, Recording, as_recorded, per_problem
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 from ik_service.solver.problems.host_device_array import wait
@@ -29,6 +29,7 @@ from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import IslandScales, TargetWeights, weights_on_device
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.results.verification import Verification
+from objectives import InputError
 
 
 class Workspace:
@@ -48,6 +49,7 @@ class Workspace:
         verification: Answers, verified.
         weights: Weights of the targets' rows.
         asked_limits: Limits of the last solve, narrower than the robot's; None for the robot's.
+        copies: Whether launches that are recorded now copy between host and device.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class Workspace:
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
         self._narrower: LimitArrays | None = None
         self.asked_limits: AskedLimits | None = None
+        self.copies = True
+        self._pushed: tuple[object, ...] = ()
         self._asked: tuple[object, ...] = ()
         self.forget()
 
@@ -116,11 +120,29 @@ class Workspace:
             settings: Size and options of the solve.
             has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
         """
+        if self.copies:
+            self._pushed = ()
         asked = (settings.options, settings.problem_count, settings.seeds, has_start)
         if asked != self._asked:  # seldom, where a program solves one problem after the other
             self.problems.set_options(settings, has_start=has_start)
             self.verification.use_tolerances(settings.options)
             self._asked = asked
+
+    def push_numbers(self) -> None:
+        """Copy the numbers of a solve to the device, for launches that copy nothing; what stands there stays.
+
+        Raises:
+            InputError: A graph is being recorded, and there are other numbers on the device.
+        """
+        pushed, device = (self._asked, self.inputs.given.host.tobytes()), self._model.device
+        if pushed == self._pushed:
+            return
+        if device.is_capturing:
+            raise InputError("Nothing has been solved like this since the last other solve. Do so before recording.")
+        for array in (*self.problems.inputs, self.verification.tolerances, self.inputs.given):
+            array.push(0)
+        wait(device)
+        self._pushed = pushed
 
     def read(self, count: int) -> None:
         """Check what the caller gives and copy it into the arrays of the problems."""
@@ -165,9 +187,11 @@ class Workspace:
 
     def record_read(self, part: int, parts: int) -> PartLaunches:
         """Return the launches of `read` for one part of the problems."""
+        launches = [per_problem(launch) for launch in self.inputs.launches(self.problems, part, parts)]
+        if not self.copies:
+            return PartLaunches([*launches, as_recorded(self.inputs.record_clearing(part))])
         inputs = [*self.problems.inputs, self.verification.tolerances, *self.inputs.inputs]
         pushes = [mirror.push for mirror in inputs]
-        launches = [per_problem(launch) for launch in self.inputs.launches(self.problems, part, parts)]
         return PartLaunches([*pushes, *launches, self.inputs.fault.fetch])
 
     def record_verify(
@@ -176,7 +200,8 @@ class Workspace:
         """Return the launches of `verify` for one part of the problems."""
         verification = self.verification
         launches = verification.launches(self.problems, self.inputs, partition, part, parts, joint_q_float64)
-        fetches = [mirror.fetch for mirror in verification.results(float64_finish=joint_q_float64 is not None)]
+        results = verification.results(float64_finish=joint_q_float64 is not None) if self.copies else []
+        fetches = [mirror.fetch for mirror in results]
         return PartLaunches([*map(per_problem, launches), *fetches], [partition])
 
     def recorded(self, islands: RecordedIslands) -> RecordedLaunches:

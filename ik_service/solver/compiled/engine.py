@@ -128,19 +128,22 @@ class CompiledEngine:
             settings: Size and options of the solve.
 
         Raises:
-            EngineError: An island is too large.
+            EngineError: An island is too large, or problems differ in the rows that are on and nothing may be copied.
         """
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
         weights = work.weights.with_objectives(given, self._others, count)
         self._make_room(work, settings)
         self.kernels.checks_collision = settings.checks_collision
         if weights.pattern is None:
+            if not work.copies:
+                raise EngineError("Which rows are on differs between the problems, and only the host can tell.")
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
         version = self.kernels.collision.version if self.kernels.collision and settings.checks_collision else 0
         options, limits = settings.options, work.problems.limits
         key = (
             *(settings.runs_all_seeds, options.best_of is None, settings.float64_finish, options.deadline_s is None),
+            work.copies,
             *(size, version, given, self.kernels.data_key(), limits, weights.is_common, weights.pattern),
         )
         if key not in self.plans:
@@ -209,7 +212,8 @@ class CompiledEngine:
         partition = common_partition(weights, self._layout.incidence, device, join=self._join, lines=lines)
         solve = self._solve_launches(work, partition, settings)
         record = _joined([work.record_read, *solve, self._verify_launches(work, partition, settings)])
-        return Plan(partition, Recording(device, record, self.executor, self._threads), weights.stamp)
+        recording = Recording(device, record, self.executor, self._threads, waits=work.copies)
+        return Plan(partition, recording, weights.stamp)
 
     def _prepare_in_steps(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> PreparedSolve:
         """Read and find the islands at once, where problems differ in the rows that are on; record the rest."""

@@ -74,6 +74,7 @@ class Recording:
         record: Makes the launches of a part, given the part and the number of parts.
         executor: Threads to use; None for the caller's own, as on a GPU.
         threads: How many.
+        waits: Whether a replay waits until the device has done everything.
     """
 
     def __init__(
@@ -82,22 +83,29 @@ class Recording:
         record: Callable[[int, int], PartLaunches],
         executor: ThreadPoolExecutor | None = None,
         threads: int = 1,
+        *,
+        waits: bool = True,
     ) -> None:
+        self._waits = waits
         self._device, self._record, self._executor, self._threads = device, record, executor, threads
         self._recorded: dict[int, list[PartLaunches]] = {}
         self._graphs: OrderedDict[int, Replay] = OrderedDict()  # each by its number of problems
         self._uses: Counter[int] = Counter()
 
     def prepare(self, count: int) -> Replay:
-        """Record what so many problems need, with the device to oneself; return what does it all and waits for it."""
-        if (replay := self._graphs.get(count)) is not None:
+        """Record what so many problems need, with the device to oneself; return what does it all.
+
+        While a caller records a graph that is launches, which become part of it; so it does not wait.
+        """
+        is_captured = not self._waits and self._device.is_capturing
+        if not is_captured and (replay := self._graphs.get(count)) is not None:
             self._graphs.move_to_end(count)
             return replay
         parts = part_count(count, self._threads)
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
         launches = partial(self._run, self._recorded[parts], count)
-        if parts > 1 or not self._is_frequent(count):
+        if is_captured or parts > 1 or not self._is_frequent(count):
             return launches
         with recording() as may_record:
             if not may_record:
@@ -121,8 +129,12 @@ class Recording:
             list(self._executor.map(PartLaunches.run, parts, part_sizes(count, len(parts))))
         else:
             parts[0].run(count)
-        wait(self._device)
+        self._wait()
 
     def _launch(self, graph: wp.Graph) -> None:
         wp.capture_launch(graph)
-        wait(self._device)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._waits:
+            wait(self._device)

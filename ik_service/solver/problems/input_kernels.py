@@ -24,7 +24,7 @@ from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.best_attempts import Searches, begin_search
 from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.kernel_modules import SOLVE_IO
+from ik_service.solver.problems.kernel_modules import SOLVE_IO, SOLVE_ON_DEVICE
 from ik_service.solver.problems.parts import first_problem
 from objectives.data_field import UNIT_TOLERANCE, fitting_array
 
@@ -153,6 +153,16 @@ def _read_start(
         tree += 1
 
 
+@wp.kernel(module=SOLVE_ON_DEVICE, enable_backward=False)
+@typing.no_type_check
+def _clear_fault(
+    part: int,
+    # out
+    fault_out: wp.array[wp.int32],  # [parts]
+):
+    fault_out[part] = 0
+
+
 class InputArrays:
     """Staging arrays of a solver, with the launches that read them.
 
@@ -163,6 +173,15 @@ class InputArrays:
         capacity: Problems there is room for.
         hard_limits: Whether starts are clamped into the limits.
         parts: Most parts in which the problems are worked through.
+
+    Attributes:
+        positions: Positions of the targets, [capacity, targets, 3].
+        orientations_xyzw: Orientations, [capacity, targets, 4].
+        starts: Configurations of seed 0, [capacity, joint_coord_count].
+        given: What is given, [1 + 2 x targets]: no start, one for all problems or one each; then for each target
+            whether it has positions, and whether orientations.
+        fault: Marks of faulty numbers, [parts].
+        start_coordinates: What starts are completed with, `StartCoordinates`.
     """
 
     def __init__(
@@ -186,7 +205,7 @@ class InputArrays:
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
         self._weights = [roomy_array(_row_weights(one, model), wp.float32, capacity, device) for one in targets]
-        self._start = start_coordinates(model, hard_limits=hard_limits)
+        self.start_coordinates = start_coordinates(model, hard_limits=hard_limits)
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other weights of the targets' rows; return whether an array was exchanged for a larger one."""
@@ -227,6 +246,15 @@ class InputArrays:
         """Return whether a number was not allowed, once the launches have run and `fault` has been fetched."""
         return bool(np.count_nonzero(self.fault.host))
 
+    def record_clearing(self, part: int) -> wp.Launch:
+        """Record the launch that clears the mark of a part: problems with faulty numbers are solved like the others.
+
+        Its dimension is 1; each such problem ends as `INVALID`.
+        """
+        inputs = [part, self.fault.device]
+        launch: wp.Launch = wp.launch(_clear_fault, 1, inputs, device=self._model.device, record_cmd=True)
+        return launch
+
     def float64_targets(self, field: str) -> "wp.array[Any] | None":
         """Return the targets' data of a field in float64, [problem_capacity, targets, columns], or None."""
         staged = {"target_positions": self.positions, "target_orientations_xyzw": self.orientations_xyzw}
@@ -248,7 +276,7 @@ class InputArrays:
             inputs += [self.orientations_xyzw.device, problems.tree_hash, problems.positions[k]]
             inputs += [problems.orientations_xyzw[k], problems.row_weights[k], self.fault.device]
             recorded.append(wp.launch(_read_target, 1, inputs, device=device, record_cmd=True))
-        inputs = [*which, self._start, self.given.device, self.starts.device]
+        inputs = [*which, self.start_coordinates, self.given.device, self.starts.device]
         inputs += [problems.start_joint_q, problems.best.joint_q, problems.best.rank, problems.searches]
         inputs += [self.fault.device]
         return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]

@@ -10,8 +10,9 @@ import warp as wp
 
 from ik_service.compiler import cpu_target
 
-# One module for what every solve runs: a fresh cache compiles it in one go. Another for what few ask for.
+# One module for what every solve runs: a fresh cache compiles it in one go. Others for what few ask for.
 SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
 SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
-for module in (SOLVE_IO, SOLVE_EXTRAS):
+SOLVE_ON_DEVICE: Any = wp.get_module("ik_service_solve_on_device")
+for module in (SOLVE_IO, SOLVE_EXTRAS, SOLVE_ON_DEVICE):
     module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}

@@ -1,0 +1,159 @@
+"""A solver for arrays that stay on its device.
+
+arrays of a caller -> staging arrays -> launches of a solve, recorded without copies -> columns -> arrays for the caller
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import warp as wp
+
+from ik_service.errors import EngineError
+from ik_service.result_schema import DEVICE_COLUMNS, OF_COORDINATES, OF_DOFS
+from ik_service.robots.collision.world import World
+from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.solver.core import SolverCore
+from ik_service.solver.inputs.worlds import read_worlds
+from ik_service.solver.on_device.device_arrays import check_outputs, device_columns, device_starts, problem_count
+from ik_service.solver.on_device.transfers import stage_starts, stage_target, take_column
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.input_kernels import NO_START, OWN_START, InputArrays
+from ik_service.solver.results.verification import Verification
+from objectives import InputError
+
+if TYPE_CHECKING:
+    from ik_service.robots import RobotModel
+
+ON_HOST = {"best_of": None, "solutions": 1, "deadline_s": None, "sensitivity": None}
+"""Options that the host has a part in, and the values that leave it out."""
+
+
+class DeviceSolver:
+    """Solves with Warp arrays, and arrays of other libraries by DLPack, that are on the solver's device.
+
+    `IKSolver.on_device` makes it. It has the targets, objectives, options and order of joints of its solver, and its
+    answers are the bytes of `IKSolver.solve`, but for islands that touch each other: those are not combined anew.
+
+    Solves can be part of a graph that a caller records, with `wp.ScopedCapture`, after one that was like them. Such a
+    graph solves what stands in the same arrays when it is launched; it holds as long as its solver solves nothing else,
+    so it should have a solver of its own.
+
+    Args:
+        robot: The robot.
+        core: The inside of the solver.
+        order: Where the caller's columns stand.
+        options: Options of the solver.
+        device: Where it solves.
+        wxyz: Whether quaternions are given in the order wxyz.
+
+    Raises:
+        EngineError: The solver is staged, or has no targets.
+    """
+
+    def __init__(
+        self,
+        robot: "RobotModel",
+        core: SolverCore,
+        order: CallerOrder,
+        options: SolverOptions,
+        device: wp.Device,
+        *,
+        wxyz: bool,
+    ) -> None:
+        if core.engine.name != "compiled" or not core.targets.all:
+            raise EngineError("Arrays stay on the device in solvers of targets by the compiled engine.")
+        self._robot, self._core, self._order, self._options = robot, core, order, options
+        self._device, self._first = device, int(wxyz)
+        self._coordinates: wp.array[Any] = wp.array(order.coordinates.astype(np.int32), device=device)
+        self._dofs: wp.array[Any] = wp.array(order.dofs.astype(np.int32), device=device)
+        self._recorded: list[Callable[[], None]] = []  # launches in callers' graphs: these hold arrays by address only
+
+    def solve(
+        self,
+        positions: Any = None,
+        orientations_xyzw: Any = None,
+        *,
+        initial_joint_q: Any = None,
+        world: "World | None" = None,
+        options: "dict[str, object] | SolverOptions | None" = None,
+        out: "Mapping[str, wp.array[Any]] | None" = None,
+    ) -> "dict[str, wp.array[Any]]":
+        """Solve a batch of problems; nothing of it is copied to or from the host.
+
+        A number that `IKSolver.solve` would refuse (not finite, beyond 1e9, a quaternion that is no unit quaternion)
+        ends its problem with status `INVALID`, and no other.
+
+        Args:
+            positions: Target positions [m], float32 or float64 on the device, shape [n, 3] for one target,
+                [n, targets, 3] for several, or a list with one array or None per target; None is unconstrained.
+            orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4.
+            initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates].
+            world: Obstacles, on the host.
+            options: As in `IKSolver.solve`.
+            out: Arrays for the columns, as an earlier solve of as many problems returned them; None makes new ones.
+
+        Returns:
+            The columns of the result by name, as `IKResult.to_warp` has them.
+
+        Raises:
+            InputError: An array is somewhere else, or a type, a shape or an option is not allowed.
+            EngineError: An island is too large, or problems differ in which of their rows have a weight.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        chosen = self._options.of_solve(options)
+        for name, value in ON_HOST.items():
+            if getattr(chosen, name) != value:
+                raise InputError(f"Option {name} is {getattr(chosen, name)!r}. Allowed on a device: {value!r}.")
+        targets, device = self._core.targets.all, self._device
+        by_position = device_columns("positions", positions, len(targets), 3, device)
+        by_orientation = device_columns("orientations_xyzw", orientations_xyzw, len(targets), 4, device)
+        count, start = problem_count(targets, [*by_position, *by_orientation]), None
+        if initial_joint_q is not None:
+            start = device_starts(initial_joint_q, count, len(self._order.coordinates), device)
+        worlds = read_worlds(self._robot, chosen, world, None, None, None, count)
+        if out is None and device.is_capturing:
+            raise InputError("A graph is being recorded: out is missing. Give what an earlier solve has returned.")
+
+        columns = list(zip(by_position, by_orientation, strict=True))
+        given = [NO_START if start is None else OWN_START]
+        given += [one is not None for column in columns for one in column]
+
+        def stage(inputs: InputArrays) -> None:
+            for k, (position, orientation) in enumerate(columns):
+                stage_target(inputs, k, position, orientation, first=self._first)
+            if start is not None:
+                stage_starts(inputs, start, count, self._coordinates)
+
+        found: dict[str, wp.array[Any]] = {}
+
+        def take(verification: Verification, is_float64: bool) -> None:
+            found.update(self._take(verification, count, out, is_float64=is_float64))
+
+        asked = np.array(given, np.int32), count, chosen, worlds
+        prepared = self._core.solve_on_device(*asked, stage=stage, take=take)
+        if device.is_capturing:
+            self._recorded.append(prepared.run)
+        return found
+
+    def _take(
+        self, verification: Verification, count: int, out: "Mapping[str, wp.array[Any]] | None", *, is_float64: bool
+    ) -> "dict[str, wp.array[Any]]":
+        """Copy the columns of the answers into arrays for the caller."""
+        sources = {column.name: verification.columns[column.name].device for column in DEVICE_COLUMNS}
+        if is_float64:
+            sources["joint_q"] = verification.columns["judged_q"].device
+        shapes = {name: (count, *source.shape[1:]) for name, source in sources.items()}
+        orders = dict[str, wp.array[Any]]()
+        if not self._order.is_own:
+            orders = dict.fromkeys(OF_COORDINATES, self._coordinates) | dict.fromkeys(OF_DOFS, self._dofs)
+            shapes |= {name: (count, len(order)) for name, order in orders.items()}
+        if out is None:
+            dtypes = {name: source.dtype for name, source in sources.items()}
+            out = {name: wp.empty(shape, dtype=dtypes[name], device=self._device) for name, shape in shapes.items()}
+        else:
+            check_outputs(out, {name: (shape, sources[name].dtype) for name, shape in shapes.items()}, self._device)
+        found = {name: out[name] for name in sources}
+        for name, source in sources.items():
+            take_column(source, found[name], orders.get(name))
+        return found
