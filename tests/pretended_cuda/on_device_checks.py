@@ -1,0 +1,146 @@
+"""Arrays that stay on the device: nothing of a solve passes through the host, and callers may record it in a graph."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.solver import IKStatus
+from ik_service.solver.launches import recording
+from objectives import InputError
+from tests.solver.conftest import Reachable
+
+GPU = "cuda:0"
+COUNT = 20
+COPIED = ("bytes_to_device", "bytes_to_host")
+
+
+class OtherLibrary:
+    """An array of another library, which gives its memory on the device away by DLPack alone."""
+
+    def __init__(self, values):
+        self._array = wp.array(values, device=GPU)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+    def __dlpack__(self, **asked):
+        return self._array.__dlpack__(**asked)
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], COUNT, random_seed=5)
+
+
+def solver_of(problems):
+    options = ik_service.SolverOptions(seeds=4)
+    return ik_service.IKSolver(problems.robot, problems.links, device=GPU, options=options)
+
+
+def on_gpu(problems, order=slice(None)):
+    given = problems.positions[order, 0], problems.orientations_xyzw[order, 0]
+    return [OtherLibrary(values.astype(np.float32)) for values in given]
+
+
+def solved(problems, order=slice(None)):
+    """What `solve` answers for the same float32 numbers."""
+    given = problems.positions[order, 0], problems.orientations_xyzw[order, 0]
+    return solver_of(problems).solve(*(values.astype(np.float32) for values in given))
+
+
+def assert_same_columns(found, result):
+    for name, column in found.items():
+        assert str(column.device) == GPU
+        np.testing.assert_array_equal(column.numpy(), getattr(result, name), err_msg=name)
+
+
+@pytest.mark.usefixtures("schedule")
+def test_the_columns_are_those_of_a_solve_by_the_host(problems, monkeypatch):
+    monkeypatch.setattr(recording, "USES_MIN", 1)
+    device_solver, given = solver_of(problems).on_device(), on_gpu(problems)
+    result = solved(problems)
+    assert result.success.any()
+    for _ in range(3):
+        assert_same_columns(device_solver.solve(*given), result)
+
+
+def test_nothing_is_copied_to_or_from_the_host_and_nobody_waits_but_once(problems, device, monkeypatch):
+    monkeypatch.setattr(recording, "USES_MIN", 2)
+    device_solver, given = solver_of(problems).on_device(), on_gpu(problems)
+    other = on_gpu(problems, slice(None, None, -1))
+    device_solver.solve(*given)
+    before = {name: device[name] for name in (*COPIED, "waits", "graphs")}
+    for k in range(4):  # launched twice, recorded, replayed
+        out = device_solver.solve(*(given, other)[k % 2])
+        assert device["waits"] == before["waits"] + k + 1
+    assert device["graphs"] > before["graphs"]
+    for name in COPIED:
+        assert device[name] == before[name]
+    assert_same_columns(out, solved(problems, slice(None, None, -1)))
+    assert device["bytes_to_host"] > before["bytes_to_host"]  # by the comparison: the count counts
+
+
+def test_a_solve_by_the_host_between_is_one_that_takes_the_numbers_along(problems, device):
+    solver, given = solver_of(problems), on_gpu(problems)
+    device_solver, result = solver.on_device(), solved(problems)
+    device_solver.solve(*given)
+    solver.solve(problems.positions[:3, 0], options={"seeds": 2})
+    before = device["bytes_to_device"]
+    assert_same_columns(device_solver.solve(*given), result)
+    assert 0 < device["bytes_to_device"] - before < 1000  # options and the like
+
+
+@pytest.mark.usefixtures("schedule")
+def test_a_caller_records_solves_in_a_graph_of_their_own(problems):
+    """Targets move by what was solved, solve after solve, without the host."""
+    device_solver = solver_of(problems).on_device()
+    positions = wp.array(problems.positions[:, 0].astype(np.float32), device=GPU)
+    orientations = wp.array(problems.orientations_xyzw[:, 0].astype(np.float32), device=GPU)
+    starts = wp.array(np.tile(problems.robot.mid_joint_q, (COUNT, 1)).astype(np.float32), device=GPU)
+    asked = (positions, orientations)
+    out = device_solver.solve(*asked, initial_joint_q=starts)
+    with wp.ScopedCapture(device=GPU) as capture:
+        device_solver.solve(*asked, initial_joint_q=starts, out=out)
+        wp.copy(starts, out["joint_q"])
+    for order in (slice(None), slice(None, None, -1)):
+        positions.assign(problems.positions[order, 0].astype(np.float32))
+        orientations.assign(problems.orientations_xyzw[order, 0].astype(np.float32))
+        start = starts.numpy()
+        wp.capture_launch(capture.graph)
+        given = problems.positions[order, 0], problems.orientations_xyzw[order, 0]
+        expected = solver_of(problems).solve(
+            *(values.astype(np.float32) for values in given), initial_joint_q=start
+        )
+        assert_same_columns(out, expected)
+        np.testing.assert_array_equal(starts.numpy(), expected.joint_q)
+
+
+def test_what_a_graph_cannot_hold_is_an_error_while_it_is_recorded(problems):
+    device_solver, given = solver_of(problems).on_device(), on_gpu(problems)
+    arrays = [wp.from_dlpack(one) for one in given]
+    out = device_solver.solve(*arrays)
+    with wp.ScopedCapture(device=GPU):
+        with pytest.raises(InputError, match="out is missing"):
+            device_solver.solve(*arrays)
+        with pytest.raises(InputError, match="Do so before recording"):
+            device_solver.solve(*arrays, out=out, options={"random_seed": 3})
+    assert_same_columns(device_solver.solve(*arrays), solved(problems))
+
+
+@pytest.mark.usefixtures("schedule")
+def test_a_faulty_number_ends_its_own_problem_alone(problems):
+    given = problems.positions[:, 0].astype(np.float32), problems.orientations_xyzw[:, 0].astype(np.float32)
+    given[0][4, 1] = np.nan
+    found = solver_of(problems).on_device().solve(*(wp.array(values, device=GPU) for values in given))
+    status, expected = found["status"].numpy(), solved(problems)
+    others = np.arange(COUNT) != 4
+    assert status[4] == IKStatus.INVALID
+    np.testing.assert_array_equal(status[others], expected.status[others])
+    np.testing.assert_array_equal(found["joint_q"].numpy()[others], expected.joint_q[others])
+
+
+def test_arrays_of_the_host_are_refused(problems):
+    device_solver = solver_of(problems).on_device()
+    with pytest.raises(InputError, match="positions is on cpu. Allowed: cuda:0"):
+        device_solver.solve(problems.positions[:, 0])

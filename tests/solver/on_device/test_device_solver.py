@@ -1,0 +1,217 @@
+"""Arrays that stay on the device: the bytes of `solve`, faulty numbers that end their own problem alone, refusals."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.errors import EngineError
+from ik_service.robots.collision.shapes import Box
+from ik_service.robots.collision.world import World
+from ik_service.solver import IKStatus, Target
+from objectives import IKObjectivePosture, InputError
+from tests.solver.conftest import Reachable
+
+COUNT = 60
+CPU = "cpu"
+RECORDED = 4  # solves after which launches are replayed from a graph
+
+
+def on_cpu(values, dtype=np.float64):
+    return wp.array(np.ascontiguousarray(values, dtype), device=CPU)
+
+
+def assert_same_columns(found, result, problems=slice(None)):
+    expected = result.to_warp()
+    assert set(found) == set(expected)
+    for name, column in expected.items():
+        assert found[name].dtype == column.dtype
+        np.testing.assert_array_equal(found[name].numpy()[problems], column.numpy()[problems], err_msg=name)
+
+
+@pytest.fixture
+def targets(panda_targets):
+    return panda_targets.positions[:COUNT, 0], panda_targets.orientations_xyzw[:COUNT, 0]
+
+
+CASES = {
+    "poses": {},
+    "float32": {"dtype": np.float32},
+    "positions alone": {"free": True},
+    "one start": {"start": "one"},
+    "a start each": {"start": "each"},
+    "another order of joints": {"start": "each", "joint_order": True},
+    "wxyz": {"wxyz": True},
+    "answers in float64": {"options": {"precision": "float64"}},
+    "few seeds": {"options": {"seeds": 1, "max_iterations": 5}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_columns_are_those_of_a_solve_by_the_host(panda, targets, case):
+    asked = {"dtype": np.float64, "options": None} | CASES[case]
+    robot_order = ["panda_joint7", *panda.joint_names[:6]]
+    solver = ik_service.IKSolver(
+        panda,
+        ["panda_hand"],
+        device=CPU,
+        wxyz="wxyz" in asked,
+        joint_order=robot_order if "joint_order" in asked else None,
+    )
+    positions, orientations = (values.astype(asked["dtype"]) for values in targets)
+    if "wxyz" in asked:
+        orientations = orientations[:, [3, 0, 1, 2]]
+    if "free" in asked:
+        orientations = None
+    start = None
+    if "start" in asked:
+        start = panda.random_joint_q(np.random.default_rng(3), COUNT).astype(asked["dtype"])
+        start = start[:, solver._order.coordinates]
+        start = start[0] if asked["start"] == "one" else start
+    result = solver.solve(positions, orientations, initial_joint_q=start, options=asked["options"])
+    assert 0 < result.success.sum()
+    given = [None if one is None else on_cpu(one, asked["dtype"]) for one in (positions, orientations, start)]
+    device_solver = solver.on_device()
+    for _ in range(RECORDED):
+        found = device_solver.solve(*given[:2], initial_joint_q=given[2], options=asked["options"])
+        assert_same_columns(found, result)
+
+
+def test_several_targets_come_as_one_array_or_as_a_list_and_need_not_be_contiguous():
+    links = ["left_panda_hand", "right_panda_hand"]
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    problems = Reachable.draw(robot, links, COUNT)
+    solver = ik_service.IKSolver(robot, links, device=CPU)
+    device_solver = solver.on_device()
+    result = solver.solve(problems.positions, problems.orientations_xyzw)
+    positions, orientations = on_cpu(problems.positions), on_cpu(problems.orientations_xyzw)
+    assert_same_columns(device_solver.solve(positions, orientations), result)
+    turned = on_cpu(problems.positions.transpose(1, 2, 0)).transpose((2, 0, 1))
+    assert not turned.is_contiguous
+    assert_same_columns(device_solver.solve(turned, [orientations[:, 0], orientations[:, 1]]), result)
+    one = solver.solve([problems.positions[:, 0], None], None)
+    assert_same_columns(device_solver.solve([positions[:, 0], None], None), one)
+
+
+def test_vectors_and_arrays_of_other_libraries_are_seen_as_lines_of_numbers(panda, targets):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    positions, orientations = (values.astype(np.float32) for values in targets)
+    result = solver.solve(positions, orientations)
+    vectors = wp.array(positions, dtype=wp.vec3, device=CPU), wp.array(orientations, dtype=wp.quat, device=CPU)
+    assert_same_columns(solver.on_device().solve(*vectors), result)
+    assert_same_columns(solver.on_device().solve(positions, orientations), result)  # NumPy has __dlpack__
+
+
+def test_objectives_obstacles_and_their_changes_count(targets):
+    robot = ik_service.load_robot("panda")
+    posture = IKObjectivePosture(robot.mid_joint_q, weight=0.1)
+    solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=[posture], device=CPU)
+    device_solver, given = solver.on_device(), [on_cpu(values) for values in targets]
+    wall = World({"wall": Box((0.1, 2.0, 2.0), (0.6, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0))})
+    results = [solver.solve(*targets, world=world) for world in (None, wall)]
+    assert (results[0].status != results[1].status).any()
+    for world, result in zip((None, wall), results, strict=True):
+        assert_same_columns(device_solver.solve(*given, world=world), result)
+    posture.set_reference(robot.mid_joint_q + 0.2)
+    assert_same_columns(device_solver.solve(*given), solver.solve(*targets))
+
+
+def test_solves_of_other_kinds_between_change_nothing(panda, targets):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU, threads=2)
+    device_solver = solver.on_device()
+    given = [on_cpu(values) for values in targets]
+    first = {name: column.numpy().copy() for name, column in device_solver.solve(*given).items()}
+    solver.solve(targets[0][:7], options={"seeds": 2}, joint_limits={"panda_joint1": (-0.1, 0.1)})
+    device_solver.solve(given[0][:3], options={"random_seed": 5})
+    many = np.tile(targets[0], (20, 1)), np.tile(targets[1], (20, 1))
+    device_solver.solve(*map(on_cpu, many))  # larger arrays, and parts for both threads
+    for name, column in device_solver.solve(*given).items():
+        np.testing.assert_array_equal(column.numpy(), first[name], err_msg=name)
+
+
+def spoil(kind, positions, orientations, start):
+    """Change problem 3 so that `solve` refuses all of them."""
+    if kind == "no unit quaternion":
+        orientations[3] *= 1.1
+    elif kind == "no quaternion":
+        orientations[3] = 0.0
+    elif kind == "start":
+        start[3, 2] = np.nan
+    else:
+        positions[3, 1] = {"not a number": np.nan, "infinite": np.inf, "too large": 2e9}[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["not a number", "infinite", "too large", "no unit quaternion", "no quaternion", "start"]
+)
+def test_a_faulty_number_ends_its_own_problem_alone(panda, targets, kind):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    start = np.tile(panda.mid_joint_q, (COUNT, 1))
+    expected = solver.solve(*targets, initial_joint_q=start)
+    spoiled = [values.copy() for values in (*targets, start)]
+    spoil(kind, *spoiled)
+    with pytest.raises(InputError):
+        solver.solve(spoiled[0], spoiled[1], initial_joint_q=spoiled[2])
+    given = [on_cpu(values) for values in spoiled]
+    found = solver.on_device().solve(given[0], given[1], initial_joint_q=given[2])
+    assert found["status"].numpy()[3] == IKStatus.INVALID
+    assert not found["success"].numpy()[3]
+    assert np.isfinite(found["joint_q"].numpy()).all()
+    others = np.arange(COUNT) != 3
+    assert_same_columns(found, expected, others)
+
+
+def test_columns_go_into_arrays_of_before(panda, targets):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    device_solver, given = solver.on_device(), [on_cpu(values) for values in targets]
+    out = device_solver.solve(on_cpu(targets[0][::-1]), on_cpu(targets[1][::-1]))
+    found = device_solver.solve(*given, out=out)
+    assert all(found[name] is out[name] for name in out)
+    assert_same_columns(out, solver.solve(*targets))
+    short = device_solver.solve(given[0][:5], given[1][:5])
+    with pytest.raises(InputError, match=r"out\['joint_q'\] is float32 \[5, 7\] on cpu. Allowed: contiguous float32"):
+        device_solver.solve(*given, out=short)
+    del out["status"]
+    with pytest.raises(InputError, match="out lacks 'status'"):
+        device_solver.solve(*given, out=out)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        (([[0.4, 0.1, 0.5]],), None, r"positions\[0\] is not an array on a device"),
+        (([None, None],), None, "positions has 2 arrays"),
+        ((wp.zeros((4, 3), dtype=wp.int32, device=CPU),), None, "positions is of int32"),
+        ((wp.zeros((4, 2), device=CPU),), None, r"positions have shape \[4, 2\]"),
+        ((wp.zeros((4, 2, 3), device=CPU),), None, r"positions have shape \[4, 2, 3\]. Allowed: \[n, 1, 3\]"),
+        ((wp.zeros((0, 3), device=CPU),), None, "batch is empty"),
+        ((wp.zeros((4, 3), device=CPU), wp.zeros((5, 4), device=CPU)), None, r"hold \[4, 5\] problems"),
+        ((None,), None, "No target has positions"),
+        ((wp.zeros((4, 3), device=CPU),), {"solutions": 2}, "Option solutions is 2. Allowed on a device: 1"),
+        ((wp.zeros((4, 3), device=CPU),), {"best_of": "nearest"}, "Option best_of is 'nearest'"),
+        ((wp.zeros((4, 3), device=CPU),), {"deadline_s": 1.0}, "Option deadline_s is 1.0"),
+    ],
+)
+def test_what_is_not_allowed_is_an_error(panda, given, options, words):
+    device_solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    with pytest.raises(InputError, match=words):
+        device_solver.solve(*given, options=options)
+
+
+def test_starts_of_another_shape_are_an_error(panda, targets):
+    device_solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    with pytest.raises(InputError, match=r"initial_joint_q has shape \[2, 7\]. Allowed: \[7\] or \[60, 7\]"):
+        device_solver.solve(on_cpu(targets[0]), initial_joint_q=wp.zeros((2, 7), device=CPU))
+
+
+def test_what_only_the_host_can_do_is_an_error(panda, targets):
+    staged = ik_service.IKSolver(panda, ["panda_hand"], device=CPU, engine="staged")
+    without = ik_service.IKSolver(panda, objectives=[IKObjectivePosture(panda.mid_joint_q)], device=CPU)
+    for solver in (staged, without):
+        with pytest.raises(EngineError, match="solvers of targets by the compiled engine"):
+            solver.on_device()
+    weights = np.ones((COUNT, 6))
+    weights[::2, 3:] = 0.0
+    uneven = ik_service.IKSolver(panda, [Target("panda_hand", row_weights=weights)], device=CPU)
+    with pytest.raises(EngineError, match="only the host can tell"):
+        uneven.on_device().solve(*map(on_cpu, targets))
