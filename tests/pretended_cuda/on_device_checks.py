@@ -109,9 +109,7 @@ def test_a_caller_records_solves_in_a_graph_of_their_own(problems):
         start = starts.numpy()
         wp.capture_launch(capture.graph)
         given = problems.positions[order, 0], problems.orientations_xyzw[order, 0]
-        expected = solver_of(problems).solve(
-            *(values.astype(np.float32) for values in given), initial_joint_q=start
-        )
+        expected = solver_of(problems).solve(*(values.astype(np.float32) for values in given), initial_joint_q=start)
         assert_same_columns(out, expected)
         np.testing.assert_array_equal(starts.numpy(), expected.joint_q)
 
@@ -142,5 +140,5 @@ def test_a_faulty_number_ends_its_own_problem_alone(problems):
 
 def test_arrays_of_the_host_are_refused(problems):
     device_solver = solver_of(problems).on_device()
-    with pytest.raises(InputError, match="positions is on cpu. Allowed: cuda:0"):
+    with pytest.raises(InputError, match=r"positions is on cpu\. Allowed: cuda:0"):
         device_solver.solve(problems.positions[:, 0])

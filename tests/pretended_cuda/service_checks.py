@@ -1,9 +1,12 @@
-"""The service and exports with the pretended device: what leaves the process is what it is with a CPU."""
+"""The service, exports and the program for a first contact: what leaves the process is what it is with a CPU."""
 
 import numpy as np
 import pytest
+import warp as wp
 from fastapi.testclient import TestClient
 
+from benchmarks import first_contact
+from benchmarks.report import Report
 from ik_service import IKSolver, load_robot
 from ik_service.api import create_app
 from ik_service.export import gpu_export
@@ -59,3 +62,18 @@ def test_an_export_of_a_solver_on_the_device_is_that_of_one_on_a_cpu(monkeypatch
     )
     assert len(gpu.files) > 5
     assert gpu.files == cpu.files
+
+
+def test_the_first_contact_finds_nothing_wrong_and_tells_what_is(monkeypatch):
+    report = Report("First contact")
+    contact = first_contact.Contact(report, wp.get_device(DEVICES["cuda"]), 12, 0.0, (ROBOT,))
+    monkeypatch.setattr(first_contact, "TICKS", 12)
+    monkeypatch.setattr(first_contact, "FIRST_SOLVE_S", np.inf)  # it compiles here
+    monkeypatch.setattr(first_contact, "ALONE", 2)
+    first_contact.show(contact, ["machine", "answers", "laws", "ticks"])
+    assert report.missed == []
+    monkeypatch.setattr(first_contact, "TOLERANCES", (1e-9, 1e-9))  # nothing is that near
+    monkeypatch.setattr(first_contact, "SAME_COMMANDS", -1.0)
+    monkeypatch.setitem(first_contact.STEPS, "machine", lambda _: 1 / 0)
+    first_contact.show(contact, ["machine", "answers", "ticks"])
+    assert report.missed == ["step machine", "false successes", "commands beside the CPU's"]

@@ -260,7 +260,9 @@ API int wp_cuda_device_is_mempool_supported(int) { return 1; }
 API int wp_cuda_device_is_ipc_supported(int) { return 0; }
 API int wp_cuda_device_set_mempool_release_threshold(int, uint64_t) { return 1; }
 API uint64_t wp_cuda_device_get_mempool_release_threshold(int) { return 0; }
-API void wp_cuda_device_get_memory_info(int, size_t *unused_bytes, size_t *bytes) { *unused_bytes = *bytes = ARENA; }
+API void wp_cuda_device_get_memory_info(int, size_t *unused_bytes, size_t *bytes) {
+    for (size_t *asked : {unused_bytes, bytes}) if (asked) *asked = ARENA;
+}
 API void wp_cuda_device_get_uuid(int, char *uuid) { memset(uuid, 1, 16); }
 API int wp_cuda_device_get_pci_domain_id(int) { return 0; }
 API int wp_cuda_device_get_pci_bus_id(int) { return 0; }
