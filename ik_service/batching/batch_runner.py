@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ik_service.batching.errors import ExpiredError, compile_failed_error
+from ik_service.batching.errors import DeviceLostError, ExpiredError, compile_failed_error
 from ik_service.batching.kernels.builder_process import is_build_failure
 from ik_service.batching.kernels.kernel_gate import KernelGate
 from ik_service.batching.pool_observer import PoolObserver, notify
@@ -75,16 +75,22 @@ class BatchRunner:
         return share.queued.deadline <= now + left * self._batch_sizer.least_seconds(share.queued.key)
 
     def _solve(self, shares: Sequence[BatchShare]) -> None:
-        """Solve a batch and keep the results; where the solver refuses it, solve its requests one by one."""
+        """Solve a batch and keep the results; where the solver refuses it, solve its requests one by one.
+
+        Raises:
+            DeviceLostError: The device works no more; the batch is not answered.
+        """
         robot, started_at = shares[0].queued.robot, time.monotonic()
         try:
             requests = [share.queued.request.part(share.rows) for share in shares]
             result = self.solver_cache.solve_together(robot, requests)
-        except Exception as error:  # noqa: BLE001  # objectives, Warp and compilers raise anything; callers get it, the thread goes on
+        except Exception as error:  # objectives, Warp and compilers raise anything; callers get it, the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):
                 for share in shares:
                     self._solve([share])
                 return
+            if (device := self.solver_cache.lost_device()) is not None:
+                raise DeviceLostError(f"Device {device} works no more: {error}") from error
             if is_build_failure(error):
                 _logger.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
                 self._gate.fail(shares[0].queued)

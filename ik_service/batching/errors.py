@@ -8,6 +8,7 @@ IKError
 ├── CompileFailedError  the code for requests of this kind cannot be compiled
 └── ClosedError      the pool takes no more requests
     └── SolverLostError  because the solver's thread has ended
+        └── DeviceLostError  with its device
 """
 
 from typing import Literal
@@ -71,6 +72,10 @@ class ClosedError(IKError):
 
 class SolverLostError(ClosedError):
     """The solver's thread has ended with an error."""
+
+
+class DeviceLostError(SolverLostError):
+    """The solver's device works no more."""
 
 
 def compile_failed_error(robot: str) -> CompileFailedError:

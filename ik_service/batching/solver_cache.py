@@ -18,6 +18,7 @@ from ik_service.batching.requests.target_keys import FloatArray, joined_data
 from ik_service.robots import RobotModel
 from ik_service.robots.collision.world import World
 from ik_service.solver import IKResult, IKSolver, SolverOptions
+from ik_service.solver.device_lock import is_lost
 from ik_service.solver.inputs.targets import DATA
 from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.result import join_results
@@ -67,6 +68,11 @@ class SolverCache:
     def __len__(self) -> int:
         """Return the number of solvers kept."""
         return len(self._solvers)
+
+    def lost_device(self) -> str | None:
+        """Return the name of the solvers' device where it works no more."""
+        devices = (cached.solver.device for cached in self._solvers.values())
+        return next((str(device) for device in devices if is_lost(device)), None)
 
     def solve(self, robot: RobotModel, request: SolveRequest, progress: Progress | None = None) -> IKResult:
         """Solve all problems of a request, in parts.

@@ -1,5 +1,6 @@
 """Checks of what a solver is made from, before anything is bound or launched."""
 
+import logging
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -8,6 +9,7 @@ import warp as wp
 
 from ik_service.errors import in_a_line
 from ik_service.robots import RobotModel
+from ik_service.solver.device_lock import is_lost
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.kernel_trust import check_cache
 from ik_service.solver.launches.shipped_kernels import use_gpu_code, use_shipped_kernels
@@ -16,6 +18,8 @@ from ik_service.warp_start import start_warp
 from objectives import InputError
 
 THREADS_MAX = 256
+
+_logger = logging.getLogger(__name__)
 
 
 def check_construction(
@@ -56,7 +60,7 @@ def check_construction(
 
 
 def resolve_device(device: Any) -> wp.Device:
-    """Return a Warp device, or the first GPU, else the CPU, for "auto".
+    """Return a Warp device; for "auto" the first GPU, or the CPU where there is none that works.
 
     Raises:
         InputError: Warp does not know it.
@@ -71,5 +75,8 @@ def resolve_device(device: Any) -> wp.Device:
     except (ValueError, RuntimeError) as error:
         known = ", ".join(str(d) for d in wp.get_devices())
         raise InputError(f"device is {device!r}, which Warp does not know. Devices: auto, {known}.") from error
+    if device == "auto" and is_lost(found):
+        _logger.warning("Device %s does not work: solving on the CPU. Its driver's log may say why.", found)
+        found = wp.get_device("cpu")
     use_gpu_code(found)
     return found

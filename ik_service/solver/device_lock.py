@@ -69,3 +69,15 @@ def recording() -> AbstractContextManager[bool]:
     It gives whether to record: False where launches of other threads have not ended in time.
     """
     return _ON_CPU.recording()
+
+
+def is_lost(device: wp.Device) -> bool:
+    """Return whether a GPU works no more: an error has ended its context, or it is gone."""
+    if not device.is_cuda or device.is_capturing:  # while a graph is recorded nobody may wait
+        return False
+    try:
+        with DEVICE_LOCK:
+            wp.synchronize_device(device)
+    except RuntimeError:
+        return True
+    return False

@@ -144,6 +144,15 @@ def test_an_objective_may_exchange_its_array_between_ticks(panda):
     np.testing.assert_allclose(found[GPU][:, 0], found[CPU][:, 0], atol=SAME_YIELDING)
 
 
+@pytest.mark.parametrize("ticks", [1, TICKS])
+def test_on_a_device_that_is_lost_a_tick_is_an_error_and_never_a_command(panda, ticks, device):
+    controller = IKController(panda, ["panda_hand"], device=GPU)
+    poses = towards(panda, "panda_hand", START, (0.02, 0.01, -0.01))
+    run(controller, START, poses[:ticks])
+    with device.lost(), pytest.raises(RuntimeError):
+        controller.step(poses[0], dt=DT)
+
+
 def test_a_controller_on_a_gpu_cannot_be_exported(panda):
     with pytest.raises(EngineError, match="Only controllers on a CPU"):
         IKController(panda, ["panda_hand"], device=GPU).recorded()

@@ -69,6 +69,16 @@ class Device:
         finally:
             self.set(**before)
 
+    @contextmanager
+    def lost(self) -> Iterator[None]:
+        """Refuse all work for a while, as a card after an error that ends its context, or that is gone."""
+        state = self.library.pretended_number(b"lost")
+        state[0] = 1
+        try:
+            yield
+        finally:
+            state[0] = 0
+
 
 class Native:
     """Warp's native library with the functions of the pretended device in place of its own.

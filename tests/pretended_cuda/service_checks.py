@@ -53,6 +53,35 @@ def test_a_request_is_solved_on_the_device_with_the_answers_of_the_cpu(answers, 
     np.testing.assert_allclose(gpu["joint_q"], cpu["joint_q"], atol=SAME_PLACE)
 
 
+def test_a_device_that_is_lost_is_told_and_nothing_is_answered_from_what_is_left(device, caplog):
+    target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5], [0.4, 0.0, 0.5]]}
+    app = create_app(ServiceSettings(device="cuda", insecure=True), compile_apart=False)
+    with TestClient(app) as client:
+        app.state.service.warm_up.result(READY_S)
+        request = {"targets": [target], "options": {"seeds": 4}}
+        solved = [client.post(f"/v1/robots/{ROBOT}/solve", json=request) for _ in range(4)]  # recorded
+        assert [reply.status_code for reply in solved] == [200] * 4
+        assert client.get("/health/ready").status_code == 200
+        with device.lost():
+            replies = [client.post(f"/v1/robots/{ROBOT}/solve", json=request) for _ in range(2)]
+            health = [client.get(f"/health/{what}") for what in ("live", "ready")]
+        for reply in (*replies, *health):
+            assert (reply.status_code, reply.json()["code"]) == (503, "solver_lost")
+        assert reply.json()["detail"].endswith(("Start the service again.", "Restart the service."))
+    (line,) = [record.getMessage() for record in caplog.records if "Nothing is solved any more" in record.getMessage()]
+    assert line.startswith("Device cuda:0 works no more: ")
+
+
+def test_where_the_operator_lets_it_the_cpu_takes_over_at_the_next_start(device, caplog):
+    with device.lost():
+        solver = IKSolver(load_robot(ROBOT, collision="ignore"), ["panda_hand"])
+        with pytest.raises(RuntimeError):
+            IKSolver(load_robot(ROBOT, collision="ignore"), ["panda_hand"], device="cuda:0").solve([[0.4, 0.1, 0.5]])
+    assert str(solver.device) == "cpu"
+    assert solver.solve([[0.4, 0.1, 0.5]]).success.all()
+    assert "Device cuda:0 does not work: solving on the CPU" in caplog.text
+
+
 def test_an_export_of_a_solver_on_the_device_is_that_of_one_on_a_cpu(monkeypatch):
     monkeypatch.setattr(gpu_export, "compile_cubins", lambda name, kernels, architectures: {90: name.encode()})
     robot = load_robot(ROBOT, collision="ignore")

@@ -199,6 +199,16 @@ def test_code_that_the_device_does_not_take_is_explained(panda, build, error, wo
         solver.solve([[0.3, 0.2, 0.5]])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("uses", [1, 4])
+def test_on_a_device_that_is_lost_a_solve_is_an_error_and_never_an_answer(panda, engine, uses, device):
+    solver = solver_of(panda, engine)
+    for _ in range(uses):  # launched, or recorded in a graph
+        assert solve(solver, panda).success.any()
+    with device.lost(), pytest.raises(RuntimeError):
+        solve(solver, panda)
+
+
 def test_threads_of_the_host_change_nothing(panda):
     several = ik_service.IKSolver(panda.robot, panda.links, device=GPU, threads=2)
     one = ik_service.IKSolver(panda.robot, panda.links, device=GPU)

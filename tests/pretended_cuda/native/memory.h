@@ -33,6 +33,7 @@ static auto &numbers = kept<std::map<std::string, long>>();
 static long &late = numbers["late"], &order = numbers["order"], &seed = numbers["seed"];
 static long &pattern = numbers["pattern"];      // of every byte of new memory
 static long &pause_each = numbers["pause_each"];  // accesses to memory from pause to pause, about, in random order
+static long &lost = numbers["lost"];  // nonzero: as a card after an error that ends its context, or that is gone
 static long &processors = numbers["processors"];  // multiprocessors, by which the product decides how much to launch
 
 // Where a number is kept, for the tests to read and write; also counts of what has been done.
@@ -51,6 +52,7 @@ static bool refuse(const std::string &why) {
     count("refusals");
     return false;
 }
+#define ONE_AT_A_TIME_WHILE_IT_WORKS ONE_AT_A_TIME; if (lost) return refuse("unspecified launch failure")
 
 static auto &running = kept<std::string>();  // what the device does
 static void say(const std::string &what) {

@@ -26,11 +26,13 @@ static void finish(Stream *stream) {
 static void finish_all() { for (Stream *one : streams) finish(one); }
 static void submit(Stream *stream, Work work) {
     if (stream->recording) { stream->recording->work.push_back(std::move(work)); return; }
+    if (lost) return;
     stream->waiting.push_back(std::move(work));
     if (!late) finish(stream);
 }
 static bool wait_for(Stream *stream) {
     count("waits");
+    if (lost) return refuse("unspecified launch failure");
     if (stream->recording) return refuse("operation not permitted when stream is capturing");
     finish(stream);
     return true;

@@ -36,7 +36,7 @@ static void require(const void *address, bool device, const char *what) {
     if (on_device(address) != device) end(std::string(what) + " is on the wrong side");
 }
 API bool wp_memcpy_h2d(void *, void *to, void *from, size_t size, void *stream) {
-    ONE_AT_A_TIME;
+    ONE_AT_A_TIME_WHILE_IT_WORKS;
     require(to, true, "the end of a copy to the device"), require(from, false, "the begin of a copy to the device");
     count("bytes_to_device", (long)size);
     if (is_pinned(from)) submit(stream_of(stream), [=] { memcpy(to, from, size); });
@@ -47,7 +47,7 @@ API bool wp_memcpy_h2d(void *, void *to, void *from, size_t size, void *stream) 
     return true;
 }
 API bool wp_memcpy_d2h(void *, void *to, void *from, size_t size, void *stream) {
-    ONE_AT_A_TIME;
+    ONE_AT_A_TIME_WHILE_IT_WORKS;
     require(to, false, "the end of a copy to the host"), require(from, true, "the begin of a copy to the host");
     count("bytes_to_host", (long)size);
     Stream *own = stream_of(stream);
@@ -58,13 +58,13 @@ API bool wp_memcpy_d2h(void *, void *to, void *from, size_t size, void *stream) 
     return true;
 }
 API bool wp_memcpy_d2d(void *, void *to, void *from, size_t size, void *stream) {
-    ONE_AT_A_TIME;
+    ONE_AT_A_TIME_WHILE_IT_WORKS;
     require(to, true, "the end of a copy on the device"), require(from, true, "the begin of a copy on the device");
     submit(stream_of(stream), [=] { memmove(to, from, size); });
     return true;
 }
 API bool wp_memset_device(void *, void *to, int value, size_t size, void *stream) {
-    ONE_AT_A_TIME;
+    ONE_AT_A_TIME_WHILE_IT_WORKS;
     require(to, true, "what is filled");
     submit(stream_of(stream), [=] { memset(to, value, size); });
     return true;
@@ -87,7 +87,7 @@ static Bytes described(void *array, int kind) {
     return Bytes((char *)array, (char *)array + descriptor_size);
 }
 API bool wp_array_copy_device(void *, void *to, void *from, int to_kind, int from_kind, int size) {
-    ONE_AT_A_TIME;
+    ONE_AT_A_TIME_WHILE_IT_WORKS;
     Bytes a = described(to, to_kind), b = described(from, from_kind);
     submit(stream_now, [=]() mutable { copy_on_host(a.data(), b.data(), 0, 0, size); });
     return true;
@@ -120,7 +120,7 @@ API size_t wp_cuda_launch_kernel(
     void *) {
     ONE_AT_A_TIME;
     auto *kernel = (const Kernel *)given;
-    if (!kernel) { refuse("invalid resource handle"); return 1; }
+    if (!kernel || lost) { refuse(lost ? "unspecified launch failure" : "invalid resource handle"); return 1; }
     if (size == 0) return 0;
     std::vector<Bytes> arguments;
     for (int k = 0; k < kernel->argument_count; ++k) {
@@ -205,7 +205,7 @@ API bool wp_cuda_graph_create_exec(void *, void *, void *graph, void **executabl
     return true;
 }
 API bool wp_cuda_graph_launch(void *given, void *stream) {
-    ONE_AT_A_TIME;
+    ONE_AT_A_TIME_WHILE_IT_WORKS;
     Stream *own = stream_of(stream);
     if (own->recording) return refuse("graph launched while stream is capturing");
     count("graph_launches");
@@ -218,7 +218,7 @@ API bool wp_cuda_graph_destroy(void *, void *graph) { delete (Graph *)graph; ret
 // --------------------------------------------------------------------------------------- contexts and what the device is
 
 static bool wait_for_all() {
-    ONE_AT_A_TIME;
+    ONE_AT_A_TIME_WHILE_IT_WORKS;
     count("waits");
     if (is_recording()) return refuse("operation not permitted when stream is capturing");
     finish_all();
