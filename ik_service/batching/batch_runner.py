@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ik_service.batching.errors import DeviceLostError, ExpiredError, compile_failed_error
+from ik_service.batching.errors import ExpiredError, SolverLostError, compile_failed_error
 from ik_service.batching.kernels.builder_process import is_build_failure
 from ik_service.batching.kernels.kernel_gate import KernelGate
 from ik_service.batching.pool_observer import PoolObserver, notify
@@ -78,7 +78,7 @@ class BatchRunner:
         """Solve a batch and keep the results; where the solver refuses it, solve its requests one by one.
 
         Raises:
-            DeviceLostError: The device works no more; the batch is not answered.
+            SolverLostError: The device works no more; the batch is not answered.
         """
         robot, started_at = shares[0].queued.robot, time.monotonic()
         try:
@@ -90,7 +90,7 @@ class BatchRunner:
                     self._solve([share])
                 return
             if (device := self.solver_cache.lost_device()) is not None:
-                raise DeviceLostError(f"Device {device} works no more: {error}") from error
+                raise SolverLostError(f"Device {device} works no more: {error}") from error
             if is_build_failure(error):
                 _logger.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
                 self._gate.fail(shares[0].queued)

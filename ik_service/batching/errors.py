@@ -7,8 +7,7 @@ IKError
 │   └── CompilingError  while the code for requests of this kind was being compiled
 ├── CompileFailedError  the code for requests of this kind cannot be compiled
 └── ClosedError      the pool takes no more requests
-    └── SolverLostError  because the solver's thread has ended
-        └── DeviceLostError  with its device
+    └── SolverLostError  because the solver's thread has ended, or its device works no more
 """
 
 from typing import Literal
@@ -71,11 +70,7 @@ class ClosedError(IKError):
 
 
 class SolverLostError(ClosedError):
-    """The solver's thread has ended with an error."""
-
-
-class DeviceLostError(SolverLostError):
-    """The solver's device works no more."""
+    """The solver's thread has ended with an error, such as that its device works no more."""
 
 
 def compile_failed_error(robot: str) -> CompileFailedError:

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 from ik_service.batching.batch_runner import BatchRunner
-from ik_service.batching.errors import ClosedError, DeviceLostError, ExpiredError, QueueFullError, SolverLostError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.batching.kernels.kernel_builder import KernelBuilder
 from ik_service.batching.kernels.kernel_gate import KernelGate
 from ik_service.batching.pool_limits import PoolLimits
@@ -204,7 +204,7 @@ class SolverPool:
         try:
             start_warp()
             self._serve()
-        except DeviceLostError as error:
+        except SolverLostError as error:
             _logger.error("%s. Nothing is solved any more; start the service again.", error)
             self._fail_all(error)
         except BaseException as error:  # any error: callers would wait for a thread that has ended

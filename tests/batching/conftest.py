@@ -60,6 +60,10 @@ class FakeSolverCache:
     entered: threading.Event = field(default_factory=threading.Event)
     error: Exception | None = None
     refused: float | None = None  # a number that is not allowed
+    lost: str | None = None  # a device that works no more
+
+    def lost_device(self):
+        return self.lost
 
     def solve_together(self, robot, requests):
         self.entered.set()

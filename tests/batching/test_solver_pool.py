@@ -283,6 +283,21 @@ def test_a_thread_that_fails_ends_what_it_has_at_hand(make_pool, panda, monkeypa
     assert isinstance(failure.__cause__, ZeroDivisionError)
 
 
+def test_a_device_that_works_no_more_ends_the_thread_and_is_told_in_a_line(make_pool, panda, caplog):
+    pool, cache, running = held(make_pool, panda)
+    cache.error, cache.lost = RuntimeError("unspecified launch failure"), "cuda:0"
+    waiting = pool.submit(panda, numbered(1, 1))
+    cache.gate.set()
+    for future in (running, waiting):
+        assert isinstance(future.exception(PATIENCE), SolverLostError)
+    pool._thread.join(PATIENCE)
+    assert pool.solving_s == math.inf
+    told = (
+        "Device cuda:0 works no more: unspecified launch failure. Nothing is solved any more; start the service again."
+    )
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [told]
+
+
 def test_closing_drops_what_waits_and_takes_no_more(make_pool, panda):
     pool, cache, running = held(make_pool, panda)
     waiting = pool.submit(panda, numbered(1, 1))
