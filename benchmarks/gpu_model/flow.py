@@ -1,17 +1,30 @@
 """The loop of a kernel that works through attempts, taken apart by its branches: refill, iteration, and what is neither.
 
 Threads of a warp run together: where they part, the warp goes through both sides, one after the other. So a part of the
-loop is one sequence of instructions, with everything in it that any thread may need. Left out are the sides that no
-solve with default options comes to: calls of long divisions, and draws by other samplers.
+loop is one sequence of instructions, with everything in it that any thread may need. Left out is what solves with
+default options hardly ever come to, by the lines of the sources: calls of long divisions, draws by other samplers, and
+what is done about numbers of which float32 loses digits.
 """
 
-from collections.abc import Collection, Sequence
+import linecache
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from benchmarks.gpu_model.sass import Instruction, Listing
 
 ENDS = ("EXIT", "RET")
+RARE = (
+    "nearly_normal(",  # samplers that are no default
+    "other_seed(",
+    "put_limits(",  # once per thread
+    "if not wp.isfinite(gradient) or not wp.isfinite(diagonal)",  # of `squared_cosine`, once its short way is left
+    "if diagonal <= COLUMN_MIN2",
+    "return (gradient / diagonal) * (gradient / norm2)",
+    "status_in_full(",
+)
+"""Texts of source lines that are rare."""
 ATOMIC = ("ATOM", "ATOMG", "ATOMS")  # the counter of rows, which a refill takes the next from
 
 
@@ -88,12 +101,11 @@ def _is_conditional(one: Instruction) -> bool:
     return bool(one.predicate) or ", `(" in one.text
 
 
-def parts_of(listing: Listing, other_samplers: Sequence[str] = ()) -> Parts:
+def parts_of(listing: Listing) -> Parts:
     """Return the parts of a kernel's loop.
 
     Args:
-        listing: The kernel.
-        other_samplers: Texts of numbers that only samplers other than the default one compute with.
+        listing: The kernel, with the places of its source.
 
     Raises:
         ValueError: The loop has no two sides of which one counts rows and the other has most of the products.
@@ -113,11 +125,10 @@ def parts_of(listing: Listing, other_samplers: Sequence[str] = ()) -> Parts:
             most, iteration = products, sides
     if not refill or not iteration:
         raise ValueError("The loop of this kernel has no refill and iteration that a branch leads around.")
-    cold = _cold(flow, refill | iteration, other_samplers)
-    taken = [[one for k in sorted(part - cold) for one in flow.blocks[k]] for part in (refill, iteration)]
+    parts = [[one for k in sorted(part) for one in flow.blocks[k]] for part in (refill, iteration)]
     rest = [one for k in sorted(loop - refill - iteration) for one in flow.blocks[k]]
-    left_out = sum(len(flow.blocks[k]) for k in refill & cold)
-    return Parts(tuple(taken[0]), tuple(taken[1]), tuple(rest), left_out)
+    taken = [tuple(one for one in part if not _is_rare(one)) for part in parts]
+    return Parts(taken[0], taken[1], tuple(rest), len(parts[0]) - len(taken[0]))
 
 
 def _trunk(flow: Flow, first: int, loop: Collection[int]) -> list[int]:
@@ -166,21 +177,11 @@ def _sides(flow: Flow, branch: int, loop: Collection[int], first: int) -> set[in
     return _reached(flow, branch, loop, first, joined) - {branch}
 
 
-def _cold(flow: Flow, part: Collection[int], marks: Sequence[str]) -> set[int]:
-    """The blocks that call something or have a mark, and those that lead only to such or come only from such."""
-    cold = {
-        k
-        for k in part
-        if any(one.name == "CALL" or any(mark in one.text for mark in marks) for one in flow.blocks[k])
-    }
-    before: dict[int, list[int]] = {k: [n for n in range(len(flow.blocks)) if k in flow.after[n]] for k in part}
-    while True:
-        more = {
-            k
-            for k in part
-            if k not in cold
-            and ((flow.after[k] and cold.issuperset(flow.after[k])) or (before[k] and cold.issuperset(before[k])))
-        }
-        if not more:
-            return cold
-        cold |= more
+def _is_rare(one: Instruction) -> bool:
+    """Whether an instruction comes from a source line that is rare, or from a call of one."""
+    return one.name == "CALL" or any(text in _line(*place) for place in one.places for text in RARE)
+
+
+@lru_cache(maxsize=None)
+def _line(file: str, number: int) -> str:
+    return linecache.getline(file, number)

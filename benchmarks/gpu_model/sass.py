@@ -1,6 +1,7 @@
 """Machine code of a GPU kernel as a list of instructions, with what each says to the scheduler that issues it.
 
-The text is that of `nvdisasm -c -hex`. An instruction has 128 bits; 21 of them, from bit 105 on, are for the scheduler:
+The text is that of `nvdisasm -c -hex -gi`; a kernel compiled with line numbers tells from which lines of which sources
+each instruction comes: Warp gives those of Python. An instruction has 128 bits; 21 of them, from bit 105 on, are for the scheduler:
 cycles until the same warp may issue again, a barrier that is raised until its result stands, one that is raised until
 its operands have been read, and the barriers that have to be down before it is issued.
 """
@@ -8,6 +9,7 @@ its operands have been read, and the barriers that have to be down before it is 
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +18,7 @@ CONTROL_BIT = 105 - 64  # in the upper half
 NO_BARRIER = 7
 FIRST_LINE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*/\* 0x([0-9a-f]{16}) \*/")
 SECOND_LINE = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/")
+PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 LABEL = re.compile(r"^([.$\w]+):")
 TARGET = re.compile(r"`\((.+?)\)")
 DISASSEMBLER = "nvidia-cuda-nvdisasm"
@@ -32,6 +35,7 @@ class Instruction:
         write_barrier: Number of the barrier that is up until the result stands; None for none.
         read_barrier: Number of the barrier that is up until the operands have been read.
         waits: Numbers of the barriers that have to be down.
+        places: File and line of the source that it comes from, and of the calls that led there.
     """
 
     address: int
@@ -40,6 +44,7 @@ class Instruction:
     write_barrier: int | None
     read_barrier: int | None
     waits: tuple[int, ...]
+    places: tuple[tuple[str, int], ...] = ()
 
     @property
     def predicate(self) -> str:
@@ -71,12 +76,12 @@ class Listing:
     labels: dict[str, int]
 
 
-def instruction(address: int, text: str, upper: int) -> Instruction:
+def instruction(address: int, text: str, upper: int, places: Iterable[tuple[str, int]] = ()) -> Instruction:
     """Return an instruction from its text and the upper half of its bits."""
     control = upper >> CONTROL_BIT
     barriers = [number if number != NO_BARRIER else None for number in ((control >> 5) & 7, (control >> 8) & 7)]
     waits = tuple(k for k in range(6) if control >> (11 + k) & 1)
-    return Instruction(address, text, control & 15, *barriers, waits)
+    return Instruction(address, text, control & 15, *barriers, waits, tuple(places))
 
 
 def read_listing(text: str) -> Listing:
@@ -88,15 +93,20 @@ def read_listing(text: str) -> Listing:
     found: list[Instruction] = []
     labels: dict[str, int] = {}
     begun: tuple[int, str] | None = None
+    places: list[tuple[str, int]] = []
+    in_places = False
     for line in text.splitlines():
+        if line.lstrip().startswith("//##"):
+            places = [*(places if in_places else []), *((file, int(number)) for file, number in PLACE.findall(line))]
+        in_places = line.lstrip().startswith("//##")
         first, second = FIRST_LINE.match(line), SECOND_LINE.match(line)
         if first:
             begun = int(first[1], 16), first[2]
         elif second and begun:
-            found.append(instruction(*begun, int(second[1], 16)))
+            found.append(instruction(*begun, int(second[1], 16), dict.fromkeys(places)))
             begun = None
-        elif LABEL.match(line):
-            labels[LABEL.match(line)[1]] = len(found)
+        elif label := LABEL.match(line):
+            labels[label[1]] = len(found)
     if not found:
         raise ValueError("There is no instruction in this listing.")
     return Listing(tuple(found), labels)
@@ -111,7 +121,7 @@ def disassembled(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        command = [disassembler(), "-c", "-hex", str(path)]
+        command = [disassembler(), "-c", "-hex", "-gi", str(path)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
