@@ -1,0 +1,150 @@
+"""The kernels of a solver's islands for a card, compiled without one, and what else a solve launches and copies."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import warp as wp
+
+import ik_service
+from benchmarks.gpu_model.cards import SUB_PARTITIONS, WARP, Card
+from benchmarks.gpu_model.flow import Parts, parts_of
+from benchmarks.gpu_model.sass import disassembled, read_listing
+from benchmarks.problems.many_arms import HandProblems
+from ik_service.solver.compiled import island_launches
+from ik_service.solver.compiled.island_launches import IslandKernel, IslandWork, ThreadLaunches
+from ik_service.solver.launches.recording import PartLaunches
+from ik_service.solver.problems import host_device_array
+from ik_service.solver.problems.host_device_array import HostDeviceArray
+from tests.gpu_code.cubins import compiled_for, usage
+
+BLOCKS_MAX = {89: 24, 90: 32}  # of a multiprocessor
+SHARED_BYTES = {89: 100 << 10, 90: 228 << 10}  # of a multiprocessor
+SHARED_OF_BLOCK = 1024  # that the system takes of it
+
+
+@dataclass(frozen=True)
+class IslandCode:
+    """The code of an island on a card.
+
+    Attributes:
+        parts: The loop.
+        dofs: DOFs of the island.
+        registers: Per thread.
+        spilled: Numbers of a thread that found no register, in shared and local memory.
+        warps: That a sub-partition holds at once.
+    """
+
+    parts: Parts
+    dofs: int
+    registers: int
+    spilled: int
+    warps: int
+
+
+@dataclass(frozen=True)
+class SolvePlan:
+    """What a solve does, but for the waves of its islands.
+
+    Attributes:
+        islands: Kernels of the islands, one for each island.
+        launches: Other kernels.
+        copied_in: Bytes of each copy to the card: for every problem, and once.
+        copied_out: The same of copies to the host.
+        line_bytes: Of all arrays with a line for every problem, for one problem.
+    """
+
+    islands: tuple[IslandKernel, ...]
+    launches: int
+    copied_in: tuple[tuple[float, float], ...]
+    copied_out: tuple[tuple[float, float], ...]
+    line_bytes: float
+
+
+class _Listed(ThreadLaunches):
+    """Launches that are listed and not made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[IslandKernel] = []
+
+    def record(self, size: tuple[int, ...], work: list[IslandWork], part: int, parts: int) -> PartLaunches:
+        """List the kernels of the islands."""
+        self.found.extend(one for one, _ in work)
+        return PartLaunches([])
+
+
+@contextmanager
+def _as_on_a_card() -> Iterator[None]:
+    """Solve by threads, with arrays that host and device do not share."""
+    with (
+        mock.patch.object(island_launches, "in_threads", lambda _: True),
+        mock.patch.object(host_device_array, "has_host_copy", lambda _: True),
+    ):
+        yield
+
+
+def solve_plan(problems: HandProblems, **options: Any) -> SolvePlan:
+    """Return what a solve does on a card, seen while one does the same on a CPU, but for the islands.
+
+    Args:
+        problems: The robot and two problems or more.
+        options: Of the solver.
+    """
+    copies: dict[str, list[tuple[float, float]]] = {"push": [], "fetch": []}
+    launched: list[str] = []
+
+    def counted(name: str) -> Any:
+        copy = getattr(HostDeviceArray, name)
+
+        def run(array: HostDeviceArray, count: int) -> None:
+            each = array.device.size / array.device.shape[0] if array.per_problem else 0.0
+            size = wp.types.type_size_in_bytes(array.device.dtype)
+            copies[name].append((size * each, 0.0 if array.per_problem else float(size * array.device.size)))
+            copy(array, count)
+
+        return mock.patch.object(HostDeviceArray, name, run)
+
+    launch = wp.Launch.launch
+
+    def run_launch(one: wp.Launch, *given: Any) -> None:
+        launched.append(one.kernel.key)
+        launch(one, *given)
+
+    with (
+        _as_on_a_card(),
+        counted("push"),
+        counted("fetch"),
+        mock.patch.object(wp.Launch, "launch", run_launch),
+    ):
+        solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="compiled", **options)
+        solver._core.engine.kernels.launches = listed = _Listed()
+        given = problems.positions, problems.orientations_xyzw
+        solver.solve(*given)
+        for counts in (*copies.values(), launched):
+            counts.clear()
+        solver.solve(*given)
+        line_bytes = sum(array.strides[0] for array in solver.recorded().lines.values())
+    copied = [tuple(copies[name]) for name in ("push", "fetch")]
+    return SolvePlan(tuple(listed.found), len(launched), copied[0], copied[1], float(line_bytes))
+
+
+def island_code(one: IslandKernel, card: Card) -> IslandCode:
+    """Return the code of an island on a card."""
+    one.kernel.module.options["lineinfo"] = True
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = compiled_for(one.kernel, card.architecture, Path(folder))
+    taken = usage(cubin)
+    granted = -(-taken.registers // 8) * 8 * WARP
+    warps = min(
+        BLOCKS_MAX[card.architecture],
+        SUB_PARTITIONS * card.registers // granted,
+        SHARED_BYTES[card.architecture] // (taken.shared_bytes + SHARED_OF_BLOCK),
+    )
+    spilled = (taken.shared_bytes % SHARED_OF_BLOCK) // (4 * WARP) + taken.local_bytes // 4
+    parts = parts_of(read_listing(disassembled(cubin)))
+    return IslandCode(parts, len(one.source.program.dofs), taken.registers, spilled, warps // SUB_PARTITIONS)
