@@ -49,12 +49,12 @@ class Rounds:
     refilled: NDArray[np.int64]
 
 
-def measured(problems: HandProblems, islands: int, **options: bool) -> list[Attempts]:
+def measured(problems: HandProblems, island_count: int, **options: bool) -> list[Attempts]:
     """Return the attempts of every island: of the middle of the ranges, and of random starts.
 
     Args:
         problems: The problems.
-        islands: How many islands a problem has.
+        island_count: How many islands a problem has.
         options: Of the solver.
     """
     chosen = ik_service.SolverOptions(seeds=1)
@@ -70,7 +70,7 @@ def measured(problems: HandProblems, islands: int, **options: bool) -> list[Atte
             np.stack([result.islands.iterations[:, k] + 1 for result in results], axis=1).astype(np.int64),
             np.stack([result.islands.success[:, k] for result in results], axis=1),
         )
-        for k in range(islands)
+        for k in range(island_count)
     ]
 
 

@@ -22,6 +22,7 @@ class Card:
         clock: Of the multiprocessors under load [Hz].
         registers: Of a sub-partition; a multiprocessor has four.
         copy_rate: Of the bus between host and card, one way [bytes/s].
+        memory_rate: Of the card's memory [bytes/s].
         near: Cycles until a load from the first cache stands.
         shared: The same of shared memory.
         far: The same of the second cache.
@@ -34,6 +35,7 @@ class Card:
     multiprocessors: int
     clock: float
     copy_rate: float
+    memory_rate: float
     near: int
     shared: int
     far: int
@@ -42,9 +44,9 @@ class Card:
     registers: int = 16384
 
 
-H200 = Card("H200", 90, 132, 1.98e9, 50e9, 41, 29, 263, (64, 16), "H200 data sheet; the chip is that of an H100 SXM")
-RTX_4090 = Card("RTX 4090", 89, 128, 2.52e9, 25e9, 43, 30, 273, (2, 2), "Ada GPU architecture, appendix A")
-L4 = Card("L4", 89, 58, 1.6e9, 25e9, 43, 30, 273, (2, 2), "L4 data sheet; 72 W hold it under its 2.04 GHz")
+H200 = Card("H200", 90, 132, 1.98e9, 50e9, 4.8e12, 41, 29, 263, (64, 16), "H200 data sheet; the chip is that of an H100 SXM")
+RTX_4090 = Card("RTX 4090", 89, 128, 2.52e9, 25e9, 1.0e12, 43, 30, 273, (2, 2), "Ada GPU architecture, appendix A")
+L4 = Card("L4", 89, 58, 1.6e9, 25e9, 0.3e12, 43, 30, 273, (2, 2), "L4 data sheet; 72 W hold it under its 2.04 GHz")
 CARDS = (H200, RTX_4090, L4)
 
 SUB_PARTITIONS = 4
@@ -59,6 +61,7 @@ RESULTS: Mapping[str, int] = {
     "other": 64,
 }
 """Results of a multiprocessor in a cycle."""
+IN_GUIDE = ("float32", "integers", "special", "conversions")
 
 SPECIAL, CONVERSION, VOTE, CONSTANT, ATOMIC, FLOAT64, STORE_READ = 23, 23, 25, 30, 500, 40, 20
 """Cycles until results stand that the code waits for by barriers, and until a store has read its operands."""
@@ -101,17 +104,17 @@ def interval(card: Card, kind: str) -> float:
     return SUB_PARTITIONS * WARP / results[kind]
 
 
-def latency(card: Card, name: str, operation: str, loads: int) -> int:
+def latency(card: Card, name: str, operation: str, *, is_far: bool) -> int:
     """Return after how many cycles the result of an instruction stands that is waited for by a barrier.
 
     Args:
         card: The card.
         name: Its name.
         operation: Its name with modifiers.
-        loads: Cycles of a load from global memory.
+        is_far: Whether it loads what another problem has not loaded before.
     """
     if name in LOADS:
-        return card.far if "STRONG" in operation else loads
+        return card.far if is_far or "STRONG" in operation else card.near
     if name in ATOMICS:
         return ATOMIC
     if name in FLOATS64 or (name == "F2F" and "F64" in operation):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from benchmarks.gpu_model.cards import LOADS
 from benchmarks.gpu_model.sass import Instruction, Listing
 
 ENDS = ("EXIT", "RET")
@@ -23,8 +24,20 @@ RARE = (
     "if diagonal <= COLUMN_MIN2",
     "return (gradient / diagonal) * (gradient / norm2)",
     "status_in_full(",
+    "        row = wp.atomic_add(storage.next_row, 0, 1)",  # after a row whose problem has been solved meanwhile
 )
 """Texts of source lines that are rare."""
+FAR = (
+    "task.problem[place]",
+    "storage.listed[place]",
+    "load_number(",
+    "number_at(start_row",
+    "task.tree_hash[p, TREE[k]]",
+    "hash_step(tree_hash[p, ranges.tree[a]]",
+    "put_inputs(",
+    "start = task.start_joint_q[p, task.coordinate[c]]",
+)
+"""Texts of source lines that load what belongs to one problem; all else the first cache has soon."""
 ATOMIC = ("ATOM", "ATOMG", "ATOMS")  # the counter of rows, which a refill takes the next from
 
 
@@ -180,6 +193,11 @@ def _sides(flow: Flow, branch: int, loop: Collection[int], first: int) -> set[in
 def _is_rare(one: Instruction) -> bool:
     """Whether an instruction comes from a source line that is rare, or from a call of one."""
     return one.name == "CALL" or any(text in _line(*place) for place in one.places for text in RARE)
+
+
+def is_far(one: Instruction) -> bool:
+    """Return whether an instruction loads what belongs to one problem, or the address of it."""
+    return one.name in LOADS and any(text in _line(*place) for place in one.places for text in FAR)
 
 
 @lru_cache(maxsize=None)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.gpu_model.cards import STORE_READ, Card, interval, latency, pipe
+from benchmarks.gpu_model.flow import is_far
 from benchmarks.gpu_model.sass import Instruction
 
 
@@ -30,35 +31,14 @@ class Step:
     kept: float
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a pass through a sequence costs a sub-partition.
-
-    Attributes:
-        cycles: For each warp's pass: wall time over warps and passes.
-        alone: Wall time of a pass in which one warp runs by itself.
-        issue: Instructions.
-    """
-
-    cycles: float
-    alone: float
-    issue: int
-
-
-def steps_of(code: Sequence[Instruction], card: Card, loads: int) -> list[Step]:
-    """Return the steps of a sequence.
-
-    Args:
-        code: The sequence.
-        card: Where it runs.
-        loads: Cycles of a load from global memory.
-    """
+def steps_of(code: Sequence[Instruction], card: Card) -> list[Step]:
+    """Return the steps of a sequence on a card."""
     found = []
     for one in code:
         kind = pipe(one.name, one.operation)
         raised = []
         if one.write_barrier is not None:
-            raised.append((one.write_barrier, latency(card, one.name, one.operation, loads)))
+            raised.append((one.write_barrier, latency(card, one.name, one.operation, is_far=is_far(one))))
         if one.read_barrier is not None:
             raised.append((one.read_barrier, STORE_READ))
         found.append(Step(max(one.stall, 1), one.waits, tuple(raised), kind, interval(card, kind)))
@@ -95,17 +75,3 @@ def wall_time(steps: Sequence[Step], warps: int, passes: int) -> float:
         if left[chosen] == 0:
             running.remove(chosen)
     return now
-
-
-def cost(code: Sequence[Instruction], card: Card, warps: int, loads: int, passes: int = 6) -> Cost:
-    """Return what a pass through a sequence costs.
-
-    Args:
-        code: The sequence.
-        card: Where it runs.
-        warps: Of a sub-partition, side by side.
-        loads: Cycles of a load from global memory.
-        passes: Of each warp, to be averaged.
-    """
-    steps = steps_of(code, card, loads)
-    return Cost(wall_time(steps, warps, passes) / (warps * passes), wall_time(steps, 1, 2) / 2.0, len(steps))

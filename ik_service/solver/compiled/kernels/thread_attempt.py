@@ -61,9 +61,7 @@ def plain_cosine(gradient: float, diagonal: float, norm2: float):
     """Return `squared_cosine` where no number is too small, too large or not finite for the short way, else -1."""
     product = diagonal * norm2
     cosine2 = gradient * gradient / product
-    if product > PRODUCT_MIN and product < PRODUCT_MAX and cosine2 <= 2.0:  # false for NaN
-        return cosine2
-    return -1.0
+    return wp.where(product > PRODUCT_MIN and product < PRODUCT_MAX and cosine2 <= 2.0, cosine2, -1.0)  # -1 for NaN
 
 
 @wp.func
@@ -259,8 +257,9 @@ class ThreadAttempts(AttemptFunctions):
                 c = PLACE[k]
                 if c >= 0 and (ROTATIONS >> k) & 1 == 0:
                     lower = read(data, thread, k)
-                    if is_at_bound(at(state, Q + c), lower, read(data, thread, DOFS + k), at(state, GRADIENT + k)):
-                        state[BOUND + k] = 1.0
+                    upper = read(data, thread, DOFS + k)
+                    holds = is_at_bound(at(state, Q + c), lower, upper, at(state, GRADIENT + k))
+                    state[BOUND + k] = wp.where(holds, 1.0, 0.0)
 
         @wp.func
         def status_of(state: StateRef, lane: int, task: TaskRef, p: int, island: int):
@@ -273,10 +272,9 @@ class ThreadAttempts(AttemptFunctions):
             for k in range(DOFS):
                 cosine2 = plain_cosine(at(state, GRADIENT + k), at(state, SCALE + STRIDE * k), norm2)
                 is_plain = is_plain and cosine2 >= 0.0
-                if at(state, BOUND + k) == 0.0:
-                    slope = wp.max(slope, cosine2)
-                elif cosine2 > COSINE_MAX * COSINE_MAX:
-                    blocked = 1
+                stays = at(state, BOUND + k) == 1.0
+                slope = wp.max(slope, wp.where(stays, 0.0, cosine2))
+                blocked = wp.where(stays and cosine2 > COSINE_MAX * COSINE_MAX, 1, blocked)
             ended = int(RUNNING)
             if at(state, FACTOR) > FACTOR_MAX:
                 ended = STALLED
