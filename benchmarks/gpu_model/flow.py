@@ -1,4 +1,4 @@
-"""The loop of a kernel that works through attempts, taken apart by its branches: refill, iteration, and what is neither.
+"""The loop of a kernel that works through attempts, parted by its branches: refill, iteration, and what is neither.
 
 Threads of a warp run together: where they part, the warp goes through both sides, one after the other. So a part of the
 loop is one sequence of instructions, with everything in it that any thread may need. Left out is what solves with
@@ -9,7 +9,7 @@ what is done about numbers of which float32 loses digits.
 import linecache
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 
 from benchmarks.gpu_model.cards import LOADS
@@ -200,6 +200,6 @@ def is_far(one: Instruction) -> bool:
     return one.name in LOADS and any(text in _line(*place) for place in one.places for text in FAR)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _line(file: str, number: int) -> str:
     return linecache.getline(file, number)

@@ -58,7 +58,9 @@ class Modelled:
         plan = solve_plan(robot.problems(2, 0), islands=islands)
         attempts = measured(robot.problems(PROBLEMS, 0), len(plan.islands), islands=islands)
         by_card = {card.architecture: card for card in CARDS}
-        return cls(name, plan, attempts, {a: [island_code(k, card) for k in plan.islands] for a, card in by_card.items()})
+        return cls(
+            name, plan, attempts, {a: [island_code(k, card) for k in plan.islands] for a, card in by_card.items()}
+        )
 
     def times(self, card: Card, problems: int, steps: int = int(ROUND)) -> Times:
         """Return how long a solve takes."""
@@ -194,7 +196,12 @@ def show_rates(report: Report, robots: Sequence[Modelled]) -> None:
                 rates = [batch / seconds for seconds in (times.total - times.copies, times.total)]
                 shares = (f"{getattr(times, name) / times.total:.0%}" for name in heads)
                 report.row(
-                    *(one.name, card.name, f"{batch:,}", *(f"{rate:,.3g}" if rate < 1e4 else f"{rate / 1e6:,.3g} M" for rate in rates)),
+                    *(
+                        one.name,
+                        card.name,
+                        f"{batch:,}",
+                        *(f"{rate:,.3g}" if rate < 1e4 else f"{rate / 1e6:,.3g} M" for rate in rates),
+                    ),
                     f"{1e6 * times.total:,.0f}",
                     *shares,
                 )
@@ -231,7 +238,10 @@ def show_claims(report: Report, found: dict[str, Any]) -> None:
         panda = found["panda"][H200.name]
         rate, iterations = panda["targets_per_s"], _in_iterations(panda)
         report.claim(
-            "a refill of the Panda on an H200, in iterations", f"{iterations:.1f}", f"{REFILL_MAX:g}", iterations <= REFILL_MAX
+            "a refill of the Panda on an H200, in iterations",
+            f"{iterations:.1f}",
+            f"{REFILL_MAX:g}",
+            iterations <= REFILL_MAX,
         )
         report.claim(
             "100 000 targets of the Panda on an H200, on the card",

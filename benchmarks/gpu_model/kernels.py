@@ -83,8 +83,8 @@ class _Listed(ThreadLaunches):
 def _as_on_a_card() -> Iterator[None]:
     """Solve by threads, with arrays that host and device do not share."""
     with (
-        mock.patch.object(island_launches, "in_threads", lambda _: True),
-        mock.patch.object(host_device_array, "has_host_copy", lambda _: True),
+        mock.patch.object(island_launches, "in_threads", return_value=True),
+        mock.patch.object(host_device_array, "has_host_copy", return_value=True),
     ):
         yield
 

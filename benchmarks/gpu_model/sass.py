@@ -1,9 +1,9 @@
 """Machine code of a GPU kernel as a list of instructions, with what each says to the scheduler that issues it.
 
-The text is that of `nvdisasm -c -hex -gi`; a kernel compiled with line numbers tells from which lines of which sources
-each instruction comes: Warp gives those of Python. An instruction has 128 bits; 21 of them, from bit 105 on, are for the scheduler:
-cycles until the same warp may issue again, a barrier that is raised until its result stands, one that is raised until
-its operands have been read, and the barriers that have to be down before it is issued.
+The text is that of `nvdisasm -c -hex -gi`; of a kernel compiled with line numbers it tells from which lines of which
+sources each instruction comes, and Warp gives lines of Python. An instruction has 128 bits; 21 of them, from bit 105
+on, are for the scheduler: cycles until the same warp may issue again, a barrier that is raised until its result stands,
+one that is raised until its operands have been read, and the barriers that have to be down before it is issued.
 """
 
 import re

@@ -52,9 +52,7 @@ class IterationFunctions:
     def __init__(self, source: IterationSource) -> None:
         self.source = source
         self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
-        self.State: Any = wp.types.vector(
-            (source.state.size + self.further_places) * source.lanes.width, self.Real
-        )
+        self.State: Any = wp.types.vector((source.state.size + self.further_places) * source.lanes.width, self.Real)
         self.StateRef: Any = reference_to(self.State)
         self._define_state()
 

@@ -1,10 +1,10 @@
 """How a thread of a GPU takes an attempt and judges one: the numbers of `attempt`, with few instructions.
 
 Threads of a warp run an iteration together, but take attempts when theirs have ended, and the warp goes through that
-once for one thread as for all. So it has to be short. What is constant in the signature of an island is constant here:
-columns of arrays, and the increments of the sequence that seeds are drawn from. Rows of arrays are read from one address
-each. Limits that all problems share are read once per thread. What hardly ever happens stands behind one branch for all
-DOFs: samplers other than the default one, and residuals or columns of J so small or large that float32 loses digits.
+once for one thread as for all. So it has to be short. What follows from the signature of an island is constant here:
+columns of arrays, and the increments of the sequence that seeds are drawn from. Rows of arrays are read from one
+address each. Limits that all problems share are read once per thread. What hardly ever happens stands behind one branch
+for all DOFs: samplers other than the default one, and numbers so small or large that float32 loses digits.
 """
 
 import typing
@@ -282,7 +282,14 @@ class ThreadAttempts(AttemptFunctions):
             status = int(INVALID)
             if is_plain or norm2 <= RESIDUAL_FLOOR2 * task.lightest2[w, island]:
                 status = phase_after(
-                    norm2, task.lightest2[w, island], task.heaviest2[w, island], slope, UNKNOWN_GAIN, blocked, ended, left
+                    norm2,
+                    task.lightest2[w, island],
+                    task.heaviest2[w, island],
+                    slope,
+                    UNKNOWN_GAIN,
+                    blocked,
+                    ended,
+                    left,
                 )
             else:
                 status = status_in_full(state, lane, task, p, island)
@@ -319,9 +326,7 @@ def _inputs_text(inputs: Sequence[DataInput], first: int, datum: str, columns: i
             f" + (size_t)line{begin} * wp::index(stride, {begin});"
         )
         if count > RUN_MAX:
-            stores.append(
-                f"for (int k = 0; k < {count}; ++k) d[({first + begin} + k) * {columns}] = {row}[k];"
-            )
+            stores.append(f"for (int k = 0; k < {count}; ++k) d[({first + begin} + k) * {columns}] = {row}[k];")
             continue
         lines += [f"const float number{begin + k} = {row}[{k}];" for k in range(count)]
         stores += [f"d[{(first + begin + k) * columns}] = number{begin + k};" for k in range(count)]

@@ -21,8 +21,8 @@ import warp as wp
 
 from ik_service.collision import ClearanceSize
 from ik_service.compiler import IterationSource
-from ik_service.solver.compiled.island_task import IslandTask, TaskRef
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.compiled.kernels.thread_attempt import ThreadAttempts
 from ik_service.solver.compiled.waves import (
@@ -69,9 +69,7 @@ def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
 
 
 @typing.no_type_check
-def thread_kernel(
-    source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None
-) -> wp.Kernel:
+def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None) -> wp.Kernel:
     """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts.
 
     Args:
