@@ -15,6 +15,7 @@ from benchmarks.problems.many_arms import HandProblems
 from ik_service.solver.compiled.waves import ROWS_MAX
 
 STARTS = 6  # random ones of each problem
+OTHERS = 389  # problems further on: whose attempts stand for those of later seeds
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class WaveSimulation:
     """Waves of attempts of one island.
 
     Args:
-        attempts: Of the island; problems repeat them.
+        attempts: Of the island. Problems repeat them; later seeds have those of other problems.
         problems: How many.
         seeds: At most, per problem.
         threads: That the solver takes the device to run.
@@ -111,9 +112,9 @@ class WaveSimulation:
     def _launch(self, listed: NDArray[np.int64], first: int, rows: NDArray[np.int64]) -> Rounds:
         problem, seed = listed[rows % len(listed)], first + rows // len(listed)
         known, drawn = self._attempts.evaluations.shape
-        column = np.where(seed == 0, 0, 1 + (seed - 1) % (drawn - 1))
-        left = self._attempts.evaluations[problem % known, column]
-        succeeds = self._attempts.succeeds[problem % known, column]
+        turn, column = np.divmod(np.maximum(seed - 1, 0), drawn - 1)
+        place = (problem + OTHERS * turn) % known, np.where(seed == 0, 0, 1 + column)
+        left, succeeds = self._attempts.evaluations[place], self._attempts.succeeds[place]
         count = min(self._resident, len(rows))
         row = np.full(count, -1)
         todo = np.zeros(count, np.int64)

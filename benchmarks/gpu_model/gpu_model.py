@@ -11,7 +11,7 @@ gpu_model.md beside this file.
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Modelled:
     plan: SolvePlan
     attempts: list[Attempts]
     codes: dict[int, list[IslandCode]]
+    _costs: dict[tuple[str, int], list[RoundCost]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, robot: ComparedRobot, *, islands: bool) -> "Modelled":
@@ -62,16 +63,22 @@ class Modelled:
             name, plan, attempts, {a: [island_code(k, card) for k in plan.islands] for a, card in by_card.items()}
         )
 
+    def costs(self, card: Card, steps: int = int(ROUND)) -> list[RoundCost]:
+        """Return what rounds of each island cost."""
+        key = card.name, steps
+        if key not in self._costs:
+            self._costs[key] = [RoundCost(code, card, steps) for code in self.codes[card.architecture]]
+        return self._costs[key]
+
     def times(self, card: Card, problems: int, steps: int = int(ROUND)) -> Times:
         """Return how long a solve takes."""
-        codes, seeds = self.codes[card.architecture], ik_service.SolverOptions().search_seeds
-        return predicted(card, self.plan, codes, self.attempts, problems, seeds=seeds, steps=steps)
+        seeds = ik_service.SolverOptions().search_seeds
+        return predicted(card, self.plan, self.costs(card, steps), self.attempts, problems, seeds)
 
     def figures(self, card: Card) -> dict[str, float]:
         """Return the figures of the code of its first island, by which versions are compared."""
         code = self.codes[card.architecture][0]
-        cost = RoundCost(code, card, int(ROUND))
-        issue, latency, refill = cost.of(code.warps)
+        issue, latency, refill = self.costs(card)[0].of(code.warps)
         times = self.times(card, 100_000)
         iteration = (issue + latency) / (int(ROUND) * code.warps)
         return {
@@ -142,7 +149,7 @@ def show_code(report: Report, robots: Sequence[Modelled]) -> None:
         for card in (H200, cards.RTX_4090):
             code = one.codes[card.architecture][0]
             parts = code.parts
-            cost = RoundCost(code, card, int(ROUND))
+            cost = one.costs(card)[0]
             cycles = []
             for warps in (1, code.warps):
                 issue, latency, refill = cost.of(warps)
@@ -187,7 +194,7 @@ def show_rates(report: Report, robots: Sequence[Modelled]) -> None:
         "what Python does. Shares of the time with copies: instructions of iterations at one a cycle; what iterations "
         "wait for; refills; launches, with what other kernels read and write; copies.",
     )
-    heads = [field.name for field in fields(Times)]
+    heads = [one.name for one in fields(Times)]
     report.table("robot", "card", "targets", "on the card", "with copies", "µs", *heads)
     for one in robots:
         for card in CARDS:

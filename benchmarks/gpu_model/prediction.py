@@ -13,7 +13,7 @@ from ik_service.solver.compiled.waves import THREADS_PER_SM, plan_waves
 
 NODE_S = 2.0e-6  # of a graph that hardly works: a launch or a copy
 CALL_S = 10.0e-6  # launch of a graph, and waiting for it
-PASSES = 3  # through the rounds, to be averaged
+PASSES = 2  # through the rounds, to be averaged
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Times:
     @property
     def total(self) -> float:
         """All of it."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        return sum(getattr(self, one.name) for one in fields(self))
 
 
 class RoundCost:
@@ -47,9 +47,15 @@ class RoundCost:
         code: Of the island.
         card: The card.
         steps: Iterations from refill to refill.
+
+    Attributes:
+        steps: As given.
+        warps: That a sub-partition holds at once.
+        instructions: Of the iterations.
     """
 
     def __init__(self, code: IslandCode, card: Card, steps: int) -> None:
+        self.steps, self.warps = steps, code.warps
         self._refill = steps_of(code.parts.refill, card)
         self._iterations = steps_of([*code.parts.iteration, *code.parts.rest] * steps, card)
         self.instructions = len(self._iterations)
@@ -82,36 +88,30 @@ def launch_times(launch: Rounds, costs: RoundCost, card: Card) -> tuple[float, f
 def predicted(
     card: Card,
     plan: SolvePlan,
-    codes: Sequence[IslandCode],
+    costs: Sequence[RoundCost],
     attempts: Sequence[Attempts],
     problems: int,
-    *,
     seeds: int,
-    steps: int,
-    threads_per_sm: int = THREADS_PER_SM,
 ) -> Times:
     """Return how long a solve takes.
 
     Args:
         card: The card.
         plan: Of the solve.
-        codes: Of its islands.
+        costs: Of the rounds of its islands.
         attempts: Of its islands.
         problems: How many.
         seeds: Per problem, at most.
-        steps: Iterations from refill to refill.
-        threads_per_sm: That the solver takes a multiprocessor to run.
     """
-    threads = card.multiprocessors * threads_per_sm
+    threads = card.multiprocessors * THREADS_PER_SM
     loop = [0.0, 0.0, 0.0]
     waves = len(list(plan_waves(2 ** math.ceil(math.log2(problems)), seeds, threads)))
-    for code, one in zip(codes, attempts, strict=True):
-        resident = card.multiprocessors * min(code.warps * SUB_PARTITIONS * WARP, THREADS_PER_SM)
-        costs = RoundCost(code, card, steps)
-        for launch in WaveSimulation(one, problems, seeds, threads, resident=resident, steps=steps).run():
-            for k, seconds in enumerate(launch_times(launch, costs, card)):
+    for cost, one in zip(costs, attempts, strict=True):
+        resident = card.multiprocessors * min(cost.warps * SUB_PARTITIONS * WARP, THREADS_PER_SM)
+        for launch in WaveSimulation(one, problems, seeds, threads, resident=resident, steps=cost.steps).run():
+            for k, seconds in enumerate(launch_times(launch, cost, card)):
                 loop[k] += seconds
-    nodes = plan.launches + len(codes) * (3 * waves - 1)
+    nodes = plan.launches + len(costs) * (3 * waves - 1)
     launches = CALL_S + nodes * NODE_S + 2.0 * problems * plan.line_bytes / card.memory_rate
     copied = [*plan.copied_in, *plan.copied_out]
     copies = len(copied) * NODE_S + sum(problems * each + once for each, once in copied) / card.copy_rate

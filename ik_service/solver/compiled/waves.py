@@ -246,6 +246,8 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
         seeds: Seeds per problem.
         storage: Of `allocate_storage`.
     """
+    by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
+    assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
     device, rows = task.settings.device, storage.cost.shape[0]
     threads = storage.data.shape[0] * BLOCK
     launches: list[wp.Launch] = []
