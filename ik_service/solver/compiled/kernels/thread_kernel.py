@@ -39,9 +39,7 @@ from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL
 from ik_service.solver.lm.ranking import IMPRECISE
 
-ROUND = wp.constant(
-    12
-)  # iterations from refill to refill, by the model of benchmarks/gpu_model; not measured on a card
+ROUND = wp.constant(12)  # iterations from refill to refill, by benchmarks/gpu_model; not measured on a card
 NOTHING = wp.constant(-1)  # row of a thread that has taken none yet
 SMALL_ISLAND = 7  # DOFs; a larger island wants all registers that a thread can have
 WARPS_PER_SM = 12  # what 168 registers leave room for
