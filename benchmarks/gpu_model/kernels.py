@@ -19,9 +19,9 @@ from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import IslandKernel, IslandWork, ThreadLaunches
 from ik_service.solver.launches.recording import PartLaunches
 from ik_service.solver.problems import host_device_array
-from ik_service.solver.problems.host_device_array import HostDeviceArray
 from tests.gpu_code.cubins import compiled_for, usage
 
+COPIES_SEEN = (1, 1000, 10_000)  # problems of the solves whose copies are counted
 BLOCKS_MAX = {89: 24, 90: 32}  # of a multiprocessor
 SHARED_BYTES = {89: 100 << 10, 90: 228 << 10}  # of a multiprocessor
 SHARED_OF_SYSTEM = 1024  # of each block
@@ -54,16 +54,19 @@ class SolvePlan:
     Attributes:
         islands: Kernels of the islands, one for each island.
         launches: Other kernels.
-        copied_in: Bytes of each copy to the card: for every problem, and once.
-        copied_out: The same of copies to the host.
+        copies: Bytes of each copy between host and card, by numbers of problems.
         line_bytes: Of all arrays with a line for every problem, for one problem.
     """
 
     islands: tuple[IslandKernel, ...]
     launches: int
-    copied_in: tuple[tuple[float, float], ...]
-    copied_out: tuple[tuple[float, float], ...]
+    copies: dict[int, tuple[int, ...]]
     line_bytes: float
+
+    def copied(self, problems: int) -> list[float]:
+        """Return the bytes of each copy of so many problems; more than were seen take longer copies of the same."""
+        seen = max(count for count in self.copies if count <= problems)
+        return [size * problems / seen if size > seen else float(size) for size in self.copies[seen]]
 
 
 class _Listed(ThreadLaunches):
@@ -93,24 +96,17 @@ def solve_plan(problems: HandProblems, **options: Any) -> SolvePlan:
     """Return what a solve does on a card, seen while one does the same on a CPU, but for the islands.
 
     Args:
-        problems: The robot and two problems or more.
+        problems: The robot and the largest number of problems of `COPIES_SEEN`.
         options: Of the solver.
     """
-    copies: dict[str, list[tuple[float, float]]] = {"push": [], "fetch": []}
+    copies: dict[int, tuple[int, ...]] = {}
+    copied: list[int] = []
     launched: list[str] = []
+    copy, launch = wp.copy, wp.Launch.launch
 
-    def counted(name: str) -> Any:
-        copy = getattr(HostDeviceArray, name)
-
-        def run(array: HostDeviceArray, count: int) -> None:
-            each = array.device.size / array.device.shape[0] if array.per_problem else 0.0
-            size = wp.types.type_size_in_bytes(array.device.dtype)
-            copies[name].append((size * each, 0.0 if array.per_problem else float(size * array.device.size)))
-            copy(array, count)
-
-        return mock.patch.object(HostDeviceArray, name, run)
-
-    launch = wp.Launch.launch
+    def run_copy(to: Any, source: Any, *, count: int = 0) -> None:
+        copied.append((count or to.size) * int(wp.types.type_size_in_bytes(to.dtype)))
+        copy(to, source, count=count)
 
     def run_launch(one: wp.Launch, *given: Any) -> None:
         launched.append(one.kernel.key)
@@ -118,20 +114,20 @@ def solve_plan(problems: HandProblems, **options: Any) -> SolvePlan:
 
     with (
         _as_on_a_card(),
-        counted("push"),
-        counted("fetch"),
+        mock.patch.object(wp, "copy", run_copy),
         mock.patch.object(wp.Launch, "launch", run_launch),
     ):
-        solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="compiled", **options)
-        solver._core.engine.kernels.launches = listed = _Listed()
-        given = problems.positions, problems.orientations_xyzw
-        solver.solve(*given)
-        for counts in (*copies.values(), launched):
-            counts.clear()
-        solver.solve(*given)
+        for count in COPIES_SEEN:
+            solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="compiled", **options)
+            solver._core.engine.kernels.launches = listed = _Listed()
+            given = problems.first(count).positions, problems.first(count).orientations_xyzw
+            solver.solve(*given)
+            copied.clear()
+            launched.clear()
+            solver.solve(*given)
+            copies[count] = tuple(copied)
         line_bytes = sum(array.strides[0] for array in solver.recorded().lines.values())
-    copied = [tuple(copies[name]) for name in ("push", "fetch")]
-    return SolvePlan(tuple(listed.found), len(launched), copied[0], copied[1], float(line_bytes))
+    return SolvePlan(tuple(listed.found), len(launched), copies, float(line_bytes))
 
 
 def island_code(one: IslandKernel, card: Card) -> IslandCode:

@@ -113,6 +113,6 @@ def predicted(
                 loop[k] += seconds
     nodes = plan.launches + len(costs) * (3 * waves - 1)
     launches = CALL_S + nodes * NODE_S + 2.0 * problems * plan.line_bytes / card.memory_rate
-    copied = [*plan.copied_in, *plan.copied_out]
-    copies = len(copied) * NODE_S + sum(problems * each + once for each, once in copied) / card.copy_rate
+    copied = plan.copied(problems)
+    copies = len(copied) * NODE_S + sum(copied) / card.copy_rate
     return Times(loop[0], loop[1], loop[2], launches, copies)
