@@ -18,7 +18,7 @@ from ik_service.solver.launches.recorded_launches import RecordedLaunches, Recor
 from ik_service.solver.launches.recording import PartLaunches, Recording, as_recorded, per_problem
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
-from ik_service.solver.problems.host_device_array import wait
+from ik_service.solver.problems.host_device_array import block_on, copied_together, wait
 from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.limits.arrays import LimitArrays
@@ -64,9 +64,12 @@ class Workspace:
     ) -> None:
         self._model, self._hard_limits = model, hard_limits
         self.weights = TargetWeights(targets, self._model.robot.length_unit)
-        self.problems = Problems(model, targets, touches.shape[1], capacity)
-        self.inputs = InputArrays(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
-        self.verification = Verification(model, targets, touches.shape[1], capacity)
+        trees, block = touches.shape[1], block_on(model.device)
+        self.problems = Problems(model, targets, trees, capacity, block)
+        self.inputs = InputArrays(
+            model, targets, touches, capacity, hard_limits=hard_limits, parts=threads, block=block
+        )
+        self.verification = Verification(model, targets, trees, capacity, block)
         self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
         self._turns: Any = None  # until the rows are known
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
@@ -191,7 +194,7 @@ class Workspace:
         if not self.copies:
             return PartLaunches([*launches, as_recorded(self.inputs.record_clearing(part))])
         inputs = [*self.problems.inputs, self.verification.tolerances, *self.inputs.inputs]
-        pushes = [mirror.push for mirror in inputs]
+        pushes = [mirror.push for mirror in copied_together(inputs)]
         return PartLaunches([*pushes, *launches, self.inputs.fault.fetch])
 
     def record_verify(
@@ -201,7 +204,7 @@ class Workspace:
         verification = self.verification
         launches = verification.launches(self.problems, self.inputs, partition, part, parts, joint_q_float64)
         results = verification.results(float64_finish=joint_q_float64 is not None) if self.copies else []
-        fetches = [mirror.fetch for mirror in results]
+        fetches = [mirror.fetch for mirror in copied_together(results)]
         return PartLaunches([*map(per_problem, launches), *fetches], [partition])
 
     def recorded(self, islands: RecordedIslands) -> RecordedLaunches:

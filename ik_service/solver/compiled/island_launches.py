@@ -59,7 +59,7 @@ def _thread_kernel(signature: IslandSignature, precision: Precision, collision: 
         source = iteration_of(program, Lanes(1, precision), most)
         return IslandKernel(finish_kernel(source), source)
     source = iteration_of(program, Lanes(1), most, data_columns=BLOCK)
-    return IslandKernel(thread_kernel(source, collision), source, waves=True)
+    return IslandKernel(thread_kernel(source, signature.robot, collision), source, waves=True)
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task

@@ -9,6 +9,7 @@ import warp as wp
 from ik_service.collision import CollisionSpheres, CollisionWorlds
 from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.robots import DeviceModel
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS, STOP
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
@@ -136,6 +137,21 @@ def end_round(task: TaskRef, p: int, island: int, seeds: int, has_targets: bool)
             task.searches.end_seed[p, island] = seeds
 
 
+def coordinate_columns(program: IslandProgram, robot: KinematicRobot) -> list[int]:
+    """Return the column in joint_q of each coordinate of an island.
+
+    Args:
+        program: Arithmetic of the island.
+        robot: The robot.
+    """
+    found = []
+    for a, component in coordinate_names(program):
+        joint = int(np.searchsorted(robot.joint_qd_start, robot.active_dof[a], side="right")) - 1
+        first = int(robot.joint_q_start[joint + 1]) - 4 + "xyzw".find(component)
+        found.append(first if component else int(robot.dof_coordinate[robot.active_dof[a]]))
+    return found
+
+
 def island_constants(
     program: IslandProgram, model: DeviceModel, *, precision: Precision = "float32", hard_limits: bool = True
 ) -> dict[str, wp.array[Any]]:
@@ -148,13 +164,7 @@ def island_constants(
         hard_limits: Whether followers keep their limits.
     """
     robot, device = model.robot, model.device
-    names = coordinate_names(program)
-    place = {a: k for k, (a, component) in reversed(list(enumerate(names)))}
-    columns = []
-    for a, component in names:
-        joint = int(np.searchsorted(robot.joint_qd_start, robot.active_dof[a], side="right")) - 1
-        first = int(robot.joint_q_start[joint + 1]) - 4 + "xyzw".find(component)
-        columns.append(first if component else int(robot.dof_coordinate[robot.active_dof[a]]))
+    place = {a: k for k, (a, component) in reversed(list(enumerate(coordinate_names(program))))}
     followers = [dof for dof in follower_dofs(model) if int(robot.dof_active[dof]) in place]
     numbers = follower_table(model, followers, exact=precision == "float64", hard_limits=hard_limits)
 
@@ -163,7 +173,7 @@ def island_constants(
 
     return {
         "dof": integers(list(program.dofs)),
-        "coordinate": integers(columns),
+        "coordinate": integers(coordinate_columns(program, robot)),
         "follower": integers([int(robot.dof_coordinate[d]) for d in followers]),
         "follower_place": integers([place[int(robot.dof_active[d])] for d in followers]),
         "follower_number": wp.array(numbers, dtype=wp.float64, device=device),

@@ -110,11 +110,12 @@ def rows_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
 def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
     """Return problem and seed of the attempt whose answer belongs into a row."""
     problems = problems_of(task, wave, storage)
-    attempt = wave.first_attempt + row
-    place = attempt % problems
+    attempt = wp.uint32(wave.first_attempt + row)
+    seed = attempt / wp.uint32(problems)
+    place = int(attempt - seed * wp.uint32(problems))
     if wave.number > 0:
         place = storage.listed[place]
-    return task.problem[place], storage.first_seed[wave.number] + attempt / problems
+    return task.problem[place], storage.first_seed[wave.number] + int(seed)
 
 
 @wp.func
@@ -245,6 +246,8 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
         seeds: Seeds per problem.
         storage: Of `allocate_storage`.
     """
+    by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
+    assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
     device, rows = task.settings.device, storage.cost.shape[0]
     threads = storage.data.shape[0] * BLOCK
     launches: list[wp.Launch] = []

@@ -13,13 +13,14 @@ exact, and the same on every device.
 import math
 import typing
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.robots import DeviceModel
+from ik_service.robots import DeviceModel, KinematicTrees
 from ik_service.solver.lm.codes import GAUSS, HAS_START, NOISE_BITS, RANDOM_SEED, SAMPLER, UNIFORM
 
 LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn, in units of length
@@ -83,6 +84,30 @@ class SeedRanges:
     place: wp.array[wp.uint32]  # its place in the tree
 
 
+@dataclass(frozen=True)
+class DrawSequence:
+    """The sequence that seeds are drawn from, over the active DOFs of a robot.
+
+    Attributes:
+        increment: Step of the recurrence, as 32-bit fractions.
+        tree: Tree of each DOF.
+        place: Its place in the tree.
+    """
+
+    increment: NDArray[np.uint32]
+    tree: NDArray[np.int32]
+    place: NDArray[np.uint32]
+
+
+def draw_sequence(trees: KinematicTrees) -> DrawSequence:
+    """Return the sequence of a robot with these trees."""
+    increment = np.zeros(len(trees.active_treeid), np.uint32)
+    place = (trees.dof_place - trees.tree_dofadr[trees.active_treeid]).astype(np.uint32)
+    for first, count in zip(trees.tree_dofadr, trees.tree_dofnum, strict=True):
+        increment[trees.tree_dof[first : first + count]] = recurrence_increments(int(count))
+    return DrawSequence(increment, trees.active_treeid, place)
+
+
 def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.array[Any]]) -> typing.Any:
     """Return the `SeedRanges` of a robot.
 
@@ -91,17 +116,13 @@ def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.
         drawn: Whether any row can depend on the DOF, shape [active_dof_count].
         ends: Lower and upper ends of the draws, float32 [1 or problems, active_dof_count].
     """
-    trees, device = model.robot.trees, model.device
+    sequence, device = draw_sequence(model.robot.trees), model.device
     ranges: typing.Any = SeedRanges()
-    increment = np.zeros(len(drawn), np.uint32)
-    place = (trees.dof_place - trees.tree_dofadr[trees.active_treeid]).astype(np.uint32)
-    for first, count in zip(trees.tree_dofadr, trees.tree_dofnum, strict=True):
-        increment[trees.tree_dof[first : first + count]] = recurrence_increments(int(count))
     ranges.lower, ranges.upper = ends
     ranges.drawn = wp.array(drawn.astype(np.int32), dtype=wp.int32, device=device)
-    ranges.increment = wp.array(increment, dtype=wp.uint32, device=device)
-    ranges.tree = wp.array(trees.active_treeid, dtype=wp.int32, device=device)
-    ranges.place = wp.array(place, dtype=wp.uint32, device=device)
+    ranges.increment = wp.array(sequence.increment, dtype=wp.uint32, device=device)
+    ranges.tree = wp.array(sequence.tree, dtype=wp.int32, device=device)
+    ranges.place = wp.array(sequence.place, dtype=wp.uint32, device=device)
     return ranges
 
 

@@ -12,7 +12,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import SAMPLERS, SETTINGS_COUNT, STOP
 from ik_service.solver.problems.best_attempts import allocate_attempts, allocate_searches
-from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.host_device_array import HostDeviceArray, HostDeviceBlock
 from ik_service.solver.problems.limits.arrays import LimitArrays
 from ik_service.solver.problems.nearest_turn import turns_within
 from ik_service.solver.problems.rows.blocks import Rows
@@ -42,6 +42,7 @@ class Problems:
         targets: Declared targets.
         tree_count: Trees of the robot.
         capacity: Problems there is room for.
+        block: Where small arrays that go to the device together stand.
 
     Attributes:
         islands: Islands of every problem, found by `record_discovery`.
@@ -66,7 +67,14 @@ class Problems:
     limits: LimitArrays
     turns: Any
 
-    def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[Target],
+        tree_count: int,
+        capacity: int,
+        block: HostDeviceBlock | None = None,
+    ) -> None:
         def floats(width: int) -> wp.array[Any]:
             return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
 
@@ -77,10 +85,12 @@ class Problems:
         self.row_weights = [floats(6) for _ in targets]
         shape = (capacity, tree_count)
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
-        self._settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
-        self._tolerances = HostDeviceArray((2,), wp.float32, model.device, per_problem=False)
+        self._settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block)
+        self._tolerances = HostDeviceArray((2,), wp.float32, model.device, per_problem=False, block=block)
         self.settings, self.tolerances = self._settings.device, self._tolerances.device
-        self._finish_settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
+        self._finish_settings = HostDeviceArray(
+            (SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block
+        )
         self.finish_settings = self._finish_settings.device
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
         self._structure: RowStructure | None = None

@@ -1,19 +1,64 @@
 """A device array and its view or copy on the host, made once: wrapping arrays anew would cost more than a solve.
 
 Copies go through page-locked memory and take their turn among the launches of the device, so they can be recorded with
-them; whoever reads on the host waits once for all of them.
+them; whoever reads on the host waits once for all of them. A copy of a few numbers takes as long as one of thousands:
+small arrays that are copied at the same time stand side by side in a block.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import warp as wp
 from numpy.typing import NDArray
 
+BLOCK_BYTES = 1 << 18  # which a card's bus takes in the time of a few copies
+ALIGNMENT = 16  # bytes
+
 
 def has_host_copy(device: wp.Device) -> bool:
     """Return whether the host does not see the memory of a device."""
     return bool(device.is_cuda)
+
+
+class HostDeviceBlock:
+    """Memory for arrays that are copied together, all lines of all of them at once.
+
+    Args:
+        device: Where it lives.
+    """
+
+    def __init__(self, device: wp.Device) -> None:
+        self._device: wp.array[Any] = wp.zeros(BLOCK_BYTES, dtype=wp.uint8, device=device)
+        self._copied: wp.array[Any] = wp.zeros(BLOCK_BYTES, dtype=wp.uint8, device="cpu", pinned=device.is_cuda)
+        self._taken = 0
+
+    def take(self, shape: tuple[int, ...], dtype: Any) -> "tuple[wp.array[Any], wp.array[Any]] | None":
+        """Return an array on the device and its copy on the host, or None if there is no room for it."""
+        size = math.prod(shape) * int(wp.types.type_size_in_bytes(dtype))
+        first = -(-self._taken // ALIGNMENT) * ALIGNMENT
+        if size == 0 or first + size > BLOCK_BYTES:
+            return None
+        self._taken = first + size
+        pair = []
+        for memory in (self._device, self._copied):
+            array: Any = wp.array(ptr=memory.ptr + first, dtype=dtype, shape=shape, device=memory.device)
+            array.memory = memory  # as long as the array is held
+            pair.append(array)
+        return pair[0], pair[1]
+
+    def push(self, count: int) -> None:
+        """Have it copied from the host to the device."""
+        wp.copy(self._device, self._copied, count=self._taken)
+
+    def fetch(self, count: int) -> None:
+        """Have it copied from the device to the host."""
+        wp.copy(self._copied, self._device, count=self._taken)
+
+
+def block_on(device: wp.Device) -> HostDeviceBlock | None:
+    """Return a block for arrays on a device; None where the host sees its memory."""
+    return HostDeviceBlock(device) if has_host_copy(device) else None
 
 
 class HostDeviceArray:
@@ -26,20 +71,36 @@ class HostDeviceArray:
         dtype: Warp type of the elements.
         device: Where it lives.
         per_problem: Whether it has a line for every problem; otherwise it is copied as a whole.
+        block: Where it is to stand beside others, if there is room.
 
     Attributes:
         per_problem: As given.
+        block: Where it stands beside others; None where it stands alone.
         device: The Warp array.
         host: The NumPy array.
         has_host_copy: Whether they are two, between which numbers are copied.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, device: wp.Device, *, per_problem: bool = True) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: Any,
+        device: wp.Device,
+        *,
+        per_problem: bool = True,
+        block: HostDeviceBlock | None = None,
+    ) -> None:
         self.per_problem = per_problem
-        self.device: wp.array[Any] = wp.zeros(shape, dtype=dtype, device=device)
+        self.device: wp.array[Any]
         self._copied: wp.array[Any] | None = None
         self.has_host_copy = has_host_copy(device)
-        if self.has_host_copy:
+        taken = None if block is None else block.take(shape, dtype)
+        self.block = None if taken is None else block
+        if taken is not None:
+            self.device, self._copied = taken
+        else:
+            self.device = wp.zeros(shape, dtype=dtype, device=device)
+        if self.has_host_copy and taken is None:
             self._copied = wp.zeros(shape, dtype=dtype, device="cpu", pinned=device.is_cuda)
         self.host: NDArray[Any] = (self._copied if self._copied is not None else self.device).numpy()
 
@@ -60,6 +121,11 @@ class HostDeviceArray:
 
     def _numbers(self, count: int) -> int:
         return count * (self.device.size // self.device.shape[0]) if self.per_problem else self.device.size
+
+
+def copied_together(arrays: Sequence[HostDeviceArray]) -> list[HostDeviceArray | HostDeviceBlock]:
+    """Return what to copy so that arrays are copied: those that stand alone, and each block of others once."""
+    return list(dict.fromkeys(array if array.block is None else array.block for array in arrays))
 
 
 class HostColumns:

@@ -23,7 +23,7 @@ from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.best_attempts import Searches, begin_search
-from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.host_device_array import HostDeviceArray, HostDeviceBlock
 from ik_service.solver.problems.kernel_modules import SOLVE_IO, SOLVE_ON_DEVICE
 from ik_service.solver.problems.parts import first_problem
 from objectives.data_field import UNIT_TOLERANCE, fitting_array
@@ -173,6 +173,7 @@ class InputArrays:
         capacity: Problems there is room for.
         hard_limits: Whether starts are clamped into the limits.
         parts: Most parts in which the problems are worked through.
+        block: Where small arrays that go to the device together stand.
 
     Attributes:
         positions: Positions of the targets, [capacity, targets, 3].
@@ -193,14 +194,15 @@ class InputArrays:
         *,
         hard_limits: bool,
         parts: int = 1,
+        block: HostDeviceBlock | None = None,
     ) -> None:
         device, count = model.device, len(targets)
         self._model, self._targets = model, targets
-        self.positions = HostDeviceArray((capacity, max(count, 1), 3), wp.float64, device)
-        self.orientations_xyzw = HostDeviceArray((capacity, max(count, 1), 4), wp.float64, device)
+        self.positions = HostDeviceArray((capacity, max(count, 1), 3), wp.float64, device, block=block)
+        self.orientations_xyzw = HostDeviceArray((capacity, max(count, 1), 4), wp.float64, device, block=block)
         self.starts = HostDeviceArray((capacity, model.joint_coord_count), wp.float64, device)
-        self.given = HostDeviceArray((1 + 2 * count,), wp.int32, device, per_problem=False)
-        self.fault = HostDeviceArray((parts,), wp.int32, device, per_problem=False)
+        self.given = HostDeviceArray((1 + 2 * count,), wp.int32, device, per_problem=False, block=block)
+        self.fault = HostDeviceArray((parts,), wp.int32, device, per_problem=False, block=block)
         self._touches: list[wp.array[Any]] = [
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]

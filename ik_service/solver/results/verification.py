@@ -23,7 +23,7 @@ from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.tolerances import FRAMES
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.host_device_array import HostColumns, HostDeviceArray
+from ik_service.solver.problems.host_device_array import HostColumns, HostDeviceArray, HostDeviceBlock, block_on
 from ik_service.solver.problems.input_kernels import InputArrays, roomy_array
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
@@ -213,6 +213,7 @@ class Verification:
         targets: Declared targets.
         tree_count: Trees of the robot.
         capacity: Problems there is room for.
+        block: Where what goes to the device with the problems stands.
 
     Attributes:
         columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
@@ -224,22 +225,29 @@ class Verification:
     constraint_values: ConstraintValues
     collision: CollisionVerdict | None = None
 
-    def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
-        device = model.device
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[Target],
+        tree_count: int,
+        capacity: int,
+        block: HostDeviceBlock | None = None,
+    ) -> None:
+        device, answers_block = model.device, block_on(model.device)
         self._model, self._targets = model, targets
         extents = {"coordinates": model.joint_coord_count, "dofs": model.joint_dof_count}
         extents |= {"targets": len(targets), "trees": tree_count}
 
         def array_of(column: Column, dtype: Any = None) -> HostDeviceArray:
             shape = (capacity, *(extents[axis] for axis in column.axes))
-            return HostDeviceArray(shape, dtype or WARP_TYPES[column.dtype], device)
+            return HostDeviceArray(shape, dtype or WARP_TYPES[column.dtype], device, block=answers_block)
 
         answers = {column.name: array_of(column) for column in DEVICE_COLUMNS}
         of_islands = {column.name: array_of(column) for column in DEVICE_ISLAND_COLUMNS}
         self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
         self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
-        self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
+        self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False, block=block)
         self._collision: CollisionVerdict | None = None
         self._target_row: Any = None  # until the rows are known
         self._no_deadband: wp.array[Any] = wp.zeros((1, DEADBAND_WIDTH), dtype=wp.float32, device=device)

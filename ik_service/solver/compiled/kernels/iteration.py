@@ -44,12 +44,15 @@ class IterationFunctions:
         iterate: Which lanes have finished after one more iteration, as bits: (state, iterations), and where data
             stand apart: (state, iterations, data, lane).
         at: A number of a state: (state, place).
+        further_places: Of a lane's state, behind those of the iteration.
     """
+
+    further_places = 0
 
     def __init__(self, source: IterationSource) -> None:
         self.source = source
         self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
-        self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
+        self.State: Any = wp.types.vector((source.state.size + self.further_places) * source.lanes.width, self.Real)
         self.StateRef: Any = reference_to(self.State)
         self._define_state()
 

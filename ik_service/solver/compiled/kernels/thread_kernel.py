@@ -21,8 +21,10 @@ import warp as wp
 
 from ik_service.collision import ClearanceSize
 from ik_service.compiler import IterationSource
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
+from ik_service.solver.compiled.kernels.thread_attempt import ThreadAttempts
 from ik_service.solver.compiled.waves import (
     BLOCK,
     AttemptStorage,
@@ -37,7 +39,7 @@ from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL
 from ik_service.solver.lm.ranking import IMPRECISE
 
-ROUND = wp.constant(4)  # iterations from refill to refill, which is longer than an iteration; not measured on a card
+ROUND = wp.constant(12)  # iterations from refill to refill, by benchmarks/gpu_model; not measured on a card
 NOTHING = wp.constant(-1)  # row of a thread that has taken none yet
 SMALL_ISLAND = 7  # DOFs; a larger island wants all registers that a thread can have
 WARPS_PER_SM = 12  # what 168 registers leave room for
@@ -56,28 +58,30 @@ def sync_warp() -> None:
 @wp.func
 @typing.no_type_check
 def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
-    """Return the next row whose attempt could still win; `rows` if there is none."""
+    """Return the next row whose attempt could still win, and its problem and seed; `rows` first if there is none."""
     row = wp.atomic_add(storage.next_row, 0, 1)
     while row < rows:
         p, s = attempt_of(task, wave, storage, row)
         if may_win(task, p, s):
-            return row
+            return row, p, s
         row = wp.atomic_add(storage.next_row, 0, 1)
-    return rows
+    return rows, 0, 0
 
 
 @typing.no_type_check
-def thread_kernel(source: IterationSource, collision: ClearanceSize | None = None) -> wp.Kernel:
+def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None) -> wp.Kernel:
     """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts.
 
     Args:
         source: The iteration, at width 1, its data apart in `BLOCK` columns.
+        robot: The robot of its program.
         collision: Sizes of the check for collision; None for none.
     """
-    lane = AttemptFunctions(source, collision)
-    State, iterate, at = lane.State, lane.iterate, lane.at
-    StateRef: Any = lane.StateRef
-    read_data, start_attempt, judge_attempt = lane.read_data, lane.start_attempt, lane.judge_attempt
+    thread = ThreadAttempts(source, robot, collision)
+    State, iterate, at = thread.State, thread.iterate, thread.at
+    StateRef: Any = thread.StateRef
+    read_data, start_attempt = thread.read_data, thread.start_attempt
+    note_bounds, judge_attempt = thread.note_bounds, thread.judge_attempt
     COORDINATES = len(source.coordinates)
     Q, STEPS = source.state.q, source.state.steps
 
@@ -100,29 +104,32 @@ def thread_kernel(source: IterationSource, collision: ClearanceSize | None = Non
     def solve_attempts(task: IslandTask, wave: Wave, storage: AttemptStorage):
         rows = rows_of(task, wave, storage)
         iterations = float(task.settings[ITERATIONS])
+        lane = wp.tid()  # a division of 64 bits
         state = State()
         row = int(NOTHING)
+        p = int(0)
+        s = int(0)
         ended = bool(True)
         left = int(0)  # iterations until the next refill
         while row < rows:
             if left == 0:
                 left = ROUND
                 if row != NOTHING:
-                    p, s = attempt_of(task, wave, storage, row)
                     if ended:
+                        note_bounds(state, storage.data, lane)
                         store_row(state, task, storage, p, s, row)
                     else:
                         ended = not may_win(task, p, s)
                 if ended:
-                    row = take_row(task, wave, storage, rows)
+                    is_first = row == NOTHING
+                    row, p, s = take_row(task, wave, storage, rows)
                     if row < rows:
-                        p, s = attempt_of(task, wave, storage, row)
-                        read_data(storage.data, wp.tid(), task, p, task.island)
-                        start_attempt(state, 0, task, p, task.island, s)
+                        read_data(storage.data, lane, task, p, task.island, is_first)
+                        start_attempt(state, storage.data, lane, task, p, s)
                         ended = False
             left -= 1
             if not ended:
-                ended = iterate(state, iterations, storage.data, wp.tid()) != 0
+                ended = iterate(state, iterations, storage.data, lane) != 0
             sync_warp()
 
     return solve_attempts
