@@ -9,6 +9,7 @@ interrupted where it reaches for memory of the device and where it goes back. No
 stretch of code without a jump adds its length to the number of executed instructions.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -71,6 +72,8 @@ def translate(ptx: str) -> Translated:
     for function in bodies:
         text.append(function.text())
         result.opcodes += function.opcodes
+    listed = json.dumps(json.dumps(result.opcodes))
+    text.append(f'extern "C" const char opcodes_of_module[] = "opcodes of PTX: " {listed};')
     result.text = "\n".join(text) + "\n"
     return result
 
