@@ -52,7 +52,7 @@ def _ptx(source: str, architecture: int, output: str, settings: dict[str, object
 
 
 @contextmanager
-def changed(pattern: str, replacement: str) -> Iterator[None]:
+def changed(pattern: str, replacement: str | Callable[[re.Match[str]], str]) -> Iterator[None]:
     """Put a fault into the PTX of modules that are compiled from here on; it must find its place in one of them."""
     found = 0
 
