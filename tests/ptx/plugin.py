@@ -17,7 +17,7 @@ from tests.ptx.translator import translate
 pytest_plugins = ["tests.pretended_cuda.plugin"]
 HERE = Path(__file__).parent
 NVRTC = wp._src.build.build_cuda  # before the device takes its place
-FLAGS = ("-O1", "-march=native", "-ffp-contract=off")  # PTX says itself what is fused
+FLAGS = ("-Og", "-march=native", "-ffp-contract=off")  # PTX says itself what is fused
 _changes: list[Callable[[str], str]] = []
 
 

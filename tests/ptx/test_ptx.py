@@ -71,3 +71,11 @@ def course(tmp_path_factory):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_winners_are_those_of_the_cpu(name, course):
     print("\n".join(compared(course, name)))
+
+
+@pytest.mark.evidence
+@pytest.mark.parametrize("name", LINKS)
+def test_ten_thousand_targets_in_a_hundred_schedules(name, tmp_path):
+    course = Course((name,), 10_000, 100, (0, 1), tmp_path)
+    run(course, *(check for check in CHECKS if "answer_checks" in check))
+    print("\n".join(compared(course, name)))
