@@ -137,7 +137,9 @@ PAIRS = [(2**64 - 1, 2**64 - 1), (2**63 + 5, 2**40 - 1), (0x123456789ABCDEF0, 0x
 
 def case(number, opcode, operands, kind):
     if kind == "pred":
-        return f"\t{opcode} %p0, {', '.join(operands)};\n\tselp.u32 %w0, 1, 0, %p0;\n\tst.global.u32 [%q3], %w0;\n\tret;"
+        return (
+            f"\t{opcode} %p0, {', '.join(operands)};\n\tselp.u32 %w0, 1, 0, %p0;\n\tst.global.u32 [%q3], %w0;\n\tret;"
+        )
     to = REGISTER.get(kind) or REGISTER[kind[1:]]
     return f"\t{opcode} {to}, {', '.join(operands)};\n\tst.global.{kind} [%q3], {to};\n\tret;"
 
@@ -151,7 +153,7 @@ def run(tmp_path_factory):
         codes.append(LONG.format(**halves))
     ptx = HEAD + "".join(KERNEL.format(number=k, code=code) for k, code in enumerate(codes))
     folder = tmp_path_factory.mktemp("cases")
-    (folder / "cases.cpp").write_text(translate(ptx).text)
+    (folder / "cases.cpp").write_text(translate(ptx))
     compile_shared(folder / "cases.cpp", folder / "cases.so", *FLAGS, f"-I{HERE}", f"-I{NATIVE}")
     library = ctypes.CDLL(str(folder / "cases.so"))
 
@@ -159,7 +161,9 @@ def run(tmp_path_factory):
         out = np.zeros(64, np.uint8)
         kernel = ctypes.c_void_p.in_dll(library, f"pretended_case_{number}").value  # the first field: what runs it
         address = ctypes.c_uint64(out.ctypes.data)
-        ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p))(kernel)((ctypes.c_void_p * 1)(ctypes.addressof(address)))
+        ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p))(kernel)(
+            (ctypes.c_void_p * 1)(ctypes.addressof(address))
+        )
         return out
 
     return run_case

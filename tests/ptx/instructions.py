@@ -14,7 +14,9 @@ ANY = FLOATS | WHOLE | BITS | {"pred"}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 UNORDERED = ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 CARRY = ("add.cc", "addc", "addc.cc", "sub.cc", "subc", "subc.cc")
-CARRY_OF_PRODUCTS = tuple(f"{name}.{half}{cc}" for half in ("lo", "hi") for name, cc in (("mad", ".cc"), ("madc", ""), ("madc", ".cc")))
+CARRY_OF_PRODUCTS = tuple(
+    f"{name}.{half}{cc}" for half in ("lo", "hi") for name, cc in (("mad", ".cc"), ("madc", ""), ("madc", ".cc"))
+)
 INSTRUCTIONS: dict[str, tuple[set[str], int]] = {}  # types and operands by name, without '.rn' and '.ftz'
 for _names, _types, _operands in (
     ("add sub min max div", FLOATS | WHOLE, 3),
@@ -37,7 +39,7 @@ for _names, _types, _operands in (
     ("clz popc", BITS, 2),
     ("mov cvta.to.global cvta.to.local cvta.global cvta.local", ANY, 2),
 ):
-    INSTRUCTIONS.update({name: (_types, _operands) for name in _names.split()})
+    INSTRUCTIONS.update(dict.fromkeys(_names.split(), (_types, _operands)))
 CONVERSION = re.compile(r"^cvt(?:\.(rn|rni|rzi|rmi|rpi))?(\.ftz)?\.(\w+)\.(\w+)$")
 _TYPE = r"\.(?P<type>[subf]\d+)$"
 _SPACE = r"(?:\.(?P<space>global|param|local|shared|const))?"

@@ -34,7 +34,7 @@ def compile_module(source: str, architecture: int, output: str, **settings: obje
 
     text = functools.reduce(lambda ptx, change: change(ptx), _changes, _ptx(source, architecture, output, settings))
     code = Path(output).with_suffix(".cpp")
-    code.write_text(translate(text).text)
+    code.write_text(translate(text))
     compile_shared(code, Path(output), *FLAGS, f"-I{HERE}", f"-I{NATIVE}")
 
 

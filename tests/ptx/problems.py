@@ -76,9 +76,7 @@ def draw(name: str, count: int) -> PoseProblems:
 def solver_of(problems: PoseProblems, device: str) -> ik_service.IKSolver:
     """Return a solver by the compiled engine."""
     options = ik_service.SolverOptions(position_tolerance=POSITION, orientation_tolerance=ORIENTATION)
-    return ik_service.IKSolver(
-        problems.robot, list(problems.links), device=device, engine="compiled", options=options
-    )
+    return ik_service.IKSolver(problems.robot, list(problems.links), device=device, engine="compiled", options=options)
 
 
 def solve(solver: ik_service.IKSolver, problems: PoseProblems, rows=slice(None)) -> ik_service.IKResult:

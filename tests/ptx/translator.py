@@ -5,17 +5,16 @@
     .local         an array of the function             .shared       an offset in the memory of the thread's block
 
 `instructions.py` says which instructions there are; what is in neither file is an error that names it. A thread may be
-interrupted where it reaches for memory of the device and where it goes back. No counting or checking is left out: every
-stretch of code without a jump adds its length to the number of executed instructions.
+interrupted where it reaches for memory of the device and where it goes back. Executed instructions are counted, by
+stretches without a jump.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from tests.ptx.instructions import MEMORY, TYPES, TranslationFault, VECTORS, word
+from tests.ptx.instructions import MEMORY, TYPES, VECTORS, TranslationFault, word
 
 COMMENT = re.compile(r"//[^\n]*")
 FUNCTION = re.compile(
@@ -37,20 +36,12 @@ OPERANDS = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^\s,{}\[\]]+")
 ADDRESS = re.compile(r"^\[\s*(%?[\w$]+)\s*(?:\+\s*(-?\d+))?\s*\]$")
 FLOAT = re.compile(r"^0([fFdD])([0-9A-Fa-f]+)$")
 SPECIAL = {"tid": "thread", "ctaid": "block", "ntid": "block_size", "nctaid": "grid"}
-ENDS_STRETCH = ("bra", "ret", "exit", "bar", "call")
+JUMPS = ("bra", "ret")
 VERSION = 9  # of PTX
 
 
-@dataclass
-class Translated:
-    """C++ of a module, and which instructions it has, by opcode."""
-
-    text: str
-    opcodes: Counter[str] = field(default_factory=Counter)
-
-
-def translate(ptx: str) -> Translated:
-    """Return a module as C++.
+def translate(ptx: str) -> str:
+    """Return a module as C++; a constant in it lists the instructions, by opcode, as JSON.
 
     Raises:
         TranslationFault: The module has something that is not known here; the message names it.
@@ -59,23 +50,17 @@ def translate(ptx: str) -> Translated:
     head = HEAD.search(source)
     if head is None or int(head[1]) != VERSION:
         raise TranslationFault("This is no PTX of the known version.")
-    functions = list(FUNCTION.finditer(source))
     outside = FUNCTION.sub("", source[head.end() :])
     variables = [_variable(text) for text in outside.split(";") if text.strip()]
-    bodies = [_Function(function, variables) for function in functions if function["body"] is not None]
-    result = Translated("")
+    functions = [_Function(one, variables) for one in FUNCTION.finditer(source) if one["body"] is not None]
+    used = set().union(*(function.words for function in functions))
     text = ['#include "ptx.h"']
-    for one in variables:
-        if one["space"] != "shared" and any(one["name"] in function.used for function in bodies):
-            text.append(_storage(one))
-    text += [f"{function.head};" for function in bodies]
-    for function in bodies:
-        text.append(function.text())
-        result.opcodes += function.opcodes
-    listed = json.dumps(json.dumps(result.opcodes))
-    text.append(f'extern "C" const char opcodes_of_module[] = "opcodes of PTX: " {listed};')
-    result.text = "\n".join(text) + "\n"
-    return result
+    text += [_storage(one) for one in variables if one["space"] != "shared" and one["name"] in used]
+    text += [f"{function.head};" for function in functions]
+    text += [function.text() for function in functions]
+    opcodes = sum((function.opcodes for function in functions), Counter[str]())
+    text.append(f'extern "C" const char opcodes_of_module[] = "opcodes of PTX: " {json.dumps(json.dumps(opcodes))};')
+    return "\n".join(text) + "\n"
 
 
 def _variable(text: str) -> re.Match[str]:
@@ -91,104 +76,91 @@ def _size(one: re.Match[str]) -> int:
 
 def _storage(one: re.Match[str]) -> str:
     """A variable of a module or a function as an array."""
-    begin = f"{one['type']} {_name(one['name'])}[{one['count'] or 1}]"
+    array = f"{one['type']} {_name(one['name'])}[{one['count'] or 1}]"
+    aligned = f"alignas({one['align'] or TYPES[one['type']]})"
     if one["space"] in ("local", "param"):
-        return f"alignas({one['align'] or TYPES[one['type']]}) {begin};"
+        return f"{aligned} {array};"
     values = ", ".join(_number(value.strip()) for value in (one["values"] or "0").split(","))
-    return f"alignas({one['align'] or TYPES[one['type']]}) static {begin} = {{{values}}};"
+    return f"{aligned} static {array} = {{{values}}};"
 
 
 def _name(name: str) -> str:
     return "v" + name.replace("$", "_d")
 
 
+def _register(name: str) -> str:
+    return "_" + name.replace("$", "_d")
+
+
 def _number(text: str) -> str:
     match = FLOAT.match(text)
-    if match:
-        return f"bits<{'f32' if match[1] in 'fF' else 'f64'}>((u{32 if match[1] in 'fF' else 64})0x{match[2]})"
-    return f"{int(text, 0) % 2**64}ull"
+    if match is None:
+        return f"{int(text, 0) % 2**64}ull"
+    bits = {"f": 32, "d": 64}[match[1].lower()]
+    return f"bits<f{bits}>((u{bits})0x{match[2]})"
 
 
 class _Function:
     """A function of a module."""
 
     def __init__(self, match: re.Match[str], variables: list[re.Match[str]]) -> None:
-        self.name, self.is_kernel, self.opcodes = match["name"], match["kind"] == "entry", Counter[str]()
+        self._name, self._is_kernel, self.opcodes = match["name"], match["kind"] == "entry", Counter[str]()
         for line in match["directives"].split("\n"):
             if line.strip() and not DIRECTIVES.match(line.strip()):
                 raise TranslationFault(f"Unknown directive: {line.strip()!r}")
         self._given = [_variable(one) for one in (match["given"] or "").split(",") if one.strip()]
         results = [_variable(one) for one in (match["result"] or "").split(",") if one.strip()]
         self._pointers = [_name(one["name"]) for one in (*results, *self._given)]
-        self._shared, self._shared_bytes = {}, 0
+        self.words = set(re.findall(r"[\w$]+", match["body"]))
         self._statements = list(_statements(match["body"]))
-        declared = [VARIABLE.match(statement) for statement in self._statements]
-        self.used = set(re.findall(r"[\w$]+", match["body"]))
-        for one in (*variables, *declared):
-            if one is not None and one["space"] == "shared" and one["name"] in self.used:
+        self._seen: set[str] = set()  # labels
+        self._length = 0  # of the stretch so far
+        self._shared: dict[str, int] = {}
+        self._shared_bytes = 0
+        for one in (*variables, *map(VARIABLE.match, self._statements)):
+            if one is not None and one["space"] == "shared" and one["name"] in self.words:
                 align = int(one["align"] or TYPES[one["type"]])
                 self._shared[one["name"]] = -(-self._shared_bytes // align) * align
                 self._shared_bytes = self._shared[one["name"]] + _size(one)
-        given = "void **given" if self.is_kernel else ", ".join(f"char *{name}" for name in self._pointers)
-        self.head = f"static void {_name(self.name)}({given})"
+        given = "void **given" if self._is_kernel else ", ".join(f"char *{name}" for name in self._pointers)
+        self.head = f"static void {_name(self._name)}({given})"
 
     def text(self) -> str:
+        """The function, and the entry by which the device calls it."""
         lines = [f"{self.head} {{", "const Place me = *pretended_place();", "bool carry;"]
-        if self.is_kernel:
+        if self._is_kernel:
             lines += [f"char *{name} = (char *)given[{k}];" for k, name in enumerate(self._pointers)]
-        self._seen: set[str] = set()
-        stretch = 0
-        code: list[str] = []
-        for statement in self._statements:
-            is_label = LABEL.match(statement) is not None
-            is_code = not is_label and statement[0] not in "{}."
-            if is_code:
-                stretch += 1
-            code.append(self._statement(statement))
-            if is_label or (is_code and self._opcode(statement).split(".")[0] in ENDS_STRETCH):
-                stretch = self._counted(code, stretch)
-        self._counted(code, stretch)
-        lines += [line for line in code if line]
-        lines.append("}")
-        if self.is_kernel:
-            lines.append(self._entry())
+        lines += [*map(self._statement, self._statements), "}"]
+        if self._is_kernel:
+            sizes = ", ".join(str(_size(one)) for one in self._given)
+            values = (_name(self._name), len(self._given), f"sizes_of_{self._name}", f'"{self._name}"')
+            barriers = int(any(opcode.startswith("bar.") for opcode in self.opcodes))
+            lines.append(f"static const size_t sizes_of_{self._name}[] = {{{sizes}}};")
+            lines.append('extern "C" __attribute__((visibility("default")))')
+            lines.append(f"const Kernel pretended_{self._name}{{")
+            lines.append(f"{', '.join(map(str, values))}, {barriers}, {self._shared_bytes}, 1}};")
         return "\n".join(lines)
 
-    @staticmethod
-    def _counted(code: list[str], stretch: int) -> int:
-        """Put the number of instructions before the last statement, which may leave; begin anew."""
-        if stretch:
-            code.insert(len(code) - 1, f"executed += {stretch};")
-        return 0
-
-    def _entry(self) -> str:
-        sizes = ", ".join(str(_size(one)) for one in self._given)
-        barriers = int(any(self._opcode(one).startswith("bar") for one in self._statements))
-        return (
-            f"static const size_t sizes_of_{self.name}[] = {{{sizes}}};\n"
-            'extern "C" __attribute__((visibility("default"))) const Kernel '
-            f"pretended_{self.name}{{{_name(self.name)}, {len(self._given)}, sizes_of_{self.name}, "
-            f'"{self.name}", {barriers}, {self._shared_bytes}, 1}};'
-        )
-
-    @staticmethod
-    def _opcode(statement: str) -> str:
-        return GUARD.sub("", statement).split(None, 1)[0]
-
     def _statement(self, statement: str) -> str:
-        label = LABEL.match(statement)
+        label, guard = LABEL.match(statement), GUARD.match(statement)
         if label:
             self._seen.add(label[1])
-            return f"{_name(label[1])}:;"
+            return f"{self._counted()}{_name(label[1])}:;"
         if statement in "{}":
             return statement
         if statement.startswith("."):
             return self._declaration(statement)
-        guard = GUARD.match(statement)
         opcode, _, rest = GUARD.sub("", statement).partition(" ")
         self.opcodes[opcode] += 1
+        self._length += 1
+        counted = self._counted() if opcode.split(".")[0] in JUMPS else ""
         done = self._instruction(opcode, OPERANDS.findall(rest))
-        return f"if ({guard[1]}{_register(guard[2])}) {{ {done} }}" if guard else done
+        return counted + (f"if ({guard[1]}{_register(guard[2])}) {{ {done} }}" if guard else done)
+
+    def _counted(self) -> str:
+        """Code that counts the instructions since it was last asked for."""
+        length, self._length = self._length, 0
+        return f"executed += {length}; " if length else ""
 
     def _declaration(self, statement: str) -> str:
         registers, variable = REGISTERS.match(statement), VARIABLE.match(statement)
@@ -198,7 +170,8 @@ class _Function:
                 match = re.match(r"^%?([\w$]+?)(?:<(\d+)>)?$", name)
                 if match is None:
                     raise TranslationFault(f"Unknown registers: {statement!r}")
-                names += [_register(f"{match[1]}{k}") for k in range(int(match[2]))] if match[2] else [_register(match[1])]
+                endings = range(int(match[2])) if match[2] else [""]
+                names += [_register(f"{match[1]}{ending}") for ending in endings]
             return f"{registers[1]} {', '.join(names)};"
         if variable and variable["space"] in ("local", "param"):
             return _storage(variable)
@@ -225,11 +198,10 @@ class _Function:
         raise TranslationFault(f"Unknown operand: {operand!r}")
 
     def _instruction(self, opcode: str, operands: list[str]) -> str:
-        base = opcode.split(".")[0]
-        if base == "bra" and opcode in ("bra", "bra.uni"):
+        if opcode in ("bra", "bra.uni"):
             pause = "pretended_pause(); " if operands[0] in self._seen else ""
             return f"{pause}goto {_name(operands[0])};"
-        if opcode in ("ret", "exit"):
+        if opcode == "ret":
             return "return;"
         if opcode == "call.uni":
             return self._call(operands)
@@ -237,7 +209,7 @@ class _Function:
             return "pretended_meet(0);"
         if opcode == "bar.sync" and operands == ["0"]:
             return "pretended_meet(1);"
-        if base in MEMORY:
+        if opcode.split(".")[0] in MEMORY:
             return self._memory(opcode, operands)
         if operands and any(operand.startswith("{") for operand in operands):
             return self._packed(opcode, operands)
@@ -247,11 +219,9 @@ class _Function:
 
     def _call(self, operands: list[str]) -> str:
         """Of `call (results), function, (arguments)`: parentheses are among the operands."""
-        names = [name for name in re.findall(r"[\w$]+", " ".join(operands))]
-        at = next(k for k, name in enumerate(operands) if "(" not in name and ")" not in name)
-        callee = operands[at]
-        given = [_name(name) for name in names if name != callee]
-        return f"{_name(callee)}({', '.join(f'(char *){name}' for name in given)});"
+        callee = next(one for one in operands if not re.search("[()]", one))
+        given = [name for name in re.findall(r"[\w$]+", " ".join(operands)) if name != callee]
+        return f"{_name(callee)}({', '.join(f'(char *){_name(name)}' for name in given)});"
 
     def _packed(self, opcode: str, operands: list[str]) -> str:
         """Of `mov` between a register and its parts, the lowest first."""
@@ -282,8 +252,8 @@ class _Function:
             base = f"pretended_shared() + {base}"
         elif address[1] in self._shared:
             raise TranslationFault(f"A generic address in shared memory: {opcode}")
-        is_shared = found["space"] in ("global", None) and not found.get("kept")
-        pause = "pretended_pause(); " if is_shared else ""
+        others_may_come = found["space"] in ("global", None) and not found.get("kept")
+        pause = "pretended_pause(); " if others_may_come else ""
         begin = f"{pause}char *a = at<{kind}, {count}>({base}, {address[2] or 0});"
         others = [operand for operand in operands if operand != place]
         if found.get("change"):
@@ -307,10 +277,6 @@ class _Function:
         text = after.format(kind, *values[:1], values[-1], change)
         done = f"atomically<{kind}>(a, [&]({kind} before) {{ return {text}; }})"
         return f"{done};" if no_result else f"put({self._value(operands[0])}, {done});"
-
-
-def _register(name: str) -> str:
-    return "_" + name.replace("$", "_d")
 
 
 def _parts(operand: str) -> list[str]:
