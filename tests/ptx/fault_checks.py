@@ -1,5 +1,6 @@
 """Faults that are put into the PTX on purpose: each has to be found."""
 
+import signal
 import typing
 
 import numpy as np
@@ -8,7 +9,7 @@ import warp as wp
 
 from ik_service.solver.compiled import waves
 from tests.pretended_cuda.device import BACKWARDS, FORWARDS, RANDOM
-from tests.pretended_cuda.device_checks import sync_warp
+from tests.pretended_cuda.device_checks import assert_ends, sync_warp
 from tests.ptx.plugin import changed
 from tests.ptx.problems import draw, solve, solver_of
 
@@ -53,12 +54,12 @@ def reversed_in(device, order):
         return out.numpy().tolist()
 
 
-def least_and_sums(device):
+def least_and_sums(device, count=COUNT):
     rank, found = wp.array(np.arange(COUNT, 0, -1), dtype=wp.int64, device=GPU), []
     for order, seed in ((FORWARDS, 0), *((RANDOM, seed) for seed in range(10))):
         with device.scheduled(order=order, seed=seed, pause_each=2):
             best, total = wp.full(1, 10**6, dtype=wp.int64, device=GPU), wp.zeros(1, dtype=wp.int32, device=GPU)
-            wp.launch(least_and_sum, COUNT, inputs=[rank, best, total], device=GPU, block_dim=COUNT)
+            wp.launch(least_and_sum, count, inputs=[rank, best, total], device=GPU, block_dim=COUNT)
             found.append((int(best.numpy()[0]), int(total.numpy()[0])))
     return found
 
@@ -82,6 +83,7 @@ def test_threads_meet_and_atomics_lose_nothing(device):
     expected = list(range(32, 0, -1))
     assert [reversed_in(device, order) for order in (FORWARDS, BACKWARDS, RANDOM)] == [expected] * 3
     assert set(least_and_sums(device)) == {(1, COUNT)}
+    assert set(least_and_sums(device, COUNT - 4)) == {(5, COUNT - 4)}
 
 
 def test_a_barrier_that_is_left_out_is_found(device, compiled_again):
@@ -99,6 +101,23 @@ def test_an_atomic_instruction_that_becomes_plain_is_found(opcode, place, device
         in_order, *at_random = least_and_sums(device)
     assert in_order == (1, COUNT)  # each thread alone, nothing is lost
     assert any(one[place] != in_order[place] for one in at_random)
+
+
+def test_a_thread_too_many_is_found(device, compiled_again):
+    """The last block of a launch has threads beyond its size, which have to end by themselves."""
+    compiled_again(MODULE)
+    with changed(r"setp\.ge\.u64", "setp.gt.u64"):
+        assert set(least_and_sums(device, COUNT - 4)) == {(4, COUNT - 3)}
+
+
+def test_an_address_that_no_value_of_its_size_can_have_is_found(device, compiled_again):
+    compiled_again(MODULE)
+
+    def launch():
+        with changed(r"(st\.global\.u32\s+\[%rd\d+)\]", r"\1+2]"):
+            reversed_in(device, FORWARDS)
+
+    assert_ends(launch, "kernel reverse", "misaligned", by=signal.SIGABRT)
 
 
 def unreachable(device, schedules):
