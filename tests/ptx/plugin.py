@@ -40,9 +40,11 @@ def compile_module(source: str, architecture: int, output: str, **settings: obje
 
 def _ptx(source: str, architecture: int, output: str, settings: dict[str, object]) -> str:
     """PTX of a module, kept beside its code for modules with a fault."""
+    from tests.pretended_cuda.plugin import FOLDER
+
     chosen = sorted((name, value) for name, value in settings.items() if name not in NO_MATTER)
     digest = hashlib.sha256(f"{architecture} {chosen}".encode() + Path(source).read_bytes())
-    kept = Path(os.environ["PRETENDED_CUDA_FOLDER"]) / "ptx" / f"{digest.hexdigest()[:32]}.ptx"
+    kept = Path(os.environ[FOLDER]) / "ptx" / f"{digest.hexdigest()[:32]}.ptx"
     if not kept.exists():
         made = f"{output}.ptx"
         NVRTC(source, architecture, made, **settings)

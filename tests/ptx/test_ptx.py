@@ -38,13 +38,16 @@ def run(course, *files):
 
 
 def compared(course, name):
-    """Compare the answers of a robot with the CPU engine's; return a line of what was found, by noise."""
+    """Compare the answers of a robot with the CPU engine's; return lines that say what was found."""
     problems = draw(name, course.count)
     solver = solver_of(problems, "cpu")
     expected, lines = solve(solver, problems), []
     with np.load(course.file(name)) as found:
         listed = json.loads(str(found["opcodes"]))
-        lines.append(f"{name}: PTX {sum(listed.values())} instructions of {len(listed)} kinds")
+        names = {opcode.split(".")[0] for opcode in listed}
+        lines.append(
+            f"{name}: {sum(listed.values())} instructions of PTX, {len(names)} names, {len(listed)} with types"
+        )
         for noise, executed in zip(course.noises, found["executed"], strict=True):
             success, seeds = found[f"success_{noise}"], found[f"seeds_{noise}"]
             np.testing.assert_array_equal(success, expected.success)
@@ -52,8 +55,8 @@ def compared(course, name):
             assert len(others) <= (1 - SAME_SEEDS) * course.count
             unexplained = [row for row in others if not explained(solver, problems, row, seeds[row])]
             lines.append(
-                f"  noise {noise}: {executed / 1e6:.0f} M executed, {success.sum()} of {len(success)} solved, "
-                f"as by the CPU engine; other winners {len(others)}, without explanation {len(unexplained)}"
+                f"  noise {noise}: {executed / 1e6:.0f} M executed; {success.sum()} of {len(success)} solved, true in float64, "
+                f"the same as by the CPU engine; other winners {len(others)}, without explanation {len(unexplained)}"
             )
             assert not unexplained, lines
     return "\n".join([*lines, ""])
