@@ -21,7 +21,10 @@ import warp as wp
 from tests.pretended_cuda.translation import NATIVE, compile_module, compile_shared
 
 WARP_LIBRARY = "warp.so"
-OF_NO_DEVICE = ("wp_cuda_toolkit_version",)  # functions that only sound as if they talked to one
+OF_NO_DEVICE = (
+    "wp_cuda_toolkit_version",
+    "wp_cuda_compile_program",
+)  # functions that only sound as if they talked to one
 FORWARDS, BACKWARDS, RANDOM = range(3)
 DEFAULTS = {"late": 1, "order": RANDOM, "seed": 1, "pattern": 0xCD, "pause_each": 40, "processors": 1}
 SCHEDULES = {
