@@ -53,6 +53,22 @@ class KnownThings(Generic[Kept]):
         return value
 
 
+class Terms(NamedTuple):
+    """What comes with a request, as for `SolverPool.submit`.
+
+    Attributes:
+        deadline: Time after which the answer is of no use, on the monotonic clock, which all processes share [s].
+        label: Name of the robot for the observer.
+        owner: Its owner.
+        compile_here: Whether the solver's thread compiles.
+    """
+
+    deadline: float
+    label: str | None
+    owner: Owner
+    compile_here: bool
+
+
 class Asked(NamedTuple):
     """A request.
 
@@ -61,20 +77,14 @@ class Asked(NamedTuple):
         robot: Its robot.
         world: Its world, which is left out of the request; None where it has none.
         request: What to solve.
-        deadline: Time after which the answer is of no use, on the monotonic clock, which all processes share [s].
-        label: Name of the robot for the observer.
-        owner: Its owner.
-        compile_here: Whether the solver's thread compiles.
+        terms: What comes with it.
     """
 
     number: int
     robot: Sent[RobotModel]
     world: Sent[World] | None
     request: SolveRequest
-    deadline: float
-    label: str | None
-    owner: Owner
-    compile_here: bool
+    terms: Terms
 
 
 class Asks(NamedTuple):

@@ -62,12 +62,14 @@ class PoolServer:
             path: The socket, in a folder that no other user may enter.
         """
         server = await asyncio.get_running_loop().create_unix_server(lambda: FrontEnd(self).channel, path)
-        while (solving_s := self._pool.solving_s) < math.inf:
-            status = PoolStatus(solving_s, self._pool.waiting_requests, self._pool.waiting_problems)
-            for end in self.ends:
-                end.channel.send(status)
-            await asyncio.sleep(STATUS_S)
-        server.close()
+        try:
+            while (solving_s := self._pool.solving_s) < math.inf:
+                status = PoolStatus(solving_s, self._pool.waiting_requests, self._pool.waiting_problems)
+                for end in self.ends:
+                    end.channel.send(status)
+                await asyncio.sleep(STATUS_S)
+        finally:
+            server.close()
 
     def forget(self, robot: str) -> None:
         """Note that a robot is no longer served."""
@@ -112,19 +114,19 @@ class FrontEnd:
             self._server.forget(message.robot)
 
     def _ask(self, asked: Asked) -> None:
-        robot, request = self._robots.received(asked.robot), asked.request
-        if asked.label is not None:
-            self._server.served.add(asked.label)
+        robot, request, terms = self._robots.received(asked.robot), asked.request, asked.terms
+        if terms.label is not None:
+            self._server.served.add(terms.label)
         if asked.world is not None:
             world = self._worlds.received(asked.world)
             request = instance_of(SolveRequest, vars(request) | {"world": world})
         solving = self._server.bridge.solve(
             robot,
             request,
-            timeout_s=max(0.0, asked.deadline - time.monotonic()),
-            label=asked.label,
-            owner=asked.owner,
-            compile_here=asked.compile_here,
+            timeout_s=max(0.0, terms.deadline - time.monotonic()),
+            label=terms.label,
+            owner=terms.owner,
+            compile_here=terms.compile_here,
         )
         own = request.batch_key
         key = (robot.content_hash, asked.number if own is None else own)

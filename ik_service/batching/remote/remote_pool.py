@@ -30,7 +30,7 @@ from ik_service.batching.remote.messages import (
     JointAnswers,
     KnownThings,
     PoolStatus,
-    Sent,
+    Terms,
 )
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
@@ -71,7 +71,7 @@ class RemotePool:
         self._status, self._status_at = PoolStatus(0.0, 0, 0), 0.0
         self._open: dict[int, OpenRequest] = {}
         self._number = 0
-        self._collected: list[Asked] = []
+        self._collected: list[tuple[int, SolveRequest, Terms]] = []
         self._is_closed, self._is_sweeping = False, False
         self._known()
 
@@ -90,6 +90,10 @@ class RemotePool:
         """
         self._loop, self._connected, self._lost_observer = asyncio.get_running_loop(), connected, lost
         self._connecting = self._loop.create_task(self._connect())
+
+    async def wait_until_connected(self, timeout_s: float) -> None:
+        """Wait for the first connection after `start`, or for as long as is given [s]."""
+        await asyncio.wait([self._connecting], timeout=timeout_s)
 
     async def _connect(self) -> None:
         while not self._is_closed:
@@ -202,15 +206,10 @@ class RemotePool:
             answer.set_exception(self._lost_error())
             return answer
         deadline = time.monotonic() + (self.limits.timeout_s if timeout_s is None else timeout_s)
-        sent = self._robots.sent(robot.content_hash, robot)
-        world: Sent[World] | None = None
-        if request.world is not None:
-            world = self._worlds.sent(id(request.world), request.world)
-            request = instance_of(SolveRequest, vars(request) | {"world": None})
         if not self._collected:
             self._loop.call_soon(self._loop.call_soon, self._send_collected)
         self._number += 1
-        self._collected.append(Asked(self._number, sent, world, request, deadline, label, owner, compile_here))
+        self._collected.append((self._number, request, Terms(deadline, label, owner, compile_here)))
         self._open[self._number] = OpenRequest(answer, robot, deadline + GRACE_S)
         answer.add_done_callback(partial(self._ended, self._number))
         return answer
@@ -228,11 +227,20 @@ class RemotePool:
 
     def _send_collected(self) -> None:
         collected, self._collected = self._collected, []
-        if collected and self._channel is not None:
-            self._channel.send(Asks(collected))
+        asked = [self._asked(*one) for one in collected if one[0] in self._open]
+        if asked and self._channel is not None:
+            self._channel.send(Asks(asked))
             if not self._is_sweeping:
                 self._is_sweeping = True
                 self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _asked(self, number: int, request: SolveRequest, terms: Terms) -> Asked:
+        robot = self._open[number].robot
+        sent, world = self._robots.sent(robot.content_hash, robot), request.world
+        if world is None:
+            return Asked(number, sent, None, request, terms)
+        bare = instance_of(SolveRequest, vars(request) | {"world": None})
+        return Asked(number, sent, self._worlds.sent(id(world), world), bare, terms)
 
     def _ended(self, number: int, answer: "asyncio.Future[TimedResult]") -> None:
         """Tell that nobody waits for a request any more."""

@@ -32,7 +32,8 @@ class Child:
     Attributes:
         process: The process; None while there is none.
         connection: The pipe to it, alike.
-        is_ready: Whether it has said so.
+        is_heard: Whether it has said anything, and so answers.
+        is_ready: Whether it has said that it is.
         start_at: When it is to be started [s].
     """
 
@@ -40,7 +41,7 @@ class Child:
         self.role, self._run, self._arguments = role, run, arguments
         self.process: BaseProcess | None = None
         self.connection: Connection | None = None
-        self.is_ready, self.start_at = False, 0.0
+        self.is_heard, self.is_ready, self.start_at = False, False, 0.0
         self._started_at, self._delay_s = 0.0, DELAY_LEAST_S
         self._last: Snapshot = []
         self._ended: Snapshot = []  # what earlier processes in this place have counted
@@ -52,7 +53,7 @@ class Child:
 
     def keep(self, snapshot: Snapshot) -> None:
         """Keep what it tells."""
-        self._last = snapshot
+        self._last, self.is_heard = snapshot, True
 
     @property
     def sources(self) -> list[Connection | int]:
@@ -100,7 +101,8 @@ class Child:
         code = self.process.exitcode
         self.process.close()
         self.connection.close()
-        self.process, self.connection, self.is_ready = None, None, False
+        self.process, self.connection = None, None
+        self.is_heard = self.is_ready = False
         self._ended, self._last = counted(self.snapshot), []
         now = time.monotonic()
         if now > self._started_at + LONG_LIFE_S:

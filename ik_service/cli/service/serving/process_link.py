@@ -68,6 +68,7 @@ class ProcessLink:
         self._sending, self._gathering = threading.Lock(), threading.Lock()
         self._gathered: Snapshot | None = None
         self._has_come = threading.Event()
+        self.say(OwnMetrics([]))  # from now on it answers
         threading.Thread(target=self._listen, name="ik-supervisor", daemon=True).start()
 
     def watch(self, own: Callable[[], Snapshot]) -> None:

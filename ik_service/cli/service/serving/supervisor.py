@@ -179,7 +179,7 @@ class Supervisor:
             self._asking = []
         if self._next_asking and not self._asking:
             self._asking, self._next_asking = self._next_asking, []
-            self._missing = {child for child in self._children if child.process is not None}
+            self._missing = {child for child in self._children if child.is_heard}
             self._asked_at = time.monotonic()
             for child in self._missing:
                 child.send("metrics")
