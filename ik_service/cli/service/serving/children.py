@@ -3,8 +3,10 @@
 import logging
 import multiprocessing
 import os
+import signal
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -27,7 +29,7 @@ class Child:
     Args:
         role: What it is.
         run: What it runs, with its role and its end of the pipe before the arguments.
-        arguments: Further arguments.
+        arguments: Returns further arguments; sockets among them are its own.
 
     Attributes:
         process: The process; None while there is none.
@@ -37,7 +39,7 @@ class Child:
         start_at: When it is to be started [s].
     """
 
-    def __init__(self, role: str, run: Callable[..., None], *arguments: Any) -> None:
+    def __init__(self, role: str, run: Callable[..., None], arguments: Callable[[], Sequence[Any]]) -> None:
         self.role, self._run, self._arguments = role, run, arguments
         self.process: BaseProcess | None = None
         self.connection: Connection | None = None
@@ -66,10 +68,17 @@ class Child:
         """Start the process."""
         context = multiprocessing.get_context("spawn")  # a fork would have the state of Warp, and of threads
         self.connection, theirs = context.Pipe()
-        arguments = (self.role, theirs, *self._arguments)
-        self.process = context.Process(target=self._run, args=arguments, name=self.role)
-        self.process.start()
+        arguments = self._arguments()
+        self.process = context.Process(target=self._run, args=(self.role, theirs, *arguments), name=self.role)
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, until the process knows what to do
+        try:
+            self.process.start()
+        finally:
+            signal.signal(signal.SIGINT, before)
         theirs.close()
+        for own in arguments:
+            if isinstance(own, socket.socket):
+                own.close()
         self._started_at = time.monotonic()
         _logger.info("Process %s has the id %d.", self.role, self.process.pid)
 
@@ -79,7 +88,7 @@ class Child:
             with suppress(OSError):
                 self.connection.send(message)
 
-    def signal(self, sig: int) -> None:
+    def tell(self, sig: int) -> None:
         """Send it a signal, if it is there."""
         if self.process is not None and self.process.pid is not None and self.process.is_alive():
             with suppress(ProcessLookupError):

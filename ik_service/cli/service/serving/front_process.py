@@ -30,7 +30,7 @@ def run_front(
         connection: To the supervisor.
         settings: The settings.
         solver_path: Socket of the solver's process.
-        listener: The socket that all fronts accept connections from.
+        listener: Its socket; those of all fronts have one address, among which the kernel divides connections.
     """
     link = ProcessLink(connection, end_this_process)
     with configured_logs(settings, role=role):
@@ -41,20 +41,11 @@ def run_front(
         except IKError as error:
             link.say(StartFailed.of(error))
             sys.exit(1)
-        config = server_config(app, settings)
-        config.backlog = 1  # connections accepted in a turn of the loop: others are there to take the next ones
-        server = FrontServer(config, app, settings, link)
-        server.run(sockets=[SharedListener(fileno=listener.detach())])
+        server = FrontServer(server_config(app, settings), app, settings, link)
+        server.run(sockets=[listener])
     if server.failure is not None:
         link.say(StartFailed.of(server.failure))
         sys.exit(1)
-
-
-class SharedListener(socket.socket):
-    """A socket that listens already, for several processes."""
-
-    def listen(self, backlog: int = 0, /) -> None:
-        """Leave the length of its queue as it is."""
 
 
 class FrontServer(ServiceServer):

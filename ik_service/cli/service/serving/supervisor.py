@@ -1,6 +1,6 @@
 """The supervisor of a service of several processes: fronts that take requests, and one process that solves.
 
-    supervisor -> front-1 ... front-N: accept from one listening socket, each with an application of its own
+    supervisor -> front-1 ... front-N: each with an application and a socket of its own, all sockets of one address
                -> solver: the only one with a solver pool, whose queue all fronts share
     each of them <-> supervisor: a pipe, for metrics and how the start went
 
@@ -28,6 +28,8 @@ from ik_service.cli.service.serving.service_server import end_children, start_pa
 from ik_service.cli.service.serving.solver_process import run_solver
 from ik_service.settings import ServiceSettings
 
+BACKLOG = 2048
+"""Connections that wait for a front."""
 TELL_S = 2.0
 """Longest wait for the metrics of a process; those that it told before stand for them then [s]."""
 END_S = 10.0
@@ -43,12 +45,13 @@ class Supervisor:
 
     Args:
         settings: The settings.
-        listener: Where it listens; closed at the end.
+        listener: A socket at the address; it is closed, and shows that no other service is there.
     """
 
     def __init__(self, settings: ServiceSettings, listener: socket.socket) -> None:
-        self._settings, self._listener = settings, listener
-        self._announcement = Announcement(settings, *listener.getsockname()[:2])
+        self._settings, self._family, self._address = settings, listener.family, listener.getsockname()[:2]
+        self._announcement = Announcement(settings, *self._address)
+        listener.close()
         self._fronts: list[Child] = []
         self._children: list[Child] = []
         self._was_ready = False
@@ -64,12 +67,12 @@ class Supervisor:
         """Serve until a signal comes; return why the service could not start, None where it could."""
         with tempfile.TemporaryDirectory(prefix="ik-service-") as folder, self._signals():  # no other user may enter it
             path = str(Path(folder) / "solver")
-            solver = Child("solver", run_solver, self._settings, path)
-            arguments = (self._settings, path, self._listener)
-            self._fronts = [Child(f"front-{k + 1}", run_front, *arguments) for k in range(self._settings.fronts)]
+            solver = Child("solver", run_solver, lambda: (self._settings, path))
+            names = [f"front-{k + 1}" for k in range(self._settings.fronts)]
+            self._fronts = [Child(name, run_front, lambda: (self._settings, path, self._listen())) for name in names]
             self._children = [solver, *self._fronts]
             if self._settings.page_port is not None:
-                start_page(reachable_url(*self._listener.getsockname()[:2]), self._settings.page_port)
+                start_page(reachable_url(*self._address), self._settings.page_port)
             self._announcement.say_listening()
             try:
                 while self._end_by is None or self._fronts_left():
@@ -79,6 +82,10 @@ class Supervisor:
                     child.end(END_S)
                 end_children()
         return self._failure
+
+    def _listen(self) -> socket.socket:
+        """Return the socket of a front: it ends with the front, so that connections go to others from then on."""
+        return socket.create_server(self._address, family=self._family, backlog=BACKLOG, reuse_port=True)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -99,11 +106,10 @@ class Supervisor:
         own_s = self._settings.drain_delay_s + self._settings.drain_s
         self._end_by = self._end_by or time.monotonic() + own_s + END_S
         for front in self._fronts:
-            front.signal(sig)
+            front.tell(sig)
 
     def _fronts_left(self) -> bool:
         assert self._end_by is not None
-        self._listener.close()  # the last front that closes it ends it
         left = [front for front in self._fronts if front.process is not None]
         if left and time.monotonic() > self._end_by:
             _logger.warning("%d fronts do not end; they are killed.", len(left))
@@ -118,6 +124,8 @@ class Supervisor:
             for child in self._children:
                 if child.process is None and child.start_at <= now:
                     child.start()
+            if self._end_by is not None:  # told meanwhile
+                self._end()
         sources: dict[object, Child] = {source: child for child in self._children for source in child.sources}
         for source in wait([source for child in self._children for source in child.sources], self._patience_s()):
             child = sources[source]

@@ -35,7 +35,7 @@ def lived(child, clock, seconds):
 
 
 def test_delays_grow_and_are_short_again_after_a_long_life(clock):
-    child = Child("one", logging.debug)  # it ends at once
+    child = Child("one", logging.debug, tuple)  # it ends at once
     delays = [lived(child, clock, 0.0) for _ in range(4)]
     assert delays == pytest.approx([DELAY_LEAST_S * 2.0**k for k in range(4)])
     child._delay_s = DELAY_MOST_S
@@ -44,13 +44,13 @@ def test_delays_grow_and_are_short_again_after_a_long_life(clock):
     assert lived(child, clock, LONG_LIFE_S + 1.0) == pytest.approx(DELAY_LEAST_S)
     assert child.sources == []
     child.send("metrics")  # to nobody
-    child.signal(15)
+    child.tell(15)
 
 
 def test_what_a_process_has_counted_outlives_it(clock):
     registry = CollectorRegistry()
     count, size = Counter("count", "What grows.", registry=registry), Gauge("size", "What does not.", registry=registry)
-    child = Child("one", logging.debug)
+    child = Child("one", logging.debug, tuple)
 
     def values():
         return {sample.name: sample.value for family in child.snapshot for sample in family.samples}

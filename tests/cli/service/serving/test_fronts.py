@@ -116,7 +116,7 @@ def targets(count):
     }
 
 
-def test_two_fronts_answer_as_one_process_does(serve, fronts):
+def test_two_fronts_answer_as_one_process_does(serve, fronts, run):
     columns = targets(10_000)
     many = {name: packed(array) if name != "link" else array for name, array in columns.items()}
     bodies = [
@@ -135,7 +135,7 @@ def test_two_fronts_answer_as_one_process_does(serve, fronts):
             if headers["content-type"] == "application/msgpack":
                 one, two = msgpack.unpackb(content), msgpack.unpackb(other)
                 assert len(one["joint_q"]["data"]) == 10_000 * 7 * 4
-                assert sum(one["success"]["data"]) > 9_900
+                assert sum(one["success"]["data"]) > 9_000
             else:
                 one, two = json.loads(content), json.loads(other)
             for document in (one, two):
@@ -145,8 +145,11 @@ def test_two_fronts_answer_as_one_process_does(serve, fronts):
     assert (
         value(url, "ik_service_requests_total", '{method="POST",route="/v1/robots/{robot}/solve",status="200"}') == 28
     )
-    assert value(url, "ik_service_problems_total", '{robot="panda",status="converged"}') > 4 * 9_900
+    assert value(url, "ik_service_problems_total", '{robot="panda",status="converged"}') > 4 * 9_000
     assert value(url, "ik_service_ready") == 1.0
+    for options in ((), ("--fronts", "2")):  # the sockets of its fronts share the address with each other alone
+        refused = run("serve", "--device", "cpu", "--port", urlsplit(url).port, *options, code=1)
+        assert "Cannot listen on" in refused.stderr
     assert log.end() == 0
     documents = log.documents()
     requests = [document for document in documents if document["event"] == "request"]
