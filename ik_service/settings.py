@@ -75,6 +75,12 @@ class ServiceSettings(BaseSettings):
         le=1024,
         description="Threads of a solve on a CPU; answers do not depend on it. None is one.",
     )
+    fronts: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes that take requests. With two or more, the solver has a process of its own behind them.",
+    )
     robots: Words | None = Field(
         default=None,
         description="Built-in robots to serve. None serves all of them; a comma alone none, with a catalog folder.",

@@ -17,6 +17,7 @@ from ik_service.api.admission.admission import Admission
 from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
 from ik_service.api.catalog.world_catalog import WorldCatalog, world_store
 from ik_service.api.errors.problem_handlers import install_problem_handlers
+from ik_service.api.front import Front
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.routes import health, metrics, solve, stream
@@ -26,8 +27,9 @@ from ik_service.api.routes.configurations import check, close, forward
 from ik_service.api.routes.docs_page import install_docs_page
 from ik_service.api.service_app import ServiceApp
 from ik_service.api.state import ServiceState
-from ik_service.api.warm_up import warm_up
+from ik_service.api.warm_up import keep_warm, warm_up
 from ik_service.batching.pool_limits import PoolLimits
+from ik_service.batching.pool_observer import PoolObserver
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.settings import ServiceSettings, load_settings
@@ -39,6 +41,9 @@ SI units and radians. Quaternions are in the order x, y, z, w. Row k of every co
 RFC 9457 problem documents with a stable `code`."""
 _ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health, metrics)
 
+CONNECT_S = 1.0
+"""How long a front waits for the solver before it takes requests: one that is started again finds it at once."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -48,6 +53,7 @@ def create_app(
     robots: Mapping[str, RobotModel] | None = None,
     bound_to: str | None = None,
     compile_apart: bool = True,
+    front: Front | None = None,
 ) -> FastAPI:
     """Return the application, ready to be served by any ASGI server.
 
@@ -58,6 +64,7 @@ def create_app(
         robots: Robots to serve, by name; None serves the built-in ones that the settings name.
         bound_to: Address that the server listens on, from whoever opens it; None where it is not known.
         compile_apart: Whether a process of its own compiles kernels, so that the solver goes on meanwhile.
+        front: What it needs as one of several fronts of a service; None where it solves itself.
 
     Raises:
         InputError: A setting or a robot is not as it must be, or API keys are required and there are none.
@@ -66,22 +73,21 @@ def create_app(
     require_safe_address(settings, bound_to)
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
     worlds = _world_catalog(settings)
-    observer = ServiceMetrics(catalog.serves)
+    observer = ServiceMetrics(catalog.serves, None if front is None else front.gather)
     admission = Admission(settings.request_timeout_s, observer)
+    role = None if front is None else front.role
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        pool = SolverPool(
-            settings.device,
-            limits=_pool_limits(settings),
-            threads=settings.threads,
-            compile_apart=compile_apart,
-            observer=observer,
-        )
+        pool = solver_pool(settings, observer, compile_apart=compile_apart) if front is None else front.pool
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
         state = ServiceState(settings, catalog, worlds, pool, observer, admission)
-        state.warm_up = warm_up(state, settings.warm_up_robots)
+        if front is None:
+            state.warm_up = warm_up(state, settings.warm_up_robots)
+        else:
+            keep_warm(state, front.pool, settings.warm_up_robots)
+            await front.pool.wait_until_connected(CONNECT_S)
         observer.watch(pool, lambda: len(catalog.entries), lambda: state.is_ready)
         app.state.service = state
         yield
@@ -91,7 +97,7 @@ def create_app(
         settings,
         bound_to,
         admission,
-        (observer, AccessLog(settings)) if settings.access_log else (observer,),
+        (observer, AccessLog(settings, role=role)) if settings.access_log else (observer,),
         title="ik-service",
         version=version("ik-service"),
         description=_DESCRIPTION,
@@ -108,7 +114,25 @@ def create_app(
     return app
 
 
-def _pool_limits(settings: ServiceSettings) -> PoolLimits:
+def solver_pool(settings: ServiceSettings, observer: PoolObserver, *, compile_apart: bool = True) -> SolverPool:
+    """Return a pool with the bounds of the settings.
+
+    Args:
+        settings: The settings.
+        observer: Is notified of what happens.
+        compile_apart: Whether a process of its own compiles kernels.
+    """
+    return SolverPool(
+        settings.device,
+        limits=pool_limits(settings),
+        threads=settings.threads,
+        compile_apart=compile_apart,
+        observer=observer,
+    )
+
+
+def pool_limits(settings: ServiceSettings) -> PoolLimits:
+    """Return the bounds of a pool."""
     return PoolLimits(
         requests=settings.queue_requests,
         problems=settings.queue_problems,

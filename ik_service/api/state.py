@@ -22,9 +22,9 @@ from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.server.stream_session import StreamSession
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.queue.fair_cap import FairCap
+from ik_service.batching.remote.remote_pool import AnyBridge, AnyPool, RemotePool
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.side_threads import SideThreads
-from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel, World
 from ik_service.settings import ServiceSettings
 
@@ -45,7 +45,7 @@ class ServiceState:
         settings: The settings.
         catalog: Robots that are served.
         world_catalog: Worlds that are kept.
-        pool: The solver thread.
+        pool: The solver thread, or what leads to that of another process.
         metrics: Counts requests and solves.
         admission: Refuses requests that would be answered too late.
 
@@ -69,7 +69,7 @@ class ServiceState:
         settings: ServiceSettings,
         catalog: RobotCatalog,
         world_catalog: WorldCatalog,
-        pool: SolverPool,
+        pool: AnyPool,
         metrics: ServiceMetrics,
         admission: Admission,
     ) -> None:
@@ -81,7 +81,8 @@ class ServiceState:
         self.catalog_thread = SideThreads(1, "ik-catalog", is_shared=is_shared)
         self.stream_cap = FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared)
         self.world_catalog, self.world_refresh = world_catalog, CatalogRefresh(world_catalog)
-        self.catalog_refresh, self.bridge = CatalogRefresh(catalog), LoopBridge(pool)
+        self.catalog_refresh = CatalogRefresh(catalog)
+        self.bridge: AnyBridge = pool if isinstance(pool, RemotePool) else LoopBridge(pool)
         self.streams: set[StreamSession] = set()
         self.draining = False
 
@@ -116,6 +117,12 @@ class ServiceState:
         if self.uploaders is not None and name not in self.uploaders:
             raise KeyRightsError(f"API key '{name}' may not put or delete {noun}s.")
 
+    def forget(self, robot: str) -> None:
+        """Drop the metrics of a robot that is no longer served."""
+        self.metrics.forget(robot)
+        if isinstance(self.pool, RemotePool):
+            self.pool.forget(robot)
+
     async def end_streams(self) -> None:
         """End all streams, each with the close code of a server that goes away."""
         for session in list(self.streams):
@@ -137,7 +144,7 @@ class ServiceState:
         self.world_refresh.close()
 
 
-async def _close_pool(pool: SolverPool) -> None:
+async def _close_pool(pool: AnyPool) -> None:
     """End a pool; stop waiting after a while, since a kernel that is being compiled cannot be interrupted."""
     ended = asyncio.get_running_loop().create_future()
     loop = asyncio.get_running_loop()

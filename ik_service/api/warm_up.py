@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
+from functools import partial
 from threading import Thread
 
 import numpy as np
 
 from ik_service.api.state import ServiceState
+from ik_service.batching.remote.remote_pool import RemotePool
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel, load_robot
@@ -39,6 +41,35 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     joined.add_done_callback(_report)
     Thread(target=_join, args=(futures, joined), name="ik-warm-up", daemon=True).start()
     return joined
+
+
+def keep_warm(state: ServiceState, pool: RemotePool, names: Sequence[str] | None = None) -> None:
+    """Connect a front to its pool; queue the first problems with every new connection.
+
+    Args:
+        state: The state of the front; it is not ready until they are solved.
+        pool: The pool.
+        names: The robots; see `warmed_robots`.
+    """
+
+    def connected() -> None:
+        before, state.warm_up = state.warm_up, warm_up(state, names)
+        state.warm_up.add_done_callback(partial(_pass_on, before))
+
+    def lost() -> None:
+        state.warm_up = Future()
+
+    pool.start(connected, lost)
+
+
+def _pass_on(waiting: "Future[TimedResult]", done: "Future[TimedResult]") -> None:
+    """End a future as another has ended."""
+    if done.cancelled():
+        waiting.cancel()
+    elif (error := done.exception()) is not None:
+        waiting.set_exception(error)
+    else:
+        waiting.set_result(done.result())
 
 
 def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> list[tuple[str, RobotModel]]:

@@ -51,6 +51,7 @@ class LoopBridge:
         timeout_s: float | None = None,
         label: str | None = None,
         owner: Owner = None,
+        compile_here: bool = False,
     ) -> "asyncio.Future[TimedResult]":
         """Queue a request at the end of the loop's next turn; arguments and errors are those of `SolverPool.submit`.
 
@@ -61,7 +62,15 @@ class LoopBridge:
         if not self._collected:
             loop.call_soon(loop.call_soon, self._submit, loop)
         answer: asyncio.Future[TimedResult] = loop.create_future()
-        submit = partial(self._pool.submit, robot, request, timeout_s=timeout_s, label=label, owner=owner)
+        submit = partial(
+            self._pool.submit,
+            robot,
+            request,
+            timeout_s=timeout_s,
+            label=label,
+            owner=owner,
+            compile_here=compile_here,
+        )
         self._collected.append((answer, submit, self._pool.limits.timeout_s if timeout_s is None else timeout_s))
         return answer
 

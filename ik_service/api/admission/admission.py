@@ -31,8 +31,8 @@ from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.errors import ExpiredError, QueueFullError, RefusalReason
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.queued_request import Expected
+from ik_service.batching.remote.remote_pool import AnyPool
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
 
 ARRIVAL = "ik_service.arrival"
@@ -98,7 +98,7 @@ class Admission:
     def __init__(self, timeout_s: float, observer: AdmissionObserver) -> None:
         self._timeout_s, self.observer = timeout_s, observer
         self.lag = LoopLag()
-        self.pool: SolverPool | None = None
+        self.pool: AnyPool | None = None
         self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
         self._refused, self._log_at = 0, 0.0
 

@@ -41,9 +41,10 @@ class AccessLog:
     Args:
         settings: The settings.
         stream: Where the lines are written; None: standard error.
+        role: What this process is to a service of several; None: there is one.
     """
 
-    def __init__(self, settings: ServiceSettings, stream: TextIO | None = None) -> None:
+    def __init__(self, settings: ServiceSettings, stream: TextIO | None = None, *, role: str | None = None) -> None:
         stream = stream or sys.stderr
         self._stream = stream  # kept alive: its buffer would be closed with it
         logger: Any = structlog.PrintLogger(stream)
@@ -55,7 +56,7 @@ class AccessLog:
             processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper("iso"), *last],
             wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
             context_class=dict,
-        ).bind()
+        ).bind(**_role_field(role))
 
     def began(self) -> None:
         """Write nothing: the line of a request comes with its answer."""
@@ -82,10 +83,19 @@ class AccessLog:
 
 
 @contextmanager
-def configured_logs(settings: ServiceSettings, stream: TextIO | None = None) -> Iterator[None]:
-    """Configure all logging of this process within a block."""
+def configured_logs(
+    settings: ServiceSettings, stream: TextIO | None = None, *, role: str | None = None
+) -> Iterator[None]:
+    """Configure all logging of this process within a block.
+
+    Args:
+        settings: The settings.
+        stream: Where the lines are written; None: standard error.
+        role: What this process is to a service of several; None: there is one.
+    """
     stream = stream or sys.stderr
     before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
+    before.append(lambda _logger, _method, event: {**event, **_role_field(role)})
     after = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(settings, stream)]
     if not is_for_people(settings, stream):
         before.append(structlog.processors.format_exc_info)
@@ -106,6 +116,10 @@ def configured_logs(settings: ServiceSettings, stream: TextIO | None = None) -> 
         loggers[0].handlers[:] = handlers
         for logger, level_before in zip(loggers, levels, strict=True):
             logger.setLevel(level_before)
+
+
+def _role_field(role: str | None) -> dict[str, str]:
+    return {} if role is None else {"role": role}
 
 
 def _is_news(record: logging.LogRecord) -> bool:

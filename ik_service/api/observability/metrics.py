@@ -17,11 +17,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from starlette.types import Scope
 
+from ik_service.api.observability.merged_metrics import MergedMetrics, Snapshot
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
 from ik_service.batching.errors import RefusalReason
 from ik_service.batching.pool_observer import PoolObserver
 from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
-from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.remote.remote_pool import AnyPool
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
@@ -41,10 +42,11 @@ class ServiceMetrics(PoolObserver):
 
     Args:
         is_served: Returns whether a robot of a name is served.
+        gather: Returns the metrics of all processes of the service, where there are several.
     """
 
-    def __init__(self, is_served: Callable[[str], bool]) -> None:
-        self._is_served = is_served
+    def __init__(self, is_served: Callable[[str], bool], gather: Callable[[], Snapshot] | None = None) -> None:
+        self._is_served, self._gather = is_served, gather or self.snapshot
         self.registry = registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=registry)
         Info("ik_service_build", "Version of the service.", registry=registry).info({"version": version("ik-service")})
@@ -81,7 +83,7 @@ class ServiceMetrics(PoolObserver):
         self._ready = Gauge("ik_service_ready", "1 while the service is ready, 0 otherwise.", registry=registry)
         self._labelled = cache(_labelled)  # looking up labels takes longer than counting
 
-    def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
+    def watch(self, pool: AnyPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
         """Read the queue and the state of the service whenever metrics are read."""
         self._queue_requests.set_function(lambda: pool.waiting_requests)
         self._queue_problems.set_function(lambda: pool.waiting_problems)
@@ -91,7 +93,11 @@ class ServiceMetrics(PoolObserver):
     def render(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics and their media type, chosen by the Accept header."""
         encode, media_type = choose_encoder(accept)
-        return encode(self.registry), media_type
+        return encode(MergedMetrics(self._gather())), media_type
+
+    def snapshot(self) -> Snapshot:
+        """Return the metrics of this process."""
+        return list(self.registry.collect())
 
     def forget(self, robot: str) -> None:
         """Drop the metrics of a robot that is no longer served."""

@@ -141,4 +141,4 @@ async def delete_robot(robot: NewName, request: Request, state: State, if_match:
     state.require_uploader(request.scope, "robot")
     deleting = state.catalog_thread.run(owner_of(request.scope), state.catalog.delete, robot, Precondition(if_match))
     await asyncio.shield(deleting)
-    state.metrics.forget(robot)
+    state.forget(robot)

@@ -35,7 +35,7 @@ from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.schema.stream import CloseCode, Tick
 from ik_service.api.timeouts import timeout
 from ik_service.batching.errors import ClosedError, SolverLostError
-from ik_service.batching.loop_bridge import LoopBridge
+from ik_service.batching.remote.remote_pool import AnyBridge
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel
@@ -104,7 +104,7 @@ class StreamSession:
         bridge: Submits the requests.
     """
 
-    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
+    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: AnyBridge) -> None:
         self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge
         self._inbox = Inbox()
         self._solving: asyncio.Future[TimedResult] | None = None

@@ -14,7 +14,8 @@ import urllib.request
 
 import pytest
 
-from ik_service.cli.service.serve import _log_failure, curl_line
+from ik_service.cli.service.serving.announcement import curl_line
+from ik_service.cli.service.serving.service_server import log_failure
 
 KEY = "0123456789abcdef"
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
@@ -89,7 +90,7 @@ def test_an_announcement_that_fails_is_logged(caplog):
 
     async def announced():
         task = asyncio.create_task(announce())
-        task.add_done_callback(_log_failure)
+        task.add_done_callback(log_failure)
         await asyncio.wait([task])
         await asyncio.sleep(0)  # callbacks run in the next turn of the loop
 

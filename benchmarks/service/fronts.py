@@ -1,0 +1,161 @@
+"""One and more processes that take requests: answers per second, and CPU time of each process per answer.
+
+python -m benchmarks.service.fronts [--seconds S] [--rounds N] [--write]
+
+Services of one process, and of two fronts with a process that solves, in turns. The load is another process of the same
+machine, so that answers per second tell something only where there are more free cores than processes. The CPU time of
+a front and of the solver's process per answer tells how many fronts one solver can feed, on any machine: the rate is at
+most that of a core that does nothing else. --write keeps the figures in fronts.md beside this file.
+"""
+
+import argparse
+import http.client
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgpack
+import warp as wp
+
+from benchmarks.report import Report, machine
+from benchmarks.service.service import LINK, MANY, free_problems
+from benchmarks.service.service_process import TICKS, service
+from ik_service.bench.load import LoadPlan, run_load
+from ik_service.packed_columns import packed
+
+CLIENTS, MANY_CLIENTS = 64, 4
+FRONTS = (1, 2)
+MSGPACK = {"Content-Type": "application/msgpack", "Accept": "application/msgpack"}
+RATIO_LEAST = 1.8
+"""Answers per second of two fronts over those of one that are asked for."""
+
+
+@dataclass
+class Figures:
+    """What was measured in each round.
+
+    Attributes:
+        per_second: Answers per second.
+        front_ms: CPU time of all processes that take requests, per answer [ms].
+        solver_ms: That of the process that solves, where it is another one, per answer [ms].
+        shares: Smallest share of the fronts' CPU time that one of them has.
+    """
+
+    per_second: list[float] = field(default_factory=list)
+    front_ms: list[float] = field(default_factory=list)
+    solver_ms: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure each time")
+    parser.add_argument("--rounds", type=int, default=3, help="how often, in turns")
+    parser.add_argument("--write", action="store_true", help="keep the figures in fronts.md")
+    arguments = parser.parse_args()
+    wp.config.log_level = wp.LOG_ERROR
+    report = Report("One process that takes requests, and two")
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    report.line(
+        f"\n{machine()}; {cores} cores for the service and the load together; before, {load:.1f} threads "
+        f"wanted to run on them. Medians of {arguments.rounds} rounds."
+    )
+    problems = free_problems(MANY, 0)
+    columns = {"positions": packed(problems.positions), "orientations_xyzw": packed(problems.orientations_xyzw)}
+    many = msgpack.packb({"targets": [{"link": LINK, **columns}]})
+    single = {fronts: Figures() for fronts in FRONTS}
+    large = {fronts: Figures() for fronts in FRONTS}
+    for _ in range(arguments.rounds):
+        for fronts in FRONTS:
+            with service(None, {"fronts": fronts, "access_log": False}) as running:
+                measure(single[fronts], running.pid, lambda url=running.url: ask_single(url, arguments.seconds))
+                measure(large[fronts], running.pid, lambda url=running.url: ask_many(url, many, arguments.seconds))
+    show(report, f"Single targets as JSON, {CLIENTS} clients", single)
+    show(report, f"{MANY} targets by MessagePack, {MANY_CLIENTS} clients", large)
+    if arguments.write:
+        report.save(Path(__file__).with_suffix(".md"))
+
+
+def show(report: Report, title: str, figures: dict[int, Figures]) -> None:
+    """Add a table."""
+    report.section(title, "The last column is what one core gives that solves for fronts alone, or does all.")
+    report.table("fronts", "answers/s", "front CPU [ms]", "solver CPU [ms]", "least share of a front", "most answers/s")
+    medians = {fronts: statistics.median(own.per_second) for fronts, own in figures.items()}
+    for fronts, own in figures.items():
+        front, solver = statistics.median(own.front_ms), statistics.median(own.solver_ms)
+        most = 1e3 / front if not solver else min(fronts * 1e3 / front, 1e3 / solver)
+        share = f"{statistics.median(own.shares):.2f}"
+        report.row(fronts, f"{medians[fronts]:.0f}", f"{front:.3f}", f"{solver:.3f}", share, f"{most:.0f}")
+    report.line("")
+    ratio = medians[FRONTS[1]] / medians[FRONTS[0]]
+    report.claim("answers per second, two fronts over one", f"{ratio:.2f}", f"{RATIO_LEAST}", ratio >= RATIO_LEAST)
+
+
+def measure(figures: Figures, pid: int, ask: Callable[[], tuple[int, float]]) -> None:
+    """Add a measurement of a service; the first answers, which make batches and buffers grow, do not count."""
+    ask()
+    before = cpu_seconds(pid)
+    answers, seconds = ask()
+    spent = [after - earlier for after, earlier in zip(cpu_seconds(pid), before, strict=True)]
+    solver, *fronts = spent if len(spent) > 1 else (0.0, *spent)
+    figures.per_second.append(answers / seconds)
+    figures.front_ms.append(1e3 * sum(fronts) / answers)
+    figures.solver_ms.append(1e3 * solver / answers)
+    figures.shares.append(min(fronts) / sum(fronts))
+
+
+def cpu_seconds(pid: int) -> list[float]:
+    """CPU time of the processes of a service [s]: of the only one, or of the solver and then of each front."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    started = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    serving = started if len(started) > 1 else [pid]  # one of its own compiles
+    times = []
+    for process in serving:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        times.append((int(fields[11]) + int(fields[12])) / TICKS)
+    return times
+
+
+def ask_single(url: str, seconds: float) -> tuple[int, float]:
+    """Send single targets; return the number of answers and the time [s]."""
+    load = run_load(LoadPlan(url=url, link=LINK, warm_up_s=0.0, clients=CLIENTS, duration_s=seconds))
+    return load.statuses[200], load.seconds
+
+
+def ask_many(url: str, body: bytes, seconds: float) -> tuple[int, float]:
+    """Send requests of many targets; return the number of answers and the time [s]."""
+    started, counts = time.perf_counter(), [0] * MANY_CLIENTS
+
+    def ask(k: int) -> None:
+        address = urlsplit(url)
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60.0)
+        while time.perf_counter() < started + seconds:
+            connection.request(
+                "POST",
+                "/v1/robots/panda/solve",
+                body,
+                {"Content-Type": "application/msgpack", "Accept": "application/msgpack"},
+            )
+            reply = connection.getresponse()
+            reply.read()
+            if reply.status != 200:
+                raise RuntimeError(f"A request was answered by {reply.status}.")
+            counts[k] += 1
+        connection.close()
+
+    threads = [threading.Thread(target=ask, args=(k,)) for k in range(MANY_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts), time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
