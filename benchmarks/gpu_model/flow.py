@@ -18,7 +18,8 @@ from benchmarks.gpu_model.sass import Instruction, Listing
 ENDS = ("EXIT", "RET")
 RARE = (
     "nearly_normal(",  # samplers that are no default
-    "other_seed(",
+    "draw_otherwise(",
+    "= storage.joint_q[k, row]",  # what it has drawn
     "put_limits(",  # once per thread
     "if not wp.isfinite(gradient) or not wp.isfinite(diagonal)",  # of `squared_cosine`, once its short way is left
     "if diagonal <= COLUMN_MIN2",
@@ -31,7 +32,7 @@ FAR = (
     "task.problem[place]",
     "storage.listed[place]",
     "load_number(",
-    "number_at(start_row",
+    "number_at(given",
     "task.tree_hash[p, TREE[k]]",
     "hash_step(tree_hash[p, ranges.tree[a]]",
     "put_inputs(",

@@ -27,6 +27,7 @@ from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.compiled.island_task import TaskRef, coordinate_columns
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.compiled.kernels.iteration import coordinate_places, integers, rotation_bits
+from ik_service.solver.compiled.waves import StorageRef
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import HAS_START, INVALID, ITERATIONS, RANDOM_SEED, ROBERTS, RUNNING, SAMPLER, STALLED
 from ik_service.solver.lm.coordinates import is_at_bound
@@ -50,6 +51,11 @@ def row_address(rows: wp.array2d[wp.float32], line: int) -> wp.uint64:  # type: 
     """Return the address of a row of an array whose rows are without gaps."""
 
 
+@typed_warp.func_native("return (wp::uint64)&wp::index(numbers, 0);")
+def first_address(numbers: wp.array[wp.float32]) -> wp.uint64:  # type: ignore[empty-body]  # alike
+    """Return the address of an array's first number."""
+
+
 @typed_warp.func_native("return ((const float*)address)[column];")
 def number_at(address: wp.uint64, column: int) -> wp.float32:  # type: ignore[empty-body]  # alike
     """Return a number of a row; with a column that is constant it takes no arithmetic to find it."""
@@ -64,13 +70,6 @@ def plain_cosine(gradient: float, diagonal: float, norm2: float):
     return wp.where(product > PRODUCT_MIN and product < PRODUCT_MAX and cosine2 <= 2.0, cosine2, -1.0)  # -1 for NaN
 
 
-@wp.func
-@typing.no_type_check
-def other_seed(task: TaskRef, p: int, s: int, a: int, start: float, middle: float):
-    """Return `seed_value`, where it is of the caller's wish."""
-    return seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
-
-
 class ThreadAttempts(AttemptFunctions):
     """The functions of attempts for threads, as `AttemptFunctions` has them, but for the arguments of two.
 
@@ -82,7 +81,7 @@ class ThreadAttempts(AttemptFunctions):
     Attributes:
         read_data: Gives a thread what the iteration only reads: (data, thread, task, problem, island, is_first), where
             is_first says that the thread has had no attempt before in this launch.
-        start_attempt: Gives a thread that has its data a seed: (state, data, thread, task, problem, island, seed).
+        start_attempt: Gives a thread that has its data a seed: (state, storage, thread, task, problem, seed, row).
         note_bounds: Notes which limits hold DOFs back, before `judge_attempt`: (state, data, thread).
     """
 
@@ -143,31 +142,32 @@ class ThreadAttempts(AttemptFunctions):
         program, at, start_rotation, read = self.source.program, self.at, self._start_rotation, self._read
         DOFS, SCRATCH, TRIAL = len(program.dofs), self.source.state.gradient, self.source.state.trial
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
-        DOF, COLUMN = integers(program.dofs), integers(coordinate_columns(program, self._robot))
-        begin, draw = self._begin(), self._draw()
+        COLUMN = integers(coordinate_columns(program, self._robot))
+        begin, draw, draw_otherwise = self._begin(), self._draw(), self._draw_otherwise()
 
         @wp.func
-        def start_attempt(state: StateRef, data: wp.array3d[float], thread: int, task: TaskRef, p: int, s: int):
-            """Put seed s of problem p into a thread that has its data."""
-            if task.settings[SAMPLER] == ROBERTS and s > task.settings[HAS_START]:
+        def start_attempt(state: StateRef, storage: StorageRef, thread: int, task: TaskRef, p: int, s: int, row: int):
+            """Put seed s of problem p into a thread that has its data; its answer belongs into a row."""
+            is_usual = task.settings[SAMPLER] == ROBERTS
+            if s == 0 or (is_usual and s <= task.settings[HAS_START]):
+                given = wp.where(s == 0, row_address(task.start_joint_q, p), first_address(task.mid_joint_q))
+                for k in range(DOFS):
+                    c = PLACE[k]
+                    state[SCRATCH + k] = 0.0
+                    if c >= 0 and (ROTATIONS >> k) & 1 == 0:
+                        state[SCRATCH + k] = number_at(given, COLUMN[c])
+            elif is_usual:
                 draw(state, task, p, s)
             else:
-                start_row = row_address(task.start_joint_q, p)
+                draw_otherwise(storage, task, p, s, row)
                 for k in range(DOFS):
-                    start = float(0.0)
-                    middle = float(0.0)
-                    c = PLACE[k]
-                    if c >= 0 and (ROTATIONS >> k) & 1 == 0:
-                        start = number_at(start_row, COLUMN[c])
-                        middle = task.mid_joint_q[COLUMN[c]]
-                    state[SCRATCH + k] = start
-                    if s > 0:
-                        state[SCRATCH + k] = other_seed(task, p, s, DOF[k], start, middle)
+                    state[SCRATCH + k] = storage.joint_q[k, row]
             for k in range(DOFS):
                 c = PLACE[k]
                 if c >= 0 and (ROTATIONS >> k) & 1 == 0:
-                    lower = read(data, thread, k)
-                    state[TRIAL + c] = bounded(at(state, SCRATCH + k), lower, read(data, thread, DOFS + k))
+                    lower = read(storage.data, thread, k)
+                    upper = read(storage.data, thread, DOFS + k)
+                    state[TRIAL + c] = bounded(at(state, SCRATCH + k), lower, upper)
             for k in range(DOFS):
                 if (ROTATIONS >> k) & 1 == 1:
                     start_rotation(state, 0, task, p, k, s)
@@ -203,6 +203,35 @@ class ThreadAttempts(AttemptFunctions):
                 state[SCRATCH + k] = bounded(lower + (upper - lower) * float(bits) * UNIT, lower, upper)
 
         return draw
+
+    @typing.no_type_check
+    def _draw_otherwise(self) -> Any:
+        """What `seed_value` gives all DOFs by any sampler, in the row of the answer: a loop that is no longer code."""
+        ROTATIONS = rotation_bits(self.source.program)
+
+        @wp.func
+        def draw_otherwise(storage: StorageRef, task: TaskRef, p: int, s: int, row: int):
+            k = int(0)
+            c = int(0)  # place of the coordinate
+            of_rotation = int(0)  # DOFs of a rotation that are left
+            while k < task.dof.shape[0]:  # which the compiler does not know
+                start = float(0.0)
+                middle = float(0.0)
+                if (ROTATIONS >> k) & 1 == 1:
+                    of_rotation = 3
+                    c += 4
+                if of_rotation > 0:
+                    of_rotation -= 1
+                else:
+                    start = task.start_joint_q[p, task.coordinate[c]]
+                    middle = task.mid_joint_q[task.coordinate[c]]
+                    c += 1
+                storage.joint_q[k, row] = seed_value(
+                    p, s, task.dof[k], start, middle, task.settings, task.ranges, task.tree_hash
+                )
+                k += 1
+
+        return draw_otherwise
 
     @typing.no_type_check
     def _begin(self) -> Any:

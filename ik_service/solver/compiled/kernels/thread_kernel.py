@@ -125,7 +125,7 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
                     row, p, s = take_row(task, wave, storage, rows)
                     if row < rows:
                         read_data(storage.data, lane, task, p, task.island, is_first)
-                        start_attempt(state, storage.data, lane, task, p, s)
+                        start_attempt(state, storage, lane, task, p, s, row)
                         ended = False
             left -= 1
             if not ended:
