@@ -55,8 +55,8 @@ def compared(course, name):
             assert len(others) <= (1 - SAME_SEEDS) * course.count
             unexplained = [row for row in others if not explained(solver, problems, row, seeds[row])]
             lines.append(
-                f"  noise {noise}: {executed / 1e6:.0f} M executed; {success.sum()} of {len(success)} solved, true in float64, "
-                f"the same as by the CPU engine; other winners {len(others)}, without explanation {len(unexplained)}"
+                f"  noise {noise}: {executed / 1e6:.0f} M executed; {success.sum()} of {len(success)} solved, "
+                f"true in float64, the same as by the CPU engine; other winners {len(others)}, without explanation {len(unexplained)}"
             )
             assert not unexplained, lines
     return "\n".join([*lines, ""])
