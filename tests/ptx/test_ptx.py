@@ -56,7 +56,8 @@ def compared(course, name):
             unexplained = [row for row in others if not explained(solver, problems, row, seeds[row])]
             lines.append(
                 f"  noise {noise}: {executed / 1e6:.0f} M executed; {success.sum()} of {len(success)} solved, "
-                f"true in float64, the same as by the CPU engine; other winners {len(others)}, without explanation {len(unexplained)}"
+                "true in float64, the same as by the CPU engine; "
+                f"other winners {len(others)}, without explanation {len(unexplained)}"
             )
             assert not unexplained, lines
     return "\n".join([*lines, ""])
