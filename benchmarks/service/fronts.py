@@ -2,7 +2,8 @@
 
 python -m benchmarks.service.fronts [--seconds S] [--rounds N] [--write]
 
-Services of one process, and of two fronts with a process that solves, in turns. The load is another process of the same
+Services of one process, and of two fronts with a process that solves, in turns; OpenBLAS has one thread in all of them,
+whose waiting would be counted otherwise. The load is another process of the same
 machine, so that answers per second tell something only where there are more free cores than processes. The CPU time of
 a front and of the solver's process per answer tells how many fronts one solver can feed, on any machine: the rate is at
 most that of a core that does nothing else. --write keeps the figures in fronts.md beside this file.
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="keep the figures in fronts.md")
     arguments = parser.parse_args()
     wp.config.log_level = wp.LOG_ERROR
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the services
     report = Report("One process that takes requests, and two")
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     report.line(

@@ -9,6 +9,7 @@ their requests first, then the solver ends.
 """
 
 import logging
+import os
 import signal
 import socket
 import tempfile
@@ -51,6 +52,8 @@ class Supervisor:
     def __init__(self, settings: ServiceSettings, listener: socket.socket) -> None:
         self._settings, self._family, self._address = settings, listener.family, listener.getsockname()[:2]
         self._announcement = Announcement(settings, *self._address)
+        # For the processes: threads of OpenBLAS spin after each use, for longer than a front needs for a request.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         listener.close()
         self._fronts: list[Child] = []
         self._children: list[Child] = []
