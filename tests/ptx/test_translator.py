@@ -63,7 +63,7 @@ def test_a_module_becomes_code_and_its_instructions_are_counted():
         "call %rd0;",
         "bra.weird $L__BB0_1;",
         ".tex .u64 image;",
-        '.pragma "used_bytes_mask 0x1";',
+        '.pragma "frequency 2";',
     ],
 )
 def test_what_is_not_known_is_named(code):

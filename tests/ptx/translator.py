@@ -28,7 +28,7 @@ VARIABLE = re.compile(
 )
 HEAD = re.compile(r"\.version +(\d+)\.\d+\s+\.target +sm_\w+\s+\.address_size +64\s")
 DIRECTIVES = re.compile(r"\.(?:maxntid|reqntid|minnctapersm|maxnreg|pragma|noreturn|noinline)\b")
-PRAGMAS = ('"nounroll"', '"enable_smem_spilling"')  # which change no result
+PRAGMA = re.compile(r'^\.pragma "(nounroll|enable_smem_spilling|used_bytes_mask \w+)"$')  # which change no result
 REGISTERS = re.compile(r"^\.reg +\.(\w+)\s+(.+)$")
 LABEL = re.compile(r"^\s*(\$[\w$]+):", re.MULTILINE)
 GUARD = re.compile(r"^@(!?)%(\w+)\s+")
@@ -175,7 +175,7 @@ class _Function:
             return f"{registers[1]} {', '.join(names)};"
         if variable and variable["space"] in ("local", "param"):
             return _storage(variable)
-        if (variable and variable["space"] == "shared") or (statement.partition(" ")[2] in PRAGMAS):
+        if (variable and variable["space"] == "shared") or PRAGMA.match(statement):
             return ""
         raise TranslationFault(f"Unknown declaration: {statement!r}")
 
