@@ -10,6 +10,7 @@ gpu_model.md beside this file.
 
 import argparse
 import json
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -78,7 +79,8 @@ class Modelled:
     def figures(self, card: Card) -> dict[str, float]:
         """Return the figures of the code of its first island, by which versions are compared."""
         code = self.codes[card.architecture][0]
-        issue, latency, refill = self.costs(card)[0].of(code.warps)
+        cost = self.costs(card)[0]
+        issue, latency, _ = cost.of(code.warps)
         times = self.times(card, 100_000)
         iteration = (issue + latency) / (int(ROUND) * code.warps)
         return {
@@ -87,7 +89,7 @@ class Modelled:
             "refill": len(code.parts.refill),
             "loads": sum(one.name in LOADS for one in code.parts.refill),
             "iteration_cycles": iteration,
-            "refill_cycles": refill / code.warps,
+            "refill_cycles": cost.refill(code.warps),
             "targets_per_s": 100_000 / (times.total - times.copies),
             "copies": len(self.plan.copied(1)),
             "one_target_us": 1e6 * self.times(card, 1).total,
@@ -127,11 +129,14 @@ def main() -> None:
     show_rates(report, robots)
     found = {one.name: {card.name: one.figures(card) for card in CARDS} for one in robots}
     if arguments.before:
-        show_before(report, json.loads(arguments.before.read_text()), found)
+        before = json.loads(arguments.before.read_text())
+        show_before(report, before["commit"], before["robots"], found)
     show_claims(report, found)
     show_assumptions(report)
     if arguments.figures:
-        arguments.figures.write_text(json.dumps(found, indent=1) + "\n")
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+        kept = {"commit": commit.stdout.strip(), "robots": found}
+        arguments.figures.write_text(json.dumps(kept, indent=1) + "\n")
     if arguments.write:
         report.save(Path(__file__).with_name("gpu_model.md"))
 
@@ -142,8 +147,8 @@ def show_code(report: Report, robots: Sequence[Modelled]) -> None:
         "Code",
         "Of the first island of each robot. A refill takes a thread from one attempt to the next: it judges and stores "
         "the one, and draws and loads the other. Spilled: numbers of a thread that found no register. Cycles are those "
-        "of one warp by itself, and of each of the warps that a quarter of a multiprocessor holds at once; those of a "
-        f"refill are what a round of {int(ROUND)} iterations takes more with it.",
+        "of one warp by itself, and of each of the warps that a quarter of a multiprocessor holds at once, where all "
+        "of them do the same; iterations of other warps hide a part of a refill.",
     )
     heads = ("iteration", "refill", "loads in it", "registers", "spilled", "warps")
     report.table("robot", "DOFs", "card", *heads, "cycles of an iteration", "of a refill")
@@ -154,8 +159,8 @@ def show_code(report: Report, robots: Sequence[Modelled]) -> None:
             cost = one.costs(card)[0]
             cycles = []
             for warps in (1, code.warps):
-                issue, latency, refill = cost.of(warps)
-                cycles.append(((issue + latency) / (int(ROUND) * warps), refill / warps))
+                issue, latency, _ = cost.of(warps)
+                cycles.append(((issue + latency) / (int(ROUND) * warps), cost.refill(warps)))
             report.row(
                 *(one.name, code.dofs, card.name, len(parts.iteration), len(parts.refill)),
                 sum(k.name in LOADS for k in parts.refill),
@@ -216,11 +221,11 @@ def show_rates(report: Report, robots: Sequence[Modelled]) -> None:
                 )
 
 
-def show_before(report: Report, before: dict[str, Any], now: dict[str, Any]) -> None:
+def show_before(report: Report, commit: str, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Report figures of another version beside those of this one."""
     report.section(
         "Before and after",
-        "The version before this one, by the same program; an arrow leads from its figure to this one's. The rate is "
+        f"Commit {commit}, by the same program; an arrow leads from its figure to that of this version. The rate is "
         "that of 100 000 targets on the card. Copies are those of a solve of one target, which takes so many µs.",
     )
     names = {"refill": "refill", "loads": "loads in it", "refill_cycles": "its cycles", "iteration": "iteration"}

@@ -65,6 +65,10 @@ class RoundCost:
         code: Sequence[Step] = [*self._refill, *self._iterations] if is_full else self._iterations
         return wall_time(code, warps, PASSES) / PASSES
 
+    def refill(self, warps: int) -> float:
+        """Return what a refill takes each of so many warps that all refill at once, so that no iterations hide it."""
+        return wall_time(self._refill, warps, PASSES) / (PASSES * warps)
+
     def of(self, warps: int) -> tuple[float, float, float]:
         """Return what so many warps of a sub-partition take: issue, latency and refill [cycles]."""
         iterations = self._wall(warps, False)
