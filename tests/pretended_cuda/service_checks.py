@@ -31,7 +31,7 @@ def answers():
     given = {"targets": [target]}
     found = {}
     for device in DEVICES:
-        app = create_app(ServiceSettings(device=device, insecure=True), compile_apart=False)
+        app = create_app(ServiceSettings(device=device, insecure=True, request_timeout_s=READY_S), compile_apart=False)
         with TestClient(app) as client:
             app.state.service.warm_up.result(READY_S)
             for engine in ("auto", "staged"):
@@ -55,7 +55,7 @@ def test_a_request_is_solved_on_the_device_with_the_answers_of_the_cpu(answers, 
 
 def test_a_device_that_is_lost_is_told_and_nothing_is_answered_from_what_is_left(device, caplog):
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5], [0.4, 0.0, 0.5]]}
-    app = create_app(ServiceSettings(device="cuda", insecure=True), compile_apart=False)
+    app = create_app(ServiceSettings(device="cuda", insecure=True, request_timeout_s=READY_S), compile_apart=False)
     with TestClient(app) as client:
         app.state.service.warm_up.result(READY_S)
         request = {"targets": [target], "options": {"seeds": 4}}
