@@ -38,7 +38,7 @@ def device_array(name: str, value: Any, device: wp.Device) -> wp.array[Any]:
 
 def device_columns(
     name: str, value: Any, target_count: int, width: int, device: wp.Device
-) -> list[wp.array[Any] | None]:
+) -> "list[wp.array[Any] | None]":
     """Split an array by target: [n, width] or None for each.
 
     Args:
