@@ -52,12 +52,12 @@ def row_address(rows: wp.array2d[wp.float32], line: int) -> wp.uint64:  # type: 
 
 
 @typed_warp.func_native("return (wp::uint64)&wp::index(numbers, 0);")
-def first_address(numbers: wp.array[wp.float32]) -> wp.uint64:  # type: ignore[empty-body]  # alike
+def first_address(numbers: wp.array[wp.float32]) -> wp.uint64:  # type: ignore[empty-body]  # its body is the C++ above
     """Return the address of an array's first number."""
 
 
 @typed_warp.func_native("return ((const float*)address)[column];")
-def number_at(address: wp.uint64, column: int) -> wp.float32:  # type: ignore[empty-body]  # alike
+def number_at(address: wp.uint64, column: int) -> wp.float32:  # type: ignore[empty-body]  # its body is the C++ above
     """Return a number of a row; with a column that is constant it takes no arithmetic to find it."""
 
 
