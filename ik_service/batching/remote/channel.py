@@ -23,7 +23,7 @@ import numpy as np
 from ik_service.batching.remote.shared_blocks import SharedBlocks, opened_blocks
 
 SHARED_LEAST_BYTES = 64 * 1024
-"""Arrays of a message that are smaller together go through the socket, which is faster then."""
+"""Arrays of a message that are smaller together go through the socket."""
 BLOCKS_BYTES = 128 * 1024 * 1024
 """Most bytes in shared blocks, for each direction of a channel."""
 ALIGNMENT = 64

@@ -150,8 +150,8 @@ class Failure(NamedTuple):
 
     number: int
     kind: type[BaseException]
-    arguments: tuple[Any, ...] = ()
-    attributes: dict[str, Any] = {}  # noqa: RUF012  # never changed
+    arguments: tuple[Any, ...]
+    attributes: dict[str, Any]
 
     @classmethod
     def of(cls, number: int, error: BaseException) -> "Failure":
@@ -159,7 +159,7 @@ class Failure(NamedTuple):
         if isinstance(error, IKError):
             return cls(number, type(error), error.args, vars(error))
         _logger.error("A request has failed in the solver.", exc_info=error)
-        return cls(number, RuntimeError, (f"{type(error).__name__}: {error}",))
+        return cls(number, RuntimeError, (f"{type(error).__name__}: {error}",), {})
 
     @property
     def error(self) -> BaseException:

@@ -12,7 +12,7 @@ from typing import Any
 import warp as wp
 from numpy.typing import NDArray
 
-BLOCK_BYTES = 1 << 18  # which a card's bus takes in the time of a few copies
+BLOCK_BYTES = 1 << 18
 ALIGNMENT = 16  # bytes
 
 

@@ -52,7 +52,7 @@ class Supervisor:
     def __init__(self, settings: ServiceSettings, listener: socket.socket) -> None:
         self._settings, self._family, self._address = settings, listener.family, listener.getsockname()[:2]
         self._announcement = Announcement(settings, *self._address)
-        # For the processes: threads of OpenBLAS spin after each use, for longer than a front needs for a request.
+        # For the processes, which share the cores: threads of OpenBLAS spin after each use.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         listener.close()
         self._fronts: list[Child] = []
