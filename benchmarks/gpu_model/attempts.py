@@ -99,10 +99,9 @@ class WaveSimulation:
         """Return what each launch did that had something to do."""
         first, unsolved = 0, np.arange(len(self._end))
         while first < self._seeds and len(unsolved):
-            count = min(max(self._threads // len(unsolved), first, 1), self._seeds - first)
-            rows = len(unsolved) * count
-            for begin in range(0, rows, ROWS_MAX):
-                self.launches.append(self._launch(unsolved, first, np.arange(begin, min(rows, begin + ROWS_MAX))))
+            room = max(ROWS_MAX // len(unsolved), 1)
+            count = min(max(self._threads // len(unsolved), first, 1), room, self._seeds - first)
+            self.launches.append(self._launch(unsolved, first, np.arange(len(unsolved) * count)))
             first += count
             unsolved = np.flatnonzero(self._end >= self._seeds)
             if len(unsolved) * 1000 < len(self._end):  # what no seed solves ends by other rules

@@ -47,9 +47,10 @@ class Card:
 H200 = Card(
     "H200", 90, 132, 1.98e9, 50e9, 4.8e12, 41, 29, 263, (64, 16), "H200 data sheet; the chip is that of an H100 SXM"
 )
+H100 = Card("H100", 90, 132, 1.98e9, 50e9, 3.35e12, 41, 29, 263, (64, 16), "H100 SXM data sheet")
 RTX_4090 = Card("RTX 4090", 89, 128, 2.52e9, 25e9, 1.0e12, 43, 30, 273, (2, 2), "Ada GPU architecture, appendix A")
 L4 = Card("L4", 89, 58, 1.6e9, 25e9, 0.3e12, 43, 30, 273, (2, 2), "L4 data sheet; 72 W hold it under its 2.04 GHz")
-CARDS = (H200, RTX_4090, L4)
+CARDS = (H200, H100, RTX_4090, L4)
 
 SUB_PARTITIONS = 4
 WARP = 32

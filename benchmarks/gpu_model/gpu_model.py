@@ -23,7 +23,7 @@ from benchmarks.gpu_model import cards
 from benchmarks.gpu_model.attempts import Attempts, measured
 from benchmarks.gpu_model.cards import CARDS, GUIDE, H200, LOADS, RESULTS, Card
 from benchmarks.gpu_model.kernels import COPIES_SEEN, IslandCode, SolvePlan, island_code, solve_plan
-from benchmarks.gpu_model.prediction import CALL_S, NODE_S, RoundCost, Times, predicted
+from benchmarks.gpu_model.prediction import CALL_S, NODE_S, TURN_S, RoundCost, Times, predicted
 from benchmarks.problems.compared_robots import ARMS, ComparedRobot
 from benchmarks.report import Report
 from ik_service.solver.compiled.kernels.thread_kernel import ROUND
@@ -302,6 +302,7 @@ def show_assumptions(report: Report) -> None:
         report.row(f"cycles: {kind}", cycles, cards.ASSUMED)
     report.row("stalls and barriers of each instruction", "read from the code", "control bits, arXiv 1804.06826")
     report.row("a node of a graph", f"{1e6 * NODE_S:g} µs", cards.ASSUMED)
+    report.row("a turn of a loop in a graph", f"{1e6 * TURN_S:g} µs", "seen on an H100")
     report.row("launch of a graph, and waiting for it", f"{1e6 * CALL_S:g} µs", cards.ASSUMED)
     report.row("loads that the first cache does not have", "what belongs to one problem", cards.ASSUMED)
 

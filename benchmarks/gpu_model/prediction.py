@@ -9,10 +9,11 @@ from benchmarks.gpu_model.attempts import Attempts, Rounds, WaveSimulation
 from benchmarks.gpu_model.cards import SUB_PARTITIONS, WARP, Card
 from benchmarks.gpu_model.issue import Step, steps_of, wall_time
 from benchmarks.gpu_model.kernels import IslandCode, SolvePlan
-from ik_service.solver.compiled.waves import THREADS_PER_SM, plan_waves
+from ik_service.solver.compiled.waves import THREADS_PER_SM
 
 NODE_S = 2.0e-6  # of a graph that hardly works: a launch or a copy
 CALL_S = 10.0e-6  # launch of a graph, and waiting for it
+TURN_S = 15.0e-6  # of a loop in a graph, which makes two waves of attempts; seen on an H100
 PASSES = 2  # through the rounds, to be averaged
 
 
@@ -109,14 +110,16 @@ def predicted(
     """
     threads = card.multiprocessors * THREADS_PER_SM
     loop = [0.0, 0.0, 0.0]
-    waves = len(list(plan_waves(2 ** math.ceil(math.log2(problems)), seeds, threads)))
+    turns = 0
     for cost, one in zip(costs, attempts, strict=True):
         resident = card.multiprocessors * min(cost.warps * SUB_PARTITIONS * WARP, THREADS_PER_SM)
-        for launch in WaveSimulation(one, problems, seeds, threads, resident=resident, steps=cost.steps).run():
+        waves = WaveSimulation(one, problems, seeds, threads, resident=resident, steps=cost.steps).run()
+        turns += -(-(len(waves) - 1) // 2)
+        for launch in waves:
             for k, seconds in enumerate(launch_times(launch, cost, card)):
                 loop[k] += seconds
-    nodes = plan.launches + len(costs) * (3 * waves - 1)
-    launches = CALL_S + nodes * NODE_S + 2.0 * problems * plan.line_bytes / card.memory_rate
+    nodes = plan.launches + 3 * len(costs) + 4 * turns
+    launches = CALL_S + nodes * NODE_S + turns * TURN_S + 2.0 * problems * plan.line_bytes / card.memory_rate
     copied = plan.copied(problems)
     copies = len(copied) * NODE_S + sum(copied) / card.copy_rate
     return Times(loop[0], loop[1], loop[2], launches, copies)

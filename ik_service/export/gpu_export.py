@@ -18,14 +18,14 @@ from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
 from ik_service.solver import IKSolver
 from ik_service.solver.compiled.waves import (
     BLOCK,
+    KEEP_BLOCK,
     ROWS_MAX,
     THREADS_PER_SM,
+    TURNS,
     WAVES,
-    WAVES_MAX,
     AttemptStorage,
     allocate_storage,
     keep_best,
-    list_unsolved,
 )
 from ik_service.solver.gpu_kernels import ARCHITECTURES
 from ik_service.solver.launches.recorded_launches import RecordedStep
@@ -80,9 +80,8 @@ class GpuSolve:
         task, wave = step.arguments[0], "f->wave"
         arguments = (task, wave, self._storage)
         return [
-            RecordedStep(f"list_{island}", list_unsolved, arguments, True),
             RecordedStep(f"solve_{island}", step.kernel, arguments, False, "(size_t)f->busy", BLOCK),
-            RecordedStep(f"keep_{island}", keep_best, arguments, True),
+            RecordedStep(f"keep_{island}", keep_best, arguments, False, "(size_t)f->wave.lookers", KEEP_BLOCK),
         ]
 
     def symbols(self, prefix: str, tag: str) -> dict[wp.Kernel, str]:
@@ -149,7 +148,7 @@ def _storage(islands: Sequence[RecordedStep]) -> tuple[Any, dict[str, FrameArray
         **dict.fromkeys(AttemptStorage.__annotations__, ("f->rows",)),
         "joint_q": (str(coordinates), "f->rows"),
         "data": ("f->blocks",),
-        "listed": ("n",),
+        "listed": (str(TURNS), "n"),
         **dict.fromkeys(("next_row", "listed_count", "first_seed"), ()),
     }
     return storage, {f"storage_{name}": FrameArray(getattr(storage, name), shape) for name, shape in shapes.items()}
@@ -165,7 +164,7 @@ def _gpu_texts(
     words = robot_words(solver.robot, prefix, tag) | solve_words(
         solver, prefix, entry.recorded, orientations=entry.orientations
     )
-    phases = ("list", "solve", "keep")
+    phases = ("solve", "keep")
     islands = [[frame.functions(f"{phase}_{k}")[0] for phase in phases] for k in range(entry.island_count)]
     numbers = f"#define NUMBERS_SIZE ((sizeof(solve_numbers) + {ALIGNMENT - 1}) / {ALIGNMENT} * {ALIGNMENT})"
     words |= {
@@ -184,7 +183,7 @@ def _gpu_texts(
         "threads_per_processor": THREADS_PER_SM,
         "block": BLOCK,
         "rows_max": ROWS_MAX,
-        "waves": WAVES_MAX + 1,
+        "turns": TURNS,
         "take": filled("frame/take.c", {}),
         "read": "\n".join(indented(frame.calls("read"))),
         "islands": "\n".join(indented([f"solve_island(&f, {', '.join(names)});" for names in islands])),

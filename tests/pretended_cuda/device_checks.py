@@ -311,15 +311,24 @@ def test_an_array_that_nobody_fills_is_found(problems, device, monkeypatch):
     assert found[0] != found[1]
 
 
-@wp.kernel(module="unique", enable_backward=False)
+@wp.kernel(module="unique", enable_backward=False, grid_stride=False)
 @typing.no_type_check
-def list_unsolved_without_atomics(task: IslandTask, wave: waves.Wave, storage: waves.AttemptStorage):
+def keep_best_without_atomics(task: IslandTask, wave: waves.Wave, storage: waves.AttemptStorage):
     place = wp.tid()
-    if place < task.count[0]:
-        if waves.may_win(task, task.problem[place], storage.first_seed[wave.number]):
-            last = storage.listed_count[wave.number]
-            storage.listed[last] = place
-            storage.listed_count[wave.number] = last + 1
+    first = waves.first_seed_of(wave, storage)
+    seeds = waves.seeds_of(task, wave, storage)
+    other = 1 - wave.turn
+    if place == 0:
+        storage.next_row[0] = 0
+        storage.first_seed[other] = first + seeds
+    if seeds > 0 and place < waves.problems_of(task, wave, storage):
+        if waves.look_at(task, wave, storage, place, first, seeds):
+            last = storage.listed_count[other]
+            listed = place
+            if wave.is_first == 0:
+                listed = storage.listed[wave.turn, place]
+            storage.listed[other, last] = listed
+            storage.listed_count[other] = last + 1
 
 
 def test_problems_that_are_lost_from_the_list_of_a_wave_are_found(problems, device, monkeypatch):
@@ -332,7 +341,7 @@ def test_problems_that_are_lost_from_the_list_of_a_wave_are_found(problems, devi
     with device.scheduled(pause_each=2):
         expected = answers()
         assert answers() == expected
-        monkeypatch.setattr(waves, "list_unsolved", list_unsolved_without_atomics)
+        monkeypatch.setattr(waves, "keep_best", keep_best_without_atomics)
         assert answers() != expected
         with device.scheduled(order=FORWARDS):  # each thread alone, nothing is lost
             assert answers() == expected

@@ -13,9 +13,9 @@ from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precisi
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
 from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
-from ik_service.solver.compiled.waves import BLOCK, WAVES, allocate_storage, record_waves
+from ik_service.solver.compiled.waves import BLOCK, KEEP_BLOCK, WAVES, allocate_storage, record_waves
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
-from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem
+from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
 
 KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
 
@@ -43,7 +43,7 @@ class IslandKernel:
         """Return the modules that its launches on a GPU need, each with its size of block."""
         if not self.waves:
             return {self.kernel.module: LAUNCH_BLOCK}
-        return {self.kernel.module: BLOCK, WAVES: LAUNCH_BLOCK}
+        return {self.kernel.module: BLOCK, WAVES: KEEP_BLOCK}
 
 
 @lru_cache(KERNELS_MAX)
@@ -107,11 +107,11 @@ class ThreadLaunches:
     Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
 
     Attributes:
-        step_entries_max: Most entries that an island's steps are solved with: 36 DOFs with one target, or 21 with as
-            many rows; a thread has 255 registers.
+        step_entries_max: Most entries that an island's steps are solved with: a humanoid of 34 DOFs with five targets
+            (307), for which NVRTC takes some 20 s; a thread has 255 registers, and the rest of it in local memory.
     """
 
-    step_entries_max = 240
+    step_entries_max = 310
 
     def __init__(self) -> None:
         self._storage: Any = None
@@ -142,7 +142,7 @@ class ThreadLaunches:
             device = task.settings.device
             if one.waves:
                 self._make_room(one.source, problem_count, problem_count * seeds, device)
-                steps += map(as_recorded, record_waves(one.kernel, task, problem_count, seeds, self._storage))
+                steps.append(without_count(record_waves(one.kernel, task, problem_count, seeds, self._storage)))
             else:
                 steps.append(per_problem(wp.launch(one.kernel, 1, [task], device=device, record_cmd=True)))
         return PartLaunches(steps, [*work, self._storage])

@@ -104,6 +104,16 @@ def needs_attempt(task: TaskRef, p: int, island: int):
 
 @wp.func
 @typing.no_type_check
+def counts(rank: wp.int64):
+    """Return whether an attempt without precise success counts for the end of a search, by its rank.
+
+    Where targets are met in contact, other seeds may meet them without.
+    """
+    return rank >= IMPRECISE and (rank < IN_CONTACT or rank >= FAILED)
+
+
+@wp.func
+@typing.no_type_check
 def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, cost: float):
     """Take an attempt that has ended into the search of its problem, unless every seed is run.
 
@@ -119,8 +129,25 @@ def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, co
         return
     if rank < IMPRECISE:
         task.searches.end_seed[p, island] = wp.min(task.searches.end_seed[p, island], s + 1)
-    elif rank < IN_CONTACT or rank >= FAILED:  # where targets are met in contact, other seeds may meet them without
+    elif counts(rank):
         task.searches.counted[p, island] = count_cost(task.searches.counted[p, island], cost)
+
+
+@wp.func
+@typing.no_type_check
+def suffices(task: TaskRef, counted: int, rank: wp.int64, seeds: int, has_targets: bool):
+    """Return whether a search without precise success ends after a round.
+
+    Args:
+        task: The task.
+        counted: Costs of all attempts so far.
+        rank: The best so far.
+        seeds: Seeds of all rounds.
+        has_targets: Whether the island has any.
+    """
+    in_contact = rank >= IN_CONTACT and rank < FAILED and contact_search_ends(seeds, task.settings[SEEDS])
+    is_good = not has_targets or rank < IN_CONTACT
+    return in_contact or search_ends(counted, task.equal_minima, is_good, seeds)
 
 
 @wp.func
@@ -130,10 +157,7 @@ def end_round(task: TaskRef, p: int, island: int, seeds: int, has_targets: bool)
     if task.settings[KEEP_ALL] == 1:
         return
     if is_round_end(seeds) and seeds < task.searches.end_seed[p, island]:
-        is_good = not has_targets or task.best.rank[p, island] < IN_CONTACT
-        rank = task.best.rank[p, island]
-        in_contact = rank >= IN_CONTACT and rank < FAILED and contact_search_ends(seeds, task.settings[SEEDS])
-        if in_contact or search_ends(task.searches.counted[p, island], task.equal_minima, is_good, seeds):
+        if suffices(task, task.searches.counted[p, island], task.best.rank[p, island], seeds, has_targets):
             task.searches.end_seed[p, island] = seeds
 
 

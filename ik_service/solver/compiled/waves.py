@@ -1,32 +1,34 @@
 """Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and which is the best.
 
     first wave    all problems; each later one those whose search has not ended
-    every wave    as many seeds of its problems as fill the device, and no fewer than all waves before
-    after it      the answers of each problem are looked at seed by seed, until its search ends
+    every wave    as many seeds of its problems as keep the device busy, and no fewer than all waves before
+    after it      the answers of each problem are looked at seed by seed, until its search ends; what goes on is listed
 
 So few attempts are superfluous. How many seeds a wave has is computed on the device, where the unsolved problems are
-counted; the host launches as many waves as are needed if no problem is ever solved, and waves that have nothing to do
-end at once. A wave of more attempts than there are rows for answers takes several launches.
+counted, and waves are made while there are any: a loop that is part of a recorded graph, too.
 """
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import warp as wp
 
 from ik_service.linear_solve import zeroed
-from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, count_attempt, end_round
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, suffices
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS
 from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.ranking import IMPRECISE
+from ik_service.solver.lm.search import count_cost, is_round_end
 
 BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
-ROWS_MAX = 1 << 20  # attempts of a launch: some 50 MB of answers
-WAVES_MAX = 32  # each has as many seeds as all before
-THREADS_PER_SM = 384  # that run side by side
+ROWS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers
+TURNS = 2  # waves take turns: while one is looked at, what goes on is listed for the other
+THREADS_PER_SM = 768  # at most; twice what runs side by side, on an H100 faster than as much as does
 CPU_THREADS = 64  # on a CPU they run one after another
-WAVES = wp.get_module("ik_service_waves")  # of both kernels here
+WAVES = wp.get_module("ik_service_waves")  # of the kernel here
+KEEP_BLOCK = 128  # threads of a block that looks at answers
 
 
 @wp.struct
@@ -44,20 +46,20 @@ class AttemptStorage:
     # work
     data: wp.array3d[wp.float32]  # [threads / BLOCK, data, BLOCK]: what each thread's iterations only read
     next_row: wp.array[wp.int32]  # [1]: the first that no thread has taken
-    listed: wp.array[wp.int32]  # [problems]: problems of the wave, as places in task.problem
-    listed_count: wp.array[wp.int32]  # [WAVES_MAX + 1]: how many, by wave
-    first_seed: wp.array[wp.int32]  # [WAVES_MAX + 1]: by wave
+    # of the waves, by turn
+    listed: wp.array2d[wp.int32]  # [TURNS, problems]: problems of a wave, as places in task.problem
+    listed_count: wp.array[wp.int32]  # [TURNS]: how many
+    first_seed: wp.array[wp.int32]  # [TURNS]
 
 
 @wp.struct
 class Wave:
-    """Attempts of one launch. Attempt k of a wave is of its problem k % problems, seed k / problems after the first."""
+    """A launch's share of the numbers. Attempt k of a wave is of its problem k % problems, the seed k / problems."""
 
-    number: int
-    attempts: int  # of the wave at most
-    first_attempt: int  # whose answer is in row 0
-    rows: int  # attempts of the launch at most
-    threads: int  # that the device runs side by side
+    turn: int
+    is_first: int  # 1: of all problems, from seed 0
+    threads: int  # at most; a wave makes as many attempts, where there are enough
+    lookers: int  # threads that look at answers
 
 
 StorageRef: Any = typed_warp.reference_to(AttemptStorage)
@@ -80,9 +82,18 @@ def may_win(task: TaskRef, p: int, s: int):
 @typing.no_type_check
 def problems_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
     """Return how many problems a wave has: the first has all, others those that are listed."""
-    if wave.number == 0:
+    if wave.is_first == 1:
         return task.count[0]
-    return storage.listed_count[wave.number]
+    return storage.listed_count[wave.turn]
+
+
+@wp.func
+@typing.no_type_check
+def first_seed_of(wave: WaveRef, storage: StorageRef):
+    """Return the first seed that a wave tries."""
+    if wave.is_first == 1:
+        return 0
+    return storage.first_seed[wave.turn]
 
 
 @wp.func
@@ -92,17 +103,25 @@ def seeds_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
     problems = problems_of(task, wave, storage)
     if problems == 0 or task.fault[0] != 0:
         return 0
-    first = storage.first_seed[wave.number]
-    seeds = wp.max(wave.threads / problems, wp.max(first, 1))
-    return wp.min(wp.min(seeds, wave.attempts / problems), task.settings[SEEDS] - first)
+    first = first_seed_of(wave, storage)
+    seeds = wp.max(wp.max(wave.threads / problems, first), 1)
+    return wp.min(wp.min(seeds, storage.rank.shape[0] / problems), task.settings[SEEDS] - first)
 
 
 @wp.func
 @typing.no_type_check
 def rows_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
-    """Return the number of attempts of a launch."""
-    attempts = problems_of(task, wave, storage) * seeds_of(task, wave, storage)
-    return wp.clamp(attempts - wave.first_attempt, 0, wave.rows)
+    """Return the number of attempts of a wave."""
+    return problems_of(task, wave, storage) * seeds_of(task, wave, storage)
+
+
+@wp.func
+@typing.no_type_check
+def problem_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int):
+    """Return a problem of a wave by its place."""
+    if wave.is_first == 1:
+        return task.problem[place]
+    return task.problem[storage.listed[wave.turn, place]]
 
 
 @wp.func
@@ -110,12 +129,16 @@ def rows_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
 def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
     """Return problem and seed of the attempt whose answer belongs into a row."""
     problems = problems_of(task, wave, storage)
-    attempt = wp.uint32(wave.first_attempt + row)
-    seed = attempt / wp.uint32(problems)
-    place = int(attempt - seed * wp.uint32(problems))
-    if wave.number > 0:
-        place = storage.listed[place]
-    return task.problem[place], storage.first_seed[wave.number] + int(seed)
+    seed = wp.uint32(row) / wp.uint32(problems)
+    place = int(wp.uint32(row) - seed * wp.uint32(problems))
+    return problem_at(task, wave, storage, place), first_seed_of(wave, storage) + int(seed)
+
+
+@wp.func
+@typing.no_type_check
+def begin_wave(wave: WaveRef, storage: StorageRef):
+    """Prepare, by one thread of the launch that makes the attempts, for what goes on after them."""
+    storage.listed_count[1 - wave.turn] = 0
 
 
 @wp.func
@@ -135,58 +158,74 @@ def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int)
         task.best.joint_q[line, task.follower[f]] = follow(task.follower_number, f, leader)
 
 
-@wp.kernel(module=WAVES, enable_backward=False)
+@wp.func
+@typing.no_type_check
+def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first: int, seeds: int):
+    """Keep the best answer of a wave's attempts at a problem; return whether its search goes on."""
+    p = problem_at(task, wave, storage, place)
+    problems = problems_of(task, wave, storage)
+    keeps_all = task.settings[KEEP_ALL] == 1
+    line = attempt_line(task, p, first)
+    end = task.searches.end_seed[p, task.island]
+    counted = task.searches.counted[p, task.island]
+    best_rank = task.best.rank[line, task.island]
+    best = int(-1)  # row of the best answer
+    best_seed = int(0)
+    s = int(first)
+    row = int(place)
+    while s < first + seeds and (keeps_all or s < end):
+        rank = storage.rank[row]
+        if keeps_all:
+            line = attempt_line(task, p, s)
+            task.best.rank[line, task.island] = rank
+            copy_answer(task, storage, row, line, s)
+        else:
+            if rank < best_rank:
+                best_rank = rank
+                best = row
+                best_seed = s
+            if rank < IMPRECISE:
+                end = wp.min(end, s + 1)
+            elif counts(rank):
+                counted = count_cost(counted, storage.search_cost[row])
+            if is_round_end(s + 1) and s + 1 < end:
+                if suffices(task, counted, best_rank, s + 1, storage.met[row] != NO_TARGET):
+                    end = s + 1
+        s += 1
+        row += problems
+    if keeps_all:
+        return s < task.settings[SEEDS]
+    task.searches.end_seed[p, task.island] = end
+    task.searches.counted[p, task.island] = counted
+    task.best.rank[line, task.island] = best_rank
+    if best >= 0:
+        copy_answer(task, storage, best, line, best_seed)
+    return s < end
+
+
+@wp.kernel(module=WAVES, enable_backward=False, grid_stride=False)
 @typing.no_type_check
 def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage):
-    """Keep the best answers of the attempts of a launch, problem by problem; prepare for what follows."""
+    """Keep the best answers of a wave's attempts; list the problems whose search goes on for the other turn."""
     place = wp.tid()
+    first = first_seed_of(wave, storage)
+    seeds = seeds_of(task, wave, storage)
+    other = 1 - wave.turn
     if place == 0:
         storage.next_row[0] = 0
-        storage.listed_count[wave.number + 1] = 0
-        storage.first_seed[wave.number + 1] = storage.first_seed[wave.number] + seeds_of(task, wave, storage)
-    problems = problems_of(task, wave, storage)
-    rows = rows_of(task, wave, storage)
-    row = int(rows)
-    if place < problems:
-        row = (place - wave.first_attempt) % problems
-        if row < 0:
-            row += problems
-    best = int(-1)  # row of the best answer
-    best_line = int(0)
-    while row < rows:
-        p, s = attempt_of(task, wave, storage, row)
-        if not may_win(task, p, s):
-            row = rows
-        else:
-            line = attempt_line(task, p, s)
-            rank = storage.rank[row]
-            count_attempt(task, p, task.island, s, rank, storage.search_cost[row])
-            if task.settings[KEEP_ALL] == 1:
-                copy_answer(task, storage, row, line, s)
-            elif rank < task.best.rank[line, task.island]:
-                best = row
-                best_line = line
-            if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, task.island]:
-                task.best.rank[line, task.island] = rank
-            end_round(task, p, task.island, s + 1, storage.met[row] != NO_TARGET)
-            row += problems
-    if best >= 0:
-        _p, best_seed = attempt_of(task, wave, storage, best)
-        copy_answer(task, storage, best, best_line, best_seed)
-
-
-@wp.kernel(module=WAVES, enable_backward=False)
-@typing.no_type_check
-def list_unsolved(task: IslandTask, wave: Wave, storage: AttemptStorage):
-    """List the problems whose search has not ended before the seeds of a wave."""
-    place = wp.tid()
-    if place < task.count[0]:
-        if may_win(task, task.problem[place], storage.first_seed[wave.number]):
-            storage.listed[wp.atomic_add(storage.listed_count, wave.number, 1)] = place
+        storage.first_seed[other] = first + seeds
+    problems = wp.where(seeds == 0, 0, problems_of(task, wave, storage))
+    while place < problems:
+        if look_at(task, wave, storage, place, first, seeds):
+            listed = place
+            if wave.is_first == 0:
+                listed = storage.listed[wave.turn, place]
+            storage.listed[other, wp.atomic_add(storage.listed_count, other, 1)] = listed
+        place += wave.lookers
 
 
 def threads_at_once(device: wp.Device) -> int:
-    """Return how many threads a device runs side by side, about."""
+    """Return how many threads a launch has at most."""
     return int(device.sm_count) * THREADS_PER_SM if device.is_cuda else CPU_THREADS
 
 
@@ -200,7 +239,7 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
         problems: Of the largest solve.
         attempts: Of the largest solve.
     """
-    rows = min(ROWS_MAX, attempts)
+    rows = max(problems, min(ROWS_MAX, attempts))
     blocks = -(-min(threads_at_once(device), rows) // BLOCK)
 
     return zeroed(
@@ -210,61 +249,52 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
         joint_q=(coordinates, rows),
         data=(blocks, data, BLOCK),
         next_row=1,
-        listed=problems,
-        listed_count=WAVES_MAX + 1,
-        first_seed=WAVES_MAX + 1,
+        listed=(TURNS, problems),
+        listed_count=TURNS,
+        first_seed=TURNS,
     )
 
 
-def plan_waves(problem_count: int, seeds: int, threads: int) -> Iterator[int]:
-    """Yield how many seeds each wave has, if no problem is ever solved: the least that leads through all seeds.
+def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any) -> Callable[[], None]:
+    """Return what solves an island of all its problems into the task's best attempts.
 
-    Args:
-        problem_count: Problems of the solve.
-        seeds: Seeds per problem.
-        threads: Threads that the device runs side by side.
-    """
-    first, count = 0, max(1, threads // problem_count)
-    while first < seeds:
-        count = min(count, seeds - first)
-        yield count
-        first += count
-        count = first
-
-
-def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any) -> list[wp.Launch]:
-    """Return the launches that solve an island of all its problems into the task's best attempts, to be run in order.
-
-    They hold the arrays of task and storage by address only. The numbers of problems and seeds that stand on the
-    device when they run may be smaller.
+    It launches, or becomes part of a graph that is being recorded, and holds the arrays of task and storage by address
+    only. The numbers of problems and seeds that stand on the device when it runs may be smaller. Where it launches on a
+    GPU it waits after every other wave, to learn whether there is another one.
 
     Args:
         kernel: Of `thread_kernel`, for the island.
         task: What to work on; where not every attempt is kept, the ranks of its best attempts are UNRANKED, and its
             searches before their first seeds.
-        problem_count: Problems of the task.
-        seeds: Seeds per problem.
+        problem_count: Problems of the task, at most.
+        seeds: Seeds per problem, at most.
         storage: Of `allocate_storage`.
     """
     by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
     assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
-    device, rows = task.settings.device, storage.cost.shape[0]
+    device = task.settings.device
     threads = storage.data.shape[0] * BLOCK
-    launches: list[wp.Launch] = []
+    sizes = {kernel: min(threads, problem_count * seeds), keep_best: min(threads, problem_count)}
+    blocks = {kernel: BLOCK, keep_best: KEEP_BLOCK}
 
-    def record(kernel: wp.Kernel, dim: int, *further: Any, block: int = 256) -> None:
-        inputs = [task, wave, storage, *further]
-        launches.append(wp.launch(kernel, dim, inputs, device=device, block_dim=block, record_cmd=True))
+    def recorded(turn: int, is_first: int) -> list[wp.Launch]:
+        wave: Any = Wave()
+        wave.turn, wave.is_first, wave.threads, wave.lookers = turn, is_first, threads, sizes[keep_best]
+        inputs = [task, wave, storage]
+        return [
+            wp.launch(one, size, inputs, device=device, block_dim=blocks[one], record_cmd=True)
+            for one, size in sizes.items()
+        ]
 
-    for number, count in enumerate(plan_waves(problem_count, seeds, threads)):
-        attempts = max(problem_count * count, min(threads, problem_count * seeds))
-        for first_attempt in range(0, attempts, rows):
-            wave: Any = Wave()
-            wave.number, wave.attempts, wave.first_attempt, wave.threads = number, attempts, first_attempt, threads
-            wave.rows = min(rows, attempts - first_attempt)
-            if number > 0 and first_attempt == 0:
-                record(list_unsolved, problem_count)
-            busy = min(threads, wave.rows)
-            record(kernel, busy, block=BLOCK)
-            record(keep_best, problem_count)
-    return launches
+    first, further = recorded(1, 1), [*recorded(0, 0), *recorded(1, 0)]
+
+    def make_two() -> None:
+        for launch in further:
+            launch.launch()
+
+    def run() -> None:
+        for launch in first:
+            launch.launch()
+        wp.capture_while(storage.listed_count[:1], make_two)  # the first wave, and every second one, lists for turn 0
+
+    return run

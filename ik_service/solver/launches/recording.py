@@ -47,9 +47,14 @@ class PartLaunches:
             step(count)
 
 
+def without_count(run: Callable[[], None]) -> Step:
+    """Return the step that does the same whatever the number of problems."""
+    return lambda count: run()
+
+
 def as_recorded(launch: wp.Launch) -> Step:
     """Return the step that launches with the dimension that was recorded."""
-    return lambda count: launch.launch()
+    return without_count(launch.launch)
 
 
 def per_problem(launch: wp.Launch) -> Step:
@@ -64,6 +69,11 @@ def per_problem(launch: wp.Launch) -> Step:
         launch.launch()
 
     return run
+
+
+def may_loop(device: wp.Device) -> bool:
+    """Return whether a graph may hold loops, which waves of attempts are: the driver of a GPU may be too old."""
+    return bool(device.is_cpu or wp.is_conditional_graph_supported())
 
 
 class Recording:
@@ -105,7 +115,7 @@ class Recording:
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
         launches = partial(self._run, self._recorded[parts], count)
-        if is_captured or parts > 1 or not self._is_frequent(count):
+        if is_captured or parts > 1 or not may_loop(self._device) or not self._is_frequent(count):
             return launches
         with recording() as may_record:
             if not may_record:

@@ -200,6 +200,37 @@ API bool wp_cuda_graph_end_capture(void *, void *given, void **graph) {
     for (char *address : freed) release_later(address);
     return true;
 }
+API bool wp_cuda_graph_pause_capture(void *, void *given, void **graph) {
+    ONE_AT_A_TIME;
+    Stream *stream = stream_of(given);
+    if (!stream->recording) return refuse("stream is not capturing");
+    *graph = stream->recording;
+    stream->recording = nullptr;
+    return true;
+}
+API bool wp_cuda_graph_resume_capture(void *, void *given, void *graph) {
+    ONE_AT_A_TIME;
+    Stream *stream = stream_of(given);
+    if (stream->recording) return refuse("stream is already capturing");
+    stream->recording = (Graph *)graph;
+    return true;
+}
+// The loop looks at the condition before each turn; so there is nothing to set at the end of its body.
+API bool wp_cuda_graph_insert_while(void *, void *given, int, bool, int *condition, void **body, uint64_t *) {
+    ONE_AT_A_TIME;
+    Stream *stream = stream_of(given);
+    if (!stream->recording) return refuse("stream is not capturing");
+    count("loops");
+    auto *graph = new Graph;  // for as long as the process: copies of the whole graph share it
+    stream->recording->work.push_back([=] {
+        while (*condition)
+            for (const Work &work : graph->work) work();
+    });
+    *body = graph;
+    return true;
+}
+API bool wp_cuda_graph_set_condition(void *, void *, int, bool, int *, uint64_t) { return true; }
+API bool wp_cuda_graph_check_conditional_body(void *) { return true; }
 API bool wp_cuda_graph_create_exec(void *, void *, void *graph, void **executable) {
     *executable = new Graph(*(Graph *)graph);
     return true;
