@@ -33,7 +33,8 @@ from benchmarks.engines import gpu
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, PANDA
 from benchmarks.report import Report, machine
 from ik_service.control import ControlLimits, IKController
-from ik_service.solver.compiled import island_launches
+from ik_service.solver.compiled import island_launches, waves
+from ik_service.solver.compiled.kernels import thread_kernel
 
 LINKS = {
     "panda": ["panda_hand"],
@@ -48,6 +49,8 @@ SAME_SEEDS = 0.95  # of the problems: a step that hardly changes the cost is dec
 SAME_COMMANDS = 1e-8  # [m or rad] between two compilers' float64
 FIRST_SOLVE_S = 60.0  # kernels compiled; 2 s where they are found
 ALONE = 16  # problems that are solved once more, each alone
+SIZES = (1, 1000, 10_000, 100_000, 1_000_000)  # of batches
+LAUNCHES = ((8, 768), (4, 768), (12, 768), (16, 768), (8, 384), (8, 1536))  # ROUND and THREADS_PER_SM
 TICKS = 1000
 DT = 1e-3
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -214,6 +217,57 @@ def show_rates(contact: Contact) -> None:
     gpu.show_pyroki(contact.report, problems, {batch: rates[batch] for batch in gpu.PYROKI_BATCHES if batch in rates})
 
 
+def show_robots(contact: Contact) -> None:
+    """Report targets per second of every robot."""
+    report = contact.report
+    report.section(
+        "Robots",
+        "The public call, NumPy arrays in and out, wall time, median. False: as above. All targets are reachable.",
+    )
+    report.table("robot", "engine", "targets", "µs", "targets/s", "success", "false")
+    for name in contact.robots:
+        solver = contact.solver(name)
+        for count in (1, 1000, contact.count):
+            positions, orientations = reachable(solver.robot, LINKS[name], count)
+            times = gpu.timed(contact.device, partial(solver.solve, positions, orientations), contact.seconds)
+            median, result = float(np.median(times)), solver.solve(positions, orientations)
+            wrong = result.success & ~is_met(solver.robot, LINKS[name], result.joint_q, positions, orientations)
+            cells = f"{1e6 * median:.0f}", f"{count / median:,.0f}", f"{result.success.mean():.2%}", int(wrong.sum())
+            report.row(name, solver.engine, count, *cells)
+
+
+def show_launches(contact: Contact) -> None:
+    """Report how long a solve takes by what its launches are made of; kernels are compiled for it."""
+    report = contact.report
+    report.section(
+        "Launches",
+        "Panda, arrays that stay on the device, a recorded graph [µs], by iterations from refill to refill and threads "
+        "of a launch per multiprocessor. The first line is what solvers have.",
+    )
+    report.table("iterations", "threads", *(f"{size:,} targets" for size in SIZES), "bytes of answers")
+    first = None
+    for rounds, threads in LAUNCHES:
+        island_launches._thread_kernel.cache_clear()
+        with (
+            patch.object(thread_kernel, "ROUND", wp.constant(rounds)),
+            patch.object(waves, "THREADS_PER_SM", threads),
+        ):
+            cells, answers = [], b""
+            for size in SIZES:
+                solver = contact.solver("panda")
+                given = _on(contact.device, *reachable(solver.robot, LINKS["panda"], size))
+                on_device = solver.on_device()
+                out = on_device.solve(*given)
+                with wp.ScopedCapture(device=contact.device) as capture:
+                    on_device.solve(*given, out=out)
+                times = gpu.timed(contact.device, partial(wp.capture_launch, capture.graph), contact.seconds)
+                cells.append(f"{1e6 * float(np.median(times)):.0f}")
+                answers += out["joint_q"].numpy().tobytes()
+        first = first or answers
+        report.row(rounds, threads, *cells, "the same" if answers == first else "others")
+    island_launches._thread_kernel.cache_clear()
+
+
 def show_on_device(contact: Contact, batches: list[int]) -> None:
     """Report how long solves take whose arrays stay on the device."""
     contact.report.section("Arrays that stay on the device", "Panda, `solver.on_device()`, wall time, median.")
@@ -283,6 +337,8 @@ STEPS: dict[str, Callable[[Contact], None]] = {
     "laws": show_laws,
     "ticks": show_ticks,
     "rates": show_rates,
+    "robots": show_robots,
+    "launches": show_launches,
     "sanitizers": show_sanitizers,
     "service": show_service,
 }

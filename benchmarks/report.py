@@ -16,17 +16,18 @@ class Report:
 
     Attributes:
         missed: Claims whose bound was missed.
+        lines: What it says so far.
     """
 
     def __init__(self, title: str) -> None:
         self.missed: list[str] = []
-        self._lines: list[str] = []
+        self.lines: list[str] = []
         self.line(f"# {title}")
 
     def line(self, text: str) -> None:
         """Add a line."""
         print(text, flush=True)
-        self._lines.append(text)
+        self.lines.append(text)
 
     def section(self, title: str, explanation: str) -> None:
         """Begin a section."""
@@ -50,7 +51,7 @@ class Report:
 
     def save(self, path: Path) -> None:
         """Write the file."""
-        path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
+        path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
 
 
 def measured(title: str, doc: str, show: Callable[[Report], None]) -> None:

@@ -21,7 +21,7 @@ import warp as wp
 import ik_service
 from benchmarks.gpu_model import cards
 from benchmarks.gpu_model.attempts import Attempts, measured
-from benchmarks.gpu_model.cards import CARDS, GUIDE, H200, LOADS, RESULTS, Card
+from benchmarks.gpu_model.cards import CARDS, GUIDE, H100, H200, LOADS, RESULTS, Card
 from benchmarks.gpu_model.kernels import COPIES_SEEN, IslandCode, SolvePlan, island_code, solve_plan
 from benchmarks.gpu_model.prediction import CALL_S, NODE_S, TURN_S, RoundCost, Times, predicted
 from benchmarks.problems.compared_robots import ARMS, ComparedRobot
@@ -34,6 +34,7 @@ PROBLEMS = 1000  # whose attempts are measured
 TIPS = tuple(f"link_{k}.0_tip" for k in (3, 7, 11, 15))
 HANDS = ("left_panda_hand", "right_panda_hand")
 REFILL_MAX = 3.0  # iterations that a refill may take
+MEASURED = Path(__file__).parents[1] / "gpu.md"
 RATE_MIN = 100e6  # targets/s asked of an H200 with 100 000 targets of the Panda, from its memory to its memory
 
 
@@ -120,9 +121,9 @@ def main() -> None:
     report = Report("The compiled engine on GPUs, by a model of its machine code")
     report.line("")
     report.line(
-        f"Warp {wp.__version__}, ik-service {ik_service.__version__}. No card was used: these are predictions, made by "
-        "`python -m benchmarks.gpu_model.gpu_model`. What is assumed stands in the last table; nothing has been "
-        "compared with a card yet, and a factor of two either way would be no surprise."
+        f"Warp {wp.__version__}, ik-service {ik_service.__version__}. These are predictions, made by "
+        "`python -m benchmarks.gpu_model.gpu_model` without a card. What is assumed stands in the last table; what a "
+        "card has measured stands beside it in the table before."
     )
     show_code(report, robots)
     show_rounds(report, robots)
@@ -132,6 +133,7 @@ def main() -> None:
         before = json.loads(arguments.before.read_text())
         show_before(report, before["commit"], before["robots"], found)
     show_claims(report, found)
+    show_measured(report, robots)
     show_assumptions(report)
     if arguments.figures:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
@@ -264,6 +266,26 @@ def show_claims(report: Report, found: dict[str, Any]) -> None:
             f"{RATE_MIN / 1e6:g} M",
             rate >= RATE_MIN,
         )
+
+
+def show_measured(report: Report, robots: Sequence[Modelled]) -> None:
+    """Report what the first contact with an H100 has measured beside what the model says."""
+    lines = MEASURED.read_text(encoding="utf-8").splitlines()
+    head = next(k for k, line in enumerate(lines) if line.startswith("| iterations | threads |"))
+    heads, figures = ([cell.strip() for cell in lines[k].strip("|").split("|")] for k in (head, head + 2))
+    report.section(
+        "Beside a card",
+        "The Panda on an H100, arrays that stay there, a graph [µs]; measured by `benchmarks.first_contact` "
+        "([gpu.md](../gpu.md), launches as solvers have them).",
+    )
+    report.table("targets", "model", "measured", "measured / model")
+    for panda in (one for one in robots if one.name == "panda"):
+        for targets, figure in zip(heads, figures, strict=True):
+            if not targets.endswith(("target", "targets")):
+                continue
+            times = panda.times(H100, int(targets.split()[0].replace(",", "")))
+            model = 1e6 * (times.total - times.copies)
+            report.row(targets, f"{model:,.0f}", figure, f"{float(figure) / model:.2f}")
 
 
 def show_assumptions(report: Report) -> None:

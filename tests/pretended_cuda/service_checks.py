@@ -99,8 +99,11 @@ def test_the_first_contact_finds_nothing_wrong_and_tells_what_is(monkeypatch):
     monkeypatch.setattr(first_contact, "TICKS", 12)
     monkeypatch.setattr(first_contact, "FIRST_SOLVE_S", np.inf)  # it compiles here
     monkeypatch.setattr(first_contact, "ALONE", 2)
-    first_contact.show(contact, ["machine", "answers", "laws", "ticks"])
+    monkeypatch.setattr(first_contact, "SIZES", (1, 12))
+    monkeypatch.setattr(first_contact, "LAUNCHES", ((8, 768), (8, 384)))
+    first_contact.show(contact, ["machine", "answers", "laws", "ticks", "launches"])
     assert report.missed == []
+    assert [line.split()[-2] for line in report.lines if line.startswith("| 8 |")] == ["same", "same"]
     monkeypatch.setattr(first_contact, "TOLERANCES", (1e-9, 1e-9))  # nothing is that near
     monkeypatch.setattr(first_contact, "SAME_COMMANDS", -1.0)
     monkeypatch.setitem(first_contact.STEPS, "machine", lambda _: 1 / 0)
