@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,6 @@ from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, Recorde
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.host_device_array import wait
-from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.kernel_modules import SOLVE_ON_DEVICE
 from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.pose_targets import PoseTargets
@@ -40,7 +40,6 @@ from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_problems
 from ik_service.solver.results.island_report import IslandReport, report_islands
-from ik_service.solver.results.verification import Verification
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
@@ -210,27 +209,19 @@ class SolverCore:
                         prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
 
-    def solve_on_device(
-        self,
-        given: NDArray[np.int32],
-        count: int,
-        options: SolverOptions,
-        worlds: CheckedWorlds | None,
-        *,
-        stage: Callable[[InputArrays], None],
-        take: Callable[[Verification, bool], None],
-    ) -> PreparedSolve:
-        """Solve problems whose numbers are on the device already, and let nothing of the answers be copied to the host.
+    @contextmanager
+    def on_device(
+        self, given: NDArray[np.int32], count: int, options: SolverOptions, worlds: CheckedWorlds | None
+    ) -> Iterator[tuple[Workspace, SolveSettings]]:
+        """Hold the device for a solve whose numbers are on it already, and whose answers are not copied to the host.
 
-        Waits until the device is done, unless a graph is being recorded.
+        Waits in the end until the device is done, unless a graph is being recorded.
 
         Args:
             given: What is given, as in `InputArrays`.
             count: Number of problems.
             options: Options of this solve.
             worlds: As for `solve`.
-            stage: Launches what writes targets and starts.
-            take: Launches what copies the columns of the answers; told whether configurations are in float64.
 
         Raises:
             InputError: A graph is being recorded, and no solve was like this one before.
@@ -251,15 +242,11 @@ class SolverCore:
                 work.inputs.given.host[:] = given
                 work.set_options(settings, has_start=bool(given[0]))
                 work.push_numbers()
-                stage(work.inputs)
-                prepared = self.engine.prepare(work, settings)
-                prepared.run()
-                take(work.verification, settings.float64_finish)
+                yield work, settings
             finally:
                 work.copies = True
             if not self._device.is_capturing:
                 wait(self._device)
-            return prepared
 
     def _fitted_workspace(
         self, count: int, options: SolverOptions, worlds: CheckedWorlds | None, *, verdict: bool = True

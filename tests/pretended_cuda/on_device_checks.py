@@ -143,3 +143,31 @@ def test_arrays_of_the_host_are_refused(problems):
     device_solver = solver_of(problems).on_device()
     with pytest.raises(InputError, match=r"positions is on cpu\. Allowed: cuda:0"):
         device_solver.solve(problems.positions[:, 0])
+
+
+@pytest.mark.usefixtures("schedule")
+def test_arrays_that_come_again_are_one_graph_and_whatever_changes_counts(problems, device, monkeypatch):
+    monkeypatch.setattr(recording, "USES_MIN", 1)
+    solver, given, other = solver_of(problems), on_gpu(problems), on_gpu(problems, slice(None, None, -1))
+    host, device_solver = solver_of(problems), solver.on_device()
+    out = device_solver.solve(*given)
+
+    def expected(options=None, order=slice(None)):
+        numbers = problems.positions[order, 0], problems.orientations_xyzw[order, 0]
+        return host.solve(*(values.astype(np.float32) for values in numbers), options=options)
+
+    for _ in range(4):  # launched, recorded without the arrays, with them, replayed
+        device_solver.solve(*given, out=out)
+    before = {name: device[name] for name in ("launches", "graph_launches")}
+    device_solver.solve(*given, out=out)
+    assert device["launches"] == before["launches"]
+    assert device["graph_launches"] == before["graph_launches"] + 1
+    assert_same_columns(out, expected())
+    few = {"max_iterations": 3, "position_tolerance": 1e-6}
+    assert_same_columns(device_solver.solve(*given, out=out, options=few), expected(few))
+    assert_same_columns(device_solver.solve(*other, out=out), expected(order=slice(None, None, -1)))
+    twice = [wp.array(np.concatenate([one.numpy()] * 2), device=GPU) for one in map(wp.from_dlpack, given)]
+    device_solver.solve(*twice)  # arrays of the solver grow
+    out = device_solver.solve(*given, out=out)
+    assert_same_columns(out, expected())
+    assert not np.array_equal(out["joint_q"].numpy(), expected(few).joint_q)

@@ -4,6 +4,7 @@ arrays of a caller -> staging arrays -> launches of a solve, recorded without co
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.worlds import read_worlds
+from ik_service.solver.on_device.array_graphs import ArrayGraphs, arrays_key
 from ik_service.solver.on_device.device_arrays import check_outputs, device_columns, device_starts, problem_count
 from ik_service.solver.on_device.transfers import stage_starts, stage_target, take_column
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.input_kernels import NO_START, OWN_START, InputArrays
-from ik_service.solver.results.verification import Verification
+from ik_service.solver.problems.input_kernels import NO_START, OWN_START
 from objectives import InputError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class DeviceSolver:
         self._device, self._first = device, int(wxyz)
         self._coordinates: wp.array[Any] = wp.array(order.coordinates.astype(np.int32), device=device)
         self._dofs: wp.array[Any] = wp.array(order.dofs.astype(np.int32), device=device)
+        self._graphs = ArrayGraphs(device)
         self._recorded: list[Callable[[], None]] = []  # launches in callers' graphs: these hold arrays by address only
 
     def solve(
@@ -119,30 +121,31 @@ class DeviceSolver:
         given = [NO_START if start is None else OWN_START]
         given += [one is not None for column in columns for one in column]
 
-        def stage(inputs: InputArrays) -> None:
-            for k, (position, orientation) in enumerate(columns):
-                stage_target(inputs, k, position, orientation, first=self._first)
-            if start is not None:
-                stage_starts(inputs, start, count, self._coordinates)
+        with self._core.on_device(np.array(given, np.int32), count, chosen, worlds) as (work, settings):
+            sources = {column.name: work.verification.columns[column.name].device for column in DEVICE_COLUMNS}
+            if settings.float64_finish:
+                sources["joint_q"] = work.verification.columns["judged_q"].device
+            found, orders = self._outputs(sources, count, out)
 
-        found: dict[str, wp.array[Any]] = {}
+            def launch(run: Callable[[], None]) -> None:
+                for k, (position, orientation) in enumerate(columns):
+                    stage_target(work.inputs, k, position, orientation, first=self._first)
+                if start is not None:
+                    stage_starts(work.inputs, start, count, self._coordinates)
+                run()
+                for name, source in sources.items():
+                    take_column(source, found[name], orders.get(name))
 
-        def take(verification: Verification, is_float64: bool) -> None:
-            found.update(self._take(verification, count, out, is_float64=is_float64))
-
-        asked = np.array(given, np.int32), count, chosen, worlds
-        prepared = self._core.solve_on_device(*asked, stage=stage, take=take)
+            key = arrays_key([*by_position, *by_orientation, start, *found.values()])
+            prepared = self._graphs.run(key, partial(self._core.engine.prepare, work, settings), launch)
         if device.is_capturing:
             self._recorded.append(prepared.run)
         return found
 
-    def _take(
-        self, verification: Verification, count: int, out: "Mapping[str, wp.array[Any]] | None", *, is_float64: bool
-    ) -> "dict[str, wp.array[Any]]":
-        """Copy the columns of the answers into arrays for the caller."""
-        sources = {column.name: verification.columns[column.name].device for column in DEVICE_COLUMNS}
-        if is_float64:
-            sources["joint_q"] = verification.columns["judged_q"].device
+    def _outputs(
+        self, sources: "dict[str, wp.array[Any]]", count: int, out: "Mapping[str, wp.array[Any]] | None"
+    ) -> "tuple[dict[str, wp.array[Any]], dict[str, wp.array[Any]]]":
+        """Return arrays for the columns of the answers, and which columns of the robot they take, where not all."""
         shapes = {name: (count, *source.shape[1:]) for name, source in sources.items()}
         orders = dict[str, wp.array[Any]]()
         if not self._order.is_own:
@@ -153,7 +156,4 @@ class DeviceSolver:
             out = {name: wp.empty(shape, dtype=dtypes[name], device=self._device) for name, shape in shapes.items()}
         else:
             check_outputs(out, {name: (shape, sources[name].dtype) for name, shape in shapes.items()}, self._device)
-        found = {name: out[name] for name in sources}
-        for name, source in sources.items():
-            take_column(source, found[name], orders.get(name))
-        return found
+        return {name: out[name] for name in sources}, orders
