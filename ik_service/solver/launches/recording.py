@@ -71,11 +71,6 @@ def per_problem(launch: wp.Launch) -> Step:
     return run
 
 
-def may_loop(device: wp.Device) -> bool:
-    """Return whether a graph may hold loops, which waves of attempts are: the driver of a GPU may be too old."""
-    return bool(device.is_cpu or wp.is_conditional_graph_supported())
-
-
 class Recording:
     """Launches of a solve, for any number of threads.
 
@@ -115,7 +110,7 @@ class Recording:
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
         launches = partial(self._run, self._recorded[parts], count)
-        if is_captured or parts > 1 or not may_loop(self._device) or not self._is_frequent(count):
+        if is_captured or parts > 1 or not self._is_frequent(count):
             return launches
         with recording() as may_record:
             if not may_record:

@@ -9,7 +9,7 @@ import warp as wp
 
 from ik_service.solver.device_lock import recording
 from ik_service.solver.launches.prepared_solve import PreparedSolve
-from ik_service.solver.launches.recording import Replay, may_loop
+from ik_service.solver.launches.recording import Replay
 
 GRAPHS_MAX = 32
 
@@ -44,7 +44,7 @@ class ArrayGraphs:
     """
 
     def __init__(self, device: wp.Device) -> None:
-        self._device, self._records = device, device.is_cuda and may_loop(device)
+        self._device = device
         self._known: OrderedDict[ArraysKey, _Known] = OrderedDict()
 
     def run(
@@ -58,7 +58,7 @@ class ArrayGraphs:
             launch: Does what a solve consists of, with the arrays, given what does the solve itself.
         """
         prepared = prepare()
-        if not self._records or self._device.is_capturing:
+        if not self._device.is_cuda or self._device.is_capturing:
             launch(prepared.run)
             return prepared
         known = self._known.get(key)
