@@ -1,6 +1,7 @@
 """Checks of what a solver is made from, before anything is bound or launched."""
 
 import logging
+import os
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -18,6 +19,8 @@ from ik_service.warp_start import start_warp
 from objectives import InputError
 
 THREADS_MAX = 256
+HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+"""Environment variables by which GPUs are chosen for a process or a container."""
 
 _logger = logging.getLogger(__name__)
 
@@ -74,9 +77,34 @@ def resolve_device(device: Any) -> wp.Device:
         found = wp.get_preferred_device() if device == "auto" else wp.get_device(device)
     except (ValueError, RuntimeError) as error:
         known = ", ".join(str(d) for d in wp.get_devices())
-        raise InputError(f"device is {device!r}, which Warp does not know. Devices: auto, {known}.") from error
+        why = why_no_gpu() if str(device).startswith("cuda") else None
+        reason = "which Warp does not know" if why is None else f"but {why}"
+        raise InputError(f"device is {device!r}, {reason}. Devices: auto, {known}.") from error
+    if device == "auto" and found.is_cpu and is_gpu_expected():
+        _logger.warning("Solving on the CPU: %s.", why_no_gpu())
     if device == "auto" and is_lost(found):
         _logger.warning("Device %s does not work: solving on the CPU. Its driver's log may say why.", found)
         found = wp.get_device("cpu")
     use_gpu_code(found)
     return found
+
+
+def why_no_gpu() -> str | None:
+    """Return why Warp sees no GPU; None where it sees one."""
+    if wp.get_cuda_device_count() > 0:
+        return None
+    driver, toolkit = wp.get_cuda_driver_version(), wp.get_cuda_toolkit_version()
+    chosen = ", ".join(f"{name}={os.environ[name]}" for name in HIDING if name in os.environ)
+    if driver is None:
+        why = "no NVIDIA driver is found here; a container gets it by --gpus and NVIDIA's container toolkit"
+    elif toolkit is not None and driver[0] < toolkit[0]:
+        why = f"the NVIDIA driver is for CUDA up to {driver[0]}.{driver[1]}, and Warp needs {toolkit[0]}.0"
+    else:
+        why = "the NVIDIA driver shows no GPU"
+    return f"{why} ({chosen})" if chosen else why
+
+
+def is_gpu_expected() -> bool:
+    """Return whether there is a driver, or somebody has chosen GPUs for a container."""
+    chosen = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
+    return wp.get_cuda_driver_version() is not None or chosen not in ("", "none", "void")
