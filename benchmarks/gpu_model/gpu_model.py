@@ -271,7 +271,9 @@ def show_claims(report: Report, found: dict[str, Any]) -> None:
 def show_measured(report: Report, robots: Sequence[Modelled]) -> None:
     """Report what the first contact with an H100 has measured beside what the model says."""
     lines = MEASURED.read_text(encoding="utf-8").splitlines()
-    head = next(k for k, line in enumerate(lines) if line.startswith("| iterations | threads |"))
+    head = next((k for k, line in enumerate(lines) if line.startswith("| iterations | threads |")), None)
+    if head is None or not any("NVIDIA H100" in line for line in lines):
+        return
     heads, figures = ([cell.strip() for cell in lines[k].strip("|").split("|")] for k in (head, head + 2))
     report.section(
         "Beside a card",

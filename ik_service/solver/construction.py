@@ -1,7 +1,10 @@
 """Checks of what a solver is made from, before anything is bound or launched."""
 
+import ctypes
+import functools
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -19,6 +22,7 @@ from ik_service.warp_start import start_warp
 from objectives import InputError
 
 THREADS_MAX = 256
+DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 """Environment variables by which GPUs are chosen for a process or a container."""
 
@@ -81,7 +85,7 @@ def resolve_device(device: Any) -> wp.Device:
         reason = "which Warp does not know" if why is None else f"but {why}"
         raise InputError(f"device is {device!r}, {reason}. Devices: auto, {known}.") from error
     if device == "auto" and found.is_cpu and is_gpu_expected():
-        _logger.warning("Solving on the CPU: %s.", why_no_gpu())
+        _warn_once(why_no_gpu())
     if device == "auto" and is_lost(found):
         _logger.warning("Device %s does not work: solving on the CPU. Its driver's log may say why.", found)
         found = wp.get_device("cpu")
@@ -89,11 +93,31 @@ def resolve_device(device: Any) -> wp.Device:
     return found
 
 
+@functools.cache
+def _warn_once(why: str | None) -> None:
+    _logger.warning("Solving on the CPU: %s.", why)
+
+
+def driver_version() -> tuple[int, int] | None:
+    """Return the newest CUDA that the NVIDIA driver of this machine knows; None where there is no driver.
+
+    Warp tells it only where it has found a GPU, too.
+    """
+    version = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL(DRIVER)
+        if driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
 def why_no_gpu() -> str | None:
     """Return why Warp sees no GPU; None where it sees one."""
     if wp.get_cuda_device_count() > 0:
         return None
-    driver, toolkit = wp.get_cuda_driver_version(), wp.get_cuda_toolkit_version()
+    driver, toolkit = driver_version(), wp.get_cuda_toolkit_version()
     chosen = ", ".join(f"{name}={os.environ[name]}" for name in HIDING if name in os.environ)
     if driver is None:
         why = "no NVIDIA driver is found here; a container gets it by --gpus and NVIDIA's container toolkit"
@@ -107,4 +131,4 @@ def why_no_gpu() -> str | None:
 def is_gpu_expected() -> bool:
     """Return whether there is a driver, or somebody has chosen GPUs for a container."""
     chosen = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
-    return wp.get_cuda_driver_version() is not None or chosen not in ("", "none", "void")
+    return driver_version() is not None or chosen not in ("", "none", "void")

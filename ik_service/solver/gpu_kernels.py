@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ik_service.solver.compiled.waves import BLOCK, WAVES
+from ik_service.solver.compiled.waves import BLOCK, KEEP_BLOCK, WAVES
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, CachedModule
 from ik_service.solver.launches.shipped_kernels import note_gpu_code
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
@@ -31,7 +31,7 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
     Raises:
         EngineError: The islands are too large for a GPU; the staged engine solves there.
     """
-    found: dict[Any, int] = {WAVES: LAUNCH_BLOCK}
+    found: dict[Any, int] = {WAVES: KEEP_BLOCK}
     for collision in (False, True) if solver.robot.collision_model is not None else (False,):
         recorded = solver.recorded(
             orientations=orientations, for_gpus=True, float64_finish=float64_finish, collision=collision

@@ -7,7 +7,7 @@ import warp as wp
 import ik_service
 from ik_service.solver import IKStatus
 from ik_service.solver.launches import recording
-from objectives import InputError
+from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable
 
 GPU = "cuda:0"
@@ -171,3 +171,32 @@ def test_arrays_that_come_again_are_one_graph_and_whatever_changes_counts(proble
     out = device_solver.solve(*given, out=out)
     assert_same_columns(out, expected())
     assert not np.array_equal(out["joint_q"].numpy(), expected(few).joint_q)
+
+
+@pytest.mark.parametrize("kind", ["an objective", "soft limits", "per problem"])
+def test_rows_beside_targets_go_into_graphs_too(problems, device, monkeypatch, kind):
+    monkeypatch.setattr(recording, "USES_MIN", 1)
+
+    def solver():
+        posture = IKObjectivePosture(problems.robot.mid_joint_q, weight=0.01)
+        if kind == "per problem":
+            posture.set_row_weights(np.linspace(0.5, 1.0, COUNT)[:, None] * np.ones((1, 7)))
+        soft = kind == "soft limits"
+        options = ik_service.SolverOptions(seeds=4, joint_limits="soft" if soft else "hard")
+        further = [] if soft else [posture]
+        return ik_service.IKSolver(problems.robot, problems.links, objectives=further, device=GPU, options=options)
+
+    given, device_solver = on_gpu(problems), solver().on_device()
+    numbers = problems.positions[:, 0], problems.orientations_xyzw[:, 0]
+    expected = solver().solve(*(values.astype(np.float32) for values in numbers))
+    out = device_solver.solve(*given)
+    for _ in range(4):
+        assert_same_columns(device_solver.solve(*given, out=out), expected)
+    graphs = device["graph_launches"]
+    device_solver.solve(*given, out=out)
+    assert device["graph_launches"] == graphs + 1
+    with wp.ScopedCapture(device=GPU) as capture:
+        device_solver.solve(*given, out=out)
+    out["joint_q"].zero_()
+    wp.capture_launch(capture.graph)
+    assert_same_columns(out, expected)

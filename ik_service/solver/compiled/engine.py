@@ -90,6 +90,7 @@ class CompiledEngine:
         self._model = layout.rows.model
         self._numbers_attempts = bool(self._model.device.is_cuda)
         self._others = layout.rows.others
+        self._recent: tuple[object, Any] = None, None  # weights of the last solve, and what they are for
         launches = launches_on(self._model.device)
         self.kernels = IslandKernels(layout, launches, hard_limits=hard_limits, collision=collision)
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
@@ -131,7 +132,9 @@ class CompiledEngine:
             EngineError: An island is too large, or problems differ in the rows that are on and nothing may be copied.
         """
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
-        weights = work.weights.with_objectives(given, self._others, count)
+        if self._recent[0] != (given, count) or not self._model.device.is_capturing:  # then nothing can be read
+            self._recent = (given, count), work.weights.with_objectives(given, self._others, count)
+        weights = self._recent[1]
         self._make_room(work, settings)
         self.kernels.checks_collision = settings.checks_collision
         if weights.pattern is None:

@@ -1,7 +1,7 @@
 """Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and which is the best.
 
     first wave    all problems; each later one those whose search has not ended
-    every wave    as many seeds of its problems as keep the device busy, and no fewer than all waves before
+    every wave    as many seeds of its problems as keep the device busy, and as all waves before, where rows suffice
     after it      the answers of each problem are looked at seed by seed, until its search ends; what goes on is listed
 
 So few attempts are superfluous. How many seeds a wave has is computed on the device, where the unsolved problems are
@@ -25,7 +25,7 @@ from ik_service.solver.lm.search import count_cost, is_round_end
 BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
 ROWS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers
 TURNS = 2  # waves take turns: while one is looked at, what goes on is listed for the other
-THREADS_PER_SM = 768  # at most; twice what runs side by side, on an H100 faster than as much as does
+THREADS_PER_SM = 768  # of a launch at most: more than run side by side; 384 are slower on an H100 (benchmarks/gpu.md)
 CPU_THREADS = 64  # on a CPU they run one after another
 WAVES = wp.get_module("ik_service_waves")  # of the kernel here
 KEEP_BLOCK = 128  # threads of a block that looks at answers
@@ -54,7 +54,7 @@ class AttemptStorage:
 
 @wp.struct
 class Wave:
-    """A launch's share of the numbers. Attempt k of a wave is of its problem k % problems, the seed k / problems."""
+    """A wave. Its attempt k is of its problem k % problems, by seed k / problems after the first one."""
 
     turn: int
     is_first: int  # 1: of all problems, from seed 0

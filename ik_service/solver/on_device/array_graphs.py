@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import warp as wp
 
@@ -21,31 +21,19 @@ def arrays_key(arrays: "Iterable[wp.array[Any] | None]") -> ArraysKey:
     return tuple(None if one is None else (one.ptr, one.shape, one.strides, one.dtype) for one in arrays)
 
 
-@dataclass
-class _Known:
-    """What is known of solves with some arrays.
-
-    Attributes:
-        run: What did the solve itself; it is another object after anything that its launches read was exchanged.
-        graph: All launches of a solve, with the arrays; None where they have not been recorded.
-        recorded: The launches in it, which hold arrays by address only.
-    """
-
-    run: Replay
-    graph: wp.Graph | None = None
-    recorded: Replay | None = None
-
-
 class ArrayGraphs:
-    """Solves of one solver with arrays of a caller; a graph where the same ones come for the third time or later.
+    """Solves of one solver with arrays of a caller; a graph where the same ones come again.
+
+    Graphs are kept by what does the solve itself, for as long as that is there: it is another object after anything
+    that its launches read has been exchanged.
 
     Args:
-        device: Where they are.
+        device: Where the arrays are.
     """
 
     def __init__(self, device: wp.Device) -> None:
         self._device = device
-        self._known: OrderedDict[ArraysKey, _Known] = OrderedDict()
+        self._graphs: WeakKeyDictionary[Replay, OrderedDict[ArraysKey, wp.Graph | None]] = WeakKeyDictionary()
 
     def run(
         self, key: ArraysKey, prepare: Callable[[], PreparedSolve], launch: Callable[[Replay], None]
@@ -61,21 +49,19 @@ class ArrayGraphs:
         if not self._device.is_cuda or self._device.is_capturing:
             launch(prepared.run)
             return prepared
-        known = self._known.get(key)
-        if known is None or known.run is not prepared.run:
-            known = self._known[key] = _Known(prepared.run)
-        elif known.graph is None:
+        graphs = self._graphs.setdefault(prepared.run, OrderedDict())
+        if key in graphs and graphs[key] is None:
             with recording() as may_record:
                 if may_record:
                     with wp.ScopedCapture(device=self._device) as capture:
-                        known.recorded = prepare().run
-                        launch(known.recorded)
-                    known.graph = capture.graph
-        self._known.move_to_end(key)
-        if len(self._known) > GRAPHS_MAX:
-            self._known.popitem(last=False)
-        if known.graph is None:
+                        launch(prepare().run)
+                    graphs[key] = capture.graph
+        graph = graphs.setdefault(key, None)
+        graphs.move_to_end(key)
+        if len(graphs) > GRAPHS_MAX:
+            graphs.popitem(last=False)
+        if graph is None:
             launch(prepared.run)
         else:
-            wp.capture_launch(known.graph)
+            wp.capture_launch(graph)
         return prepared

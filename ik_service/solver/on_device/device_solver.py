@@ -114,6 +114,8 @@ class DeviceSolver:
         if initial_joint_q is not None:
             start = device_starts(initial_joint_q, count, len(self._order.coordinates), device)
         worlds = read_worlds(self._robot, chosen, world, None, None, None, count)
+        if device.is_capturing and device.stream not in device.captures:
+            raise InputError("A graph is being recorded that Warp did not begin. Allowed: wp.ScopedCapture.")
         if out is None and device.is_capturing:
             raise InputError("A graph is being recorded: out is missing. Give what an earlier solve has returned.")
 

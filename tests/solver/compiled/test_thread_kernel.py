@@ -17,7 +17,7 @@ from tests.solver.conftest import Reachable, inside_limits, use_threads
 SAME_PLACE = 2e-2  # [m or rad] between attempts that take the same way: robots drift along the DOFs they have to spare
 SAME_SEEDS = 0.98  # of the problems
 SAME_WAY = 0.95  # of the problems: after the same number of steps too; the last is decided by a few bits
-SAME_WAY_OF_MANY_DOFS = 0.7
+SAME_WAY_OF_MANY_DOFS = 0.7  # sums of more products are rounded more often
 FINISHED = 1e-9  # [m], of float64
 COLUMNS = ("joint_q", "success", "status", "seed_index", "iterations", "cost", "position_error", "active_limits")
 ROBOTS = {

@@ -1,11 +1,14 @@
 """What is said where a GPU is asked for, or to be expected, and there is none."""
 
 import logging
+import shutil
+import subprocess
 
 import pytest
 import warp as wp
 
 import ik_service
+from ik_service.solver import construction
 from objectives import InputError
 
 
@@ -16,7 +19,7 @@ def panda():
 
 def pretend(monkeypatch, driver, **variables):
     """Have Warp find a driver, and no GPU."""
-    monkeypatch.setattr(wp, "get_cuda_driver_version", lambda: driver)
+    monkeypatch.setattr(construction, "driver_version", lambda: driver)
     monkeypatch.setattr(wp, "get_cuda_device_count", lambda: 0)
     monkeypatch.setattr(wp, "get_cuda_toolkit_version", lambda: (13, 4))
     monkeypatch.setattr(wp, "get_preferred_device", lambda: wp.get_device("cpu"))
@@ -66,3 +69,14 @@ def test_where_a_gpu_is_to_be_expected_the_cpu_is_taken_with_a_warning(
         (line,) = said
         assert line.startswith("Solving on the CPU: ")
         assert words in line
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="A C compiler is needed to stand in for a driver.")
+def test_the_version_is_asked_of_the_driver_itself(monkeypatch, tmp_path):
+    monkeypatch.setattr(construction, "DRIVER", str(tmp_path / "none.so"))
+    assert construction.driver_version() is None
+    source = tmp_path / "driver.c"
+    source.write_text("int cuDriverGetVersion(int *version) { *version = 12080; return 0; }\n")
+    monkeypatch.setattr(construction, "DRIVER", str(tmp_path / "driver.so"))
+    subprocess.run(["cc", "-shared", "-o", tmp_path / "driver.so", source], check=True)
+    assert construction.driver_version() == (12, 8)

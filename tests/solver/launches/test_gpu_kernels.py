@@ -11,7 +11,7 @@ import warp as wp
 import ik_service
 from ik_service.cli.robots.warmup_command import OBJECT_SUFFIXES
 from ik_service.errors import EngineError, KernelCacheError
-from ik_service.solver.compiled.waves import BLOCK, WAVES
+from ik_service.solver.compiled.waves import BLOCK, KEEP_BLOCK, WAVES
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.launches import shipped_kernels
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels
@@ -23,6 +23,7 @@ from tests.gpu_code.test_cuda_registers import chain
 ARCHITECTURES = (75, 90)
 CONTEXT = wp._src.context
 TOOLKIT = (13, 4)
+HANDS = ["left_panda_hand", "right_panda_hand"]
 BARRIER_S = 300.0  # that one compiler waits for the other to begin; it ends at once where both do
 
 
@@ -146,6 +147,15 @@ def test_what_the_cache_holds_adds_up(tmp_path, monkeypatch):
     assert shipped_kernels.read_gpu_code() == {"cubins": [75, 80, 90], "ptx": 75}
 
 
+def test_modules_are_those_of_the_launches_with_their_blocks():
+    solver = ik_service.IKSolver(ik_service.load_robot("dual_panda", collision="ignore"), HANDS, device="cpu")
+    modules = gpu_modules(solver)
+    launched = [item for kernel in island_kernels(solver) for item in kernel.blocks().items()]
+    assert len(launched) == 4
+    for module, block in launched:
+        assert modules[module] == block
+
+
 def test_islands_that_are_too_large_for_a_gpu_are_told():
     with pytest.raises(EngineError, match="60 DOFs"):
         gpu_modules(ik_service.IKSolver(chain(60), ["link60"], device="cpu"))
@@ -164,7 +174,7 @@ def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, mon
         build(*given, **options)
 
     monkeypatch.setattr(wp._src.build, "build_cuda", build_with_another)
-    modules = {SOLVE_IO: 256, WAVES: 256}
+    modules = {SOLVE_IO: 256, WAVES: KEEP_BLOCK}
     with pytest.raises(KernelCacheError, match="Failed to load CUDA module"), CacheErrorsExplained():
         load_kernels(modules, Card(90, TOOLKIT))
     made = sorted(path.name for path in tmp_path.glob("*/*") if path.suffix in (*OBJECT_SUFFIXES, ".sha256"))

@@ -40,7 +40,7 @@ from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL
 from ik_service.solver.lm.ranking import IMPRECISE
 
-ROUND = wp.constant(8)  # iterations from refill to refill: on an H100 as fast as 12, and faster for few targets
+ROUND = wp.constant(8)  # iterations from refill to refill: on an H100 faster than 12 for one target, alike for more
 NOTHING = wp.constant(-1)  # row of a thread that has taken none yet
 SMALL_ISLAND = 7  # DOFs; a larger island wants all registers that a thread can have
 WARPS_PER_SM = 12  # what 168 registers leave room for
