@@ -11,7 +11,7 @@ import numpy as np
 from ik_service.api.state import ServiceState
 from ik_service.batching.remote.remote_pool import RemotePool
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.requests.timed_result import TimedResult
+from ik_service.batching.requests.timed_result import TimedResult, pass_on
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.structure.names import leaf_links
 from ik_service.solver import SolverOptions, Target
@@ -54,22 +54,12 @@ def keep_warm(state: ServiceState, pool: RemotePool, names: Sequence[str] | None
 
     def connected() -> None:
         before, state.warm_up = state.warm_up, warm_up(state, names)
-        state.warm_up.add_done_callback(partial(_pass_on, before))
+        state.warm_up.add_done_callback(partial(pass_on, before))
 
     def lost() -> None:
         state.warm_up = Future()
 
     pool.start(connected, lost)
-
-
-def _pass_on(waiting: "Future[TimedResult]", done: "Future[TimedResult]") -> None:
-    """End a future as another has ended."""
-    if done.cancelled():
-        waiting.cancel()
-    elif (error := done.exception()) is not None:
-        waiting.set_exception(error)
-    else:
-        waiting.set_result(done.result())
 
 
 def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> list[tuple[str, RobotModel]]:

@@ -33,7 +33,7 @@ from ik_service.batching.remote.messages import (
     Terms,
 )
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.requests.timed_result import TimedResult
+from ik_service.batching.requests.timed_result import TimedResult, pass_on
 from ik_service.batching.solver_pool import SWEEP_S, SolverPool
 from ik_service.robots import RobotModel, World
 from ik_service.solver.result import join_results
@@ -217,7 +217,7 @@ class RemotePool:
     def submit(self, robot: RobotModel, request: SolveRequest, **options: Any) -> "Future[TimedResult]":
         """Do the same for whoever has no event loop; from the thread of the loop."""
         future: Future[TimedResult] = Future()
-        self.solve(robot, request, **options).add_done_callback(partial(_pass_on, future))
+        self.solve(robot, request, **options).add_done_callback(partial(pass_on, future))
         return future
 
     def forget(self, robot: str) -> None:
@@ -277,16 +277,6 @@ class RemotePool:
             if request is not None and not request.answer.done():
                 result = result or answers.result(request.robot)
                 request.answer.set_result(TimedResult(join_results([(result, rows)]), *times))
-
-
-def _pass_on(future: "Future[TimedResult]", answer: "asyncio.Future[TimedResult]") -> None:
-    """End a future as another has ended."""
-    if answer.cancelled():
-        future.cancel()
-    elif (error := answer.exception()) is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(answer.result())
 
 
 AnyPool = SolverPool | RemotePool

@@ -1,5 +1,7 @@
 """What the queue answers a request with: the result of the solver, and where the time went."""
 
+import asyncio
+from concurrent.futures import Future
 from typing import NamedTuple
 
 from ik_service.solver import IKResult
@@ -17,3 +19,13 @@ class TimedResult(NamedTuple):
     result: IKResult
     queue_ms: float
     solve_ms: float
+
+
+def pass_on(waiting: "Future[TimedResult]", done: "Future[TimedResult] | asyncio.Future[TimedResult]") -> None:
+    """End a future as another one has ended."""
+    if done.cancelled():
+        waiting.cancel()
+    elif (error := done.exception()) is not None:
+        waiting.set_exception(error)
+    else:
+        waiting.set_result(done.result())
