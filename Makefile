@@ -6,6 +6,8 @@ ARGS ?=
 environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'. Python 3.11 or newer is needed: make PYTHON=/path/to/python ..." >&2; exit 1; }; \
 	$(PYTHON) .ci/environment.py $(VENV)
 python = $(VENV)/bin/python
+# Processes of the tests read modules that others have compiled, whatever the machine wants of Python otherwise.
+compiled_once = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/pycache
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-oldest check check-format check-lint check-types check-floors check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
@@ -19,7 +21,7 @@ run: ## start the service with the built-in robots and the page; ARGS="--port 90
 	@exec $(VENV)/bin/ik-service serve --log-format console --page-port 8080 $(ARGS)
 
 test: environment-test ## run the tests; ARGS="tests/api -k health"
-	@$(python) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(compiled_once) $(python) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-oldest: ## run some of the tests with Python 3.10 and the least versions of all packages
 	@$(PYTHON) .ci/oldest.py

@@ -25,8 +25,9 @@ def run(python, *arguments):
     return done.stdout
 
 
-def run_checks(python, file):
-    """Run a file of tests, and return what pytest reports, with the reasons of those that are skipped."""
-    report = run(python, "-m", "pytest", "-q", "-rs", "-W", "default", "-p", "no:cacheprovider", f"tests/{file}")
+def run_checks(python, *files):
+    """Run files of tests in one process, and return what pytest reports, with the reasons of those that are skipped."""
+    names = [f"tests/{file}" for file in files]
+    report = run(python, "-m", "pytest", "-q", "-rs", "-W", "default", "-p", "no:cacheprovider", *names)
     assert " passed" in report or " skipped" in report
     return report

@@ -5,6 +5,7 @@ The device is played by the CPU: arrays have two halves, copies and launches wai
 
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -26,10 +27,13 @@ FIELDS = ("joint_q", "joint_qd", "status", "position_error", "orientation_error"
 
 
 class LateDevice:
-    """Keeps what it is told until somebody waits; its clock goes on by its launches alone."""
+    """Keeps what it is told until somebody waits; its clock goes on by its launches alone.
 
-    def __init__(self, monkeypatch):
-        self.queue, self.now, self.holders = deque(), 0, []
+    Another thread tells whether the device is locked meanwhile.
+    """
+
+    def __init__(self, monkeypatch, other):
+        self.queue, self.now, self.holders, self.other = deque(), 0, [], other
         array = host_device_array.HostDeviceArray
         push, fetch = array.push, array.fetch
         monkeypatch.setattr(host_device_array, "has_host_copy", lambda device: True)
@@ -43,11 +47,11 @@ class LateDevice:
         monkeypatch.setattr(tick_launches.time, "monotonic_ns", lambda: self.now)
 
     def take(self, work):
-        self.holders.append(is_locked())
+        self.holders.append(self.other.submit(is_locked).result())
         self.queue.append(work)
 
     def wait(self):
-        self.holders.append(is_locked())
+        self.holders.append(self.other.submit(is_locked).result())
         while self.queue:
             self.queue.popleft()()
 
@@ -71,24 +75,17 @@ class LateDevice:
 
 
 def is_locked():
-    """Whether another thread would have to wait for the device."""
-    found = []
-
-    def ask():
-        free = device_lock.DEVICE_LOCK.acquire(blocking=False)
-        if free:
-            device_lock.DEVICE_LOCK.release()
-        found.append(not free)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    thread.join()
-    return found[0]
+    """Whether this thread would have to wait for the device."""
+    free = device_lock.DEVICE_LOCK.acquire(blocking=False)
+    if free:
+        device_lock.DEVICE_LOCK.release()
+    return not free
 
 
 @pytest.fixture
 def device(monkeypatch):
-    return LateDevice(monkeypatch)
+    with ThreadPoolExecutor(1) as other:
+        yield LateDevice(monkeypatch, other)
 
 
 def assert_same(one, other):
@@ -96,9 +93,9 @@ def assert_same(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-def ticks(controller, start, targets, count, **options):
+def ticks(controller, start, targets, count, dt=1e-3, **options):
     controller.reset(start)
-    return [controller.step(targets, dt=1e-3, **options).copy() for _ in range(count)]
+    return [controller.step(targets, dt=dt, **options).copy() for _ in range(count)]
 
 
 @pytest.mark.parametrize("acceleration", [None, 10.0])
@@ -124,10 +121,10 @@ def test_clearance_is_kept_as_on_a_device_that_the_host_sees(device, panda):
     target = pose_of(panda, HOME, LINK) + np.array([0.4, 0.2, -0.3, 0.0, 0.0, 0.0, 0.0])
     wall = World({"wall": HalfSpace((-1.0, 0.0, 0.0), -0.6)})
     options = {"limits": ControlLimits(clearance=0.01, acceleration=10.0), "world": wall}
-    late = ticks(device.controller(panda, [LINK], **options), HOME, target, 800)
+    late = ticks(device.controller(panda, [LINK], **options), HOME, target, 200, dt=4e-3)
     with pytest.MonkeyPatch.context() as undone:
         undone.setattr(host_device_array, "has_host_copy", lambda device: False)
-        seen = ticks(IKController(panda, [LINK], **options), HOME, target, 800)
+        seen = ticks(IKController(panda, [LINK], **options), HOME, target, 200, dt=4e-3)
     for one, other in zip(late, seen, strict=True):
         assert_same(one, other)
         np.testing.assert_array_equal(one.clearance, other.clearance)

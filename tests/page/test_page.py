@@ -8,7 +8,7 @@ from tests.other_environments import run_checks
 from tests.page.page_environment import page_python
 
 BROWSER = "browser_checks.py"  # minutes of clicking and dragging
-CHECKS = sorted(path.name for path in Path(__file__).parent.glob("*_checks.py") if path.name != BROWSER)
+CHECKS = sorted(f"page/{path.name}" for path in Path(__file__).parent.glob("*_checks.py") if path.name != BROWSER)
 
 
 @pytest.fixture(scope="module", name="page_python")
@@ -16,9 +16,8 @@ def page_python_fixture():
     return page_python()
 
 
-@pytest.mark.parametrize("file", CHECKS)
-def test_the_page_without_a_browser(page_python, file):
-    assert "skipped" not in run_checks(page_python, f"page/{file}")
+def test_the_page_without_a_browser(page_python):
+    assert "skipped" not in run_checks(page_python, *CHECKS)
 
 
 @pytest.mark.evidence
