@@ -5,16 +5,8 @@ from ik_service.compiler.code.functions import function_lines
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
-from ik_service.compiler.code.multipliers import MULTIPLIER_STAGES
-from ik_service.compiler.code.state import (
-    NOT_EVALUATED,
-    SECONDARY_STAGE,
-    SECONDARY_STAGE_STEPS,
-    Damping,
-    LaneState,
-    coordinate_names,
-    error_outputs,
-)
+from ik_service.compiler.code.stages import SECONDARY_STAGE, SECONDARY_STAGE_STEPS, stage_range
+from ik_service.compiler.code.state import NOT_EVALUATED, Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.code.steps.space import StepSpace
@@ -39,7 +31,6 @@ __all__ = [
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",
     "GOAL",
-    "MULTIPLIER_STAGES",
     "NOT_EVALUATED",
     "SECONDARY",
     "SECONDARY_STAGE",
@@ -66,6 +57,7 @@ __all__ = [
     "function_lines",
     "packet",
     "portable_target",
+    "stage_range",
     "statements",
     "uncovered",
 ]

@@ -16,13 +16,11 @@ from functools import partial
 
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
-from ik_service.compiler.code.multipliers import multiplier_lines, next_stage, plain
 from ik_service.compiler.code.rotation_step import rotation_step
+from ik_service.compiler.code.stages import SECONDARY_STAGE, StageTexts, multiplier_lines, plain
 from ik_service.compiler.code.state import (
     COMPONENTS,
     NOT_EVALUATED,
-    SECONDARY_STAGE,
-    SECONDARY_STAGE_STEPS,
     Damping,
     LaneState,
     coordinate_names,
@@ -298,34 +296,27 @@ class IterationSource:
     def _next_stage(self, lines: list[str], factor: str) -> str:
         """Add the statements that make rows that yield lighter still, and return the damping factor after that.
 
-        At first they weigh so much that steps along the rows to which they yield, which curve, may be long. Where
-        nothing more is gained, or time is running out, the others are met: they are when that stage ends.
+        That is where little more is gained, or time is running out.
         """
-        state, number, lanes, light = self.state, self._number, self.lanes, SECONDARY_STAGE[self.lanes.precision]
+        state, number, lanes, texts = self.state, self._number, self.lanes, StageTexts.of(self.program, self.lanes)
         lines.append(f"const F spent = {factor};")
-        hopeless = f"spent > {number(self.damping.factor_max)}"
-        steps = number(float(SECONDARY_STAGE_STEPS))
-        if self.program.has_tertiary:
-            twice = lanes.everywhere(number(2.0 * SECONDARY_STAGE_STEPS))
-            steps = lanes.choose(f"stage == {number(1.0)}", twice, lanes.everywhere(steps))
-        first, light_text = f"stage == {number(1.0)}", lanes.everywhere(number(light))
-        if self.program.multiplied:
-            first, light_text, steps = next_stage(lanes)
-        late = f"tried >= iterations - {steps}"
-        ended = lanes.both(lanes.either(hopeless, late), f"best_norm2 < {number(NOT_EVALUATED)}")
+        lines.append(f"const auto late = tried >= iterations - {texts.steps};")
+        over = lanes.either(f"spent > {number(self.damping.factor_max)}", "late")
+        if texts.gain > 0.0:
+            lines.append(f"const F next_gain = {' + '.join(f'step{a} * gradient{a}' for a in self.program.dofs)};")
+            over = lanes.either(over, lanes.both("better", f"next_gain < norm2 * {number(texts.gain)}"))
+        ended = lanes.both(over, f"best_norm2 < {number(NOT_EVALUATED)}")
         goes_on = lanes.both("tried < iterations", "best_norm2 > floor2")
-        if self.program.has_tertiary:
-            first, light_text = f"stage >= {number(light)}", f"(stage * {number(light)})"
-        lines.append(f"const auto next = {lanes.both(lanes.both(first, ended), goes_on)};")
+        lines.append(f"const auto next = {lanes.both(lanes.both(texts.goes_on, ended), goes_on)};")
         unknown = lanes.everywhere(number(NOT_EVALUATED))
-        changed = {state.stage: ("stage", light_text), state.norm2: ("best_norm2", unknown)}
+        changed = {state.stage: ("stage", texts.lighter), state.norm2: ("best_norm2", unknown)}
         for place, (name, text) in changed.items():  # the best configuration is evaluated anew, by other weights
             lines.append(f"s[{place}] = {lanes.choose('next', text, name)};")
         for k, c in enumerate(self.coordinates):
             place = state.trial + k
             lines.append(f"s[{place}] = {lanes.choose('next', f'best_q{c}', f's[{place}]')};")
         first = f"best_error{len(error_outputs(self.program)) - 2}"
-        met = lanes.both(f"stage < {number(1.0)}", f"{first} <= floor2")
+        met = lanes.both(texts.is_light, f"{first} <= floor2")
         if self.program.multiplied:  # rows that come first are met long before the others are low
             met = lanes.both(met, f"best_error{len(error_outputs(self.program)) - 1} <= {number(MET2)}")
         over = lanes.everywhere(number(2.0 * self.damping.factor_max))

@@ -1,17 +1,12 @@
 """What a lane of an iteration remembers, and how its steps are damped."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ik_service.compiler.code.lanes import Precision
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression
 
 NOT_EVALUATED = 1.0e30  # |r|^2 of a lane before its first evaluation: any trial is better
 COMPONENTS = "xyzw"
-# Of the factor of rows that yield, once these are as low as they get
-SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.0**-22}
-SECONDARY_STAGE_STEPS = 10  # that are left for what follows
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class LaneState:
         norm2: |r|^2 at q.
         damping_factor: Factor on the damping.
         steps: Steps tried.
-        stage: What the factor of rows that yield is multiplied with, where there are such: 1, then `SECONDARY_STAGE`.
+        stage: What the factor of rows that yield is multiplied with, where there are such: see `stages`.
         multipliers: Those of the rows that have some, 0 at first; see `multipliers`.
         pressure: The gradient at the trial, as the step before has predicted it, where that is kept; per DOF.
         hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.

@@ -5,13 +5,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import (
-    MULTIPLIER_STAGES,
-    SECONDARY_STAGE,
-    SECONDARY_STAGE_STEPS,
-    IterationSource,
-    coordinate_names,
-)
+from ik_service.compiler import SECONDARY_STAGE_STEPS, IterationSource, coordinate_names, stage_range
 from ik_service.kinematics import turned
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, rotation_bits
@@ -117,12 +111,8 @@ class AttemptStart(IterationFunctions):
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
         REMEMBERED, REMEMBERED_END = place.multipliers, place.hessian  # multipliers and pressures
         NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
-        STAGE, LEVELS, LAST_STAGE = place.stage, len(program.levels), SECONDARY_STAGE[self.source.lanes.precision]
-        # In float64 an answer is improved: its targets are met, and stay so.
-        FIRST_STAGE = LAST_STAGE if self.source.lanes.precision == "float64" else 1.0
-        if program.multiplied:
-            stages = MULTIPLIER_STAGES[self.source.lanes.precision]
-            FIRST_STAGE, LAST_STAGE = stages[0], stages[-1]
+        STAGE, LEVELS = place.stage, len(program.levels)
+        FIRST_STAGE, LAST_STAGE = stage_range(program, self.source.lanes.precision)
 
         @wp.func
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):

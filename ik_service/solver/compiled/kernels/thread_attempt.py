@@ -15,14 +15,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.collision import ClearanceSize
-from ik_service.compiler import (
-    MULTIPLIER_STAGES,
-    SECONDARY_STAGE,
-    SECONDARY_STAGE_STEPS,
-    DataInput,
-    IterationSource,
-    coordinate_names,
-)
+from ik_service.compiler import SECONDARY_STAGE_STEPS, DataInput, IterationSource, coordinate_names, stage_range
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.compiled.island_task import TaskRef, coordinate_columns
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
@@ -247,8 +240,7 @@ class ThreadAttempts(AttemptFunctions):
             place.stage,
             len(program.levels),
         )
-        stages = MULTIPLIER_STAGES["float32"] if program.multiplied else (1.0, SECONDARY_STAGE["float32"])
-        FIRST_STAGE, LAST_STAGE = stages[0], stages[-1]
+        FIRST_STAGE, LAST_STAGE = stage_range(program, "float32")
 
         @wp.func
         def begin(state: StateRef, task: TaskRef):

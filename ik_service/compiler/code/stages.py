@@ -1,0 +1,97 @@
+"""Stages in which rows that yield weigh less and less, until those to which they yield are met; and multipliers.
+
+    minimum of |c|^2 + |stage r|^2, c the rows that come first; the next stage begins from there
+
+At first r weighs so much that steps along c, which curves, may be long. Constraints are met exactly, by multipliers:
+
+    minimum of |c + m|^2 + |stage r|^2
+    where a stage ends: m <- (c + m) (next stage / stage)^2, the pull of the others that the next one has to bear
+
+Without m the rows that yield have to be so light that c is met beside them, and steps along c so short that they lead
+nowhere. With m the stages may be heavy (augmented Lagrangian: Nocedal and Wright 2006, chapter 17).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ik_service.compiler.code.lanes import Lanes, Precision
+from ik_service.compiler.code.state import NOT_EVALUATED, LaneState
+from ik_service.compiler.program.island_program import IslandProgram, multiplier
+
+SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.0**-22}
+"""Factor of the rows that yield in the last stage; where others yield to these again, that from stage to stage."""
+SECONDARY_RATIO = 2.0**-4
+"""That from stage to stage, but for these and constraints."""
+SECONDARY_GAIN = 0.002
+"""Share of |r|^2 by which a step can lower it where such a stage is over."""
+SECONDARY_STAGE_STEPS = 10
+"""Iterations that are left for the last stage."""
+MULTIPLIER_STAGES: Mapping[Precision, tuple[float, ...]] = {
+    "float32": (1.0, 2.0**-3, 2.0**-6, 2.0**-9),
+    "float64": (2.0**-3, 2.0**-9, 2.0**-15, 2.0**-21),
+}
+"""Factors of the rows that yield, one after another, each the same share of the one before."""
+
+
+def stage_range(program: IslandProgram, precision: Precision) -> tuple[float, float]:
+    """Return the factors of the first stage and the last; in float64 answers are improved, whose targets stay met."""
+    if program.multiplied:
+        return MULTIPLIER_STAGES[precision][0], MULTIPLIER_STAGES[precision][-1]
+    return 1.0 if precision == "float32" else SECONDARY_STAGE[precision], SECONDARY_STAGE[precision]
+
+
+def _ratio(lanes: Lanes) -> float:
+    return MULTIPLIER_STAGES[lanes.precision][1] / MULTIPLIER_STAGES[lanes.precision][0]
+
+
+def plain(row: int) -> str:
+    """Name the packet of a row without its multiplier."""
+    return f"plain{row}"
+
+
+def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> list[str]:
+    """Statements for the multipliers at the trial, from the rows: new ones where a stage has just begun."""
+    number, ratio = lanes.number, _ratio(lanes)
+    first = number(MULTIPLIER_STAGES[lanes.precision][0])
+    begins = lanes.both(f"stage < {first}", f"old_norm2 >= {number(NOT_EVALUATED)}")
+    lines = [f"const auto begins = {begins};"]
+    for k, r in enumerate(program.multiplied):
+        held = f"s[{state.multipliers + k}]"
+        pull = f"({held} + {plain(r)}) * {number(ratio * ratio)}"
+        lines.append(f"const F {multiplier(r)} = {lanes.choose('begins', pull, held)};")
+    return lines
+
+
+@dataclass(frozen=True)
+class StageTexts:
+    """C++ about the stage of a lane and the next one.
+
+    Attributes:
+        goes_on: Whether there is a next one.
+        lighter: What the factor of the rows that yield is in it.
+        steps: How many iterations are left at least when it begins.
+        gain: Share of |r|^2 by which a step can lower it where the stage is over; 0 where steps alone tell.
+        is_light: Whether rows that yield weigh so little that the others can be met.
+    """
+
+    goes_on: str
+    lighter: str
+    steps: str
+    gain: float
+    is_light: str
+
+    @staticmethod
+    def of(program: IslandProgram, lanes: Lanes) -> "StageTexts":
+        """Return those of a program with rows that yield; `late` says in them that time is running out."""
+        number, first, last = lanes.number, lanes.number(1.0), lanes.number(SECONDARY_STAGE[lanes.precision])
+        few, many = (lanes.everywhere(number(times * SECONDARY_STAGE_STEPS)) for times in (1.0, 2.0))
+        if program.multiplied:
+            lighter = f"(stage * {number(_ratio(lanes))})"
+            last = number(MULTIPLIER_STAGES[lanes.precision][-1])
+            steps = lanes.choose(f"{lighter} > {last}", many, few)
+            return StageTexts(f"stage > {last}", lighter, steps, 0.0, f"stage < {first}")
+        if program.has_tertiary:
+            steps = lanes.choose(f"stage == {first}", many, few)
+            return StageTexts(f"stage >= {last}", f"(stage * {last})", steps, 0.0, f"stage < {first}")
+        lighter = lanes.choose("late", lanes.everywhere(last), f"(stage * {number(SECONDARY_RATIO)})")
+        return StageTexts(f"stage > {last}", lighter, few, SECONDARY_GAIN, f"stage <= {last}")
