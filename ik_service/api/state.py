@@ -98,7 +98,7 @@ class ServiceState:
         Raises:
             UnknownRobotError: None of that name; the message lists those there are.
         """
-        return (await self.catalog_refresh.current()).entry(name).model
+        return (await self.catalog_refresh.current(name)).entry(name).model
 
     async def worlds(self) -> Mapping[str, World]:
         """Return the worlds that are kept."""

@@ -12,6 +12,8 @@ from ik_service.batching.side_threads import SideThreads
 
 REFRESH_WAIT_S = 0.1
 """How long a request waits for a refresh; longer ones read what other processes put."""
+MISSING_WAIT_S = 5.0
+"""How much longer one waits whose entry is missing: another process may have put it."""
 AnyCatalog = TypeVar("AnyCatalog", bound=Catalog[Any])
 
 
@@ -28,14 +30,20 @@ class CatalogRefresh(Generic[AnyCatalog]):
         self._next: asyncio.Task[None] | None = None  # has not begun yet
         self._until = 0.0  # when requests stop waiting for the running one
 
-    async def current(self) -> AnyCatalog:
-        """Return the catalog as the folder is now; an earlier state where the refresh takes long."""
+    async def current(self, *names: str) -> AnyCatalog:
+        """Return the catalog as the folder is now; an earlier state where the refresh takes long.
+
+        Args:
+            names: Entries that the request is about.
+        """
         if not self._catalog.is_current():
             if self._next is None:
                 self._next = asyncio.create_task(self._refresh(self._running))
-            loop = asyncio.get_running_loop()
+            loop, reading = asyncio.get_running_loop(), self._next
             until = self._until if self._running is not None else loop.time() + REFRESH_WAIT_S
-            await asyncio.wait([self._next], timeout=max(0.0, until - loop.time()))
+            await asyncio.wait([reading], timeout=max(0.0, until - loop.time()))
+            if not all(map(self._catalog.serves, names)):
+                await asyncio.wait([reading], timeout=MISSING_WAIT_S)
         return self._catalog
 
     def close(self) -> None:

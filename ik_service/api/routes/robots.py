@@ -64,7 +64,7 @@ async def list_robots(state: State) -> RobotList:
 )
 async def get_robot(robot: RobotName, request: Request, state: State) -> Response:
     """Tell a robot's tree, joints with their limits, links with their frames, and names of coordinates and DOFs."""
-    served = (await state.catalog_refresh.current()).entry(robot)
+    served = (await state.catalog_refresh.current(robot)).entry(robot)
     content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
     return Response(content, headers={"ETag": served.etag}, media_type="application/json")
 
@@ -86,7 +86,7 @@ def _robot_content(name: str, served: ServedRobot) -> bytes:
 )
 async def get_urdf(robot: RobotName, state: State) -> Response:
     """Give the file that the robot was read from; `package://` addresses in it are left as they are."""
-    served = (await state.catalog_refresh.current()).entry(robot)  # one robot, whatever is put meanwhile
+    served = (await state.catalog_refresh.current(robot)).entry(robot)  # one robot, whatever is put meanwhile
     if served.urdf is None:
         raise NoUrdfError(f"Robot '{robot}' was not read from a URDF.")
     headers = {**_AS_A_FILE, "ETag": served.etag, "Content-Disposition": f'attachment; filename="{robot}.urdf"'}

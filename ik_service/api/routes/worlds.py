@@ -56,7 +56,7 @@ async def get_world(world: WorldName, request: Request, state: State) -> Respons
     codec = answer_codec(request.headers, JsonCodec())
     if codec.is_flat:
         raise NotAcceptableError(f"A world is not answered as {codec.media_type}.")
-    kept = (await state.world_refresh.current()).entry(world)
+    kept = (await state.world_refresh.current(world)).entry(world)
     content = await state.side_threads.run(owner_of(request.scope), _content, kept, codec)
     return Response(content, headers={"ETag": kept.etag}, media_type=codec.media_type)
 

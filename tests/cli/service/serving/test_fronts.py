@@ -234,6 +234,7 @@ def test_robots_and_keys_are_the_same_in_all_fronts(fronts, tmp_path):
         timeout=PATIENCE_S,
     )
     assert put.status_code == 201
+    assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {200}
     listed = [json.loads(reply[2])["robots"] for reply in answers(url, "/v1/robots", headers=key)]
     assert {tuple(robot["name"] for robot in robots) for robots in listed} == {("panda", "arm")}
     body = json.dumps({"targets": [{"link": "tool0", "positions": [[0.4, 0.2, 0.4]]}]})
