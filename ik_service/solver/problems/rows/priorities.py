@@ -5,8 +5,8 @@ makes the heaviest of the rows that yield a small share of the lightest to which
 what the latter leave open is decided by the former.
 
 Rows to which others yield are curves, along which steps are the shorter, the lighter the others are. So an attempt
-begins with `SECONDARY_SHARE` and goes on with `STAGE` of that once nothing more is gained: then the rows that come
-first are met as well as alone.
+begins with `SECONDARY_SHARE` and ends with `STAGE` of that, at once where nothing more is gained in the staged engine,
+step by step in the compiled one: then the rows that come first are met as well as alone.
 """
 
 import typing
