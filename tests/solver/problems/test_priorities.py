@@ -50,6 +50,20 @@ def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weigh
     np.testing.assert_allclose(beside.cost, 0.5 * weight**2 * far[1] ** 2, rtol=1e-3)
 
 
+def test_a_posture_is_as_low_as_targets_allow_after_few_iterations(drawn, reference):
+    """Where no limit holds a joint, what is left of its slope along the motion that targets leave open is small."""
+    result, robot = solved(drawn, "compiled", [posture(reference)]), drawn.robot
+    slope = result.joint_q - reference
+    rows = robot.jacobian(result.joint_q, ["panda_hand"])[:, 0]
+    along = slope - np.einsum("nij,nj->ni", np.linalg.pinv(rows), np.einsum("nij,nj->ni", rows, slope))
+    room = np.minimum(result.joint_q - robot.joint_limit_lower, robot.joint_limit_upper - result.joint_q)
+    free = room.min(axis=1) > 1e-3
+    assert free.sum() > 0.5 * COUNT
+    left = np.linalg.norm(along, axis=1)[free] / np.linalg.norm(slope, axis=1)[free]
+    assert np.percentile(left, 90) < 0.02
+    assert result.iterations.mean() < 23
+
+
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("options", [{}, {"precision": "float64", "position_tolerance": 1e-8}, {"solutions": 3}])
 def test_packets_and_threads_meet_targets_beside_a_posture(drawn, reference, options):
