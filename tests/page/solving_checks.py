@@ -8,6 +8,7 @@ from ik_service.page import LocalSolving, PageError, RemoteSolving
 from ik_service.page.geometry import Role, robot_parts
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.words import curl_text, python_text, random_html, request_document, status_html
+from tests.bounded import PATIENCE_S
 
 BOX = {"wall": {"shape": "box", "size": [0.2, 0.2, 0.2], "position": [0.6, 0.0, 0.4]}}
 SAME_M = 1e-6  # [m or rad] the service reads float64 starts, and its answers are float32
@@ -131,7 +132,7 @@ def test_the_request_that_is_shown_asks_the_same(local, service_url, question, c
     assert words[2] == f"{service_url}/v1/robots/{question.robot}/solve"
     body = json.loads(words[-1])
     assert body == json.loads(json.dumps(request_document(question)))
-    answer = httpx2.post(words[2], json=body).json()
+    answer = httpx2.post(words[2], json=body, timeout=PATIENCE_S).json()
     assert tuple(answer["status"]) == found.status
     assert np.abs(np.array(answer["joint_q"]) - found.joint_q).max() < 1e-3  # the request is rounded
     exec(compile(python_text(question), "shown", "exec"), {})

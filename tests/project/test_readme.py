@@ -22,6 +22,7 @@ from ik_service import IKStatus, builtin_robot_names, load_robot
 from ik_service.api import create_app
 from ik_service.cli.app import app as command_line
 from ik_service.settings import ServiceSettings
+from tests.bounded import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -86,14 +87,14 @@ def test_the_json_blocks_of_the_http_api_are_taken(service_url):
     messages = [document for document in documents if document.keys() & {"type", "seq"}]
     bodies = [document for document in documents if document not in messages]
     assert len(bodies) >= 2
-    with httpx2.Client(base_url=service_url) as client:
+    with httpx2.Client(base_url=service_url, timeout=PATIENCE_S) as client:
         for body in bodies:
             assert all(client.post("/v1/robots/panda/solve", json=body).json()["success"])
     with connect(service_url.replace("http", "ws", 1) + "/v1/robots/panda/stream") as stream:
         types = []
         for message in messages:
             stream.send(json.dumps(message))
-            types.append(json.loads(stream.recv(60))["type"])
+            types.append(json.loads(stream.recv(PATIENCE_S))["type"])
     assert types == ["configured", "answer"]
 
 
