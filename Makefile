@@ -6,7 +6,7 @@ ARGS ?=
 environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'. Python 3.11 or newer is needed: make PYTHON=/path/to/python ..." >&2; exit 1; }; \
 	$(PYTHON) .ci/environment.py $(VENV)
 python = $(VENV)/bin/python
-# Processes of the tests read modules that others have compiled, whatever the machine wants of Python otherwise.
+# The tests start many processes: each module is compiled once, even where PYTHONDONTWRITEBYTECODE is set.
 compiled_once = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/pycache
 
 .DEFAULT_GOAL := help

@@ -30,11 +30,11 @@ class CatalogRefresh(Generic[AnyCatalog]):
         self._next: asyncio.Task[None] | None = None  # has not begun yet
         self._until = 0.0  # when requests stop waiting for the running one
 
-    async def current(self, *names: str) -> AnyCatalog:
+    async def current(self, name: str | None = None) -> AnyCatalog:
         """Return the catalog as the folder is now; an earlier state where the refresh takes long.
 
         Args:
-            names: Entries that the request is about.
+            name: Of the entry that the request is about; None for others.
         """
         if not self._catalog.is_current():
             if self._next is None:
@@ -42,7 +42,7 @@ class CatalogRefresh(Generic[AnyCatalog]):
             loop, reading = asyncio.get_running_loop(), self._next
             until = self._until if self._running is not None else loop.time() + REFRESH_WAIT_S
             await asyncio.wait([reading], timeout=max(0.0, until - loop.time()))
-            if not all(map(self._catalog.serves, names)):
+            if name is not None and not self._catalog.serves(name):
                 await asyncio.wait([reading], timeout=MISSING_WAIT_S)
         return self._catalog
 
