@@ -19,7 +19,7 @@ from functools import partial
 from ik_service.batching.errors import ExpiredError
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.requests.timed_result import TimedResult
+from ik_service.batching.requests.timed_result import TimedResult, pass_on
 from ik_service.batching.solver_pool import SWEEP_S, SolverPool
 from ik_service.robots import RobotModel
 
@@ -126,11 +126,5 @@ class LoopBridge:
         with self._lock:
             delivered, self._ended = self._ended, []
         for answer, ended in delivered:
-            if answer.done():
-                continue
-            if ended.cancelled():
-                answer.cancel()
-            elif (error := ended.exception()) is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(ended.result())
+            if not answer.done():
+                pass_on(answer, ended)

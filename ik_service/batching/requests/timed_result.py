@@ -2,7 +2,7 @@
 
 import asyncio
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ik_service.solver import IKResult
 
@@ -21,7 +21,10 @@ class TimedResult(NamedTuple):
     solve_ms: float
 
 
-def pass_on(waiting: "Future[TimedResult]", done: "Future[TimedResult] | asyncio.Future[TimedResult]") -> None:
+AnyFuture: TypeAlias = "Future[TimedResult] | asyncio.Future[TimedResult]"
+
+
+def pass_on(waiting: AnyFuture, done: AnyFuture) -> None:
     """End a future as another one has ended."""
     if done.cancelled():
         waiting.cancel()
