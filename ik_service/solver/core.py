@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from ik_service.compiler import Lanes
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
-from ik_service.solver.free_combinations import SOLUTIONS_TRIED, FreeCombinations, IslandSolutions
 from ik_service.solver.inputs.reading import check_lines, has_lines_per_problem
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
@@ -40,8 +41,12 @@ from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_problems
 from ik_service.solver.results.island_report import IslandReport, report_islands
+from ik_service.solver.subproblems.free_combinations import SOLUTIONS_TRIED, FreeCombinations, IslandSolutions
+from ik_service.solver.subproblems.opened_loops import OpenedLoops, OpenSolve
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
+
+TIME_LEFT_MIN_S = 1e-9  # of a deadline that is over
 
 
 class SolverCore:
@@ -79,6 +84,7 @@ class SolverCore:
         self._robot, self._objectives, self._options, self._join = robot, tuple(objectives), options, join
         self.targets, self._device, self._turn = PoseTargets(robot, targets), device, turn_on(device)
         self._combinations: FreeCombinations | None = None
+        self._opened = OpenedLoops(robot, partial(self._solver_of_targets, engine))
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
         with DEVICE_LOCK, CacheErrorsExplained():
             self._set_up(engine)
@@ -125,7 +131,7 @@ class SolverCore:
         worlds: CheckedWorlds | None = None,
         *,
         limits: AskedLimits | None = None,
-        combines: bool = True,
+        alone: bool = False,
     ) -> IKResult | None:
         """Solve a batch of problems.
 
@@ -138,7 +144,7 @@ class SolverCore:
             enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
             worlds: What is checked for collision beside the robot itself; None for no check at all.
             limits: Joint limits of these problems; None for the robot's.
-            combines: Whether solutions of islands that touch each other are combined anew.
+            alone: Whether it goes without solves beside it: of opened loops before, of islands that touch after it.
 
         Returns:
             The result; None where a number is faulty.
@@ -147,8 +153,11 @@ class SolverCore:
             options = replace(options, precision="float64")
         check_lines(self._objectives, self.targets.with_lines, given.problem_count)
         self.targets.check_given(given)
-        started = 0.0 if options.deadline_s is None else time.monotonic()
-        done = self._run(given, start, options, enabled, worlds, limits)
+        began, guess = time.monotonic(), None
+        if start is None and limits is None and not alone:
+            guess = self._opened.starts(self.targets.all, given, options, enabled, worlds)
+        left = options if guess is None else _with_time_left(options, began)
+        done = self._run(given, start, left, enabled, worlds, limits, guess=guess)
         if done is None:
             return None
         prepared, settings = done
@@ -156,14 +165,28 @@ class SolverCore:
             with DEVICE_LOCK, CacheErrorsExplained():
                 self.work.verify_given(judged, prepared)
         result = collect_result(head, self.work, prepared, settings)
-        if worlds is None or judged is not None or not (combines and self._may_combine(options)):
+        if worlds is None or judged is not None or alone or not self._may_combine(options):
             return result
-        if options.deadline_s is not None:  # what is left of it
-            left_s = started + options.deadline_s - time.monotonic()
-            if left_s <= 0.0:
-                return result
-            options = replace(options, deadline_s=left_s)
+        options = _with_time_left(options, began)
         return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)
+
+    def _solver_of_targets(self, engine: str, robot: RobotModel, targets: Sequence[Target]) -> OpenSolve:
+        """Return what solves targets of this robot with other loops."""
+        given: dict[str, Any] = {"device": self._device, "threads": self._threads, "options": self._options}
+        core = SolverCore(robot, targets, (), engine=engine, join=False, **given)
+        head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(self._device))
+
+        def solve(
+            given: TargetArrays,
+            options: SolverOptions,
+            enabled: NDArray[np.bool_] | None,
+            worlds: CheckedWorlds | None,
+        ) -> NDArray[Any] | None:
+            fine = replace(options, precision=core.engine.finish)
+            result = core.solve(head, given, None, fine, enabled=enabled, worlds=worlds, alone=True)
+            return None if result is None else result.joint_q
+
+        return solve
 
     def _run(
         self,
@@ -174,6 +197,7 @@ class SolverCore:
         worlds: CheckedWorlds | None,
         limits: AskedLimits | None,
         *,
+        guess: NDArray[Any] | None = None,
         verdict: bool = True,
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty.
@@ -185,6 +209,7 @@ class SolverCore:
             enabled: Alike.
             worlds: Alike.
             limits: Alike.
+            guess: Configurations [problems, joint_coord_count] of seed 0 where no start is given; None for the middle.
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
         count = given.problem_count
@@ -195,9 +220,9 @@ class SolverCore:
             with DEVICE_LOCK:
                 self._constraints.enable(enabled)
                 work = self._fitted_workspace(count, options, worlds, verdict=verdict)
-                staged = start
+                staged = start if guess is None else guess
                 if limits is not None or work.asked_limits is not None:
-                    staged = work.use_limits(limits, start, count)
+                    staged = work.use_limits(limits, staged, count)
                 work.inputs.stage(given.positions, given.orientations_xyzw, staged)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
@@ -289,7 +314,7 @@ class SolverCore:
             part = _part(left, given, start)
             done = self._run(*part, many, _lines(left, enabled), worlds.part(left), within, verdict=False)
             assert done is not None  # the same numbers were sound before
-            solutions = self._island_solutions(done[0], len(left), wanted)
+            solutions = IslandSolutions.read(self._robot, self.work.problems, done[0], len(left), wanted)
             with DEVICE_LOCK, CacheErrorsExplained():
                 chosen, is_free = self._combinations.choose(solutions, worlds.part(left), options.margin)
             rows, left = left[is_free], left[~is_free]
@@ -299,21 +324,6 @@ class SolverCore:
                 assert solved is not None
                 replace_problems(result, rows, solved)
         return result
-
-    def _island_solutions(self, prepared: PreparedSolve, count: int, wanted: int) -> IslandSolutions:
-        """Read the solutions of every island from the workspace."""
-        selection, partition = prepared.selection, prepared.partition
-        assert selection is not None  # several have been asked for
-        joint_q = np.empty((count, wanted, self._robot.joint_coord_count))
-        for k in range(wanted):
-            with DEVICE_LOCK:
-                selection.take(partition, np.full(count, k, np.int32))
-            joint_q[:, k] = self.work.problems.best.joint_q.numpy()[:count]
-        islands = int(partition.nisland.max())
-        trees = self._robot.trees.coordinate_treeid
-        tree_island = np.broadcast_to(partition.tree_island, (count, partition.tree_island.shape[1]))
-        island = np.where(trees >= 0, tree_island[:, np.maximum(trees, 0)], -1)
-        return IslandSolutions(joint_q, selection.found(count)[:, :islands], island)
 
     def report_islands(self, problem: int) -> IslandReport:
         """Return the islands of a problem, every row on whose weight can be above 0, and all constraints."""
@@ -369,6 +379,13 @@ def _soft_limits() -> IKObjective:
     limits = IKObjectiveJointLimit()
     limits.priority = 0
     return limits
+
+
+def _with_time_left(options: SolverOptions, began: float) -> SolverOptions:
+    """Return options whose deadline, if they have one, is what is left of it since a time of the monotonic clock."""
+    if options.deadline_s is None:
+        return options
+    return replace(options, deadline_s=max(TIME_LEFT_MIN_S, began + options.deadline_s - time.monotonic()))
 
 
 def _part(

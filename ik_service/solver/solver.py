@@ -130,7 +130,8 @@ class IKSolver:
             orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4. These arrays and the next may
                 be of NumPy or Warp, or anything with `__dlpack__`.
             initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.
-                Locked joints are held where it says. None: the middle of the ranges, and where they are locked.
+                Locked joints are held where it says. None: the middle of the ranges, and where they are locked; where
+                targets fix links that welds join, what meets them with the welds open.
             problem_count: Number of problems, where only objectives hold the data.
             constraint_enabled: Which loops of the robot are closed: booleans [loops] or [n, loops], or a mapping from
                 names of loops to a boolean or [n]; None, and what a mapping leaves out: all. A loop that is not closed
@@ -206,7 +207,7 @@ class IKSolver:
         """Return what the launches of `recorded` answer.
 
         That is what `solve` answers without `best_of`, `solutions` and `precision`; islands in contact with each other
-        are not combined anew. Arguments are as in `solve`.
+        are not combined anew, and no start is found with loops opened. Arguments are as in `solve`.
 
         Raises:
             InputError: A value that is not allowed.
@@ -214,7 +215,7 @@ class IKSolver:
         given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
         worlds = read_worlds(self.robot, chosen, world, None, None, None, given.problem_count)
-        result = self._core.solve(self._head, given, None, chosen, worlds=worlds, combines=False)
+        result = self._core.solve(self._head, given, None, chosen, worlds=worlds, alone=True)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result

@@ -10,8 +10,8 @@ from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import World
 from ik_service.solver.collisions.collision_data import ROUNDING, SPARE_VALUES, WIDEST
-from ik_service.solver.free_combinations import _combinations
 from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.subproblems.free_combinations import _combinations
 from objectives import IKObjectivePosition, InputError
 
 HAND = "panda_hand"

@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.compiler import Lanes
-from ik_service.robots import DeviceModel
+from ik_service.robots import DeviceModel, RobotModel
 from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.worlds import CheckedWorlds
+from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.results.collision_verdict import CollisionVerdict
 
 SOLUTIONS_TRIED = (8, 16)
@@ -39,6 +42,32 @@ class IslandSolutions(NamedTuple):
     joint_q: NDArray[np.float64]
     found: NDArray[np.int32]
     island: NDArray[np.int32]
+
+    @classmethod
+    def read(
+        cls, robot: RobotModel, problems: Problems, prepared: PreparedSolve, count: int, wanted: int
+    ) -> "IslandSolutions":
+        """Return what a solve has left in the arrays of its problems.
+
+        Args:
+            robot: The robot.
+            problems: The arrays.
+            prepared: The solve, of several solutions.
+            count: Number of problems.
+            wanted: Solutions that were asked for.
+        """
+        selection, partition = prepared.selection, prepared.partition
+        assert selection is not None  # several have been asked for
+        joint_q = np.empty((count, wanted, robot.joint_coord_count))
+        for k in range(wanted):
+            with DEVICE_LOCK:
+                selection.take(partition, np.full(count, k, np.int32))
+            joint_q[:, k] = problems.best.joint_q.numpy()[:count]
+        islands = int(partition.nisland.max())
+        trees = robot.trees.coordinate_treeid
+        tree_island = np.broadcast_to(partition.tree_island, (count, partition.tree_island.shape[1]))
+        island = np.where(trees >= 0, tree_island[:, np.maximum(trees, 0)], -1)
+        return cls(joint_q, selection.found(count)[:, :islands], island)
 
 
 class FreeCombinations:
