@@ -6,6 +6,7 @@ are equations in the configuration, solved by Newton's method, whose derivatives
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ STEPS, SHARES = np.array([1.0, -1.0, 2.0, -2.0]), np.array([8.0, -8.0, -1.0, 1.0
 APART = 1e-4
 """By how much configurations and targets are moved for differences [m or rad]."""
 NEWTON_STEPS, SETTLED, LEAST_SHARE = 12, 1e-11, 1e-9
+EVALUATED_MAX = 100_000
+"""Configurations that are evaluated at once."""
 ROTATION_LENGTH = 0.4
 """Metres of a target that cost as much as a radian."""
 
@@ -83,10 +86,14 @@ class Minima:
             free: DOFs that may move, shape [n, joint_dof_count].
         """
         joint_q = np.array(start, np.float64)
-        for p, own in enumerate(free):
-            part = slice(p, p + 1)
-            given = positions[part], None if orientations_xyzw is None else orientations_xyzw[part]
-            joint_q[part] = self._newton(*given, joint_q[part], np.flatnonzero(own))
+        for own in np.unique(free, axis=0):
+            dofs = np.flatnonzero(own)
+            evaluated = len(STEPS) * max(1, len(dofs))  # for a slope; twice over where errors are derived before
+            most = max(1, EVALUATED_MAX // (evaluated if self.is_met else evaluated**2))
+            alike = np.flatnonzero((free == own).all(axis=1))
+            for part in np.split(alike, range(most, len(alike), most)):
+                given = positions[part], None if orientations_xyzw is None else orientations_xyzw[part]
+                joint_q[part] = self._newton(*given, joint_q[part], dofs)
         return joint_q
 
     def derivatives(
@@ -106,15 +113,17 @@ class Minima:
             free: DOFs that may move, shape [n, joint_dof_count]; None for all.
             apart: By how much targets are moved [m or rad], shape [n]; None for `APART`.
         """
-        free = np.ones((len(joint_q), self.robot.joint_dof_count), dtype=bool) if free is None else free
+        n, axes = len(joint_q), range(3 if orientations_xyzw is None else 6)
+        free = np.ones((n, self.robot.joint_dof_count), dtype=bool) if free is None else free
+        apart = np.full(n, APART) if apart is None else apart
+        steps = [(target, axis, s) for target in range(len(self.links)) for axis in axes for s in STEPS]
+        moved = [moved_target(positions, orientations_xyzw, target, axis, s * apart) for target, axis, s in steps]
+        turns = None if orientations_xyzw is None else np.concatenate([turned for _, turned in moved])
+        starts = np.tile(joint_q, (len(steps), 1)), np.tile(free, (len(steps), 1))
+        minima = self.at(np.concatenate([shifted for shifted, _ in moved]), turns, *starts)
+        by_step = minima.reshape(len(self.links), len(axes), len(STEPS), *joint_q.shape)
         found = np.zeros((*joint_q.shape, len(self.links), 6))
-        for target in range(len(self.links)):
-
-            def moved(axis: int, by: Any, target: int = target) -> Array:
-                return self.at(*moved_target(positions, orientations_xyzw, target, axis, by), joint_q, free)
-
-            axes = range(3 if orientations_xyzw is None else 6)
-            found[:, :, target, : len(axes)] = differences(moved, axes, APART if apart is None else apart)
+        found[..., : len(axes)] = np.einsum("s,tasnc->ncta", SHARES, by_step) / apart[:, None, None, None]
         return found
 
     def errors(self, positions: Array, orientations_xyzw: Array | None, joint_q: Array) -> Array:
@@ -136,21 +145,26 @@ class Minima:
         return transform_multiply(links, tools), quaternion_rotate(links[..., 3:], tools[..., :3])
 
     def _newton(self, positions: Array, orientations: Array | None, joint_q: Array, free: NDArray[np.intp]) -> Array:
-        """Solve for one problem."""
+        """Solve problems with the same free DOFs, shape [n, joint_coord_count]."""
+        found, left = np.full_like(joint_q, np.nan), np.arange(len(joint_q))
         for _ in range(NEWTON_STEPS):
-            rest = self._rest(positions, orientations, joint_q, free)[0]
-            slope = self._by_dofs(lambda q: self._rest(positions, orientations, q, free), joint_q, free)[0]
-            step = np.zeros(self.robot.joint_dof_count)
-            step[free] = np.linalg.lstsq(slope, -rest, rcond=LEAST_SHARE)[0]
+            given = positions[left], None if orientations is None else orientations[left]
+            rest = self._rest(*given, joint_q, free)
+            slope = self._by_dofs(partial(self._rest, *given, free=free), joint_q, free)
+            step = np.zeros((len(left), self.robot.joint_dof_count))
+            step[:, free] = -np.einsum("nij,nj->ni", np.linalg.pinv(slope, rcond=LEAST_SHARE), rest)
             joint_q = self.robot.integrate(joint_q, step)
-            if np.abs(step).max() < SETTLED:
-                return joint_q
-        return np.full_like(joint_q, np.nan)
+            is_settled = np.abs(step).max(axis=1) < SETTLED
+            found[left[is_settled]] = joint_q[is_settled]
+            left, joint_q = left[~is_settled], joint_q[~is_settled]
+            if not len(left):
+                break
+        return found
 
     def _rest(self, positions: Array, orientations: Array | None, joint_q: Array, free: NDArray[np.intp]) -> Array:
-        """Give what is zero at a minimum, shape [n, equations]."""
+        """Give what is zero at a minimum, shape [k n, equations], of n problems at k configurations [k n, ..] each."""
         n = len(joint_q)
-        given = np.repeat(positions, n, axis=0), None if orientations is None else np.repeat(orientations, n, axis=0)
+        given = _tiled(positions, orientations, n // len(positions))
         pull = self._pull(joint_q)[:, free]
         if not self.is_met:
             error = self.errors(*given, joint_q)

@@ -84,8 +84,9 @@ class SolverCore:
         self._robot, self._objectives, self._options, self._join = robot, tuple(objectives), options, join
         self.targets, self._device, self._turn = PoseTargets(robot, targets), device, turn_on(device)
         self._combinations: FreeCombinations | None = None
-        self._opened = OpenedLoops(robot, partial(self._solver_of_targets, engine))
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
+        own: dict[str, Any] = {"device": device, "engine": engine, "threads": threads, "options": options}
+        self._opened = OpenedLoops(robot, partial(_solver_of_targets, **own))
         with DEVICE_LOCK, CacheErrorsExplained():
             self._set_up(engine)
 
@@ -169,24 +170,6 @@ class SolverCore:
             return result
         options = _with_time_left(options, began)
         return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)
-
-    def _solver_of_targets(self, engine: str, robot: RobotModel, targets: Sequence[Target]) -> OpenSolve:
-        """Return what solves targets of this robot with other loops."""
-        given: dict[str, Any] = {"device": self._device, "threads": self._threads, "options": self._options}
-        core = SolverCore(robot, targets, (), engine=engine, join=False, **given)
-        head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(self._device))
-
-        def solve(
-            given: TargetArrays,
-            options: SolverOptions,
-            enabled: NDArray[np.bool_] | None,
-            worlds: CheckedWorlds | None,
-        ) -> NDArray[Any] | None:
-            fine = replace(options, precision=core.engine.finish)
-            result = core.solve(head, given, None, fine, enabled=enabled, worlds=worlds, alone=True)
-            return None if result is None else result.joint_q
-
-        return solve
 
     def _run(
         self,
@@ -379,6 +362,24 @@ def _soft_limits() -> IKObjective:
     limits = IKObjectiveJointLimit()
     limits.priority = 0
     return limits
+
+
+def _solver_of_targets(robot: RobotModel, targets: Sequence[Target], **given: Any) -> OpenSolve:
+    """Return what solves these targets alone, with what else a `SolverCore` is given."""
+    core = SolverCore(robot, targets, (), join=False, **given)
+    head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(given["device"]))
+
+    def solve(
+        given: TargetArrays,
+        options: SolverOptions,
+        enabled: NDArray[np.bool_] | None,
+        worlds: CheckedWorlds | None,
+    ) -> NDArray[Any] | None:
+        fine = replace(options, precision=core.engine.finish)
+        result = core.solve(head, given, None, fine, enabled=enabled, worlds=worlds, alone=True)
+        return None if result is None else result.joint_q
+
+    return solve
 
 
 def _with_time_left(options: SolverOptions, began: float) -> SolverOptions:
