@@ -20,19 +20,29 @@ def identity_transform() -> Float64Array:
     return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
 
+def cross(a: Float64Array, b: Float64Array) -> Float64Array:
+    """Give the cross products of vectors [..., 3]: the bytes of ``np.cross``, in a quarter of its time for a few."""
+    ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
+    bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
+    x = ay * bz - az * by
+    product = np.empty((*x.shape, 3), x.dtype)
+    product[..., 0] = x
+    product[..., 1] = az * bx - ax * bz
+    product[..., 2] = ax * by - ay * bx
+    return product
+
+
 def quaternion_multiply(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Array:
     """Give the Hamilton product a * b, shape [..., 4]: first rotate by b, then by a."""
-    ax, ay, az, aw = np.moveaxis(a_xyzw, -1, 0)
-    bx, by, bz, bw = np.moveaxis(b_xyzw, -1, 0)
-    return np.stack(
-        [
-            aw * bx + ax * bw + ay * bz - az * by,
-            aw * by - ax * bz + ay * bw + az * bx,
-            aw * bz + ax * by - ay * bx + az * bw,
-            aw * bw - ax * bx - ay * by - az * bz,
-        ],
-        axis=-1,
-    )
+    ax, ay, az, aw = a_xyzw[..., 0], a_xyzw[..., 1], a_xyzw[..., 2], a_xyzw[..., 3]
+    bx, by, bz, bw = b_xyzw[..., 0], b_xyzw[..., 1], b_xyzw[..., 2], b_xyzw[..., 3]
+    x = aw * bx + ax * bw + ay * bz - az * by
+    product = np.empty((*x.shape, 4), x.dtype)
+    product[..., 0] = x
+    product[..., 1] = aw * by - ax * bz + ay * bw + az * bx
+    product[..., 2] = aw * bz + ax * by - ay * bx + az * bw
+    product[..., 3] = aw * bw - ax * bx - ay * by - az * bz
+    return product
 
 
 def quaternion_conjugate(q_xyzw: Float64Array) -> Float64Array:
@@ -43,8 +53,8 @@ def quaternion_conjugate(q_xyzw: Float64Array) -> Float64Array:
 def quaternion_rotate(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
     """Rotate vectors [..., 3] by unit quaternions [..., 4]."""
     xyz, w = q_xyzw[..., :3], q_xyzw[..., 3:]
-    twice = 2.0 * np.cross(xyz, vector)
-    return np.asarray(vector + w * twice + np.cross(xyz, twice))
+    twice = 2.0 * cross(xyz, vector)
+    return np.asarray(vector + w * twice + cross(xyz, twice))
 
 
 def quaternion_from_axis_angle(axis: Float64Array, angle: Float64Array | float) -> Float64Array:
@@ -84,9 +94,9 @@ def quaternion_between(start: Float64Array, end: Float64Array) -> Float64Array:
     """Give the smallest rotation that takes the unit vector ``start`` [3] to ``end`` [3], shape [4]."""
     cosine = float(start @ end)
     if cosine < -1.0 + 1e-12:  # opposite: any perpendicular axis is smallest; take one that does not vanish
-        perpendicular = np.cross(start, np.eye(3)[int(np.argmin(np.abs(start)))])
+        perpendicular = cross(start, np.eye(3)[int(np.argmin(np.abs(start)))])
         return np.append(perpendicular / np.linalg.norm(perpendicular), 0.0)
-    q_xyzw = np.append(np.cross(start, end), 1.0 + cosine)
+    q_xyzw = np.append(cross(start, end), 1.0 + cosine)
     return np.asarray(q_xyzw / np.linalg.norm(q_xyzw))
 
 

@@ -167,7 +167,12 @@ def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
     # twice the cross product of the quaternion's vector part and the vector
     u, v, t = y * c - z * b, z * a - x * c, x * b - y * a
     u, v, t = u + u, v + v, t + t
-    return np.stack([a + w * u + (y * t - z * v), b + w * v + (z * u - x * t), c + w * t + (x * v - y * u)])
+    first = a + w * u + (y * t - z * v)
+    turned = np.empty((3, *first.shape))
+    turned[0] = first
+    turned[1] = b + w * v + (z * u - x * t)
+    turned[2] = c + w * t + (x * v - y * u)
+    return turned
 
 
 def moved(step: JointStep, parent: BodyPose, q: Float64Array) -> BodyPose:

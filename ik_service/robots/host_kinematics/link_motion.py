@@ -9,7 +9,7 @@ from ik_service.robots.host_kinematics.forward import blocks_of, chosen_links
 from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion, motion_subspace_rate
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
-from ik_service.robots.transforms import Float64Array, identity_transform, transform_multiply
+from ik_service.robots.transforms import Float64Array, cross, identity_transform, transform_multiply
 from objectives.errors import InputError
 
 
@@ -42,7 +42,7 @@ def jacobian_dot(
             own = _moved(motion.S, origin, moving)
             velocity = np.einsum("nkd,nd->nk", own[:, :3], qd)
             found[block, column] = _moved(rate, origin, moving)
-            found[block, column, :3] += np.cross(motion.S[..., 3:], velocity[:, np.newaxis]).transpose(0, 2, 1) * moving
+            found[block, column, :3] += cross(motion.S[..., 3:], velocity[:, np.newaxis]).transpose(0, 2, 1) * moving
     return _folded(robot, found)
 
 
@@ -56,7 +56,7 @@ def _place(robot: KinematicRobot, motion: BodyMotion, link: int) -> tuple[Float6
 
 def _moved(twists: Float64Array, point: Float64Array, moving: NDArray[np.bool_]) -> Float64Array:
     """Give the velocity of a point [n, 3] and the turn by twists [n, dofs, 6] at the world origin, [n, 6, dofs]."""
-    linear = twists[..., :3] + np.cross(twists[..., 3:], point[:, np.newaxis])
+    linear = twists[..., :3] + cross(twists[..., 3:], point[:, np.newaxis])
     both: Float64Array = np.concatenate([linear, twists[..., 3:]], axis=-1).transpose(0, 2, 1)
     return both * moving
 

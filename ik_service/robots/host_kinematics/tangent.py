@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ik_service.robots.host_kinematics.forward import BodyPose, poses_of_bodies, rotated
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
-from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
+from ik_service.robots.transforms import Float64Array, cross, quaternion_exp, quaternion_multiply
 from objectives.errors import InputError
 
 
@@ -53,7 +53,7 @@ def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
             if k < step.joint_type.linear_dof_count:
                 twists[:, first + k, :3] = world_axis
             else:
-                twists[:, first + k, :3] = np.cross(origin, world_axis)
+                twists[:, first + k, :3] = cross(origin, world_axis)
                 twists[:, first + k, 3:] = world_axis
     return BodyMotion(configurations, T_world_body, twists)
 
@@ -76,12 +76,12 @@ def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Fl
         S = motion.S[:, own]
         twists[:, body] = twists[:, step.parent] + np.einsum("nd,ndk->nk", joint_qd[:, own], S)
         turn = twists[:, step.parent, np.newaxis, 3:]
-        rate[:, own.start : linear, :3] = np.cross(turn, motion.S[:, own.start : linear, :3])
+        rate[:, own.start : linear, :3] = cross(turn, motion.S[:, own.start : linear, :3])
         axes = motion.S[:, linear : own.stop, 3:]
         origin = motion.T_world_body[:, body, np.newaxis, :3]
-        velocity = twists[:, body, np.newaxis, :3] + np.cross(twists[:, body, np.newaxis, 3:], origin)
-        rate[:, linear : own.stop, 3:] = np.cross(turn, axes)
-        rate[:, linear : own.stop, :3] = np.cross(velocity, axes) + np.cross(origin, rate[:, linear : own.stop, 3:])
+        velocity = twists[:, body, np.newaxis, :3] + cross(twists[:, body, np.newaxis, 3:], origin)
+        rate[:, linear : own.stop, 3:] = cross(turn, axes)
+        rate[:, linear : own.stop, :3] = cross(velocity, axes) + cross(origin, rate[:, linear : own.stop, 3:])
     return rate
 
 

@@ -20,6 +20,7 @@ from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
 from ik_service.robots.transforms import (
     Float64Array,
+    cross,
     quaternion_conjugate,
     quaternion_rotate,
     rotation_vector,
@@ -150,13 +151,13 @@ class ErrorRows:
         frame, end = self.frames.poses(motion.T_world_body)
         at, S, whole_qd = frame[..., :3], motion.S, qd @ self.spread.T
         twists = np.einsum("sld,nd,ndk->snlk", self.frames.moved, whole_qd, S)
-        velocity = twists[0, ..., :3] + np.cross(twists[0, ..., 3:], at)
+        velocity = twists[0, ..., :3] + cross(twists[0, ..., 3:], at)
         rate = self._relative_twists(at, motion_subspace_rate(self.whole, motion, whole_qd))
         columns = self.frames.moves_apart[:, :, np.newaxis] * S[:, np.newaxis]
-        rate[..., :3] += np.cross(columns[..., 3:], velocity[:, :, np.newaxis])
+        rate[..., :3] += cross(columns[..., 3:], velocity[:, :, np.newaxis])
         relative, turn = self._relative_twists(at, S), twists[1, :, :, np.newaxis, 3:]
         for part in (slice(0, 3), slice(3, 6)):
-            rate[..., part] -= np.cross(turn, relative[..., part])
+            rate[..., part] -= cross(turn, relative[..., part])
         return self._rows(_seen_from(end, rate), self.scalar.jacobian_dot(motion, whole_qd))
 
     def drift(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
@@ -175,7 +176,7 @@ class ErrorRows:
     def _relative_twists(self, at: Float64Array, S: Float64Array) -> Float64Array:
         """Give twists at points [n, loops, 3] of frames less those of ends, world axes, [n, loops, DOFs, 6]."""
         columns = self.frames.moves_apart[:, :, np.newaxis] * S[:, np.newaxis]
-        columns[..., :3] += np.cross(columns[..., 3:], at[:, :, np.newaxis])
+        columns[..., :3] += cross(columns[..., 3:], at[:, :, np.newaxis])
         return np.asarray(columns)
 
     def _rows(self, columns: Float64Array, scalar: Float64Array) -> Float64Array:
