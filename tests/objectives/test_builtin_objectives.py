@@ -39,21 +39,17 @@ def outcome(case_name, scene_name, regime):
     joint_q = robot.integrate(data.joint_q[PROBLEM_IDX], step).astype(np.float32)
     place = Workplace(robot, case.make(data), joint_q, PROBLEM_IDX)
     exact = joint_q.astype(np.float64)
-    columns = []
-    for dof in range(robot.joint_dof_count):
-        tangent = np.zeros((len(PROBLEM_IDX), robot.joint_dof_count))
-        tangent[:, dof] = STEP
-        ahead, behind = (
-            case.residual(data, robot.integrate(exact, side * tangent), PROBLEM_IDX) for side in (1.0, -1.0)
-        )
-        columns.append((ahead - behind) / (2.0 * STEP))
+    dofs, n = robot.joint_dof_count, len(PROBLEM_IDX)
+    steps = np.repeat(STEP * np.stack([np.eye(dofs), -np.eye(dofs)]).reshape(-1, dofs), n, axis=0)
+    moved = robot.integrate(np.tile(exact, (2 * dofs, 1)), steps)
+    ahead, behind = case.residual(data, moved, np.tile(PROBLEM_IDX, 2 * dofs)).reshape(2, dofs, n, -1)
     return Outcome(
         place.residuals(),
         place.analytic(),
         place.autodiff(),
         place.objective.row_support(place.model),
         case.residual(data, exact, PROBLEM_IDX),
-        np.stack(columns, axis=2),
+        np.moveaxis((ahead - behind) / (2.0 * STEP), 0, 2),
     )
 
 
