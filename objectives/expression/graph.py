@@ -204,14 +204,14 @@ def evaluate(
         One array for each output; what is outside of a function's domain is not finite.
     """
     results: dict[Expression, npt.NDArray[np.float64]] = dict(known or {})
-    for node in reachable(outputs):
-        if node in results:
-            continue
-        if node.operation is Operation.VARIABLE:
-            results[node] = np.asarray(values[node.name], dtype=np.float64)
-        elif node.operation is Operation.CONSTANT:
-            results[node] = np.asarray(node.value, dtype=np.float64)
-        else:
-            with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        for node in reachable(outputs):
+            if node in results:
+                continue
+            if node.operation is Operation.VARIABLE:
+                results[node] = np.asarray(values[node.name], dtype=np.float64)
+            elif node.operation is Operation.CONSTANT:
+                results[node] = np.asarray(node.value, dtype=np.float64)
+            else:
                 results[node] = FUNCTIONS[node.operation](*(results[operand] for operand in node.operands))
     return [results[output] for output in outputs]

@@ -37,7 +37,8 @@ def test_rows_and_jacobian_equal_host_kinematics(name):
     rows, expected = evaluated(program.rows, values, COUNT), case.oracle.rows(q)
     np.testing.assert_allclose(rows, expected, rtol=0.0, atol=EXACT)
     assert np.abs(expected).max(axis=1).min() > 1e-3
-    jacobian = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
+    entries = [entry for row in program.jacobian for entry in row]
+    jacobian = evaluated(entries, values, COUNT).reshape(COUNT, len(program.jacobian), -1)
     np.testing.assert_allclose(jacobian, case.active(case.oracle.jacobian(q)), rtol=0.0, atol=10 * EXACT)
     assert np.abs(jacobian).max() > 0.1
 
@@ -46,14 +47,17 @@ def test_rows_and_jacobian_equal_host_kinematics(name):
 def test_jacobian_equals_central_differences(name):
     case = island(name)
     program, q = case.program(), configurations(case.robot, seed=4)
-    values = case.values(program, q)
-    for a, dof in enumerate(case.robot.active_dof):
-        tangent = np.zeros(case.robot.joint_dof_count)
-        tangent[dof] = STEP
-        ends = [case.robot.complete_joint_q(case.robot.integrate(q, sign * tangent)) for sign in (1.0, -1.0)]
-        forward, back = (evaluated(program.rows, case.values(program, end), COUNT) for end in ends)
-        column = evaluated([row[a] for row in program.jacobian], values, COUNT)
-        np.testing.assert_allclose(column, (forward - back) / (2.0 * STEP), rtol=0.0, atol=BY_DIFFERENCES)
+    moves = STEP * np.eye(case.robot.joint_dof_count)[case.robot.active_dof]
+    ends = [
+        case.robot.integrate(np.tile(q, (len(moves), 1)), sign * np.repeat(moves, COUNT, axis=0)) for sign in (1, -1)
+    ]
+    forward, back = (
+        evaluated(program.rows, case.values(program, case.robot.complete_joint_q(end)), len(end)) for end in ends
+    )
+    by_dof = ((forward - back) / (2.0 * STEP)).reshape(len(moves), COUNT, -1)
+    entries = [entry for row in program.jacobian for entry in row]
+    jacobian = evaluated(entries, case.values(program, q), COUNT).reshape(COUNT, -1, len(moves))
+    np.testing.assert_allclose(jacobian, np.moveaxis(by_dof, 0, 2), rtol=0.0, atol=BY_DIFFERENCES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,9 +72,10 @@ def test_normal_equations_are_products_of_rows_and_jacobian(name):
     gradient = evaluated(program.gradient, values, COUNT)
     np.testing.assert_allclose(gradient, np.einsum("nra,nr->na", jacobian, rows), rtol=0.0, atol=size * EXACT)
     hessian = np.einsum("nra,nrb->nab", jacobian, jacobian)
-    for a, row in enumerate(program.hessian):
-        assert len(row) == a + 1
-        np.testing.assert_allclose(evaluated(row, values, COUNT), hessian[:, a, : a + 1], rtol=0.0, atol=size * EXACT)
+    assert [len(row) for row in program.hessian] == list(range(1, len(program.hessian) + 1))
+    lower = evaluated([entry for row in program.hessian for entry in row], values, COUNT)
+    below = np.tril_indices(len(program.hessian))
+    np.testing.assert_allclose(lower, hessian[:, below[0], below[1]], rtol=0.0, atol=size * EXACT)
     assert np.abs(gradient).max() > 1e-3
 
 
