@@ -14,6 +14,7 @@ from tests.objectives.loop_rows import LOOP_ROWS, LOOP_SIZES, matrix_of
 from tests.solver.conftest import assert_same_bytes
 
 CLOSED = 1e-6  # [m and rad]
+CLOSED_FLOAT64 = 1e-10
 LEFT, RIGHT = "left_panda_hand", "right_panda_hand"
 HELD = (0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0)
 FOUR_BAR = """<robot name="four_bar">
@@ -76,6 +77,18 @@ def test_targets_that_the_loop_allows_are_met_with_it(holding):
     poses = robot.forward_kinematics(result.joint_q, [LEFT, RIGHT])
     distance = np.linalg.norm(poses.positions - positions, axis=2).max(axis=1)
     assert (distance[result.success] <= 1e-3).all()
+
+
+def test_loops_close_to_what_float64_resolves_beside_joints_at_their_limits(holding):
+    robot, _, _ = holding
+    hand = ik_service.IKSolver(robot.with_loops([]), [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu")
+    n = 300
+    starts = robot.random_joint_q(np.random.default_rng(4), n)
+    held = hand.solve(np.tile(HELD[:3], (n, 1, 1)), np.tile(HELD[3:], (n, 1, 1)), initial_joint_q=starts)
+    poses = robot.forward_kinematics(held.joint_q, [LEFT, RIGHT])  # float32: hands are off by some 1e-6
+    result = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu").solve(poses.positions, poses.orientations_xyzw)
+    assert (result.active_limits != 0).any(axis=1).sum() >= 20
+    assert gaps(robot, result.joint_q).max() <= CLOSED_FLOAT64
 
 
 def test_one_target_moves_both_arms(holding):

@@ -266,6 +266,21 @@ class IterationSource:
         )
         return lines + [f"const F taken{a} = taken * step{a};" for a in self.program.dofs]
 
+    def _pressures(self) -> list[str]:
+        """Statements that keep which way the rows push each DOF after the step, by the linear model.
+
+        A free DOF is pushed by nothing but rounding then. Where its step led out of its range, that says the way.
+        """
+        lanes, lines, pushes = self.lanes, list[str](), self.step.predicted_gradient()
+        scalar = [a for a, component in coordinate_names(self.program) if not component]
+        for k, a in enumerate(self.program.dofs):
+            push = pushes[a]
+            if a in scalar:
+                beyond = lanes.either(f"moved{a} < lower{a}", f"moved{a} > upper{a}")
+                push = lanes.choose(beyond, f"step{a}", push)
+            lines.append(f"s[{self.state.pressure + k}] = {push};")
+        return lines
+
     def _finish(self) -> list[str]:
         """Store what has changed, and return which lanes have finished."""
         state, number = self.state, self._number
@@ -273,8 +288,7 @@ class IterationSource:
         lines += [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
         if self.program.multiplied:
             lines += [f"s[{state.multipliers + k}] = {multiplier(r)};" for k, r in enumerate(self.program.multiplied)]
-            pressures = self.step.predicted_gradient()
-            lines += [f"s[{state.pressure + k}] = {pressures[a]};" for k, a in enumerate(self.program.dofs)]
+            lines += self._pressures()
         factor = "damping_factor"
         if self.damping.settles:
             gain = " + ".join(f"step{a} * gradient{a}" for a in self.program.dofs)
