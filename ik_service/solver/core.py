@@ -24,7 +24,7 @@ from ik_service.solver.inputs.reading import check_lines, has_lines_per_problem
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
-from ik_service.solver.launches.deadline import stopped_after
+from ik_service.solver.launches.deadline import stopped_after, with_time_left
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
@@ -45,8 +45,6 @@ from ik_service.solver.subproblems.free_combinations import SOLUTIONS_TRIED, Fre
 from ik_service.solver.subproblems.opened_loops import OpenedLoops, OpenSolve
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
-
-TIME_LEFT_MIN_S = 1e-9  # of a deadline that is over
 
 
 class SolverCore:
@@ -85,8 +83,7 @@ class SolverCore:
         self.targets, self._device, self._turn = PoseTargets(robot, targets), device, turn_on(device)
         self._combinations: FreeCombinations | None = None
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
-        own: dict[str, Any] = {"device": device, "engine": engine, "threads": threads, "options": options}
-        self._opened = OpenedLoops(robot, partial(_solver_of_targets, **own))
+        self._opened = OpenedLoops(robot, partial(_solver_of_targets, device, engine, threads, options))
         with DEVICE_LOCK, CacheErrorsExplained():
             self._set_up(engine)
 
@@ -157,7 +154,7 @@ class SolverCore:
         began, guess = time.monotonic(), None
         if start is None and limits is None and not alone:
             guess = self._opened.starts(self.targets.all, given, options, enabled, worlds)
-        left = options if guess is None else _with_time_left(options, began)
+        left = options if guess is None else with_time_left(options, began)
         done = self._run(given, start, left, enabled, worlds, limits, guess=guess)
         if done is None:
             return None
@@ -168,7 +165,7 @@ class SolverCore:
         result = collect_result(head, self.work, prepared, settings)
         if worlds is None or judged is not None or alone or not self._may_combine(options):
             return result
-        options = _with_time_left(options, began)
+        options = with_time_left(options, began)
         return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)
 
     def _run(
@@ -364,10 +361,13 @@ def _soft_limits() -> IKObjective:
     return limits
 
 
-def _solver_of_targets(robot: RobotModel, targets: Sequence[Target], **given: Any) -> OpenSolve:
+def _solver_of_targets(
+    device: wp.Device, engine: str, threads: int | None, options: SolverOptions, robot: RobotModel, targets: Any
+) -> OpenSolve:
     """Return what solves these targets alone, with what else a `SolverCore` is given."""
+    given: dict[str, Any] = {"device": device, "engine": engine, "threads": threads, "options": options}
     core = SolverCore(robot, targets, (), join=False, **given)
-    head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(given["device"]))
+    head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(device))
 
     def solve(
         given: TargetArrays,
@@ -380,13 +380,6 @@ def _solver_of_targets(robot: RobotModel, targets: Sequence[Target], **given: An
         return None if result is None else result.joint_q
 
     return solve
-
-
-def _with_time_left(options: SolverOptions, began: float) -> SolverOptions:
-    """Return options whose deadline, if they have one, is what is left of it since a time of the monotonic clock."""
-    if options.deadline_s is None:
-        return options
-    return replace(options, deadline_s=max(TIME_LEFT_MIN_S, began + options.deadline_s - time.monotonic()))
 
 
 def _part(

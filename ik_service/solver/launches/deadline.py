@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 
 
@@ -52,6 +54,14 @@ class _Clock:
 
 
 _CLOCK = _Clock()
+TIME_LEFT_MIN_S = 1e-9  # of a deadline that is over
+
+
+def with_time_left(options: SolverOptions, began: float) -> SolverOptions:
+    """Return options whose deadline, if any, is what is left of it since a time of the monotonic clock [s]."""
+    if options.deadline_s is None:
+        return options
+    return replace(options, deadline_s=max(TIME_LEFT_MIN_S, began + options.deadline_s - time.monotonic()))
 
 
 @contextmanager
