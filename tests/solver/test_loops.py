@@ -106,6 +106,8 @@ def test_a_loop_stays_closed_where_targets_pull_it_apart(holding):
     result = solver.solve(apart, turns[:20])
     assert not result.success.any()
     assert gaps(robot, result.joint_q).max() <= CLOSED
+    at_minimum = np.isin(result.status, [ik_service.IKStatus.STALLED, ik_service.IKStatus.BLOCKED_BY_LIMITS])
+    assert at_minimum.mean() >= 0.75  # and not out of iterations
     poses = robot.forward_kinematics(result.joint_q, [LEFT, RIGHT])
     pulled = np.linalg.norm(poses.positions - apart, axis=2)
     assert (pulled.sum(axis=1) >= 0.1).all()  # nobody gets what both ask for,

@@ -17,7 +17,7 @@ from functools import partial
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
 from ik_service.compiler.code.rotation_step import rotation_step
-from ik_service.compiler.code.stages import SECONDARY_STAGE, StageTexts, multiplier_lines, plain
+from ik_service.compiler.code.stages import REST_GAIN, SECONDARY_STAGE, StageTexts, multiplier_lines, plain
 from ik_service.compiler.code.state import (
     COMPONENTS,
     NOT_EVALUATED,
@@ -334,4 +334,7 @@ class IterationSource:
         if self.program.multiplied:  # rows that come first are met long before the others are low
             met = lanes.both(met, f"best_error{len(error_outputs(self.program)) - 1} <= {number(MET2)}")
         over = lanes.everywhere(number(2.0 * self.damping.factor_max))
+        if texts.is_last is not None:
+            rests = lanes.both("better", f"next_gain < norm2 * {number(REST_GAIN[lanes.precision])}")
+            met = lanes.either(met, lanes.both(texts.is_last, rests))
         return lanes.choose("next", lanes.everywhere(number(1.0)), lanes.choose(met, over, "spent"))

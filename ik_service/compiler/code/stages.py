@@ -26,6 +26,10 @@ SECONDARY_GAIN = 0.002
 """Share of |r|^2 by which a step can lower it where such a stage is over."""
 SECONDARY_STAGE_STEPS = 10
 """Iterations that are left for the last stage."""
+MULTIPLIER_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
+"""Share of |r|^2 by which a step can lower it where a stage with multipliers is over."""
+REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}
+"""The same where the last of them is: its minimum is found, as far as this precision resolves."""
 MULTIPLIER_STAGES: Mapping[Precision, tuple[float, ...]] = {
     "float32": (1.0, 2.0**-3, 2.0**-6, 2.0**-9),
     "float64": (2.0**-3, 2.0**-9, 2.0**-15, 2.0**-21),
@@ -51,13 +55,16 @@ def plain(row: int) -> str:
 
 def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> list[str]:
     """Statements for the multipliers at the trial, from the rows: new ones where a stage has just begun."""
-    number, ratio = lanes.number, _ratio(lanes)
-    first = number(MULTIPLIER_STAGES[lanes.precision][0])
-    begins = lanes.both(f"stage < {first}", f"old_norm2 >= {number(NOT_EVALUATED)}")
+    number, ratio, stages = lanes.number, _ratio(lanes), MULTIPLIER_STAGES[lanes.precision]
+    begins = lanes.both(f"stage < {number(stages[0])}", f"old_norm2 >= {number(NOT_EVALUATED)}")
     lines = [f"const auto begins = {begins};"]
+    share = lanes.everywhere(number(ratio * ratio))
+    if lanes.precision == "float64":  # the last pull moves c by less than rounding, a wrong multiplier by itself
+        share = lanes.choose(f"stage <= {number(stages[-1])}", lanes.everywhere(number(0.0)), share)
+    lines.append(f"const F borne = {share};")
     for k, r in enumerate(program.multiplied):
         held = f"s[{state.multipliers + k}]"
-        pull = f"({held} + {plain(r)}) * {number(ratio * ratio)}"
+        pull = f"({held} + {plain(r)}) * borne"
         lines.append(f"const F {multiplier(r)} = {lanes.choose('begins', pull, held)};")
     return lines
 
@@ -72,6 +79,7 @@ class StageTexts:
         steps: How many iterations are left at least when it begins.
         gain: Share of |r|^2 by which a step can lower it where the stage is over; 0 where steps alone tell.
         is_light: Whether rows that yield weigh so little that the others can be met.
+        is_last: Whether the stage is the last one, where attempts end at its minimum; None where they do not.
     """
 
     goes_on: str
@@ -79,6 +87,7 @@ class StageTexts:
     steps: str
     gain: float
     is_light: str
+    is_last: str | None = None
 
     @staticmethod
     def of(program: IslandProgram, lanes: Lanes) -> "StageTexts":
@@ -89,7 +98,8 @@ class StageTexts:
             lighter = f"(stage * {number(_ratio(lanes))})"
             last = number(MULTIPLIER_STAGES[lanes.precision][-1])
             steps = lanes.choose(f"{lighter} > {last}", many, few)
-            return StageTexts(f"stage > {last}", lighter, steps, 0.0, f"stage < {first}")
+            gain, is_last = MULTIPLIER_GAIN[lanes.precision], f"stage <= {last}"
+            return StageTexts(f"stage > {last}", lighter, steps, gain, f"stage < {first}", is_last)
         if program.has_tertiary:
             steps = lanes.choose(f"stage == {first}", many, few)
             return StageTexts(f"stage >= {last}", f"(stage * {last})", steps, 0.0, f"stage < {first}")
