@@ -315,10 +315,9 @@ class IterationSource:
         state, number, lanes, texts = self.state, self._number, self.lanes, StageTexts.of(self.program, self.lanes)
         lines.append(f"const F spent = {factor};")
         lines.append(f"const auto late = tried >= iterations - {texts.steps};")
+        lines.append(f"const F next_gain = {' + '.join(f'step{a} * gradient{a}' for a in self.program.dofs)};")
         over = lanes.either(f"spent > {number(self.damping.factor_max)}", "late")
-        if texts.gain > 0.0:
-            lines.append(f"const F next_gain = {' + '.join(f'step{a} * gradient{a}' for a in self.program.dofs)};")
-            over = lanes.either(over, lanes.both("better", f"next_gain < norm2 * {number(texts.gain)}"))
+        over = lanes.either(over, lanes.both("better", f"next_gain < norm2 * {number(texts.gain)}"))
         ended = lanes.both(over, f"best_norm2 < {number(NOT_EVALUATED)}")
         goes_on = lanes.both("tried < iterations", "best_norm2 > floor2")
         lines.append(f"const auto next = {lanes.both(lanes.both(texts.goes_on, ended), goes_on)};")

@@ -26,10 +26,10 @@ SECONDARY_GAIN = 0.002
 """Share of |r|^2 by which a step can lower it where such a stage is over."""
 SECONDARY_STAGE_STEPS = 10
 """Iterations that are left for the last stage."""
-MULTIPLIER_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
-"""Share of |r|^2 by which a step can lower it where a stage with multipliers is over."""
+EXACT_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
+"""Share of |r|^2 by which a step can lower it where a stage is over, of constraints and of three levels."""
 REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}
-"""The same where the last of them is: its minimum is found, as far as this precision resolves."""
+"""The same where the last stage is, beside targets: its minimum is found, as far as they tell it."""
 MULTIPLIER_STAGES: Mapping[Precision, tuple[float, ...]] = {
     "float32": (1.0, 2.0**-3, 2.0**-6, 2.0**-9),
     "float64": (2.0**-3, 2.0**-9, 2.0**-15, 2.0**-21),
@@ -77,9 +77,9 @@ class StageTexts:
         goes_on: Whether there is a next one.
         lighter: What the factor of the rows that yield is in it.
         steps: How many iterations are left at least when it begins.
-        gain: Share of |r|^2 by which a step can lower it where the stage is over; 0 where steps alone tell.
+        gain: Share of |r|^2 by which a step can lower it where the stage is over.
         is_light: Whether rows that yield weigh so little that the others can be met.
-        is_last: Whether the stage is the last one, where attempts end at its minimum; None where they do not.
+        is_last: Whether the stage is the last one, at whose minimum attempts end; None where they do not.
     """
 
     goes_on: str
@@ -93,15 +93,18 @@ class StageTexts:
     def of(program: IslandProgram, lanes: Lanes) -> "StageTexts":
         """Return those of a program with rows that yield; `late` says in them that time is running out."""
         number, first, last = lanes.number, lanes.number(1.0), lanes.number(SECONDARY_STAGE[lanes.precision])
+        gain = EXACT_GAIN[lanes.precision]
         few, many = (lanes.everywhere(number(times * SECONDARY_STAGE_STEPS)) for times in (1.0, 2.0))
         if program.multiplied:
             lighter = f"(stage * {number(_ratio(lanes))})"
             last = number(MULTIPLIER_STAGES[lanes.precision][-1])
             steps = lanes.choose(f"{lighter} > {last}", many, few)
-            gain, is_last = MULTIPLIER_GAIN[lanes.precision], f"stage <= {last}"
-            return StageTexts(f"stage > {last}", lighter, steps, gain, f"stage < {first}", is_last)
+            return StageTexts(f"stage > {last}", lighter, steps, gain, f"stage < {first}", f"stage <= {last}")
         if program.has_tertiary:
             steps = lanes.choose(f"stage == {first}", many, few)
-            return StageTexts(f"stage >= {last}", f"(stage * {last})", steps, 0.0, f"stage < {first}")
+            is_last = f"stage < {last}" if program.errors else None
+            return StageTexts(f"stage >= {last}", f"(stage * {last})", steps, gain, f"stage < {first}", is_last)
         lighter = lanes.choose("late", lanes.everywhere(last), f"(stage * {number(SECONDARY_RATIO)})")
-        return StageTexts(f"stage > {last}", lighter, few, SECONDARY_GAIN, f"stage <= {last}")
+        is_last = f"stage <= {last}"
+        rests = is_last if program.errors else None
+        return StageTexts(f"stage > {last}", lighter, few, SECONDARY_GAIN, is_last, rests)
