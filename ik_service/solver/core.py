@@ -24,7 +24,7 @@ from ik_service.solver.inputs.reading import check_lines, has_lines_per_problem
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
-from ik_service.solver.launches.deadline import stopped_after, with_time_left
+from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S, stopped_after, with_time_left
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
@@ -166,6 +166,8 @@ class SolverCore:
         if worlds is None or judged is not None or alone or not self._may_combine(options):
             return result
         options = with_time_left(options, began)
+        if options.deadline_s == TIME_LEFT_MIN_S:
+            return result
         return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)
 
     def _run(

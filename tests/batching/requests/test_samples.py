@@ -8,6 +8,7 @@ import pytest
 from ik_service import load_robot
 from ik_service.batching.requests.objective_data import ObjectiveData
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.robots import LoopConstraint
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from objectives import IKObjectivePosture
@@ -18,6 +19,8 @@ COUNT = 200
 STAGED_DOFS = 36  # of a chain for which 200 entries are too few
 IMPORTS = """
 import os
+from dataclasses import replace
+import numpy as np
 import warp as wp
 from ik_service.batching.kernels.builder_process import need_kernels
 from ik_service.batching.solver_cache import SolverCache
@@ -34,6 +37,7 @@ robot, request = KINDS[os.environ["KIND"]]()
 wp.config.log_level = wp.LOG_WARNING
 sample = request.sample()
 assert sample.problem_count <= 4
+sample = replace(sample, initial_joint_q=np.tile(robot.mid_joint_q, (sample.problem_count, 1)))  # alike, by its key
 need_kernels(robot, sample, "cpu")
 before = loaded()
 assert len(SolverCache("cpu").solve(robot, request).success) == request.problem_count
@@ -76,6 +80,7 @@ def processes():
         "patterns",
         "two_arms",
         "touching",
+        "welded",
         "derivatives",
         "objectives",
         "staged",
@@ -124,6 +129,14 @@ def touching():
     return of_poses(robot, [name for name in robot.link_names if name.endswith("hand")])
 
 
+def welded():
+    """Arms that hold one object, of which one has a target."""
+    robot = load_robot("dual_panda")
+    hands = [name for name in robot.link_names if name.endswith("hand")]
+    robot = robot.with_loops([LoopConstraint("object", "weld", *hands, reference_offset=(0, 0, 0.3, 1, 0, 0, 0))])
+    return of_poses(robot, hands[:1])
+
+
 def with_objectives():
     robot, request = of_panda(orientations=False, seeds=8)
     weights = np.full((COUNT, 7), 0.01)
@@ -145,6 +158,7 @@ KINDS = {
     "patterns": with_patterns,
     "two_arms": two_arms,
     "touching": touching,
+    "welded": welded,
     "derivatives": lambda: of_panda(sensitivity="target"),
     "objectives": with_objectives,
     "staged": staged,
