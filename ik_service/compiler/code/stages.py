@@ -8,7 +8,8 @@ At first r weighs so much that steps along c, which curves, may be long. Constra
     where a stage ends: m <- (c + m) (next stage / stage)^2, the pull of the others that the next one has to bear
 
 Without m the rows that yield have to be so light that c is met beside them, and steps along c so short that they lead
-nowhere. With m the stages may be heavy (augmented Lagrangian: Nocedal and Wright 2006, chapter 17).
+nowhere. With m the stages may be heavy (augmented Lagrangian: Nocedal and Wright 2006, chapter 17). In float64 a last
+stage follows in which r weighs nothing: what is left of c, by steps that curve or an m that is not quite right, goes.
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,10 @@ MULTIPLIER_STAGES: Mapping[Precision, tuple[float, ...]] = {
     "float64": (2.0**-3, 2.0**-9, 2.0**-15, 2.0**-21),
 }
 """Factors of the rows that yield, one after another, each the same share of the one before."""
+CLOSING_STAGE = 2.0**-41
+"""That of a further stage in float64, so light that nothing but c is solved for, without multipliers."""
+CLOSING_STEPS = 2.0
+"""Iterations that are left for it."""
 
 
 def stage_range(program: IslandProgram, precision: Precision) -> tuple[float, float]:
@@ -59,8 +64,8 @@ def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> 
     begins = lanes.both(f"stage < {number(stages[0])}", f"old_norm2 >= {number(NOT_EVALUATED)}")
     lines = [f"const auto begins = {begins};"]
     share = lanes.everywhere(number(ratio * ratio))
-    if lanes.precision == "float64":  # the last pull moves c by less than rounding, a wrong multiplier by itself
-        share = lanes.choose(f"stage <= {number(stages[-1])}", lanes.everywhere(number(0.0)), share)
+    if lanes.precision == "float64":
+        share = lanes.choose(f"stage <= {number(CLOSING_STAGE)}", lanes.everywhere(number(0.0)), share)
     lines.append(f"const F borne = {share};")
     for k, r in enumerate(program.multiplied):
         held = f"s[{state.multipliers + k}]"
@@ -99,6 +104,10 @@ class StageTexts:
             lighter = f"(stage * {number(_ratio(lanes))})"
             last = number(MULTIPLIER_STAGES[lanes.precision][-1])
             steps = lanes.choose(f"{lighter} > {last}", many, few)
+            if lanes.precision == "float64":
+                begins, last = f"stage > {last}", number(CLOSING_STAGE)
+                lighter = lanes.choose(begins, lighter, lanes.everywhere(last))
+                steps = lanes.choose(begins, steps, lanes.everywhere(number(CLOSING_STEPS)))
             return StageTexts(f"stage > {last}", lighter, steps, gain, f"stage < {first}", f"stage <= {last}")
         if program.has_tertiary:
             steps = lanes.choose(f"stage == {first}", many, few)
