@@ -20,6 +20,7 @@ from ik_service.ros.groups import PlanningGroup, joints_above
 from ik_service.ros.poses import RobotFrames, in_frame, in_world, read_pose, write_pose
 from ik_service.ros.robot_states import RobotStates
 from ik_service.solver import IKResult, IKSolver, IKStatus, SolverOptions
+from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
 from objectives.errors import IKError, InputError
 
 SOLVERS_MOST = 16
@@ -192,7 +193,7 @@ class KinematicsAdapter:
         avoids = request.avoid_collisions and self._can_avoid_collisions()
         result = None
         for way in self._ways[avoids]:
-            left = None if timeout <= 0.0 else max(begun + timeout - time.monotonic(), 1e-6)
+            left = None if timeout <= 0.0 else max(begun + timeout - time.monotonic(), TIME_LEFT_MIN_S)
             result = task.solver.solve(
                 poses[None, :, :3],
                 poses[None, :, 3:],
