@@ -21,7 +21,7 @@ def identity_transform() -> Float64Array:
 
 
 def cross(a: Float64Array, b: Float64Array) -> Float64Array:
-    """Give the cross products of vectors [..., 3]: the bytes of ``np.cross``, which takes longer for a few."""
+    """Give the cross products of vectors [..., 3], with the bytes of ``np.cross``."""
     ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
     bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
     x = ay * bz - az * by

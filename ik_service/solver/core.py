@@ -364,11 +364,15 @@ def _soft_limits() -> IKObjective:
 
 
 def _solver_of_targets(
-    device: wp.Device, engine: str, threads: int | None, options: SolverOptions, robot: RobotModel, targets: Any
+    device: wp.Device,
+    engine: str,
+    threads: int | None,
+    options: SolverOptions,
+    robot: RobotModel,
+    targets: Sequence[Target],
 ) -> OpenSolve:
     """Return what solves these targets alone, with what else a `SolverCore` is given."""
-    given: dict[str, Any] = {"device": device, "engine": engine, "threads": threads, "options": options}
-    core = SolverCore(robot, targets, (), join=False, **given)
+    core = SolverCore(robot, targets, (), device=device, engine=engine, join=False, threads=threads, options=options)
     head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(device))
 
     def solve(
