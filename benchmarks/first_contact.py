@@ -8,9 +8,9 @@ after thread: that tries this script and tells nothing of a card. The exit code 
 """
 
 import argparse
+import importlib.util
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +29,7 @@ import numpy as np
 import warp as wp
 
 import ik_service
-from benchmarks.engines import gpu
+from benchmarks.gpu import loops_and_contacts, newton, rates, sanitizers
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, PANDA
 from benchmarks.report import Report, machine
 from ik_service.control import ControlLimits, IKController
@@ -51,11 +51,10 @@ FIRST_SOLVE_S = 60.0  # kernels compiled; 2 s where they are found
 ALONE = 16  # problems that are solved once more, each alone
 SIZES = (1, 1000, 10_000, 100_000, 1_000_000)  # of batches
 OWN = int(thread_kernel.ROUND), waves.THREADS_PER_SM  # what solvers have
-LAUNCHES = (OWN, (4, 768), (12, 768), (16, 768), (8, 384), (8, 1536))  # alike
+LAUNCHES = (OWN, (12, 768), (8, 384))  # alike
 TICKS = 1000
 DT = 1e-3
-TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-TOOL_S, SERVICE_S = 300.0, 300.0
+SERVICE_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -76,13 +75,20 @@ class Contact:
     seconds: float
     robots: tuple[str, ...] = tuple(LINKS)
 
-    def solver(self, name: str, device: str | None = None, **options: Any) -> ik_service.IKSolver:
+    def solver(self, name: str, device: str | None = None) -> ik_service.IKSolver:
         """Return a solver of a built-in robot by the compiled engine, where it can hold the robot."""
-        robot, chosen = ik_service.load_robot(name, collision="ignore"), ik_service.SolverOptions(**options)
+        return self.make(ik_service.load_robot(name, collision="ignore"), LINKS[name], device)
+
+    def make(self, robot: ik_service.RobotModel, targets: Any, device: str | None = None) -> ik_service.IKSolver:
+        """Return a solver of any robot on the device, or on another."""
         with ExitStack() as stack:
             if device is None and self.device.is_cpu:
                 stack.enter_context(patch.object(island_launches, "in_threads", lambda _: True))
-            return ik_service.IKSolver(robot, LINKS[name], device=device or str(self.device), options=chosen)
+            return ik_service.IKSolver(robot, targets, device=device or str(self.device))
+
+    def runs(self) -> loops_and_contacts.Runs:
+        """What steps of other modules are given."""
+        return loops_and_contacts.Runs(self.report, self.device, self.make, self.count, self.seconds)
 
 
 def reachable(robot: ik_service.RobotModel, links: list[str], count: int) -> tuple[Any, Any]:
@@ -105,7 +111,7 @@ def show_machine(contact: Contact) -> None:
     """Report what this is, and the first solve of the process."""
     report, device = contact.report, contact.device
     report.section("The machine", "")
-    report.line(f"- {gpu.describe(device)}; {machine()}; NumPy {np.__version__}; ik-service {ik_service.__version__}")
+    report.line(f"- {rates.describe(device)}; {machine()}; NumPy {np.__version__}; ik-service {ik_service.__version__}")
     if device.is_cuda:
         runtime: Any = wp._src.context.runtime
         report.line(f"- driver {runtime.driver_version}, toolkit {runtime.toolkit_version}")
@@ -170,6 +176,12 @@ def show_laws(contact: Contact) -> None:
             columns = solver.on_device().solve(*_on(contact.device, positions, orientations))
             if any(column.numpy().tobytes() != getattr(result, own).tobytes() for own, column in columns.items()):
                 wrong.append("arrays that stay on the device")
+            if contact.device.is_cuda and importlib.util.find_spec("torch"):
+                torch = importlib.import_module("torch")
+                tensors = (torch.tensor(one, device=str(contact.device)) for one in (positions, orientations))
+                given = solver.on_device().solve(*tensors)["joint_q"]
+                if torch.from_dlpack(given).cpu().numpy().tobytes() != result.joint_q.tobytes():
+                    wrong.append("tensors of PyTorch")
         report.claim(f"the same bytes, {name}", ", ".join(wrong) or "in all", "in all", not wrong)
 
 
@@ -208,14 +220,16 @@ def show_ticks(contact: Contact) -> None:
 
 
 def show_rates(contact: Contact) -> None:
-    """Report targets per second, latency, arithmetic and a peer, as `benchmarks.engines.gpu` does."""
-    batches = [batch for batch in gpu.BATCHES if batch <= 5 * contact.count]
+    """Report targets per second, latency, arithmetic and a peer, as `benchmarks.gpu.rates` does."""
+    batches = [batch for batch in rates.BATCHES if batch <= 5 * contact.count]
     problems = PANDA.problems(max(batches), random_seed=0)
-    rates = gpu.show_batches(contact.report, contact.device, problems, batches, contact.seconds)
+    per_batch = rates.show_batches(contact.report, contact.device, problems, batches, contact.seconds)
     show_on_device(contact, batches)
-    gpu.show_latency(contact.report, contact.device, problems, contact.seconds)
-    gpu.show_arithmetic(contact.report, contact.device, problems, None, contact.seconds)
-    gpu.show_pyroki(contact.report, problems, {batch: rates[batch] for batch in gpu.PYROKI_BATCHES if batch in rates})
+    rates.show_latency(contact.report, contact.device, problems, contact.seconds)
+    rates.show_arithmetic(contact.report, contact.device, problems, None, contact.seconds)
+    few = {batch: rate for batch, rate in per_batch.items() if batch in rates.PYROKI_BATCHES}
+    rates.show_pyroki(contact.report, problems, few)
+    newton.show_newton(contact.report, contact.device, problems, per_batch)
 
 
 def show_robots(contact: Contact) -> None:
@@ -230,7 +244,7 @@ def show_robots(contact: Contact) -> None:
         solver = contact.solver(name)
         for count in (1, 1000, contact.count):
             positions, orientations = reachable(solver.robot, LINKS[name], count)
-            times = gpu.timed(contact.device, partial(solver.solve, positions, orientations), contact.seconds)
+            times = rates.timed(contact.device, partial(solver.solve, positions, orientations), contact.seconds)
             median, result = float(np.median(times)), solver.solve(positions, orientations)
             wrong = result.success & ~is_met(solver.robot, LINKS[name], result.joint_q, positions, orientations)
             cells = f"{1e6 * median:.0f}", f"{count / median:,.0f}", f"{result.success.mean():.2%}", int(wrong.sum())
@@ -261,7 +275,7 @@ def show_launches(contact: Contact) -> None:
                 out = on_device.solve(*given)
                 with wp.ScopedCapture(device=contact.device) as capture:
                     on_device.solve(*given, out=out)
-                times = gpu.timed(contact.device, partial(wp.capture_launch, capture.graph), contact.seconds)
+                times = rates.timed(contact.device, partial(wp.capture_launch, capture.graph), contact.seconds)
                 cells.append(f"{1e6 * float(np.median(times)):.0f}")
                 answers += out["joint_q"].numpy().tobytes()
         first = first or answers
@@ -278,27 +292,9 @@ def show_on_device(contact: Contact, batches: list[int]) -> None:
     for batch in batches:
         given = _on(contact.device, *reachable(solver.robot, LINKS["panda"], batch))
         call = partial(on_device.solve, *given, out=on_device.solve(*given))
-        times = gpu.timed(contact.device, call, contact.seconds)
+        times = rates.timed(contact.device, call, contact.seconds)
         median = float(np.median(times))
         contact.report.row(batch, len(times), f"{1e6 * median:.1f}", f"{batch / median:,.0f}")
-
-
-def show_sanitizers(contact: Contact) -> None:
-    """Report what compute-sanitizer finds in small solves and ticks, where it is installed."""
-    contact.report.section("compute-sanitizer", "Small solves, laws and ticks of this program under each tool.")
-    program = shutil.which("compute-sanitizer")
-    if program is None or not contact.device.is_cuda:
-        contact.report.line("Not run: there is no compute-sanitizer here, or no card.")
-        return
-    for tool in TOOLS:
-        command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-m", "benchmarks.first_contact"]
-        command += ["--device", str(contact.device), "--steps", "laws", "--count", "64", "--robots", "panda"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S, check=False)
-            said, code = done.stdout.strip().splitlines()[-1:], str(done.returncode)
-        except subprocess.TimeoutExpired:
-            said, code = [f"not done in {TOOL_S:g} s"], "none"
-        contact.report.claim(f"{tool}: exit code", f"{code} ({' '.join(said)})", "0", code == "0")
 
 
 def show_service(contact: Contact) -> None:
@@ -339,8 +335,10 @@ STEPS: dict[str, Callable[[Contact], None]] = {
     "ticks": show_ticks,
     "rates": show_rates,
     "robots": show_robots,
+    "loops": lambda contact: loops_and_contacts.show_loops(contact.runs()),
+    "contacts": lambda contact: loops_and_contacts.show_contacts(contact.runs()),
     "launches": show_launches,
-    "sanitizers": show_sanitizers,
+    "sanitizers": lambda contact: sanitizers.show_sanitizers(contact.report, contact.device),
     "service": show_service,
 }
 

@@ -64,7 +64,7 @@ def main() -> None:
     report.line(
         f"\nMade by `python -m benchmarks.scale.scale --full --write` on one core of {machine()}; the client on "
         "another. Pandas throughout. All costs are CPU time. The machine is shared: two runs differ by up to a "
-        "quarter. No GPU was at hand; `benchmarks/engines/gpu.py` measures one."
+        "quarter. No GPU was at hand; `benchmarks/gpu/rates.py` measures one."
     )
     alone = embedded(COUNTS, sizes.budget_s)
     with service(SERVER_CORE) as running:

@@ -84,6 +84,7 @@ class Workspace:
         """Drop what has been recorded, because arrays that it reads have been exchanged."""
         self._reading = Recording(self._model.device, self.record_read)
         self._discovery_key: tuple[object, ...] = ()
+        self._verifying: tuple[tuple[object, ...], Recording] | None = None
 
     def use_layout(self, layout: RowLayout) -> None:
         """Make room for the islands of these rows, and drop what has been recorded."""
@@ -172,10 +173,13 @@ class Workspace:
         self._discovery.prepare(count)()
 
     def verify(self, prepared: PreparedSolve, count: int) -> None:
-        """Verify the best attempts as they stand."""
+        """Verify the best attempts as they stand; recorded for as long as the same solve is verified again."""
         finished = prepared.joint_q_float64
-        self.record_verify(prepared.partition, None if finished is None else finished.device, 0, 1).run(count)
-        wait(self._model.device)
+        of = prepared.partition, finished, self.problems.limits, self.verification.collision
+        if self._verifying is None or any(one is not other for one, other in zip(of, self._verifying[0], strict=True)):
+            launches = self.record_verify(prepared.partition, None if finished is None else finished.device, 0, 1)
+            self._verifying = of, Recording(self._model.device, lambda part, parts: launches)
+        self._verifying[1].prepare(count)()
 
     def verify_given(self, joint_q: NDArray[Any], prepared: PreparedSolve) -> None:
         """Verify configurations [problems, joint_coord_count] in place of the answers of a solve."""

@@ -20,7 +20,7 @@ from ik_service.errors import EngineError
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
-from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
+from ik_service.solver.compiled.solutions import SolutionSelection, rounds_of
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
@@ -40,6 +40,7 @@ from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.workspace import Workspace
 
 PLANS_MAX = 16  # partitions that are kept with their launches
+SELECTIONS_MAX, KEPT_ATTEMPTS = 3, 2**18  # selections that are kept, and how large those are that are no longer used
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
 
 
@@ -118,6 +119,7 @@ class CompiledEngine:
     def forget(self) -> None:
         """Drop what has been recorded, because arrays that it reads have been exchanged."""
         self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()
+        self._selections: dict[tuple[int, int], SolutionSelection] = {}
         self._choice: SolutionSelection | None = None
         self._joint_q_float64: HostDeviceArray | None = None
 
@@ -145,6 +147,7 @@ class CompiledEngine:
         version = self.kernels.collision.version if self.kernels.collision and settings.checks_collision else 0
         options, limits = settings.options, work.problems.limits
         key = (
+            self._choice,
             *(settings.runs_all_seeds, options.best_of is None, settings.float64_finish, options.deadline_s is None),
             work.copies,
             *(size, version, given, self.kernels.data_key(), limits, weights.is_common, weights.pattern),
@@ -236,28 +239,37 @@ class CompiledEngine:
 
     def _prepared(self, settings: SolveSettings, partition: Partition, run: Callable[[], None]) -> PreparedSolve:
         finished = self._joint_q_float64 if settings.float64_finish else None
-        return PreparedSolve(partition, run, finished, self._choice if settings.runs_all_seeds else None)
+        return PreparedSolve(partition, run, finished, self._choice)
 
     def _make_room(self, work: Workspace, settings: SolveSettings) -> None:
         """Allocate what options need, and drop plans that hold what it replaces."""
-        problems, choice = work.problems, self._choice
-        if settings.runs_all_seeds:
-            wanted = (settings.seeds, settings.options.solutions)
-            count = settings.problem_count
-            if choice is None or (choice.seeds, choice.solutions) != wanted or choice.capacity < count:
-                self.forget()
-                capacity = min(problems.capacity, 1 << (count - 1).bit_length())
-                self._choice = choice = SolutionSelection(self._model, problems, capacity, *wanted)
-            choice.set_order(settings.options.best_of, settings.options.solution_difference)
+        problems = work.problems
+        self._choice = self._selection(problems, settings) if settings.runs_all_seeds else None
         if settings.float64_finish and self._joint_q_float64 is None:
             shape = (problems.capacity, self._model.joint_coord_count)
             self._joint_q_float64 = HostDeviceArray(shape, wp.float64, self._model.device)
+
+    def _selection(self, problems: Problems, settings: SolveSettings) -> SolutionSelection:
+        """Return room for all attempts, large enough: what an earlier solve has left, or else new."""
+        wanted, count = (settings.seeds, settings.options.solutions), settings.problem_count
+        found = self._selections.pop(wanted, None)
+        if found is None or found.capacity < count:
+            capacity = min(problems.capacity, 1 << (count - 1).bit_length())
+            small = [one for one in self._selections.values() if one.capacity * one.seeds <= KEPT_ATTEMPTS]
+            self._selections = {(one.seeds, one.solutions): one for one in small[1 - SELECTIONS_MAX :]}
+            kept = (None, *self._selections.values())
+            for key in [key for key in self.plans if key[0] not in kept]:
+                del self.plans[key]
+            found = SolutionSelection(self._model, problems, capacity, *wanted)
+        self._selections[wanted] = found  # the one used last is the last
+        found.set_order(settings.options.best_of, settings.options.solution_difference)
+        return found
 
     def _solve_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> list[_Record]:
         """What makes attempts, and what then chooses among them and finishes in float64."""
         problems, count = work.problems, settings.problem_count
         of_problems = (problems, work.inputs, partition, count)
-        choice = self._choice if settings.runs_all_seeds else None
+        choice = self._choice
         finished = self._joint_q_float64 if settings.float64_finish else None
         attempts = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
@@ -270,10 +282,10 @@ class CompiledEngine:
         record = partial(launches.record, launches.size(count, settings.seeds))
         found: list[_Record] = [partial(record, attempts)]
         if choice is not None:
-            # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
-            whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
-            rounds = partial(choice.record_rounds, partition, found[0], settings.seeds if whole else ROUND_SEEDS)
-            found = [rounds, partial(choice.record_choice, partition)]
+            in_order, side_by_side = settings.options.best_of is None, bool(self._model.device.is_cuda)
+            rounds = rounds_of(settings.seeds, in_order=in_order, side_by_side=side_by_side)
+            make_all = partial(choice.record_rounds, partition, found[0], rounds)
+            found = [make_all, partial(choice.record_choice, partition)]
         if is_timed:
             found.append(partial(_record_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)

@@ -8,7 +8,7 @@ wanted in the order of seeds, in rounds, until there are enough or none is new
 """
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from ik_service.solver.compiled.solution_ranking import (
     next_best,
     note_solutions,
 )
-from ik_service.solver.launches.recording import PartLaunches, Step, per_problem
+from ik_service.solver.launches.recording import PartLaunches, Recording, Step, per_problem
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.problems.arrays import Problems
@@ -37,6 +37,7 @@ from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
 
 ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds
+FIRST_ROUND_SEEDS = 128  # of the first round on a GPU, which makes all others side by side in a second one
 NO_NEW_SEEDS = wp.constant(64)  # without a new solution, after which a search ends
 
 
@@ -158,6 +159,22 @@ def _begin_round(
             tries.attempts.rank[row, island] = UNRANKED
 
 
+def rounds_of(seeds: int, *, in_order: bool, side_by_side: bool) -> list[tuple[int, int]]:
+    """Return the first seed of each round of attempts, and how many it has.
+
+    Args:
+        seeds: Attempts at each problem, at most.
+        in_order: Whether a search ends when there are enough solutions, or else all attempts are made at once.
+        side_by_side: Whether a GPU makes them, where a round that finds nothing to do costs more than its attempts.
+    """
+    if not in_order:
+        return [(0, seeds)]
+    if side_by_side:
+        own = min(FIRST_ROUND_SEEDS, seeds)
+        return [(0, own)] + [(own, seeds - own)] * (own < seeds)
+    return [(first, ROUND_SEEDS) for first in range(0, seeds, ROUND_SEEDS)]
+
+
 class SolutionSelection:
     """Room for all attempts of all problems, and the launches that choose among them.
 
@@ -190,6 +207,7 @@ class SolutionSelection:
         self._newest = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._number = HostDeviceArray((capacity,), wp.int32, device)
+        self._taking: tuple[Partition, Recording] | None = None
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
@@ -203,7 +221,7 @@ class SolutionSelection:
         self,
         partition: Partition,
         attempts: Callable[[int, int], PartLaunches],
-        size: int,
+        rounds: Sequence[tuple[int, int]],
         part: int,
         parts: int,
     ) -> PartLaunches:
@@ -214,7 +232,7 @@ class SolutionSelection:
         Args:
             partition: Islands of the problems.
             attempts: Records the launches that make the attempts of a round.
-            size: Seeds of a round.
+            rounds: First seed and number of seeds of each.
             part: Which part.
             parts: Number of parts.
         """
@@ -222,7 +240,7 @@ class SolutionSelection:
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
         order = [self._order.device, self._difference.device]
         steps = [PartLaunches([self._order.push, self._difference.push])]
-        for first in range(0, self.seeds, size):
+        for first, size in rounds:
             inputs = [problems.settings, part, parts, first, size, *order, tries, partition.device_nisland, *further]
             steps += [PartLaunches([self._record(_begin_round, inputs)]), attempts(part, parts)]
         return PartLaunches.joined(steps)
@@ -249,10 +267,12 @@ class SolutionSelection:
             number: Which solution of each, from 0, [problems]; an island that has fewer gives its last.
         """
         self._number.host[: len(number)] = number
-        self._number.push(len(number))
-        rest = self._of_solutions(partition, self._tries(partition))
-        inputs = [self._problems.settings, 0, 1, self._number.device, *rest]
-        wp.launch(_take, len(number), inputs, device=self._device)
+        if self._taking is None or self._taking[0] is not partition:
+            rest = self._of_solutions(partition, self._tries(partition))
+            launch = self._record(_take, [self._problems.settings, 0, 1, self._number.device, *rest])
+            steps = PartLaunches([self._number.push, launch])
+            self._taking = partition, Recording(self._device, lambda part, parts: steps, waits=False)
+        self._taking[1].prepare(len(number))()
 
     def _record(self, kernel: Any, inputs: list[Any]) -> Step:
         return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True))

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.solver.compiled import engine
+from ik_service.solver.compiled.engine import CompiledEngine
+from ik_service.solver.compiled.solutions import rounds_of
 from ik_service.solver.problems.parts import part_count
 
 COUNT, WANTED, SEEDS = 60, 8, 512
 DIFFERENCE = 0.1
+REACH = 2.6  # [rad] of joints that turn by twice pi either way
 IMPRECISE = 2**16  # least rank of an attempt that is not as near as it could be
 
 
@@ -97,3 +101,54 @@ def test_a_search_ends_when_there_are_enough_or_64_seeds_after_the_last_that_was
     assert seeds[enough].min() < 64
     assert (seeds[~enough] >= 64).all()
     assert seeds[~enough].min() < 256
+
+
+def test_solves_that_take_turns_record_nothing_anew(targets, monkeypatch):
+    solver = ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu", threads=1)
+    turns = [{"solutions": WANTED}, None, {"solutions": 2}, {"best_of": "cost", "seeds": 24}]
+    expected = [solver.solve(*targets, options=options) for options in turns]
+    recorded = []
+    plan = CompiledEngine._plan
+    monkeypatch.setattr(CompiledEngine, "_plan", lambda *given: recorded.append(given) or plan(*given))
+    for options, before in zip(turns, expected, strict=True):
+        again = solver.solve(*targets, options=options)
+        assert again.joint_q.tobytes() == before.joint_q.tobytes()
+        if before.solutions is not None:
+            assert again.solutions.tobytes() == before.solutions.tobytes()
+    assert recorded == []
+    monkeypatch.setattr(engine, "KEPT_ATTEMPTS", 0)  # all are too large to be kept beside others
+    solver.solve(*targets, options={"solutions": 3})
+    assert len(recorded) == 1
+    solver.solve(*targets)
+    solver.solve(*targets, options={"solutions": 2})
+    assert len(recorded) == 2
+    solver.solve(*targets, options={"solutions": 3})
+    assert len(recorded) == 3
+
+
+def test_a_narrower_solve_between_two_looks_at_its_own_limits(solver, targets):
+    before = solver.solve(*targets, options={"solutions": WANTED})
+    middle = solver.robot.mid_joint_q
+    names = solver.robot.coordinate_names
+    limits = {name: (q - REACH, q + REACH) for name, q in zip(names, middle.tolist(), strict=True)}
+    narrow = solver.solve(*targets, options={"solutions": WANTED}, joint_limits=limits)
+    inside = np.abs(narrow.solutions - middle) <= REACH + 1e-6
+    assert (inside | np.isnan(narrow.solutions)).all()
+    assert 0 < narrow.solution_count.sum() < before.solution_count.sum()
+    after = solver.solve(*targets, options={"solutions": WANTED})
+    assert after.solutions.tobytes() == before.solutions.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((40, True, False), [(0, 16), (16, 16), (32, 16)]),
+        ((40, False, False), [(0, 40)]),
+        ((40, True, True), [(0, 40)]),
+        ((1024, True, True), [(0, 128), (128, 896)]),
+        ((1024, False, True), [(0, 1024)]),
+    ],
+)
+def test_a_gpu_makes_two_rounds_a_cpu_many_and_all_seeds_are_one(given, expected):
+    seeds, in_order, side_by_side = given
+    assert rounds_of(seeds, in_order=in_order, side_by_side=side_by_side) == expected

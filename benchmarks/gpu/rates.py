@@ -1,10 +1,10 @@
 """The compiled engine on a GPU: targets per second by batch size, one target's latency, the share of the arithmetic.
 
-python -m benchmarks.engines.gpu [--device cuda:0] [--batches 1 100 ...] [--seconds 2] [--clock 1980] [--write]
+python -m benchmarks.gpu.rates [--device cuda:0] [--batches 1 100 ...] [--seconds 2] [--clock 1980] [--write]
 
 Without a GPU it says so and measures nothing. `--device cpu` runs the kernels for GPUs on one core, thread after
 thread: that tries this script and tells nothing of a card. PyRoki is measured in the same run where it is installed.
---write also writes gpu.md beside this file.
+--write also writes rates.md beside this file.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 import ik_service
-from benchmarks.engines.pyroki_beam import KEPT, MORE_STEPS, SEEDS, STEPS, PyrokiBeam
+from benchmarks.gpu.pyroki_beam import KEPT, MORE_STEPS, SEEDS, STEPS, PyrokiBeam
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.many_arms import HandProblems, solved
 from benchmarks.report import Report
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--seconds", type=float, default=2.0, help="time for the calls with each batch size")
     parser.add_argument("--clock", type=float, help="clock of the multiprocessors [MHz], if nvidia-smi does not tell")
-    parser.add_argument("--write", action="store_true", help="write gpu.md")
+    parser.add_argument("--write", action="store_true", help="write rates.md")
     arguments = parser.parse_args()
     wp.config.log_level = wp.LOG_ERROR
     if arguments.device is None and not wp.is_cuda_available():
@@ -60,7 +60,7 @@ def main() -> None:
         island_launches.in_threads = lambda _: True
     report = show(device, arguments.batches, arguments.seconds, arguments.clock)
     if arguments.write:
-        report.save(Path(__file__).with_name("gpu.md"))
+        report.save(Path(__file__).with_name("rates.md"))
 
 
 def show(device: wp.Device, batches: list[int], seconds: float, clock: float | None) -> Report:
