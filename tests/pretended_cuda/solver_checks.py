@@ -22,7 +22,6 @@ from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.robots.collision.shapes import Box
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
-from ik_service.solver.compiled import solutions
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.launches import recording
 from objectives import InputError, ObjectiveError
@@ -118,17 +117,6 @@ def test_no_answer_depends_on_what_was_in_memory_before(panda, engine, device):
     for few in results[1:]:
         for result, expected in zip(few, results[0], strict=True):
             assert_same_bytes(result, expected)
-
-
-@pytest.mark.usefixtures("schedule")
-def test_solutions_of_two_rounds_are_those_of_all_seeds_at_once(panda, monkeypatch):
-    wish = {"solutions": 4, "seeds": 24}
-    at_once = solve(solver_of(panda, "compiled"), panda, options=wish)
-    monkeypatch.setattr(solutions, "FIRST_ROUND_SEEDS", 2)
-    in_two = solve(solver_of(panda, "compiled"), panda, options=wish)
-    assert_same_bytes(in_two, at_once)
-    assert in_two.solutions.tobytes() == at_once.solutions.tobytes()
-    assert in_two.solution_count.max() > 2  # so there was a second round
 
 
 def test_a_finish_in_float64_is_that_of_the_cpu(panda, device):

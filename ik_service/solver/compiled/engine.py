@@ -20,7 +20,7 @@ from ik_service.errors import EngineError
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
-from ik_service.solver.compiled.solutions import SolutionSelection, rounds_of
+from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
@@ -282,10 +282,10 @@ class CompiledEngine:
         record = partial(launches.record, launches.size(count, settings.seeds))
         found: list[_Record] = [partial(record, attempts)]
         if choice is not None:
-            in_order, side_by_side = settings.options.best_of is None, bool(self._model.device.is_cuda)
-            rounds = rounds_of(settings.seeds, in_order=in_order, side_by_side=side_by_side)
-            make_all = partial(choice.record_rounds, partition, found[0], rounds)
-            found = [make_all, partial(choice.record_choice, partition)]
+            # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
+            whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
+            rounds = partial(choice.record_rounds, partition, found[0], settings.seeds if whole else ROUND_SEEDS)
+            found = [rounds, partial(choice.record_choice, partition)]
         if is_timed:
             found.append(partial(_record_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)

@@ -8,7 +8,7 @@ wanted in the order of seeds, in rounds, until there are enough or none is new
 """
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,6 @@ from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
 
 ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds
-FIRST_ROUND_SEEDS = 128  # of the first round on a GPU, which makes all others side by side in a second one
 NO_NEW_SEEDS = wp.constant(64)  # without a new solution, after which a search ends
 
 
@@ -159,22 +158,6 @@ def _begin_round(
             tries.attempts.rank[row, island] = UNRANKED
 
 
-def rounds_of(seeds: int, *, in_order: bool, side_by_side: bool) -> list[tuple[int, int]]:
-    """Return the first seed of each round of attempts, and how many it has.
-
-    Args:
-        seeds: Attempts at each problem, at most.
-        in_order: Whether a search ends when there are enough solutions, or else all attempts are made at once.
-        side_by_side: Whether a GPU makes them, where a round that finds nothing to do costs more than its attempts.
-    """
-    if not in_order:
-        return [(0, seeds)]
-    if side_by_side:
-        own = min(FIRST_ROUND_SEEDS, seeds)
-        return [(0, own)] + [(own, seeds - own)] * (own < seeds)
-    return [(first, ROUND_SEEDS) for first in range(0, seeds, ROUND_SEEDS)]
-
-
 class SolutionSelection:
     """Room for all attempts of all problems, and the launches that choose among them.
 
@@ -221,7 +204,7 @@ class SolutionSelection:
         self,
         partition: Partition,
         attempts: Callable[[int, int], PartLaunches],
-        rounds: Sequence[tuple[int, int]],
+        size: int,
         part: int,
         parts: int,
     ) -> PartLaunches:
@@ -232,7 +215,7 @@ class SolutionSelection:
         Args:
             partition: Islands of the problems.
             attempts: Records the launches that make the attempts of a round.
-            rounds: First seed and number of seeds of each.
+            size: Seeds of a round.
             part: Which part.
             parts: Number of parts.
         """
@@ -240,7 +223,7 @@ class SolutionSelection:
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
         order = [self._order.device, self._difference.device]
         steps = [PartLaunches([self._order.push, self._difference.push])]
-        for first, size in rounds:
+        for first in range(0, self.seeds, size):
             inputs = [problems.settings, part, parts, first, size, *order, tries, partition.device_nisland, *further]
             steps += [PartLaunches([self._record(_begin_round, inputs)]), attempts(part, parts)]
         return PartLaunches.joined(steps)

@@ -6,7 +6,6 @@ import pytest
 import ik_service
 from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.engine import CompiledEngine
-from ik_service.solver.compiled.solutions import rounds_of
 from ik_service.solver.problems.parts import part_count
 
 COUNT, WANTED, SEEDS = 60, 8, 512
@@ -137,18 +136,3 @@ def test_a_narrower_solve_between_two_looks_at_its_own_limits(solver, targets):
     assert 0 < narrow.solution_count.sum() < before.solution_count.sum()
     after = solver.solve(*targets, options={"solutions": WANTED})
     assert after.solutions.tobytes() == before.solutions.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ((40, True, False), [(0, 16), (16, 16), (32, 16)]),
-        ((40, False, False), [(0, 40)]),
-        ((40, True, True), [(0, 40)]),
-        ((1024, True, True), [(0, 128), (128, 896)]),
-        ((1024, False, True), [(0, 1024)]),
-    ],
-)
-def test_a_gpu_makes_two_rounds_a_cpu_many_and_all_seeds_are_one(given, expected):
-    seeds, in_order, side_by_side = given
-    assert rounds_of(seeds, in_order=in_order, side_by_side=side_by_side) == expected
