@@ -17,6 +17,7 @@ from ik_service.ros.error_codes import MoveItErrorCode, RequestRefusedError, wri
 from objectives.errors import IKError
 
 NAME = "ik_service"
+WAKE_S = 0.2  # after which the node looks whether it has been told to end
 WITHOUT_ROS = (
     "ik_service.ros needs {name}, which comes with ROS 2: source the setup file of an installation that has rclpy and "
     "moveit_msgs (apt install ros-$ROS_DISTRO-moveit-msgs), and run the Python of that installation."
@@ -216,7 +217,8 @@ def main(arguments: list[str] | None = None) -> None:
     executor.add_node(node.node)
     try:
         with suppress(KeyboardInterrupt, ExternalShutdownException):
-            executor.spin()
+            while rclpy.ok():  # a signal that comes as the executor is about to wait does not wake it
+                executor.spin_once(timeout_sec=WAKE_S)
     except RuntimeError:  # rclpy's own where it was about to wait when the process was told to end
         if rclpy.ok():
             raise
