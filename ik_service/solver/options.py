@@ -57,6 +57,7 @@ class SolverOptions:
             SOLUTION_SEEDS; with `best_of` and in the staged engine DEFAULT_SEEDS.
         max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the best attempt of the compiled
             engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
+            Attempts of that engine near targets to which other rows yield have four times as many, and count them.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
         deadline_s: Time of the search after which no attempt begins [s], on a CPU; None for none. What is not solved by

@@ -17,7 +17,14 @@ from functools import partial
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
 from ik_service.compiler.code.rotation_step import rotation_step
-from ik_service.compiler.code.stages import REST_GAIN, SECONDARY_STAGE, StageTexts, multiplier_lines, plain
+from ik_service.compiler.code.stages import (
+    REST_GAIN,
+    SECONDARY_STAGE,
+    StageTexts,
+    iterations_text,
+    multiplier_lines,
+    plain,
+)
 from ik_service.compiler.code.state import (
     COMPONENTS,
     NOT_EVALUATED,
@@ -299,13 +306,19 @@ class IterationSource:
         lines.append(f"const F tried = steps + {number(1.0)};")
         lines.append(f"s[{state.steps}] = tried;")
         if self.program.levels:
+            lines.append(f"const F allowed = {iterations_text(self.program, self.lanes, self._target_error())};")
             factor = self._next_stage(lines, factor)
         lines.append(f"const F last_factor = {factor};")
         lines.append(f"s[{state.damping_factor}] = last_factor;")
         over = "(best_norm2 <= floor2)"
-        for other in (f"last_factor > {number(self.damping.factor_max)}", "tried >= iterations"):
+        allowed = "allowed" if self.program.levels else "iterations"
+        for other in (f"last_factor > {number(self.damping.factor_max)}", f"tried >= {allowed}"):
             over = self.lanes.either(over, other)
         return [*lines, f"return {self.lanes.bits(over)};"]
+
+    def _target_error(self) -> str:
+        """Name |r|^2 of the rows to which others yield, at the best configuration."""
+        return f"best_error{len(error_outputs(self.program)) - 2}"
 
     def _next_stage(self, lines: list[str], factor: str) -> str:
         """Add the statements that make rows that yield lighter still, and return the damping factor after that.
@@ -314,12 +327,12 @@ class IterationSource:
         """
         state, number, lanes, texts = self.state, self._number, self.lanes, StageTexts.of(self.program, self.lanes)
         lines.append(f"const F spent = {factor};")
-        lines.append(f"const auto late = tried >= iterations - {texts.steps};")
+        lines.append(f"const auto late = tried >= allowed - {texts.steps};")
         lines.append(f"const F next_gain = {' + '.join(f'step{a} * gradient{a}' for a in self.program.dofs)};")
         over = lanes.either(f"spent > {number(self.damping.factor_max)}", "late")
         over = lanes.either(over, lanes.both("better", f"next_gain < norm2 * {number(texts.gain)}"))
         ended = lanes.both(over, f"best_norm2 < {number(NOT_EVALUATED)}")
-        goes_on = lanes.both("tried < iterations", "best_norm2 > floor2")
+        goes_on = lanes.both("tried < allowed", "best_norm2 > floor2")
         lines.append(f"const auto next = {lanes.both(lanes.both(texts.goes_on, ended), goes_on)};")
         unknown = lanes.everywhere(number(NOT_EVALUATED))
         changed = {state.stage: ("stage", texts.lighter), state.norm2: ("best_norm2", unknown)}
@@ -328,8 +341,7 @@ class IterationSource:
         for k, c in enumerate(self.coordinates):
             place = state.trial + k
             lines.append(f"s[{place}] = {lanes.choose('next', f'best_q{c}', f's[{place}]')};")
-        first = f"best_error{len(error_outputs(self.program)) - 2}"
-        met = lanes.both(texts.is_light, f"{first} <= floor2")
+        met = lanes.both(texts.is_light, f"{self._target_error()} <= floor2")
         if self.program.multiplied:  # rows that come first are met long before the others are low
             met = lanes.both(met, f"best_error{len(error_outputs(self.program)) - 1} <= {number(MET2)}")
         over = lanes.everywhere(number(2.0 * self.damping.factor_max))

@@ -23,10 +23,14 @@ SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.
 """Factor of the rows that yield in the last stage; where others yield to these again, that from stage to stage."""
 SECONDARY_RATIO = 2.0**-4
 """That from stage to stage, but for these and constraints."""
-SECONDARY_GAIN = 0.002
+SECONDARY_GAIN = 0.001
 """Share of |r|^2 by which a step can lower it where such a stage is over."""
 SECONDARY_STAGE_STEPS = 10
 """Iterations that are left for the last stage."""
+YIELDING_TIMES = 4.0
+"""Iterations of such an attempt over those of others, where it has come near the targets."""
+NEAR_FLOORS = 1e8
+"""|r|^2 of targets that are near, in floors: within some 3 cm."""
 EXACT_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
 """Share of |r|^2 by which a step can lower it where a stage is over, of constraints and of three levels."""
 REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}
@@ -72,6 +76,24 @@ def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> 
         pull = f"({held} + {plain(r)}) * borne"
         lines.append(f"const F {multiplier(r)} = {lanes.choose('begins', pull, held)};")
     return lines
+
+
+def iterations_text(program: IslandProgram, lanes: Lanes, target_error: str) -> str:
+    """Return in C++ how many iterations an attempt has: more where rows yield to targets that are near.
+
+    Rows that yield are lowered along targets, which curve, by many steps; a target that is not near by then is seldom
+    within reach. In float64 answers are improved, with more iterations in any case.
+
+    Args:
+        program: Of the attempt.
+        lanes: Width and precision.
+        target_error: |r|^2 of its targets.
+    """
+    own = lanes.everywhere("iterations")
+    if not program.errors or program.multiplied or program.has_tertiary or lanes.precision == "float64":
+        return own
+    near = f"{target_error} <= floor2 * {lanes.number(NEAR_FLOORS)}"
+    return lanes.choose(near, lanes.everywhere(f"{lanes.number(YIELDING_TIMES)} * iterations"), own)
 
 
 @dataclass(frozen=True)

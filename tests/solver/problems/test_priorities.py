@@ -37,6 +37,14 @@ def solved(drawn, engine, objectives, **solve):
     return solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0], **solve)
 
 
+def slope_left(robot, joint_q, reference):
+    """What is left of a posture's slope along the motion that a target leaves open, where no limit holds a joint."""
+    slope, rows = joint_q - reference, robot.jacobian(joint_q, ["panda_hand"])[:, 0]
+    along = slope - np.einsum("nij,nj->ni", np.linalg.pinv(rows), np.einsum("nij,nj->ni", rows, slope))
+    room = np.minimum(joint_q - robot.joint_limit_lower, robot.joint_limit_upper - joint_q)
+    return (np.linalg.norm(along, axis=1) / np.linalg.norm(slope, axis=1))[room.min(axis=1) > 1e-3]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weight):
@@ -53,15 +61,23 @@ def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weigh
 def test_a_posture_is_as_low_as_targets_allow_after_few_iterations(drawn, reference):
     """Where no limit holds a joint, what is left of its slope along the motion that targets leave open is small."""
     result, robot = solved(drawn, "compiled", [posture(reference)]), drawn.robot
-    slope = result.joint_q - reference
-    rows = robot.jacobian(result.joint_q, ["panda_hand"])[:, 0]
-    along = slope - np.einsum("nij,nj->ni", np.linalg.pinv(rows), np.einsum("nij,nj->ni", rows, slope))
-    room = np.minimum(result.joint_q - robot.joint_limit_lower, robot.joint_limit_upper - result.joint_q)
-    free = room.min(axis=1) > 1e-3
-    assert free.sum() > 0.5 * COUNT
-    left = np.linalg.norm(along, axis=1)[free] / np.linalg.norm(slope, axis=1)[free]
+    left = slope_left(robot, result.joint_q, reference)
+    assert len(left) > 0.5 * COUNT
     assert np.percentile(left, 90) < 0.02
-    assert result.iterations.mean() < 23
+    assert result.iterations.mean() < 25
+
+
+def test_attempts_near_their_targets_have_the_iterations_that_rows_which_yield_need(panda, reference):
+    many = Reachable.draw(panda, ["panda_hand"], 500, random_seed=21)
+    result = solved(many, "compiled", [posture(reference)])
+    left = slope_left(panda, result.joint_q, reference)
+    assert len(left) > 200
+    assert np.percentile(left, 98) < 0.03
+    assert result.success.all()
+    assert 40 < result.iterations.max() <= 160
+    away = many.positions[:, 0] + [0.0, 0.0, 3.0]
+    solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=[posture(reference)], device="cpu")
+    assert solver.solve(away, many.orientations_xyzw[:, 0]).iterations.max() <= 40
 
 
 @pytest.mark.usefixtures("each_kernel")
