@@ -29,7 +29,7 @@ import numpy as np
 import warp as wp
 
 import ik_service
-from benchmarks.gpu import loops_and_contacts, newton, rates, sanitizers
+from benchmarks.gpu import gradients, loops_and_contacts, newton, rates, sanitizers
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, PANDA
 from benchmarks.report import Report, machine
 from ik_service.control import ControlLimits, IKController
@@ -230,6 +230,7 @@ def show_rates(contact: Contact) -> None:
     few = {batch: rate for batch, rate in per_batch.items() if batch in rates.PYROKI_BATCHES}
     rates.show_pyroki(contact.report, problems, few)
     newton.show_newton(contact.report, contact.device, problems, per_batch)
+    gradients.show_gradients(contact.report, contact.device, problems, contact.seconds)
 
 
 def show_robots(contact: Contact) -> None:

@@ -114,4 +114,7 @@ def _free_port(host: str, port: int) -> int:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
             return int(trial.getsockname()[1])
     except OSError as error:
-        raise PageError(f"Cannot listen on {host}:{port}: {error.strerror or error}. Give another --port.") from error
+        raise PageError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. Give another port for the page: "
+            "--page-port of `ik-service serve` and `make run`, --port of `ik-service page`."
+        ) from error

@@ -1,6 +1,7 @@
 """The operators of PyTorch that solve and that pull gradients back."""
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -8,10 +9,12 @@ from torch import Tensor
 
 from ik_service.derived_solve import POSE, TWIST, derived_solve, rates_shape
 from ik_service.solver import IKSolver
+from ik_service.solver.on_device.device_solver import DeviceSolver
 from ik_service.torch.registration import Known, LastFunction, register
 
 _SOLVERS = Known[IKSolver]()
 name_of = _SOLVERS.name_of
+_ON_DEVICE: WeakKeyDictionary[IKSolver, DeviceSolver] = WeakKeyDictionary()
 
 
 @torch.library.custom_op("ik_service::solve", mutates_args=())
@@ -24,6 +27,29 @@ def solve(
     derives: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solve; give configurations, success, whether they have derivatives, and these, [n, coordinates, poses, 6]."""
+    like = _one_of(positions, orientations_xyzw)
+    on_device = _solver_there(_SOLVERS[name], like, derives=derives) if offsets is None else None
+    if on_device is None:
+        return _solve_by_host(positions, orientations_xyzw, start, offsets, name, derives=derives)
+    answer = _solve_there(on_device, positions, orientations_xyzw, start, like, derives=derives)
+    left = torch.nonzero(~answer[2])[:, 0]
+    if derives and len(left):  # what misses its targets, or is nearly singular: the host alone derives it
+        few = [None if one is None else one[left] for one in (positions, orientations_xyzw, start)]
+        for own, by_host in zip(answer[2:], _solve_by_host(*few, None, name, derives=True)[2:], strict=True):
+            own[left] = by_host
+    return answer
+
+
+def _solve_by_host(
+    positions: Tensor | None,
+    orientations_xyzw: Tensor | None,
+    start: Tensor | None,
+    offsets: Tensor | None,
+    name: str,
+    *,
+    derives: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Solve as `solve` does, with numbers that go over the host."""
     like = _one_of(positions, orientations_xyzw)
     given = [None if one is None else one.detach() for one in (positions, orientations_xyzw)]
     first = None if start is None else start.detach()
@@ -48,6 +74,44 @@ def _of_solve(
     shape = rates_shape(solver, n) if derives else (n, 0, 0, TWIST)
     success, has = (like.new_empty(n, dtype=torch.bool) for _ in range(2))
     return like.new_empty(n, coordinates), success, has, like.new_empty(shape)
+
+
+def _solver_there(solver: IKSolver, like: Tensor, *, derives: bool) -> DeviceSolver | None:
+    """Return what solves where a tensor is, so that no number goes over the host; None where nothing does."""
+    is_there = like.is_cuda and f"cuda:{like.device.index}" == str(solver.device)
+    has_tools = any(target.offset is not None for target in solver.targets)
+    if not is_there or solver.engine != "compiled" or solver.wxyz or (derives and has_tools):
+        return None
+    if solver not in _ON_DEVICE:
+        _ON_DEVICE[solver] = solver.on_device()
+    found = _ON_DEVICE[solver]
+    return None if derives and found.why_not_derived() is not None else found
+
+
+def _solve_there(
+    solver: DeviceSolver,
+    positions: Tensor | None,
+    orientations_xyzw: Tensor | None,
+    start: Tensor | None,
+    like: Tensor,
+    *,
+    derives: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Solve on the device of the tensors, as `solve` does."""
+    given = [
+        None if one is None else one.detach().to(like.device).squeeze(1) if one.shape[1] == 1 else one.detach()
+        for one in (positions, orientations_xyzw)
+    ]
+    options: dict[str, object] = {"sensitivity": "target"} if derives else {}
+    first = None if start is None else start.detach().to(like)
+    found = solver.solve(*given, initial_joint_q=first, options=options)
+    joint_q, success = (torch.from_dlpack(found[name]) for name in ("joint_q", "success"))
+    n = len(joint_q)
+    if not derives:
+        has, rates = like.new_zeros(n, dtype=torch.bool), like.new_zeros(n, 0, 0, TWIST)
+    else:
+        has, rates = (torch.from_dlpack(found[name]) for name in ("is_differentiable", "joint_q_by_targets"))
+    return joint_q.to(like), success.bool(), has.bool(), rates.to(like)
 
 
 def _one_of(positions: Tensor | None, orientations_xyzw: Tensor | None) -> Tensor:

@@ -200,3 +200,25 @@ def test_rows_beside_targets_go_into_graphs_too(problems, device, monkeypatch, k
     out["joint_q"].zero_()
     wp.capture_launch(capture.graph)
     assert_same_columns(out, expected)
+
+
+@pytest.mark.usefixtures("schedule")
+def test_derivatives_stay_there_and_are_those_of_the_host(problems, device, monkeypatch):
+    monkeypatch.setattr(recording, "USES_MIN", 1)
+    solver, given, wish = solver_of(problems), on_gpu(problems), {"sensitivity": "target"}
+    device_solver, found = solver.on_device(), {}
+    for _ in range(2):
+        found = device_solver.solve(*given, options=wish)
+    before = {name: device[name] for name in COPIED}
+    for _ in range(3):  # with the same arrays: launched, recorded, replayed
+        device_solver.solve(*given, options=wish, out=found)
+    for name in COPIED:
+        assert device[name] == before[name]
+    numbers = problems.positions[:, 0].astype(np.float32), problems.orientations_xyzw[:, 0].astype(np.float32)
+    result = solver.solve(*numbers, options=wish)
+    exists, by_targets = found["is_differentiable"].numpy(), found["joint_q_by_targets"].numpy()
+    np.testing.assert_array_equal(found["joint_q"].numpy(), result.joint_q)
+    np.testing.assert_array_equal(exists, result.success & result.is_differentiable)
+    assert exists.mean() > 0.9
+    np.testing.assert_allclose(by_targets[exists], result.joint_q_by_targets[exists], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(by_targets[~exists], 0.0)

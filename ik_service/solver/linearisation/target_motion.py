@@ -14,6 +14,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.compiler import cpu_target
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.targets import Target
@@ -215,9 +216,8 @@ class TargetMotion:
         count = shown(np.array([n], np.int32))
         is_free = shown(free.astype(np.float64))
         for island in islands:
-            own = np.flatnonzero(island.rows.any(axis=1))
             counts = shown(island.rows[None].astype(np.float64))
-            inputs = [count, self._kinematics, configurations, self._island(island, own), *given, counts, is_free]
+            inputs = [count, self._kinematics, configurations, self._island(island), *given, counts, is_free]
             launch(self._kernel(island), n, [*inputs, *arrays])
         by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
         return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
@@ -243,12 +243,15 @@ class TargetMotion:
         count, tools = shown(np.array([n], np.int32)), shown(np.array(self._given[0][:1]))
         steps = []
         for island in islands:
-            own, counts = np.flatnonzero(island.rows.any(axis=1)), shown(island.rows[None].astype(np.float64))
+            counts = shown(island.rows[None].astype(np.float64))
             given = (tools, lines["positions"], lines["orientations_xyzw"], counts, lines["free_dofs"])
             outputs = (lines[name] for name in ("step", "touched", "regular", "by_targets", "by_offsets"))
-            inputs = (count, self._kinematics, lines["joint_q"], self._island(island, own), *given, *outputs)
+            inputs = (count, self._kinematics, lines["joint_q"], self._island(island), *given, *outputs)
             steps.append(RecordedStep("derive", self._kernel(island), inputs, True))
         return RecordedLaunches(tuple(steps), lines, {"count": count}, ())
+
+    def _island(self, island: TargetIsland) -> Any:
+        return island_motion(self._robot, island, self._has_reference, self._has_tool)
 
     def _kernel(self, island: TargetIsland) -> wp.Kernel:
         kernel: wp.Kernel = motion_kernel(*self._sizes(island))
@@ -257,14 +260,33 @@ class TargetMotion:
     def _sizes(self, island: TargetIsland) -> tuple[int, int, int]:
         return int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest
 
-    def _island(self, island: TargetIsland, targets: NDArray[np.intp]) -> Any:
-        """Give an island as kernels read it."""
-        robot, found = self._robot, IslandMotion()
-        place_of = np.full(robot.active_dof_count + 1, -1, np.int32)
-        place_of[island.dofs] = np.arange(len(island.dofs))
-        found.target = shown(targets.astype(np.int32))
-        found.has_reference, found.has_tool = shown(self._has_reference), shown(self._has_tool)
-        found.place = shown(place_of[robot.dof_active])
-        found.multiplier = shown(robot.dof_multiplier.astype(np.float64))
-        found.dof = shown(island.dofs.astype(np.int32))
-        return found
+
+def island_motion(
+    robot: KinematicRobot,
+    island: TargetIsland,
+    has_reference: NDArray[np.integer],
+    has_tool: NDArray[np.integer],
+    device: wp.Device | str = "cpu",
+) -> Any:
+    """Return an island as kernels on a device read it.
+
+    Args:
+        robot: The robot.
+        island: The island.
+        has_reference: Whether each target has a reference link, shape [targets].
+        has_tool: Whether each has a tool frame that it is derived by, alike.
+        device: Where kernels read it.
+    """
+    found, place_of = IslandMotion(), np.full(robot.active_dof_count + 1, -1, np.int32)
+    place_of[island.dofs] = np.arange(len(island.dofs))
+    numbers = {
+        "target": np.flatnonzero(island.rows.any(axis=1)),
+        "has_reference": has_reference,
+        "has_tool": has_tool,
+        "place": place_of[robot.dof_active],
+        "dof": island.dofs,
+    }
+    for name, values in numbers.items():
+        setattr(found, name, wp.array(values.astype(np.int32), device=device))
+    found.multiplier = wp.array(robot.dof_multiplier.astype(np.float64), device=device)
+    return found

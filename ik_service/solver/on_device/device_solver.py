@@ -16,18 +16,23 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.worlds import read_worlds
+from ik_service.solver.linearisation.linearisation import TWIST
 from ik_service.solver.on_device.array_graphs import ArrayGraphs, arrays_key
 from ik_service.solver.on_device.device_arrays import check_outputs, device_columns, device_starts, problem_count
+from ik_service.solver.on_device.device_derivatives import DeviceDerivatives, why_not_derived
 from ik_service.solver.on_device.transfers import stage_starts, stage_target, take_column
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.input_kernels import NO_START, OWN_START
+from ik_service.solver.problems.solve_settings import SolveSettings
+from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 if TYPE_CHECKING:
     from ik_service.robots import RobotModel
 
-ON_HOST = {"best_of": None, "solutions": 1, "deadline_s": None, "sensitivity": None}
+ON_HOST = {"best_of": None, "solutions": 1, "deadline_s": None}
 """Options that the host has a part in, and the values that leave it out."""
+DERIVED = "joint_q_by_targets", "is_differentiable"
 
 
 class DeviceSolver:
@@ -70,6 +75,7 @@ class DeviceSolver:
         self._coordinates: wp.array[Any] = wp.array(order.coordinates.astype(np.int32), device=device)
         self._dofs: wp.array[Any] = wp.array(order.dofs.astype(np.int32), device=device)
         self._graphs = ArrayGraphs(device)
+        self._derivatives: DeviceDerivatives | None = None
         self._recorded: list[Callable[[], None]] = []  # launches in callers' graphs: these hold arrays by address only
 
     def solve(
@@ -97,11 +103,13 @@ class DeviceSolver:
             out: Arrays for the columns, as an earlier solve of as many problems returned them; None makes new ones.
 
         Returns:
-            The columns of the result by name, as `IKResult.to_warp` has them.
+            The columns of the result by name, as `IKResult.to_warp` has them; with `sensitivity` also
+            `joint_q_by_targets` and `is_differentiable`, as an `IKResult` has them, of answers that meet their targets.
 
         Raises:
             InputError: An array is somewhere else, or a type, a shape or an option is not allowed.
-            EngineError: An island is too large, or problems differ in which of their rows have a weight.
+            EngineError: An island is too large, problems differ in which of their rows have a weight, or answers have
+                no derivatives on a device.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         chosen = self._options.of_solve(options)
@@ -128,7 +136,9 @@ class DeviceSolver:
             sources = {column.name: work.verification.columns[column.name].device for column in DEVICE_COLUMNS}
             if settings.float64_finish:
                 sources["joint_q"] = work.verification.columns["judged_q"].device
-            found, orders = self._outputs(sources, count, out)
+            derives = chosen.sensitivity is not None
+            found, orders = self._outputs(sources, count, out, derives=derives)
+            motion = self._motion(work, settings) if derives else None
 
             def launch(run: Callable[[], None]) -> None:
                 for k, (position, orientation) in enumerate(columns):
@@ -138,6 +148,8 @@ class DeviceSolver:
                 run()
                 for name, source in sources.items():
                     take_column(source, found[name], orders.get(name))
+                if motion is not None:
+                    motion.launch(work, count, *(found[name] for name in DERIVED))
 
             key = arrays_key([*by_position, *by_orientation, start, *found.values()])
             prepared = self._graphs.run(key, partial(self._core.engine.prepare, work, settings), launch)
@@ -145,8 +157,32 @@ class DeviceSolver:
             self._recorded.append(prepared.run)
         return found
 
+    def why_not_derived(self) -> str | None:
+        """Return why the option `sensitivity` is refused; None where it is not."""
+        targets = self._core.targets.all
+        return why_not_derived(self._robot, targets, len(self._core.layout.rows.objectives) - len(targets))
+
+    def _motion(self, work: Workspace, settings: SolveSettings) -> DeviceDerivatives:
+        """Return what derives answers, made anew where islands or arrays are others."""
+        if (reason := self.why_not_derived()) is not None:
+            raise EngineError(
+                f"There are no derivatives on a device: {reason}. IKSolver.linearise derives on the host."
+            )
+        partition, own = self._core.engine.prepare(work, settings).partition, self._derivatives
+        capacity = work.problems.capacity
+        if own is None or own.partition is not partition or own.capacity < capacity:
+            hard, model = self._options.joint_limits == "hard", self._robot.on_device(str(self._device))
+            given = model, self._core.targets.all, partition, self._order, capacity
+            own = self._derivatives = DeviceDerivatives(*given, hard_limits=hard)
+        return own
+
     def _outputs(
-        self, sources: "dict[str, wp.array[Any]]", count: int, out: "Mapping[str, wp.array[Any]] | None"
+        self,
+        sources: "dict[str, wp.array[Any]]",
+        count: int,
+        out: "Mapping[str, wp.array[Any]] | None",
+        *,
+        derives: bool,
     ) -> "tuple[dict[str, wp.array[Any]], dict[str, wp.array[Any]]]":
         """Return arrays for the columns of the answers, and which columns of the robot they take, where not all."""
         shapes = {name: (count, *source.shape[1:]) for name, source in sources.items()}
@@ -154,9 +190,13 @@ class DeviceSolver:
         if not self._order.is_own:
             orders = dict.fromkeys(OF_COORDINATES, self._coordinates) | dict.fromkeys(OF_DOFS, self._dofs)
             shapes |= {name: (count, len(order)) for name, order in orders.items()}
+        dtypes = {name: source.dtype for name, source in sources.items()}
+        if derives:
+            coordinates, targets = len(self._order.coordinates), len(self._core.targets.all)
+            shapes |= dict(zip(DERIVED, ((count, coordinates, targets, TWIST), (count,)), strict=True))
+            dtypes |= dict(zip(DERIVED, (wp.float64, wp.bool), strict=True))
         if out is None:
-            dtypes = {name: source.dtype for name, source in sources.items()}
             out = {name: wp.empty(shape, dtype=dtypes[name], device=self._device) for name, shape in shapes.items()}
         else:
-            check_outputs(out, {name: (shape, sources[name].dtype) for name, shape in shapes.items()}, self._device)
-        return {name: out[name] for name in sources}, orders
+            check_outputs(out, {name: (shape, dtypes[name]) for name, shape in shapes.items()}, self._device)
+        return {name: out[name] for name in shapes}, orders

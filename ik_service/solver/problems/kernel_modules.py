@@ -14,5 +14,6 @@ from ik_service.compiler import cpu_target
 SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
 SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
 SOLVE_ON_DEVICE: Any = wp.get_module("ik_service_solve_on_device")
-for module in (SOLVE_IO, SOLVE_EXTRAS, SOLVE_ON_DEVICE):
+DERIVED_ON_DEVICE: Any = wp.get_module("ik_service_derived_on_device")
+for module in (SOLVE_IO, SOLVE_EXTRAS, SOLVE_ON_DEVICE, DERIVED_ON_DEVICE):
     module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}

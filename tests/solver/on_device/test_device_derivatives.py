@@ -1,0 +1,130 @@
+"""Derivatives of answers that stay on the device: those of the host where targets are met, and else none."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.errors import EngineError
+from ik_service.solver import Target
+from objectives import IKObjectivePosture, InputError
+from tests.solver.conftest import Reachable
+
+COUNT = 40
+CPU = "cpu"
+SAME = 1e-6  # of the largest: the host goes on from float32 answers by other roundings
+DERIVES = {"sensitivity": "target"}
+FOLLOWER = """<robot name="follower">
+  <link name="base"/><link name="a"/><link name="b"/><link name="c"/>
+  <joint name="lift" type="prismatic"><parent link="base"/><child link="a"/><axis xyz="0 0 1"/>
+    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="turn" type="revolute"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/>
+    <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="bend" type="revolute"><parent link="b"/><child link="c"/><origin xyz="0.4 0 0"/><axis xyz="0 0 1"/>
+    <mimic joint="turn" multiplier="-0.5" offset="0.3"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+</robot>"""
+
+
+def on_cpu(values):
+    return wp.array(np.ascontiguousarray(values, np.float64), device=CPU)
+
+
+def both(solver, positions, orientations=None, start=None):
+    """What the device and the host say."""
+    given, first = [positions] if orientations is None else [positions, orientations], None
+    if start is not None:
+        first = on_cpu(start)
+    found = solver.on_device().solve(*map(on_cpu, given), initial_joint_q=first, options=DERIVES)
+    result = solver.solve(*given, initial_joint_q=start, options=DERIVES)
+    np.testing.assert_array_equal(found["joint_q"].numpy(), result.joint_q)
+    return found["joint_q_by_targets"].numpy(), found["is_differentiable"].numpy(), result
+
+
+def assert_same(by_targets, exists, result):
+    np.testing.assert_array_equal(exists, result.is_differentiable & result.success)
+    assert by_targets.shape == result.joint_q_by_targets.shape
+    expected = np.where(exists[:, None, None, None], result.joint_q_by_targets, 0.0)
+    assert (np.abs(by_targets - expected) <= SAME * np.abs(expected).max(axis=(1, 2, 3), keepdims=True)).all()
+
+
+ORDER = [f"panda_joint{k}" for k in (7, 1, 2, 3, 4, 5, 6)]
+ROBOTS = {
+    "panda": ("panda", ["panda_hand"], {}),
+    "another order of joints": ("panda", ["panda_hand"], {"joint_order": ORDER}),
+    "two arms": ("dual_panda", ["left_panda_hand", "right_panda_hand"], {}),
+    "one hand by the other": ("dual_panda", [Target("left_panda_hand", reference_link="right_panda_hand")], {}),
+    "a tool": ("ur5e", [Target("tool0", offset=[0.1, 0.0, 0.2, 0.0, 0.6, 0.0, 0.8])], {}),
+}
+
+
+@pytest.mark.parametrize("case", ROBOTS)
+def test_they_are_those_of_the_host(case):
+    name, targets, options = ROBOTS[case]
+    robot = ik_service.load_robot(name, collision="ignore")
+    solver = ik_service.IKSolver(robot, targets, device=CPU, **options)
+    links = [one.link if isinstance(one, Target) else one for one in targets]
+    drawn = Reachable.draw(robot, links, COUNT, random_seed=3)
+    positions, orientations = drawn.positions, drawn.orientations_xyzw
+    if case == "one hand by the other":
+        positions = np.tile([0.3, 0.1, 0.2], (COUNT, 1, 1)) + 0.1 * np.random.default_rng(0).random((COUNT, 1, 3))
+        orientations = np.tile([1.0, 0.0, 0.0, 0.0], (COUNT, 1, 1))
+    given = (positions, orientations) if len(links) > 1 else (positions[:, 0], orientations[:, 0])
+    by_targets, exists, result = both(solver, *given)
+    assert exists.mean() > 0.7
+    assert_same(by_targets, exists, result)
+
+
+def test_a_joint_at_its_limit_stays_and_what_is_out_of_reach_has_none(panda):
+    joint_q = panda.random_joint_q(np.random.default_rng(1), COUNT)
+    joint_q[:, 5] = panda.joint_limit_lower[5]
+    poses = panda.forward_kinematics(joint_q, ["panda_hand"])
+    positions = poses.positions[:, 0].copy()
+    positions[::4] += [3.0, 0.0, 0.0]
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    by_targets, exists, result = both(solver, positions, poses.orientations_xyzw[:, 0], joint_q)
+    assert not exists[::4].any()
+    assert exists.any()
+    np.testing.assert_array_equal(by_targets[~exists], 0.0)
+    held = exists & (result.joint_q[:, 5] <= panda.joint_limit_lower[5] + 1e-6)
+    assert held.sum() > 0.5 * COUNT
+    np.testing.assert_array_equal(by_targets[held, 5], 0.0)
+    assert_same(by_targets, exists, result)
+
+
+def test_followers_follow():
+    robot = ik_service.load_robot(FOLLOWER)
+    solver = ik_service.IKSolver(robot, [Target("c", row_weights=[1.0, 0.0, 1.0, 0.0, 0.0, 0.0])], device=CPU)
+    joint_q = robot.random_joint_q(np.random.default_rng(2), COUNT)
+    by_targets, exists, result = both(solver, robot.forward_kinematics(joint_q, ["c"]).positions[:, 0])
+    assert exists.mean() > 0.8
+    np.testing.assert_allclose(by_targets[:, 2], -0.5 * by_targets[:, 1], rtol=1e-12)
+    assert_same(by_targets, exists, result)
+
+
+def test_arrays_of_an_earlier_solve_take_them_and_others_are_refused(panda, panda_targets):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    given = [on_cpu(one[:COUNT, 0]) for one in (panda_targets.positions, panda_targets.orientations_xyzw)]
+    out = solver.solve(*given, options=DERIVES)
+    expected = {name: column.numpy().copy() for name, column in out.items()}
+    out["joint_q_by_targets"].fill_(7.0)
+    assert solver.solve(*given, options=DERIVES, out=out).keys() == out.keys()
+    for name, column in out.items():
+        np.testing.assert_array_equal(column.numpy(), expected[name])
+    with pytest.raises(InputError, match="joint_q_by_targets"):
+        solver.solve(*given, options=DERIVES, out=solver.solve(*given))
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "objectives", "match"),
+    [
+        ("panda", ["panda_hand"], [IKObjectivePosture(np.zeros(7))], "objectives"),
+        ("delta", [Target("platform", row_weights=[1.0, 1.0, 1.0, 0.0, 0.0, 0.0])], [], "objectives or constraints"),
+        ("humanoid", ["left_grasp"], [], "more than one DOF"),
+    ],
+)
+def test_what_the_device_does_not_derive_is_said(name, targets, objectives, match):
+    robot = ik_service.load_robot(name, collision="ignore")
+    solver = ik_service.IKSolver(robot, targets, objectives=objectives, device=CPU).on_device()
+    assert match in solver.why_not_derived()
+    with pytest.raises(EngineError, match=match):
+        solver.solve(on_cpu(np.zeros((2, 3))), options=DERIVES)
