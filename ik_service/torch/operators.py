@@ -34,9 +34,10 @@ def solve(
     answer = _solve_there(on_device, positions, orientations_xyzw, start, like, derives=derives)
     left = torch.nonzero(~answer[2])[:, 0]
     if derives and len(left):  # what misses its targets, or is nearly singular: the host alone derives it
-        few = [None if one is None else one[left] for one in (positions, orientations_xyzw, start)]
-        for own, by_host in zip(answer[2:], _solve_by_host(*few, None, name, derives=True)[2:], strict=True):
-            own[left] = by_host
+        few, turned, first = (None if one is None else one[left] for one in (positions, orientations_xyzw, start))
+        by_host = _solve_by_host(few, turned, first, None, name, derives=True)
+        for own, found in zip(answer[2:], by_host[2:], strict=True):
+            own[left] = found
     return answer
 
 

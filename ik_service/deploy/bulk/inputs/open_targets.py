@@ -40,4 +40,6 @@ def require_pyarrow() -> None:
     try:
         importlib.import_module("pyarrow")
     except ModuleNotFoundError as error:
-        raise InputError(f"Parquet needs pyarrow. {how_to_install('bulk')} Without it add --format npz, or read and write .npz or .csv.") from error
+        raise InputError(
+            f"Parquet needs pyarrow. {how_to_install('bulk')} Without it: --format npz, or files .npz or .csv."
+        ) from error
