@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from ik_service.derived_solve import POSE, TWIST, derived_solve, rates_shape
-from ik_service.solver import IKSolver
+from ik_service.solver import IKSolver, IKStatus
 from ik_service.solver.on_device.device_solver import DeviceSolver
 from ik_service.torch.registration import Known, LastFunction, register
 
 _SOLVERS = Known[IKSolver]()
+FLOATS = torch.float32, torch.float64
 name_of = _SOLVERS.name_of
 _ON_DEVICE: WeakKeyDictionary[IKSolver, DeviceSolver] = WeakKeyDictionary()
 
@@ -31,12 +32,12 @@ def solve(
     on_device = _solver_there(_SOLVERS[name], like, derives=derives) if offsets is None else None
     if on_device is None:
         return _solve_by_host(positions, orientations_xyzw, start, offsets, name, derives=derives)
-    answer = _solve_there(on_device, positions, orientations_xyzw, start, like, derives=derives)
-    left = torch.nonzero(~answer[2])[:, 0]
-    if derives and len(left):  # what misses its targets, or is nearly singular: the host alone derives it
+    answer, is_faulty = _solve_there(on_device, positions, orientations_xyzw, start, like, derives=derives)
+    # What misses its targets or is nearly singular the host alone derives, and it says which number is faulty.
+    left = torch.nonzero(is_faulty | ~answer[2] if derives else is_faulty)[:, 0]
+    if len(left):
         few, turned, first = (None if one is None else one[left] for one in (positions, orientations_xyzw, start))
-        by_host = _solve_by_host(few, turned, first, None, name, derives=True)
-        for own, found in zip(answer[2:], by_host[2:], strict=True):
+        for own, found in zip(answer, _solve_by_host(few, turned, first, None, name, derives=derives), strict=True):
             own[left] = found
     return answer
 
@@ -80,8 +81,24 @@ def _of_solve(
 def _solver_there(solver: IKSolver, like: Tensor, *, derives: bool) -> DeviceSolver | None:
     """Return what solves where a tensor is, so that no number goes over the host; None where nothing does."""
     is_there = like.is_cuda and f"cuda:{like.device.index}" == str(solver.device)
-    has_tools = any(target.offset is not None for target in solver.targets)
-    if not is_there or solver.engine != "compiled" or solver.wxyz or (derives and has_tools):
+    return solver_by_arrays(solver, derives=derives) if is_there and like.dtype in FLOATS else None
+
+
+def solver_by_arrays(solver: IKSolver, *, derives: bool) -> DeviceSolver | None:
+    """Return what solves for arrays on a solver's device, where it answers as the solver does; else None.
+
+    Args:
+        solver: The solver.
+        derives: Whether derivatives are asked for.
+    """
+    robot, options = solver.robot, solver.options
+    is_plain = options.best_of is None and options.solutions == 1 and options.deadline_s is None and not solver.wxyz
+    may_combine = robot.collision_model is not None and options.collision != "off" and robot.trees.ntree > 1
+    data = [one.offset for one in solver.targets] + [one.row_weights for one in solver.targets]
+    is_common = all(one is None or np.ndim(one) < 2 for one in data)
+    if solver.engine != "compiled" or not is_plain or may_combine or robot.constraint_names or not is_common:
+        return None
+    if derives and any(target.offset is not None for target in solver.targets):
         return None
     if solver not in _ON_DEVICE:
         _ON_DEVICE[solver] = solver.on_device()
@@ -97,22 +114,24 @@ def _solve_there(
     like: Tensor,
     *,
     derives: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Solve on the device of the tensors, as `solve` does."""
+) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Solve on the device of the tensors, as `solve` does; say also which problems have faulty numbers."""
     given = [
         None if one is None else one.detach().to(like.device).squeeze(1) if one.shape[1] == 1 else one.detach()
         for one in (positions, orientations_xyzw)
     ]
-    options: dict[str, object] = {"sensitivity": "target"} if derives else {}
     first = None if start is None else start.detach().to(like)
-    found = solver.solve(*given, initial_joint_q=first, options=options)
-    joint_q, success = (torch.from_dlpack(found[name]) for name in ("joint_q", "success"))
-    n = len(joint_q)
-    if not derives:
-        has, rates = like.new_zeros(n, dtype=torch.bool), like.new_zeros(n, 0, 0, TWIST)
-    else:
-        has, rates = (torch.from_dlpack(found[name]) for name in ("is_differentiable", "joint_q_by_targets"))
-    return joint_q.to(like), success.bool(), has.bool(), rates.to(like)
+    wish: dict[str, object] = {"sensitivity": "target" if derives else None}
+    found = {
+        name: torch.from_dlpack(column)
+        for name, column in solver.solve(*given, initial_joint_q=first, options=wish).items()
+    }
+    n = len(found["joint_q"])
+    has, rates = like.new_zeros(n, dtype=torch.bool), like.new_zeros(n, 0, 0, TWIST)
+    if derives:
+        has, rates = found["is_differentiable"].bool(), found["joint_q_by_targets"].to(like)
+    is_faulty = found["status"] == int(IKStatus.INVALID)
+    return (found["joint_q"].to(like), found["success"].bool(), has, rates), is_faulty
 
 
 def _one_of(positions: Tensor | None, orientations_xyzw: Tensor | None) -> Tensor:

@@ -222,3 +222,18 @@ def test_derivatives_stay_there_and_are_those_of_the_host(problems, device, monk
     assert exists.mean() > 0.9
     np.testing.assert_allclose(by_targets[exists], result.joint_q_by_targets[exists], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(by_targets[~exists], 0.0)
+
+
+def test_derivatives_of_plans_that_take_turns_read_no_memory_that_is_gone(problems, monkeypatch):
+    monkeypatch.setattr(recording, "USES_MIN", 1)
+    device_solver, wish = solver_of(problems).on_device(), {"sensitivity": "target"}
+    sets = [on_gpu(problems), on_gpu(problems, slice(3)), [None, on_gpu(problems)[1]]]
+    arrays = [[None if one is None else wp.from_dlpack(one) for one in given] for given in sets]
+    kept = [device_solver.solve(*given, options=wish) for given in arrays]
+    expected = [{name: column.numpy().copy() for name, column in out.items()} for out in kept]
+    for _ in range(5):  # launched, recorded and replayed, the others between
+        for given, out, before in zip(arrays, kept, expected, strict=True):
+            out["joint_q_by_targets"].fill_(7.0)
+            device_solver.solve(*given, options=wish, out=out)
+            for name, column in out.items():
+                np.testing.assert_array_equal(column.numpy(), before[name], err_msg=name)

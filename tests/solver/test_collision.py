@@ -296,6 +296,11 @@ def test_arms_that_touch_each_other_get_the_first_combination_that_is_free(arms)
     assert touching.mean() > 0.05
     assert (result.islands.nisland == 2).all()
     np.testing.assert_array_equal(result.joint_q[~touching], unchecked.joint_q[~touching])
+    # Combinations ask islands for 8 solutions each, which may touch; who asks for 8 afterwards must not get those.
+    k = np.flatnonzero(touching)[:8]
+    several = solver.solve(poses.positions[k], poses.orientations_xyzw[k], options={"solutions": 8})
+    assert arms.collision(several.joint_q.astype(float)).is_free[several.success].all()
+    np.testing.assert_allclose(several.clearance, arms.collision(several.joint_q.astype(float)).clearance, atol=1e-12)
     for k in np.flatnonzero(touching)[:3]:  # as alone
         alone = solver.solve(poses.positions[k : k + 1], poses.orientations_xyzw[k : k + 1])
         np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[k])

@@ -21,7 +21,7 @@ from ik_service.compiler.code.stages import (
     REST_GAIN,
     SECONDARY_STAGE,
     StageTexts,
-    iterations_text,
+    iterations_texts,
     multiplier_lines,
     plain,
 )
@@ -306,13 +306,16 @@ class IterationSource:
         lines.append(f"const F tried = steps + {number(1.0)};")
         lines.append(f"s[{state.steps}] = tried;")
         if self.program.levels:
-            lines.append(f"const F allowed = {iterations_text(self.program, self.lanes, self._target_error())};")
+            texts = StageTexts.of(self.program, self.lanes)
+            given = self.program, self.lanes, self._target_error(), texts.goes_on
+            for name, text in zip(("allowed", "longest"), iterations_texts(*given), strict=True):
+                lines.append(f"const F {name} = {text};")
             factor = self._next_stage(lines, factor)
         lines.append(f"const F last_factor = {factor};")
         lines.append(f"s[{state.damping_factor}] = last_factor;")
         over = "(best_norm2 <= floor2)"
-        allowed = "allowed" if self.program.levels else "iterations"
-        for other in (f"last_factor > {number(self.damping.factor_max)}", f"tried >= {allowed}"):
+        most = "longest" if self.program.levels else "iterations"
+        for other in (f"last_factor > {number(self.damping.factor_max)}", f"tried >= {most}"):
             over = self.lanes.either(over, other)
         return [*lines, f"return {self.lanes.bits(over)};"]
 
@@ -332,7 +335,7 @@ class IterationSource:
         over = lanes.either(f"spent > {number(self.damping.factor_max)}", "late")
         over = lanes.either(over, lanes.both("better", f"next_gain < norm2 * {number(texts.gain)}"))
         ended = lanes.both(over, f"best_norm2 < {number(NOT_EVALUATED)}")
-        goes_on = lanes.both("tried < allowed", "best_norm2 > floor2")
+        goes_on = lanes.both("tried < longest", "best_norm2 > floor2")
         lines.append(f"const auto next = {lanes.both(lanes.both(texts.goes_on, ended), goes_on)};")
         unknown = lanes.everywhere(number(NOT_EVALUATED))
         changed = {state.stage: ("stage", texts.lighter), state.norm2: ("best_norm2", unknown)}

@@ -30,7 +30,7 @@ SECONDARY_STAGE_STEPS = 10
 YIELDING_TIMES = 4.0
 """Iterations of such an attempt over those of others, where it has come near the targets."""
 NEAR_FLOORS = 1e8
-"""|r|^2 of targets that are near, in floors: within some 3 cm."""
+"""|r|^2 of targets that are near, in floors: within 1 to 3 cm."""
 EXACT_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
 """Share of |r|^2 by which a step can lower it where a stage is over, of constraints and of three levels."""
 REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}
@@ -78,22 +78,25 @@ def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> 
     return lines
 
 
-def iterations_text(program: IslandProgram, lanes: Lanes, target_error: str) -> str:
-    """Return in C++ how many iterations an attempt has: more where rows yield to targets that are near.
+def iterations_texts(program: IslandProgram, lanes: Lanes, target_error: str, goes_on: str) -> tuple[str, str]:
+    """Return in C++ how many iterations an attempt has, and how many where stages are left: one of the last follows.
 
-    Rows that yield are lowered along targets, which curve, by many steps; a target that is not near by then is seldom
-    within reach. In float64 answers are improved, with more iterations in any case.
+    There are more where rows yield to targets that are near. Such rows are lowered along targets, which curve, by many
+    steps; a target that is not near by then is seldom within reach. In float64 answers are improved, with more
+    iterations in any case.
 
     Args:
         program: Of the attempt.
         lanes: Width and precision.
         target_error: |r|^2 of its targets.
+        goes_on: Whether stages are left.
     """
     own = lanes.everywhere("iterations")
     if not program.errors or program.multiplied or program.has_tertiary or lanes.precision == "float64":
-        return own
+        return own, own
     near = f"{target_error} <= floor2 * {lanes.number(NEAR_FLOORS)}"
-    return lanes.choose(near, lanes.everywhere(f"{lanes.number(YIELDING_TIMES)} * iterations"), own)
+    more = lanes.everywhere(f"{lanes.number(YIELDING_TIMES)} * iterations")
+    return lanes.choose(near, more, own), lanes.choose(lanes.either(near, goes_on), more, own)
 
 
 @dataclass(frozen=True)

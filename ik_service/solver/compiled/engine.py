@@ -149,7 +149,7 @@ class CompiledEngine:
         key = (
             self._choice,
             *(settings.runs_all_seeds, options.best_of is None, settings.float64_finish, options.deadline_s is None),
-            work.copies,
+            *(work.copies, work.verification.collision is None),
             *(size, version, given, self.kernels.data_key(), limits, weights.is_common, weights.pattern),
         )
         if key not in self.plans:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
@@ -20,7 +21,7 @@ from ik_service.robots.transforms import identity_transform
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.linearisation.linearisation import TWIST
-from ik_service.solver.linearisation.met_targets import LONGEST, MOST_DOFS, MOST_ROWS, SETTLED, STEPS, target_islands
+from ik_service.solver.linearisation.met_targets import LONGEST, SETTLED, STEPS, target_islands
 from ik_service.solver.linearisation.solver_rows import AT_LIMIT
 from ik_service.solver.linearisation.target_motion import LEAST_SHARE, TargetIsland, island_motion, motion_kernel
 from ik_service.solver.problems.kernel_modules import DERIVED_ON_DEVICE
@@ -28,6 +29,8 @@ from ik_service.solver.problems.partition import Partition
 from ik_service.solver.results.float64_kinematics import float64_kinematics
 from ik_service.solver.workspace import Workspace
 
+MOST_ROWS, MOST_DOFS = 24, 32
+"""Of targets and of a robot: arrays of a thread stand in local memory, which a GPU sets aside for all its threads."""
 OF_SCALARS = JointType.FIXED, JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PRISMATIC
 GOES_ON, RESTS, LEFT_OUT = (wp.constant(k) for k in range(3))
 _AT_LIMIT, _LEAST_SHARE = wp.constant(wp.float64(AT_LIMIT)), wp.constant(wp.float64(LEAST_SHARE))
@@ -110,6 +113,8 @@ def _go_on(
             elif q >= dofs.upper[a] - _AT_LIMIT:
                 step[p, a] += dofs.upper[a] - q
         longest = wp.max(longest, wp.abs(step[p, a]))
+        if not wp.isfinite(step[p, a]):
+            longest = wp.float64(wp.inf)
         step[p, a] = wp.clamp(q + step[p, a], dofs.lower[a], dofs.upper[a]) - q
     if not (regular[p] > _LEAST_SHARE and longest <= _LONGEST):
         state[p] = LEFT_OUT
@@ -152,10 +157,6 @@ class DeviceDerivatives:
         order: Where the caller's columns stand.
         capacity: Problems there is room for.
         hard_limits: Whether answers keep the limits of joints.
-
-    Attributes:
-        partition: As given.
-        capacity: As given.
     """
 
     def __init__(
@@ -169,15 +170,15 @@ class DeviceDerivatives:
         hard_limits: bool,
     ) -> None:
         robot, device, count = model.robot, model.device, len(targets)
-        self.partition, self.capacity = partition, capacity
         self._device, self._dofs = device, _scalar_dofs(robot, device, hard_limits)
         links = [target.link for target in targets]
         self._kinematics = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
         path = max(int(np.diff(self._kinematics.path_start.numpy()).max()), 1)
         place = partition.row_island[0, : TWIST * count].reshape(-1, TWIST)
         islands = target_islands(partition.tree_island[0], place, int(partition.nisland[0]), robot.trees.active_treeid)
-        tools = [identity_transform() if one.offset is None else one.offset for one in targets]
-        self._tools: wp.array[Any] = wp.array(np.array(tools)[None], dtype=wp.float64, device=device)
+        self._tools: wp.array[Any] = wp.zeros((1, count, 7), dtype=wp.float64, device=device)
+        self._offsets: NDArray[np.float64] | None = None
+        self.use_tools(targets)
         dofs, coordinates = robot.active_dof_count, robot.joint_coord_count
         shapes: dict[str, tuple[int, ...]] = {"joint_q": (coordinates,), "orientations": (count, 4), "regular": ()}
         shapes |= {"free": (dofs,), "step": (dofs,), "touched": (dofs,)}
@@ -189,6 +190,13 @@ class DeviceDerivatives:
         self._dof: wp.array[Any] = wp.array(order.dofs.astype(np.int32), device=device)
         load_kernels_alone(DERIVED_ON_DEVICE, device)
         self._islands = [self._of_island(robot, targets, one, path) for one in islands]
+
+    def use_tools(self, targets: Sequence[Target]) -> None:
+        """Take tool frames of the same targets, which may have been given others."""
+        offsets = np.array([identity_transform() if one.offset is None else one.offset for one in targets], np.float64)
+        if self._offsets is None or not np.array_equal(offsets, self._offsets):
+            self._tools.assign(offsets[None])
+            self._offsets = offsets
 
     def _of_island(
         self, robot: KinematicRobot, targets: Sequence[Target], island: TargetIsland, path: int
@@ -239,6 +247,8 @@ def why_not_derived(robot: KinematicRobot, targets: Sequence[Target], rows: int)
         return "there are objectives or constraints besides the targets"
     if any(kind not in OF_SCALARS for kind in robot.joint_type):
         return "a joint has more than one DOF"
+    if any(target.frame is not None for target in targets):
+        return "a target has a frame of its own, free axes or tolerances"
     if any(target.offset is not None and np.ndim(target.offset) > 1 for target in targets):
         return "tool frames differ between problems"
     if TWIST * len(targets) > MOST_ROWS or robot.active_dof_count > MOST_DOFS:

@@ -6,6 +6,7 @@ arrays of a caller -> staging arrays -> launches of a solve, recorded without co
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import warp as wp
@@ -23,6 +24,7 @@ from ik_service.solver.on_device.device_derivatives import DeviceDerivatives, wh
 from ik_service.solver.on_device.transfers import stage_starts, stage_target, take_column
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.input_kernels import NO_START, OWN_START
+from ik_service.solver.problems.rows.weights import IslandScales
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.workspace import Workspace
 from objectives import InputError
@@ -75,8 +77,8 @@ class DeviceSolver:
         self._coordinates: wp.array[Any] = wp.array(order.coordinates.astype(np.int32), device=device)
         self._dofs: wp.array[Any] = wp.array(order.dofs.astype(np.int32), device=device)
         self._graphs = ArrayGraphs(device)
-        self._derivatives: DeviceDerivatives | None = None
-        self._recorded: list[Callable[[], None]] = []  # launches in callers' graphs: these hold arrays by address only
+        self._derivatives: WeakKeyDictionary[IslandScales, DeviceDerivatives] = WeakKeyDictionary()  # as plans live
+        self._recorded: list[Any] = []  # what is launched in callers' graphs: these hold arrays by address only
 
     def solve(
         self,
@@ -154,7 +156,7 @@ class DeviceSolver:
             key = arrays_key([*by_position, *by_orientation, start, *found.values()])
             prepared = self._graphs.run(key, partial(self._core.engine.prepare, work, settings), launch)
         if device.is_capturing:
-            self._recorded.append(prepared.run)
+            self._recorded += [prepared.run, motion]
         return found
 
     def why_not_derived(self) -> str | None:
@@ -168,12 +170,14 @@ class DeviceSolver:
             raise EngineError(
                 f"There are no derivatives on a device: {reason}. IKSolver.linearise derives on the host."
             )
-        partition, own = self._core.engine.prepare(work, settings).partition, self._derivatives
-        capacity = work.problems.capacity
-        if own is None or own.partition is not partition or own.capacity < capacity:
+        partition, targets = self._core.engine.prepare(work, settings).partition, self._core.targets.all
+        own = self._derivatives.get(partition.scales)
+        if own is None:
             hard, model = self._options.joint_limits == "hard", self._robot.on_device(str(self._device))
-            given = model, self._core.targets.all, partition, self._order, capacity
-            own = self._derivatives = DeviceDerivatives(*given, hard_limits=hard)
+            given = model, targets, partition, self._order, work.problems.capacity
+            own = self._derivatives[partition.scales] = DeviceDerivatives(*given, hard_limits=hard)
+        else:
+            own.use_tools(targets)
         return own
 
     def _outputs(

@@ -1,5 +1,7 @@
 """Derivatives of answers that stay on the device: those of the host where targets are met, and else none."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import warp as wp
@@ -91,6 +93,43 @@ def test_a_joint_at_its_limit_stays_and_what_is_out_of_reach_has_none(panda):
     assert_same(by_targets, exists, result)
 
 
+def test_other_tools_and_other_numbers_of_problems_between_are_those_of_their_solve():
+    robot = ik_service.load_robot("ur5e", collision="ignore")
+    drawn = Reachable.draw(robot, ["tool0"], COUNT, random_seed=4)
+    given = drawn.positions[:, 0], drawn.orientations_xyzw[:, 0]
+    solver = ik_service.IKSolver(robot, [Target("tool0", offset=[0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0])], device=CPU)
+    on_device = solver.on_device()
+    for offset in (0.05, 0.08, 0.02, 0.05):
+        solver.set_target_data(0, offset=[0.0, 0.0, offset, 0.0, 0.0, 0.0, 1.0])
+        for count in (COUNT, 3, 500, COUNT):
+            few = [np.resize(one, (count, one.shape[1])) for one in given]
+            found = on_device.solve(*map(on_cpu, few), options=DERIVES)
+            result = solver.solve(*few, options=DERIVES)
+            assert_same(found["joint_q_by_targets"].numpy(), found["is_differentiable"].numpy(), result)
+        turns = on_device.solve(None, on_cpu(given[1]), options=DERIVES)
+        result = solver.solve(None, given[1], options=DERIVES)
+        assert_same(turns["joint_q_by_targets"].numpy(), turns["is_differentiable"].numpy(), result)
+
+
+def test_a_number_that_is_none_ends_its_own_derivative_alone(panda, panda_targets):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    positions, orientations = (panda_targets.positions[:COUNT, 0].copy(), panda_targets.orientations_xyzw[:COUNT, 0])
+    positions[5, 2] = np.nan
+    exists = solver.solve(on_cpu(positions), on_cpu(orientations), options=DERIVES)["is_differentiable"].numpy()
+    assert not exists[5]
+    assert np.delete(exists, 5).mean() > 0.9
+    turns = solver.solve(None, on_cpu(orientations), options=DERIVES)  # where the number stood nothing is given now
+    expected = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).solve(None, orientations, options=DERIVES)
+    by_targets, exists = turns["joint_q_by_targets"].numpy(), turns["is_differentiable"].numpy()
+    assert_same(np.delete(by_targets, 5, 0), np.delete(exists, 5), _without(expected, 5))
+
+
+def _without(result, problem):
+    """What of a result `assert_same` reads, of the other problems."""
+    names = "joint_q_by_targets", "is_differentiable", "success"
+    return SimpleNamespace(**{name: np.delete(getattr(result, name), problem, 0) for name in names})
+
+
 def test_followers_follow():
     robot = ik_service.load_robot(FOLLOWER)
     solver = ik_service.IKSolver(robot, [Target("c", row_weights=[1.0, 0.0, 1.0, 0.0, 0.0, 0.0])], device=CPU)
@@ -120,6 +159,8 @@ def test_arrays_of_an_earlier_solve_take_them_and_others_are_refused(panda, pand
         ("panda", ["panda_hand"], [IKObjectivePosture(np.zeros(7))], "objectives"),
         ("delta", [Target("platform", row_weights=[1.0, 1.0, 1.0, 0.0, 0.0, 0.0])], [], "objectives or constraints"),
         ("humanoid", ["left_grasp"], [], "more than one DOF"),
+        ("panda", [Target("panda_hand", free=["rz"])], [], "free axes"),
+        ("panda", [Target("panda_hand", tolerance=[0.01] * 6)], [], "tolerances"),
     ],
 )
 def test_what_the_device_does_not_derive_is_said(name, targets, objectives, match):
