@@ -37,7 +37,8 @@ class TorchSolver:
     """Solves for targets that are tensors, with gradients.
 
     A gradient is that of the minimum that an answer is, as it moves with its targets; that it is found from a start
-    plays no part, so configurations to start from have none. It is computed on the host in float64.
+    plays no part, so configurations to start from have none. It is computed in float64: on the device of tensors that
+    stay there (see `solver_by_arrays` of `ik_service.torch.operators`), and else on the host.
 
     Args:
         solver: The solver; it is used by one thread at a time.

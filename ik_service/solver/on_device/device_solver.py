@@ -106,7 +106,7 @@ class DeviceSolver:
 
         Returns:
             The columns of the result by name, as `IKResult.to_warp` has them; with `sensitivity` also
-            `joint_q_by_targets` and `is_differentiable`, as an `IKResult` has them, of answers that meet their targets.
+            `joint_q_by_targets` and `is_differentiable`, as an `IKResult` has them, of successes.
 
         Raises:
             InputError: An array is somewhere else, or a type, a shape or an option is not allowed.
