@@ -31,7 +31,7 @@ def test_the_page_on_gradients_shows_how_jax_is_used():
 
 
 def test_solves_are_operations_of_torch(torch_python):
-    assert "skipped" not in run_checks(torch_python, "frameworks/torch_checks.py")
+    assert "skipped" not in run_checks(torch_python, "frameworks/torch_checks.py", "frameworks/torch_device_checks.py")
 
 
 def test_solves_are_functions_of_jax():
