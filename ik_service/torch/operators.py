@@ -1,6 +1,6 @@
 """The operators of PyTorch that solve and that pull gradients back."""
 
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,34 +29,41 @@ def solve(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solve; give configurations, success, whether they have derivatives, and these, [n, coordinates, poses, 6]."""
     like = _one_of(positions, orientations_xyzw)
-    on_device = _solver_there(_SOLVERS[name], like, derives=derives) if offsets is None else None
+    solver, given = _SOLVERS[name], _Given.of(positions, orientations_xyzw, start)
+    on_device = _solver_there(solver, like, derives=derives) if offsets is None else None
     if on_device is None:
-        return _solve_by_host(positions, orientations_xyzw, start, offsets, name, derives=derives)
-    answer, is_faulty = _solve_there(on_device, positions, orientations_xyzw, start, like, derives=derives)
+        return _solve_by_host(solver, given, like, offsets, derives=derives)
+    answer, is_faulty = _solve_there(on_device, given, like, derives=derives)
     # What misses its targets or is nearly singular the host alone derives, and it says which number is faulty.
     left = torch.nonzero(is_faulty | ~answer[2] if derives else is_faulty)[:, 0]
     if len(left):
-        few, turned, first = (None if one is None else one[left] for one in (positions, orientations_xyzw, start))
-        for own, found in zip(answer, _solve_by_host(few, turned, first, None, name, derives=derives), strict=True):
+        by_host = _solve_by_host(solver, given.part(left), like, None, derives=derives)
+        for own, found in zip(answer, by_host, strict=True):
             own[left] = found
     return answer
 
 
+class _Given(NamedTuple):
+    """What a solve is given, without gradients."""
+
+    positions: Tensor | None
+    orientations_xyzw: Tensor | None
+    start: Tensor | None
+
+    @classmethod
+    def of(cls, *tensors: Tensor | None) -> "_Given":
+        return cls(*(None if one is None else one.detach() for one in tensors))
+
+    def part(self, problems: Tensor) -> "_Given":
+        return _Given(*(None if one is None else one[problems] for one in self))
+
+
 def _solve_by_host(
-    positions: Tensor | None,
-    orientations_xyzw: Tensor | None,
-    start: Tensor | None,
-    offsets: Tensor | None,
-    name: str,
-    *,
-    derives: bool,
+    solver: IKSolver, given: _Given, like: Tensor, offsets: Tensor | None, *, derives: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solve as `solve` does, with numbers that go over the host."""
-    like = _one_of(positions, orientations_xyzw)
-    given = [None if one is None else one.detach() for one in (positions, orientations_xyzw)]
-    first = None if start is None else start.detach()
     tools = None if offsets is None else offsets.detach().cpu().numpy()
-    found = derived_solve(_SOLVERS[name], given[0], given[1], first, tools, derives=derives)
+    found = derived_solve(solver, *given, tools, derives=derives)
     joint_q, success, has, rates = (torch.from_numpy(np.array(one, order="C")) for one in found)
     return joint_q.to(like), success.to(like.device), has.to(like.device), rates.to(like)
 
@@ -107,24 +114,17 @@ def solver_by_arrays(solver: IKSolver, *, derives: bool) -> DeviceSolver | None:
 
 
 def _solve_there(
-    solver: DeviceSolver,
-    positions: Tensor | None,
-    orientations_xyzw: Tensor | None,
-    start: Tensor | None,
-    like: Tensor,
-    *,
-    derives: bool,
+    solver: DeviceSolver, given: _Given, like: Tensor, *, derives: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """Solve on the device of the tensors, as `solve` does; say also which problems have faulty numbers."""
-    given = [
-        None if one is None else one.detach().to(like.device).squeeze(1) if one.shape[1] == 1 else one.detach()
-        for one in (positions, orientations_xyzw)
+    targets = [
+        None if one is None else one.to(like.device).squeeze(1) if one.shape[1] == 1 else one for one in given[:2]
     ]
-    first = None if start is None else start.detach().to(like)
+    first = None if given.start is None else given.start.to(like)
     wish: dict[str, object] = {"sensitivity": "target" if derives else None}
     found = {
         name: torch.from_dlpack(column)
-        for name, column in solver.solve(*given, initial_joint_q=first, options=wish).items()
+        for name, column in solver.solve(*targets, initial_joint_q=first, options=wish).items()
     }
     n = len(found["joint_q"])
     has, rates = like.new_zeros(n, dtype=torch.bool), like.new_zeros(n, 0, 0, TWIST)

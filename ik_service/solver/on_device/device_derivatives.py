@@ -29,7 +29,7 @@ from ik_service.solver.problems.partition import Partition
 from ik_service.solver.results.float64_kinematics import float64_kinematics
 from ik_service.solver.workspace import Workspace
 
-MOST_ROWS, MOST_DOFS = 24, 32
+DEVICE_ROWS_MAX, DEVICE_DOFS_MAX = 24, 32
 """Of targets and of a robot: arrays of a thread stand in local memory, which a GPU sets aside for all its threads."""
 OF_SCALARS = JointType.FIXED, JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PRISMATIC
 GOES_ON, RESTS, LEFT_OUT = (wp.constant(k) for k in range(3))
@@ -251,8 +251,8 @@ def why_not_derived(robot: KinematicRobot, targets: Sequence[Target], rows: int)
         return "a target has a frame of its own, free axes or tolerances"
     if any(target.offset is not None and np.ndim(target.offset) > 1 for target in targets):
         return "tool frames differ between problems"
-    if TWIST * len(targets) > MOST_ROWS or robot.active_dof_count > MOST_DOFS:
-        return f"there are more than {MOST_ROWS} rows or {MOST_DOFS} DOFs"
+    if TWIST * len(targets) > DEVICE_ROWS_MAX or robot.active_dof_count > DEVICE_DOFS_MAX:
+        return f"there are more than {DEVICE_ROWS_MAX} rows or {DEVICE_DOFS_MAX} DOFs"
     return None
 
 
