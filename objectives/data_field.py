@@ -87,6 +87,7 @@ class DataField:
         self._array: wp.array[wp.float32] | None = None
         self._host: npt.NDArray[np.float32] | None = None
         self._given: Any = None  # the caller's Warp array, kept alive for as long as its memory is in use
+        self._lines: npt.NDArray[np.intp] | None = None  # those in use, where that is not all
         self._device: Any = None
         self._filled = value is None and non_negative  # with ones, which fit every robot
         if not self._filled:
@@ -96,7 +97,9 @@ class DataField:
 
     @property
     def rows(self) -> int:
-        """Number of lines; 1 where ones stand for numbers that were not given."""
+        """Number of lines in use; 1 where ones stand for numbers that were not given."""
+        if self._lines is not None:
+            return len(self._lines)
         if self._given is None and self._host is None:
             return 1
         return int((self._given if self._host is None else self._host).shape[0])
@@ -128,7 +131,22 @@ class DataField:
     def host(self) -> npt.NDArray[np.float64]:
         """Copy the numbers to the host, shape [rows, columns]."""
         source = self._host if self._host is not None else self._view(self._given).numpy()
-        return np.asarray(source, dtype=np.float64)
+        return np.asarray(source if self._lines is None else source[self._lines], dtype=np.float64)
+
+    def use_lines(self, lines: npt.NDArray[np.intp] | None) -> None:
+        """Use some of the lines, a field of one line aside; None for all again. `set` must not come in between."""
+        if lines is not None and self.rows == 1:
+            return
+        changed, self._lines = self._lines is not lines, lines
+        if self._device is None or not changed:
+            return
+        if self._host is not None:
+            numbers = self._host if lines is None else self._host[lines]
+            self._use(fitting_array(self._array, numbers, wp.float32, self._device), self._device)
+        else:
+            whole = self._view(self._given)
+            part = whole if lines is None else wp.array(whole.numpy()[lines], dtype=wp.float32, device=self._device)
+            self._use(part, self._device)
 
     def set(self, value: Any) -> None:
         """Replace the numbers; the device array stays the same where they fit into its lines.

@@ -108,6 +108,15 @@ class ExpressionObjective(IKObjective):
         """Give the number of lines of each field, by name."""
         return {name: field.rows for name, field in self._fields.items()}
 
+    def use_lines(self, problems: npt.NDArray[np.intp] | None) -> None:
+        """Use the lines of some of the problems, of fields that have one per problem; None for all again.
+
+        Args:
+            problems: Their numbers; the solver then has no others.
+        """
+        for field in self._fields.values():
+            field.use_lines(problems)
+
     def unit_columns(self, name: str) -> tuple[slice, ...]:
         """Give the columns of a field that `set_data` scales to length 1 together: quaternions and directions.
 

@@ -20,8 +20,7 @@ from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
-from ik_service.solver.inputs.reading import check_lines, has_lines_per_problem
-from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.inputs.reading import check_lines
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S, stopped_after, with_time_left
@@ -30,19 +29,20 @@ from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.problem_batch import ProblemBatch, can_be_parted
 from ik_service.solver.problems.host_device_array import wait
 from ik_service.solver.problems.kernel_modules import SOLVE_ON_DEVICE
-from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.pose_targets import PoseTargets
-from ik_service.solver.problems.rows.binding import release_objective
+from ik_service.solver.problems.rows.binding import is_secondary, release_objective
 from ik_service.solver.problems.rows.constraints import ConstraintRows
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
-from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_problems
+from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_by_successes
 from ik_service.solver.results.island_report import IslandReport, report_islands
-from ik_service.solver.subproblems.free_combinations import SOLUTIONS_TRIED, FreeCombinations, IslandSolutions
-from ik_service.solver.subproblems.opened_loops import OpenedLoops, OpenSolve
+from ik_service.solver.subproblems.free_combinations import FreeCombinations, IslandSolutions
+from ik_service.solver.subproblems.opened_loops import OpenedLoops
+from ik_service.solver.subproblems.targets_alone import TargetsAlone, TargetSolve
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
@@ -65,6 +65,7 @@ class SolverCore:
         work: Arrays of the problems, with room for the largest solve so far.
         layout: The rows.
         engine: The engine, which was chosen once.
+        rehearses: Whether solves do all that some need, so that none waits for code later; answers are of no use then.
     """
 
     def __init__(
@@ -81,9 +82,14 @@ class SolverCore:
     ) -> None:
         self._robot, self._objectives, self._options, self._join = robot, tuple(objectives), options, join
         self.targets, self._device, self._turn = PoseTargets(robot, targets), device, turn_on(device)
+        self.rehearses = False
         self._combinations: FreeCombinations | None = None
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
-        self._opened = OpenedLoops(robot, partial(_solver_of_targets, device, engine, threads, options))
+        within = partial(_solver_of_targets, device=device, engine=engine, threads=threads, options=options)
+        self._opened = OpenedLoops(robot, partial(within, join=False, alone=True))
+        self._targets_alone: TargetsAlone | None = None
+        if targets and objectives and all(map(is_secondary, objectives)) and options.joint_limits == "hard":
+            self._targets_alone = TargetsAlone(partial(within, robot, join=join, alone=False))
         with DEVICE_LOCK, CacheErrorsExplained():
             self._set_up(engine)
 
@@ -121,63 +127,48 @@ class SolverCore:
     def solve(
         self,
         head: ResultHead,
-        given: TargetArrays,
-        start: NDArray[Any] | None,
+        batch: ProblemBatch,
         options: SolverOptions,
         judged: NDArray[Any] | None = None,
-        enabled: NDArray[np.bool_] | None = None,
-        worlds: CheckedWorlds | None = None,
         *,
-        limits: AskedLimits | None = None,
         alone: bool = False,
     ) -> IKResult | None:
         """Solve a batch of problems.
 
         Args:
             head: What all results share.
-            given: Values of the targets.
-            start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count], or None.
+            batch: The problems.
             options: Options of this solve.
             judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
-            enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
-            worlds: What is checked for collision beside the robot itself; None for no check at all.
-            limits: Joint limits of these problems; None for the robot's.
-            alone: Whether it goes without solves beside it: of opened loops before, of islands that touch after it.
+            alone: Whether it goes without solves beside it: for starts before it, for answers without contact after it.
 
         Returns:
             The result; None where a number is faulty.
         """
         if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
-        check_lines(self._objectives, self.targets.with_lines, given.problem_count)
-        self.targets.check_given(given)
         began, guess = time.monotonic(), None
-        if start is None and limits is None and not alone:
-            guess = self._opened.starts(self.targets.all, given, options, enabled, worlds)
-        left = options if guess is None else with_time_left(options, began)
-        done = self._run(given, start, left, enabled, worlds, limits, guess=guess)
-        if done is None:
-            return None
-        prepared, settings = done
-        if judged is not None:
-            with DEVICE_LOCK, CacheErrorsExplained():
-                self.work.verify_given(judged, prepared)
-        result = collect_result(head, self.work, prepared, settings)
-        if worlds is None or judged is not None or alone or not self._may_combine(options):
-            return result
-        options = with_time_left(options, began)
-        if options.deadline_s == TIME_LEFT_MIN_S:
-            return result
-        return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)
+        with batch.data_of(self.targets, self._objectives):
+            check_lines(self._objectives, self.targets.with_lines, len(batch))
+            self.targets.check_given(batch.given)
+            if batch.start is None and batch.limits is None and not alone:
+                guess = self._opened.starts(self.targets.all, batch, options)
+            done = self._run(batch, options if guess is None else with_time_left(options, began), guess=guess)
+            if done is None:
+                return None
+            prepared, settings = done
+            if judged is not None:
+                with DEVICE_LOCK, CacheErrorsExplained():
+                    self.work.verify_given(judged, prepared)
+            result = collect_result(head, self.work, prepared, settings)
+        if judged is None and not alone and batch.worlds is not None and options.solutions == 1:
+            self._free(head, result, batch, options, began)
+        return result
 
     def _run(
         self,
-        given: TargetArrays,
-        start: NDArray[Any] | None,
+        batch: ProblemBatch,
         options: SolverOptions,
-        enabled: NDArray[np.bool_] | None,
-        worlds: CheckedWorlds | None,
-        limits: AskedLimits | None,
         *,
         guess: NDArray[Any] | None = None,
         verdict: bool = True,
@@ -185,28 +176,24 @@ class SolverCore:
         """Run a solve and leave its answers in the workspace; None where a number is faulty.
 
         Args:
-            given: As for `solve`, and what follows.
-            start: Alike.
-            options: Alike.
-            enabled: Alike.
-            worlds: Alike.
-            limits: Alike.
+            batch: The problems.
+            options: Options of this solve.
             guess: Configurations [problems, joint_coord_count] of seed 0 where no start is given; None for the middle.
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
-        count = given.problem_count
+        count, given, limits = len(batch), batch.given, batch.limits
         if options.deadline_s is not None and self._device.is_cuda:
             raise InputError("Option deadline_s needs a solver on a CPU.")
-        settings = self.engine.settings(count, options, checks_collision=worlds is not None)
+        settings = self.engine.settings(count, options, checks_collision=batch.worlds is not None)
         with CacheErrorsExplained():
             with DEVICE_LOCK:
-                self._constraints.enable(enabled)
-                work = self._fitted_workspace(count, options, worlds, verdict=verdict)
-                staged = start if guess is None else guess
+                self._constraints.enable(batch.enabled)
+                work = self._fitted_workspace(count, options, batch.worlds, verdict=verdict)
+                staged = batch.start if guess is None else guess
                 if limits is not None or work.asked_limits is not None:
                     staged = work.use_limits(limits, staged, count)
                 work.inputs.stage(given.positions, given.orientations_xyzw, staged)
-                work.set_options(settings, has_start=start is not None)
+                work.set_options(settings, has_start=batch.start is not None)
                 prepared = self.engine.prepare(work, settings)
             with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
                 if options.deadline_s is None:
@@ -215,6 +202,53 @@ class SolverCore:
                     with stopped_after(work.problems, options.deadline_s):
                         prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
+
+    def _free(
+        self, head: ResultHead, result: IKResult, batch: ProblemBatch, options: SolverOptions, began: float
+    ) -> None:
+        """Look for answers without contact in place of those in contact, until the deadline since `began` is over."""
+        blocked = (result.status == IKStatus.BLOCKED_BY_COLLISION) & all(map(can_be_parted, self._objectives))
+        blocked[:1] |= self.rehearses
+        if not blocked.any():
+            return
+        joint_q = self.work.verification.columns["joint_q"].read(len(batch)).copy()  # further solves write there
+        several = (result.islands.nisland > 1) & (self.engine.name == "compiled")
+        yields = np.full(len(batch), self._targets_alone is not None)
+        for choose, may in ((self._by_combinations, several), (self._by_targets, yields)):
+            rows = np.flatnonzero(blocked & may)
+            left = with_time_left(options, began)
+            if not len(rows) or left.deadline_s == TIME_LEFT_MIN_S:
+                continue
+            part = batch.part(rows)
+            chosen, is_free = choose(part, left, joint_q[rows])
+            if is_free.any():
+                solved = self.solve(head, part.part(np.flatnonzero(is_free)), left, chosen[is_free])
+                assert solved is not None  # the same numbers were sound before
+                replace_by_successes(result, rows[is_free], solved)
+                blocked[rows[is_free][solved.success]] = False
+
+    def _by_combinations(
+        self, batch: ProblemBatch, options: SolverOptions, joint_q: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return combinations of solutions of islands that touch each other, and whether they are free."""
+        if self._combinations is None:
+            self._combinations = FreeCombinations(self._model, self._lanes)
+
+        def solve(batch: ProblemBatch, wanted: int) -> IslandSolutions:
+            many = replace(options, solutions=wanted, best_of=None, precision="float32")
+            with batch.data_of(self.targets, self._objectives):
+                done = self._run(batch, many, verdict=False)
+            assert done is not None
+            return IslandSolutions.read(self._robot, self.work.problems, done[0], len(batch), wanted)
+
+        return self._combinations.choose(solve, batch, options.margin)
+
+    def _by_targets(
+        self, batch: ProblemBatch, options: SolverOptions, joint_q: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return answers of the targets alone, and whether they are free."""
+        assert self._targets_alone is not None
+        return self._targets_alone.choose(self.targets.all, batch, options, joint_q)
 
     @contextmanager
     def on_device(
@@ -266,46 +300,6 @@ class SolverCore:
         self._upload_targets()
         self.work.verification.check_collision(checked=worlds is not None and verdict)
         return self.work
-
-    def _may_combine(self, options: SolverOptions) -> bool:
-        """Whether solutions of islands that touch each other can be combined anew."""
-        has_lines = bool(self.targets.with_lines) or any(map(has_lines_per_problem, self._objectives))
-        may_differ = self.engine.name == "compiled" and self._robot.trees.ntree > 1
-        return may_differ and options.solutions == 1 and not has_lines
-
-    def _with_combinations(
-        self,
-        head: ResultHead,
-        result: IKResult,
-        given: TargetArrays,
-        start: NDArray[Any] | None,
-        options: SolverOptions,
-        enabled: NDArray[np.bool_] | None,
-        worlds: CheckedWorlds,
-        limits: AskedLimits | None,
-    ) -> IKResult:
-        """Replace answers whose islands touch each other by the first combination of their solutions that is free."""
-        if self._combinations is None:
-            self._combinations = FreeCombinations(self._model, self._lanes)
-        left = np.flatnonzero((result.status == IKStatus.BLOCKED_BY_COLLISION) & (result.islands.nisland > 1))
-        for wanted in SOLUTIONS_TRIED:
-            if not len(left):
-                break
-            many = replace(options, solutions=wanted, best_of=None, precision="float32")
-            within = None if limits is None else limits.part(left)
-            part = _part(left, given, start)
-            done = self._run(*part, many, _lines(left, enabled), worlds.part(left), within, verdict=False)
-            assert done is not None  # the same numbers were sound before
-            solutions = IslandSolutions.read(self._robot, self.work.problems, done[0], len(left), wanted)
-            with DEVICE_LOCK, CacheErrorsExplained():
-                chosen, is_free = self._combinations.choose(solutions, worlds.part(left), options.margin)
-            rows, left = left[is_free], left[~is_free]
-            if len(rows):
-                own = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
-                solved = self.solve(head, *own, limits=None if limits is None else limits.part(rows))
-                assert solved is not None
-                replace_problems(result, rows, solved)
-        return result
 
     def report_islands(self, problem: int) -> IslandReport:
         """Return the islands of a problem, every row on whose weight can be above 0, and all constraints."""
@@ -364,37 +358,34 @@ def _soft_limits() -> IKObjective:
 
 
 def _solver_of_targets(
-    device: wp.Device,
-    engine: str,
-    threads: int | None,
-    options: SolverOptions,
     robot: RobotModel,
     targets: Sequence[Target],
-) -> OpenSolve:
-    """Return what solves these targets alone, with what else a `SolverCore` is given."""
-    core = SolverCore(robot, targets, (), device=device, engine=engine, join=False, threads=threads, options=options)
+    *,
+    device: wp.Device,
+    engine: str,
+    join: bool,
+    threads: int | None,
+    options: SolverOptions,
+    alone: bool,
+) -> TargetSolve:
+    """Return what solves these targets without further rows.
+
+    Args:
+        robot: The robot.
+        targets: The targets.
+        device: As for `SolverCore`, and what follows.
+        engine: Alike.
+        join: Alike.
+        threads: Alike.
+        options: Alike.
+        alone: Whether it goes without solves beside it, and is finished as finely as the engine can.
+    """
+    core = SolverCore(robot, targets, (), device=device, engine=engine, join=join, threads=threads, options=options)
     head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(device))
 
-    def solve(
-        given: TargetArrays,
-        options: SolverOptions,
-        enabled: NDArray[np.bool_] | None,
-        worlds: CheckedWorlds | None,
-    ) -> NDArray[Any] | None:
-        fine = replace(options, precision=core.engine.finish)
-        result = core.solve(head, given, None, fine, enabled=enabled, worlds=worlds, alone=True)
-        return None if result is None else result.joint_q
+    def solve(targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
+        core.targets.take(targets)
+        own = replace(options, precision=core.engine.finish) if alone else options
+        return core.solve(head, batch, own, alone=alone)
 
     return solve
-
-
-def _part(
-    problems: NDArray[np.intp], given: TargetArrays, start: NDArray[Any] | None
-) -> tuple[TargetArrays, NDArray[Any] | None]:
-    """Return targets and starts of some of the problems."""
-    return given.part(problems), start if start is None or start.ndim == 1 else start[problems]
-
-
-def _lines(problems: NDArray[np.intp], values: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Return the lines of some of the problems, where there is more than one for all."""
-    return values if values is None or len(values) == 1 else values[problems]

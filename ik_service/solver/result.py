@@ -102,14 +102,15 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     return instance_of(IKResult, vars(first) | joined)
 
 
-def replace_problems(result: IKResult, problems: NDArray[np.intp], others: IKResult) -> None:
-    """Put the answers of another result in place of those of some problems."""
+def replace_by_successes(result: IKResult, problems: NDArray[np.intp], others: IKResult) -> None:
+    """Put the answers of another result in place of those of some problems, as far as they are successes."""
+    own = others.success
     for name in _NAMES:
         if getattr(result, name) is not None:
-            getattr(result, name)[problems] = getattr(others, name)
+            getattr(result, name)[problems[own]] = getattr(others, name)[own]
     for name in _ISLAND_NAMES:
         if (values := getattr(result.islands, name)).flags.writeable:
-            values[problems] = getattr(others.islands, name)
+            values[problems[own]] = getattr(others.islands, name)[own]
 
 
 def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict[str, Any]:

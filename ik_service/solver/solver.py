@@ -32,6 +32,7 @@ from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
 from ik_service.solver.paths.result import RateLimits
 from ik_service.solver.paths.waypoints import Waypoints
+from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.limits.asked import read_limits
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.results.island_report import IslandReport
@@ -175,7 +176,7 @@ class IKSolver:
             limits = read_limits(self.robot, self._order, start, given.problem_count, **asked)
             if self.options.joint_limits != "hard":
                 raise InputError("Limits of a solve need the option joint_limits='hard'.")
-        result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds, limits=limits)
+        result = self._core.solve(self._head, ProblemBatch(given, start, enabled, worlds, limits), chosen)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
             raise_fault(self.robot, self._order, self.targets, inputs)
@@ -198,16 +199,21 @@ class IKSolver:
 
         A kind is the number of problems and what is given, its numbers aside. Takes the arguments of `solve`.
         """
-        for _ in range(USES_MIN + 1):
-            self.solve(*targets, **arguments)
+        self._core.rehearses = True
+        try:
+            for _ in range(USES_MIN + 1):
+                self.solve(*targets, **arguments)
+        finally:
+            self._core.rehearses = False
 
     def solve_as_recorded(
         self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None
     ) -> IKResult:
         """Return what the launches of `recorded` answer.
 
-        That is what `solve` answers without `best_of`, `solutions` and `precision`; islands in contact with each other
-        are not combined anew, and no start is found with loops opened. Arguments are as in `solve`.
+        That is what `solve` answers without `best_of`, `solutions` and `precision`; in place of answers in contact none
+        are looked for from other solutions of islands or for targets alone, and no start is found with loops opened.
+        Arguments are as in `solve`.
 
         Raises:
             InputError: A value that is not allowed.
@@ -215,7 +221,7 @@ class IKSolver:
         given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
         worlds = read_worlds(self.robot, chosen, world, None, None, None, given.problem_count)
-        result = self._core.solve(self._head, given, None, chosen, worlds=worlds, alone=True)
+        result = self._core.solve(self._head, ProblemBatch(given, worlds=worlds), chosen, alone=True)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
@@ -327,9 +333,10 @@ class IKSolver:
             start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
         check_one_line(self._objectives, self._core.targets.with_lines)
         worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
-        solve = partial(self._core.solve, self._own_head, worlds=worlds)
         check = None if worlds is None else WayCheck.of(self.robot, worlds)
-        waypoints = Waypoints(self.robot, given, chosen, self._core.engine.finish, solve, check=check)
+        solve = partial(self._core.solve, self._own_head)
+        path = ProblemBatch(given, worlds=worlds)
+        waypoints = Waypoints(self.robot, path, chosen, self._core.engine.finish, solve, check=check)
         result = followed(waypoints, self._order, rates, solutions, start)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))

@@ -155,14 +155,19 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
 def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
     """Solve a sample, and what a solve like it may need further: errors are those of a solve.
 
-    Islands that touch each other are combined anew from several solutions of each. Of a robot that closes loops, those
-    who give no start and no limits may start where loops are open.
+    Islands that touch each other are combined anew from several solutions of each. Where postures and the like lead
+    into contact, targets are solved for alone. Of a robot that closes loops, those who give no start and no limits may
+    start where loops are open.
     """
     cache = SolverCache(device)
     cache.solve(robot, sample)
     if robot.loops:
         free = replace(sample.options, approximate=None, sampler="roberts")
         cache.solve(robot, replace(sample, initial_joint_q=None, limits=None, options=free))
+    yields = sample.objectives and all(one.priority == 1 for one in sample.objectives)
+    if robot.collision_model is not None and sample.targets and yields:
+        with suppress(IKError):
+            cache.solve(robot, replace(sample, objectives=()))
     if robot.collision_model is not None and robot.trees.ntree > 1:
         with suppress(IKError):  # not every kind of request has several solutions
             cache.solve(robot, replace(sample, options=replace(sample.options, solutions=2)))

@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
 from ik_service.batching.requests.target_keys import (
     FloatArray,
-    Selection,
     code_of,
-    part_of,
-    rows_of,
     rows_on,
     structure_of,
 )
@@ -27,6 +24,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.reading import part_of, rows_of
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.problems.limits.asked import AskedLimits
 
@@ -160,7 +158,7 @@ class SolveRequest:
             return self
         return self._taken(rows)
 
-    def _taken(self, problems: Selection) -> "Self":
+    def _taken(self, problems: slice | NDArray[np.intp]) -> "Self":
         return replace(
             self,
             targets=tuple(part_of(target, problems) for target in self.targets),

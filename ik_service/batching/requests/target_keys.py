@@ -1,7 +1,6 @@
 """Targets of a request by what solvers and kernels depend on, and their data in several requests."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,13 +9,10 @@ from numpy.typing import NDArray
 
 from ik_service.batching.requests.objective_data import joined_lines, patterns_on
 from ik_service.solver import Target
-from ik_service.solver.inputs.reading import has_lines
 from ik_service.solver.inputs.targets import DATA
 
 FloatArray = NDArray[np.floating[Any]]
 """Of float32 or float64; what comes as float32 is not copied to be wider."""
-Selection = slice | NDArray[np.intp]
-"""Some of the problems: a range of them, or their numbers."""
 
 
 def structure_of(target: Target) -> tuple[object, ...]:
@@ -36,18 +32,6 @@ def rows_on(target: Target, has_position: bool, has_orientation: bool) -> NDArra
     if target.row_weights is None and target.tolerance is None:
         return given
     return patterns_on(target.weights() * given[0])
-
-
-def part_of(target: Target, problems: Selection) -> Target:
-    """Return the target of some of the problems."""
-    if not has_lines(target):
-        return target
-    return replace(target, **{name: rows_of(getattr(target, name), problems) for name in DATA})
-
-
-def rows_of(array: Any, problems: Selection) -> Any:
-    """Return the lines of some of the problems, of an array that may have one for all or be None."""
-    return array[problems] if array is not None and array.ndim == 2 else array
 
 
 def joined_data(targets: Sequence[Target], counts: Sequence[int]) -> dict[str, FloatArray | None]:

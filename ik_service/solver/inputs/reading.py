@@ -1,6 +1,7 @@
 """Checks of type and shape of a caller's arrays. Numbers in plain arrays are checked by `problems.input_kernels`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -80,6 +81,18 @@ def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, p
 def has_lines(target: Target) -> bool:
     """Return whether a target has data per problem."""
     return any(np.ndim(getattr(target, name)) == 2 for name in DATA)
+
+
+def part_of(target: Target, problems: slice | NDArray[np.intp]) -> Target:
+    """Return the target of some of the problems."""
+    if not has_lines(target):
+        return target
+    return replace(target, **{name: rows_of(getattr(target, name), problems) for name in DATA})
+
+
+def rows_of(array: Any, problems: slice | NDArray[np.intp]) -> Any:
+    """Return the lines of some of the problems, of an array that may have one for all or be None."""
+    return array[problems] if array is not None and array.ndim == 2 else array
 
 
 def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_count: int) -> None:

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.solver.collisions.ways import WayCheck
-from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths.metric import JointMetric
+from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.result import IKResult
 
 FloatArray = NDArray[np.floating[Any]]
@@ -20,13 +20,9 @@ class Solve(Protocol):
     """What solves problems in the robot's own order."""
 
     def __call__(
-        self,
-        given: TargetArrays,
-        start: FloatArray | None,
-        options: SolverOptions,
-        judged: FloatArray | None = None,
+        self, batch: ProblemBatch, options: SolverOptions, judged: FloatArray | None = None
     ) -> IKResult | None:
-        """Solve from starts [n, coordinates]; where configurations are given to be judged, they are the answer.
+        """Solve problems; where configurations [n, coordinates] are given to be judged, they are the answer.
 
         None where a number is faulty.
         """
@@ -53,16 +49,16 @@ class Waypoints:
 
     Attributes:
         robot: The robot.
-        targets: Poses, a line for every waypoint.
+        problems: The waypoints, a problem each, without starts.
         options: Options of every solve, of one seed.
         finish: Precision of the finish, an option of the solver.
-        solve: Solves problems: targets, starts, options.
+        solve: Solves problems.
         check: What ways are checked against for collision; None for nothing.
         groups: The groups of joints, once they are known.
     """
 
     robot: RobotModel
-    targets: TargetArrays
+    problems: ProblemBatch
     options: SolverOptions
     finish: Literal["float32", "float64"]
     solve: Solve
@@ -71,7 +67,7 @@ class Waypoints:
 
     def __len__(self) -> int:
         """Return the number of waypoints."""
-        return self.targets.problem_count
+        return len(self.problems)
 
     def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Solve waypoints, each from a start of its own and from nowhere else.
@@ -83,7 +79,7 @@ class Waypoints:
         Returns:
             Configurations, [n, coordinates], and which groups of joints succeed, bool [n, groups].
         """
-        result = self.solve(self.targets.part(which), start, self.options)
+        result = self.solve(replace(self.problems.part(which), start=start), self.options)
         assert result is not None  # the numbers have been good before
         return result.joint_q, self.successes(result)
 
@@ -94,7 +90,7 @@ class Waypoints:
             start: Configurations, [waypoints, coordinates].
             judged: Configurations to be judged in place of the solutions, of the same shape.
         """
-        result = self.solve(self.targets, start, replace(self.options, precision=self.finish), judged)
+        result = self.solve(replace(self.problems, start=start), replace(self.options, precision=self.finish), judged)
         assert result is not None
         return result
 

@@ -71,6 +71,12 @@ class PoseTargets:
         self._take(replaced(self.all, number, data, self._robot))
         self.is_replaced = True
 
+    def take(self, targets: tuple[Target, ...]) -> None:
+        """Take targets that differ from these in their data alone; `upload` brings them to the device."""
+        if targets is not self.all:
+            self._take(targets)
+            self.is_replaced = True
+
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Count errors of targets from their tolerances less these of a solve [m], [rad], once `upload` is called."""
         allowed = position, orientation

@@ -1,1 +1,1 @@
-"""Smaller problems within a solve: loops opened to find starts, and combinations of islands that touch."""
+"""Smaller problems within a solve: loops opened to find starts, combinations of islands that touch, targets alone."""

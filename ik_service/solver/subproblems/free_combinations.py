@@ -8,7 +8,7 @@ An island keeps off itself, static links and the world while it is solved; nothi
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from ik_service.robots import DeviceModel, RobotModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.worlds import CheckedWorlds
+from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.results.collision_verdict import CollisionVerdict
 
@@ -70,6 +72,13 @@ class IslandSolutions(NamedTuple):
         return cls(joint_q, selection.found(count)[:, :islands], island)
 
 
+class IslandSolve(Protocol):
+    """What solves the islands of problems, each kept off itself and the world."""
+
+    def __call__(self, batch: ProblemBatch, wanted: int) -> IslandSolutions:
+        """Return so many solutions of each."""
+
+
 class FreeCombinations:
     """Looks for combinations of one robot's islands.
 
@@ -84,15 +93,32 @@ class FreeCombinations:
         self._capacity = 0
 
     def choose(
-        self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float
+        self, solve: IslandSolve, batch: ProblemBatch, margin: float
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the first free combination of each problem, and whether there is one.
 
         Args:
-            solutions: Of the islands of the problems.
-            worlds: Worlds of these problems.
+            solve: Solves the islands of problems.
+            batch: The problems, which have several islands each.
             margin: Least distance from contact [m].
         """
+        chosen = np.zeros((len(batch), self._model.joint_coord_count))
+        is_free = np.zeros(len(batch), dtype=bool)
+        for wanted in SOLUTIONS_TRIED:
+            left = np.flatnonzero(~is_free)
+            if not len(left):
+                break
+            part = batch.part(left)
+            assert part.worlds is not None  # else nothing is in contact
+            solutions = solve(part, wanted)
+            with DEVICE_LOCK, CacheErrorsExplained():
+                chosen[left], is_free[left] = self._first_free(solutions, part.worlds, margin)
+        return chosen, is_free
+
+    def _first_free(
+        self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the same of some solutions."""
         count, coordinates = len(solutions.found), solutions.joint_q.shape[2]
         chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)
         first, size = 0, FIRST_COMBINATIONS

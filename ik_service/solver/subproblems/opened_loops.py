@@ -8,7 +8,7 @@ as an island of its own, where both together would seldom be right at once; the 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,24 +17,12 @@ from ik_service.robots import LoopConstraint, RobotModel
 from ik_service.robots.transforms import Float64Array, identity_transform, transform_inverse, transform_multiply
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.subproblems.targets_alone import TargetSolve
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
-
-
-class OpenSolve(Protocol):
-    """What solves targets of a robot some of whose loops are open."""
-
-    def __call__(
-        self,
-        given: TargetArrays,
-        options: SolverOptions,
-        enabled: NDArray[np.bool_] | None,
-        worlds: CheckedWorlds | None,
-    ) -> NDArray[np.floating[Any]] | None:
-        """Return configurations [problems, joint_coord_count]; None where a number is faulty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,30 +123,21 @@ class OpenedLoops:
         make: Makes what solves targets of a robot.
     """
 
-    def __init__(self, robot: RobotModel, make: Callable[[RobotModel, Sequence[Target]], OpenSolve]) -> None:
+    def __init__(self, robot: RobotModel, make: Callable[[RobotModel, Sequence[Target]], TargetSolve]) -> None:
         self._robot, self._make = robot, make
         self._targets: tuple[Target, ...] | None = None  # those of `_problem`
         self._problem: OpenedProblem | None = None
-        self._solve: OpenSolve | None = None
+        self._solve: TargetSolve | None = None
 
-    def starts(
-        self,
-        targets: tuple[Target, ...],
-        given: TargetArrays,
-        options: SolverOptions,
-        enabled: NDArray[np.bool_] | None,
-        worlds: CheckedWorlds | None,
-    ) -> Float64Array | None:
+    def starts(self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> Float64Array | None:
         """Return where problems start in place of the middle of the ranges, [problems, joint_coord_count].
 
         Problems in which a loop is not enabled start in the middle.
 
         Args:
             targets: The targets of the solver.
-            given: Their poses.
+            batch: The problems.
             options: Options of the solve.
-            enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
-            worlds: What is checked for collision.
 
         Returns:
             The starts; None where nothing follows from targets, or the options ask for more than one good answer or
@@ -168,18 +147,18 @@ class OpenedLoops:
         if not self._robot.loops or not is_free or options.solutions > 1:
             return None
         problem = self._opened(targets)
-        opened = None if problem is None else problem.given(given)
+        opened = None if problem is None else problem.given(batch.given)
         if problem is None or opened is None:
             return None
         others, closes = None, np.ones(1, dtype=bool)
-        if enabled is not None:
+        if (enabled := batch.enabled) is not None:
             others, closes = enabled[:, ~problem.is_open], np.all(enabled[:, problem.is_open], axis=1)
         if not closes.any():
             return None
         if self._solve is None:
             self._solve = self._make(problem.robot, problem.targets)
-        joint_q = self._solve(opened, options, others, worlds)
-        return None if joint_q is None else np.where(closes[:, None], joint_q, self._robot.mid_joint_q)
+        result = self._solve(problem.targets, ProblemBatch(opened, enabled=others, worlds=batch.worlds), options)
+        return None if result is None else np.where(closes[:, None], result.joint_q, self._robot.mid_joint_q)
 
     def _opened(self, targets: tuple[Target, ...]) -> OpenedProblem | None:
         """Return the problem of targets, which other data of a target may have changed since the last solve."""

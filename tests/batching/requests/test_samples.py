@@ -83,6 +83,7 @@ def processes():
         "welded",
         "derivatives",
         "objectives",
+        "posture_in_contact",
         "staged",
     ],
 )
@@ -145,6 +146,17 @@ def with_objectives():
     return robot, replace(request, objectives=(ObjectiveData("posture", IKObjectivePosture, (), posture),))
 
 
+def posture_in_contact():
+    """A posture that leads the arm into itself, in problems of one request and of 1500 that were tried."""
+    robot = load_robot("panda")
+    joint_q = robot.random_free_joint_q(np.random.default_rng(0), 1500)[[919, 1093, 1275]]
+    poses = robot.forward_kinematics(joint_q, links=["panda_hand"])
+    posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": np.ones(7)}
+    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    objectives = (ObjectiveData("posture", IKObjectivePosture, (), posture),)
+    return robot, SolveRequest((Target("panda_hand"),), arrays, objectives=objectives)
+
+
 def staged():
     return of_poses(chain(STAGED_DOFS), [f"l{STAGED_DOFS}"], seeds=2, max_iterations=5)
 
@@ -161,5 +173,6 @@ KINDS = {
     "welded": welded,
     "derivatives": lambda: of_panda(sensitivity="target"),
     "objectives": with_objectives,
+    "posture_in_contact": posture_in_contact,
     "staged": staged,
 }

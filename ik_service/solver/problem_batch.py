@@ -1,0 +1,77 @@
+"""The problems of a solve: what is given for each of them, checked."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.solver.inputs.reading import has_lines_per_problem, part_of
+from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.inputs.worlds import CheckedWorlds
+from ik_service.solver.problems.limits.asked import AskedLimits
+from ik_service.solver.problems.pose_targets import PoseTargets
+from objectives import IKObjective
+from objectives.expression_objective import ExpressionObjective
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemBatch:
+    """Problems in the robot's own order of coordinates.
+
+    Attributes:
+        given: Values of the targets.
+        start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count]; None for none.
+        enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
+        worlds: What is checked for collision beside the robot itself; None for no check at all.
+        limits: Joint limits of these problems; None for the robot's.
+        lines: Numbers of the problems in the data of targets and objectives, where these have a line for each of more
+            problems; None where they have one for each of these.
+    """
+
+    given: TargetArrays
+    start: NDArray[Any] | None = None
+    enabled: NDArray[np.bool_] | None = None
+    worlds: CheckedWorlds | None = None
+    limits: AskedLimits | None = None
+    lines: NDArray[np.intp] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return self.given.problem_count
+
+    def part(self, problems: NDArray[np.intp]) -> "ProblemBatch":
+        """Return some of the problems."""
+        start, enabled = self.start, self.enabled
+        return ProblemBatch(
+            self.given.part(problems),
+            start if start is None or start.ndim == 1 else start[problems],
+            enabled if enabled is None or len(enabled) == 1 else enabled[problems],
+            None if self.worlds is None else self.worlds.part(problems),
+            None if self.limits is None else self.limits.part(problems),
+            problems if self.lines is None else self.lines[problems],
+        )
+
+    @contextmanager
+    def data_of(self, targets: PoseTargets, objectives: Sequence[IKObjective]) -> Iterator[None]:
+        """Let targets and objectives have the data of these problems alone."""
+        if self.lines is None:
+            yield
+            return
+        whole, stated = targets.all, [one for one in objectives if isinstance(one, ExpressionObjective)]
+        targets.take(tuple(part_of(target, self.lines) for target in whole))
+        for objective in stated:
+            objective.use_lines(self.lines)
+        try:
+            yield
+        finally:
+            targets.take(whole)
+            for objective in stated:
+                objective.use_lines(None)
+
+
+def can_be_parted(objective: IKObjective) -> bool:
+    """Return whether some of the problems can have its data: it has none per problem, or is stated as an expression."""
+    return isinstance(objective, ExpressionObjective) or not has_lines_per_problem(objective)

@@ -1,0 +1,143 @@
+"""Postures beside targets never cost an answer free of contact: targets are solved for alone where they would."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service import IKSolver, Target
+from ik_service.robots.transforms import transform_multiply
+from ik_service.solver.compiled import island_kernels
+from ik_service.solver.lm.status import IKStatus
+from objectives import IKObjectivePosture
+from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
+
+HANDS = ("left_panda_hand", "right_panda_hand")
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return panda_with_spheres()
+
+
+def postured(robot, links=(HAND,), weight=1.0, **arguments):
+    """Give a solver of targets beside a posture, and the posture."""
+    posture = IKObjectivePosture(robot.mid_joint_q, weight=weight)
+    return IKSolver(robot, links, objectives=[posture], device="cpu", **arguments), posture
+
+
+def blocked_by_posture(solver, targets, **arguments):
+    """Give the numbers of the problems in which a solve with nothing beside it ends in contact."""
+    first = solver.solve_as_recorded(*targets, **arguments)
+    return np.flatnonzero(first.status == IKStatus.BLOCKED_BY_COLLISION)
+
+
+@pytest.mark.parametrize("weight", [0.01, 1.0])
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_a_posture_costs_no_target(panda, engine, weight):
+    targets = free_targets(panda, 1000 if engine == "compiled" else 150, WORLD, 5)
+    solver, _ = postured(panda, weight=weight, engine=engine)
+    alone = IKSolver(panda, [HAND], engine=engine, device="cpu").solve(*targets, world=WORLD)
+    result = solver.solve(*targets, world=WORLD)
+    judged(panda, result, WORLD)
+    assert result.success[alone.success].all()
+    if engine == "compiled":
+        assert len(blocked_by_posture(solver, targets, world=WORLD)) >= 3
+
+
+def test_joints_that_no_target_moves_keep_the_posture():
+    """The other arm has the posture alone, and keeps it."""
+    arms = ik_service.load_robot("dual_panda")
+    joint_q = arms.random_free_joint_q(np.random.default_rng(0), 1500)
+    poses = arms.forward_kinematics(joint_q, HANDS[:1])
+    given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    solver, _ = postured(arms, HANDS[:1])
+    first = solver.solve_as_recorded(*given)
+    blocked = blocked_by_posture(solver, given)
+    result, alone = solver.solve(*given), IKSolver(arms, HANDS[:1], device="cpu").solve(*given)
+    judged(arms, result)
+    assert (result.success[blocked] & alone.success[blocked]).sum() >= 3
+    assert result.success[alone.success].all()
+    others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
+    np.testing.assert_array_equal(result.joint_q[blocked][:, others], first.joint_q[blocked][:, others])
+
+
+def test_it_does_not_depend_on_the_batch_whatever_has_a_line_for_each_problem(panda):
+    positions, orientations = free_targets(panda, 600, WORLD, 5)
+    references = panda.random_joint_q(np.random.default_rng(1), 600)
+    weights, solver = np.ones((600, 6)), postured(panda, [Target(HAND, row_weights=np.ones((600, 6)))])
+    weights[::2] *= 0.5
+    solver, posture = solver
+    posture.set_data("joint_q_reference", references)
+    solver.set_target_data(0, row_weights=weights)
+    blocked = blocked_by_posture(solver, (positions, orientations), world=WORLD)
+    result = solver.solve(positions, orientations, world=WORLD)
+    judged(panda, result, WORLD)
+    assert len(blocked) >= 2
+    assert result.success[blocked].all()
+    again = solver.solve(positions, orientations, world=WORLD)
+    assert again.joint_q.tobytes() == result.joint_q.tobytes()
+    for k in blocked[:3]:
+        posture.set_data("joint_q_reference", references[k])
+        solver.set_target_data(0, row_weights=weights[k])
+        alone = solver.solve(positions[k : k + 1], orientations[k : k + 1], world=WORLD)
+        assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
+        assert alone.position_error.tobytes() == result.position_error[k : k + 1].tobytes()
+
+
+def test_it_has_the_data_that_targets_have_now(panda):
+    targets = free_targets(panda, 300, WORLD, 5)
+    solver, _ = postured(panda, [Target(HAND, offset=[0, 0, 0, 0, 0, 0, 1])])
+    assert solver.solve(*targets, world=WORLD).success.mean() > 0.99
+    solver.set_target_data(0, offset=[0, 0, 0.1, 0, 0, 0, 1])
+    result = solver.solve(*targets, world=WORLD)
+    assert len(blocked_by_posture(solver, targets, world=WORLD)) > 0
+    T_world_hand = np.concatenate([one[:, 0] for one in panda.forward_kinematics(result.joint_q, [HAND])], axis=1)
+    tool = transform_multiply(T_world_hand, np.array([0, 0, 0.1, 0, 0, 0, 1.0]))[:, :3]
+    np.testing.assert_allclose(tool[result.success], targets[0][result.success], atol=1e-3)
+    alone = IKSolver(panda, [Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1])], device="cpu")
+    assert result.success[alone.solve(*targets, world=WORLD).success].all()
+
+
+def test_arms_that_touch_each_other_have_data_of_their_own_problems():
+    """Combinations of solutions too are those of the problem alone, where a posture has a line for each."""
+    arms = ik_service.load_robot("dual_panda")
+    joint_q = arms.random_free_joint_q(np.random.default_rng(0), 200)
+    poses = arms.forward_kinematics(joint_q, HANDS)
+    references = arms.random_joint_q(np.random.default_rng(1), 200)
+    solver, posture = postured(arms, HANDS)
+    posture.set_data("joint_q_reference", references)
+    given = poses.positions, poses.orientations_xyzw
+    blocked = blocked_by_posture(solver, given)
+    result = solver.solve(*given)
+    assert len(blocked) > 5
+    assert result.success.all()
+    assert arms.collision(result.joint_q.astype(float)).is_free.all()
+    for k in blocked[:3]:
+        posture.set_data("joint_q_reference", references[k])
+        alone = solver.solve(*(values[k : k + 1] for values in given))
+        assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
+
+
+def test_after_warmup_it_waits_for_no_code(panda, monkeypatch):
+    targets = free_targets(panda, 300, WORLD, 5)
+    solver, _ = postured(panda)
+    solver.warmup(*(values[:2] for values in targets), world=WORLD)
+    blocked = blocked_by_posture(solver, targets, world=WORLD)
+
+    def refuse(*given, **arguments):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(island_kernels.IslandKernels, "_sources", refuse)
+    assert solver.solve(*targets, world=WORLD).success[blocked].all()
+
+
+def test_rows_that_do_not_yield_are_never_left_out(panda):
+    """A posture of priority 0 is weighed against the target, so that a target alone would be another problem."""
+    targets = free_targets(panda, 300, WORLD, 5)
+    solver, _ = postured(panda, weight=1e-3)
+    first = IKObjectivePosture(panda.mid_joint_q, weight=1e-3)
+    first.priority = 0
+    weighed = IKSolver(panda, [HAND], objectives=[first], device="cpu")
+    blocked = weighed.solve(*targets, world=WORLD).status == IKStatus.BLOCKED_BY_COLLISION
+    assert blocked.any()
+    assert solver.solve(*targets, world=WORLD).success[blocked].any()
