@@ -23,7 +23,7 @@ from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.launches.recording import USES_MIN
 from ik_service.solver.linearisation.answers import AnswerIslands, check_answers, check_derivable
-from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
+from ik_service.solver.linearisation.linearisation import Linearisation
 from ik_service.solver.linearisation.linearise import linearise
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.on_device.device_solver import DeviceSolver
@@ -36,7 +36,7 @@ from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.limits.asked import read_limits
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.results.island_report import IslandReport
-from objectives import IKObjective, InputError
+from objectives import IKObjective
 
 
 class IKSolver:
@@ -163,19 +163,13 @@ class IKSolver:
         """
         chosen = self.options.of_solve(options)
         given = read_targets(self.targets, positions, orientations_xyzw, problem_count, wxyz=self.wxyz)
-        start = None
-        if initial_joint_q is not None:
-            start = read_start(self.robot, self._order, "initial_joint_q", initial_joint_q, given.problem_count)
-        enabled = None
-        if constraint_enabled is not None:
-            enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
+        start = initial_joint_q
+        if start is not None:
+            start = read_start(self.robot, self._order, "initial_joint_q", start, given.problem_count)
+        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
-        limits = None
-        if joint_limits is not None or frozen is not None or max_change is not None:
-            asked: dict[str, Any] = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
-            limits = read_limits(self.robot, self._order, start, given.problem_count, **asked)
-            if self.options.joint_limits != "hard":
-                raise InputError("Limits of a solve need the option joint_limits='hard'.")
+        asked: dict[str, Any] = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
+        limits = read_limits(self.robot, self._order, chosen, start, given.problem_count, **asked)
         result = self._core.solve(self._head, ProblemBatch(given, start, enabled, worlds, limits), chosen)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
@@ -265,20 +259,13 @@ class IKSolver:
         given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
         check_derivable(result, self.targets, given)
         check_lines(self._objectives, self._core.targets.with_lines, given.problem_count)
-        is_moved = np.asarray(self._core.layout.incidence.any(axis=1))
-        is_counted = [np.atleast_2d(target.weights()).any(axis=0) for target in self.targets]
-        is_moved[: TWIST * len(is_counted)] &= np.concatenate([np.zeros(0, dtype=bool), *is_counted])
-        check_answers(result, self._head, given, is_moved)
-        enabled = None
-        if constraint_enabled is not None:
-            enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
+        check_answers(result, self._head, self.targets, given, self._core.layout.incidence)
+        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
         if not self._order.is_own:  # it may leave followers out
             joint_q = self.robot.complete_joint_q(joint_q)
         rows = HostRows(self.robot, self._core.layout.rows, hard_limits=self.options.joint_limits == "hard")
-        found = result.islands
-        islands = AnswerIslands(found.nisland, found.tree_island, found.row_island, found.success)
-        further = rows.further(data, limits=limits)
+        islands, further = AnswerIslands.of_result(result), rows.further(data, limits=limits)
         derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled, further, result.limits)
         return derived if self._order.is_own else derived.ordered(self._order)
 

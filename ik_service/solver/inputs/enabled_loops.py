@@ -14,18 +14,21 @@ from objectives.errors import UnknownNameError
 ARGUMENT = "constraint_enabled"
 
 
-def read_enabled(names: Sequence[str], given: Any, problem_count: int) -> NDArray[np.bool_]:
-    """Return which loops are enabled, one line where all problems agree, [1 or problem_count, loops].
+def read_enabled(names: Sequence[str], given: Any, problem_count: int) -> NDArray[np.bool_] | None:
+    """Return which loops are enabled, one line where all problems agree, [1 or problem_count, loops]; None for all.
 
     Args:
         names: Names of the robot's loops.
-        given: What the caller gives: an array, or a mapping from names; those that it leaves out are enabled.
+        given: What the caller gives: an array, or a mapping from names; those that it leaves out are enabled. None for
+            all.
         problem_count: Number of problems.
 
     Raises:
         UnknownNameError: The robot has no loop of a name.
         InputError: A value is not True or False, or has a wrong shape.
     """
+    if given is None:
+        return None
     enabled = _by_name(names, given, problem_count) if isinstance(given, Mapping) else _flags(ARGUMENT, given)
     if enabled.shape not in ((len(names),), (problem_count, len(names))):
         allowed = f"[{len(names)}] or [{problem_count}, {len(names)}], a column for each loop of the robot"

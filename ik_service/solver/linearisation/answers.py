@@ -213,6 +213,12 @@ class AnswerIslands(NamedTuple):
     row: NDArray[np.integer]
     success: NDArray[np.bool_]
 
+    @classmethod
+    def of_result(cls, result: IKResult) -> "AnswerIslands":
+        """Give those of the problems of a solve."""
+        found = result.islands
+        return cls(found.nisland, found.tree_island, found.row_island, found.success)
+
     def part(self, problems: slice | NDArray[np.intp]) -> "AnswerIslands":
         """Give those of some of the problems."""
         return AnswerIslands(self.number[problems], self.tree[problems], self.row[problems], self.success[problems])
@@ -269,19 +275,28 @@ def check_derivable(result: IKResult, targets: Sequence[Target], given: TargetAr
         raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
 
 
-def check_answers(result: IKResult, head: ResultHead, given: TargetArrays, is_moved: NDArray[np.bool_]) -> None:
+def check_answers(
+    result: IKResult,
+    head: ResultHead,
+    targets: Sequence[Target],
+    given: TargetArrays,
+    incidence: NDArray[np.bool_],
+) -> None:
     """Check that answers are those of a solver to such targets.
 
     Args:
         result: The answers.
         head: What is the same in all results of the solver.
-        given: The targets.
-        is_moved: Whether trees move a row, shape [rows].
+        targets: The targets of the solver.
+        given: Their values.
+        incidence: Which trees move which rows of the solver, shape [rows, trees].
 
     Raises:
         InputError: The robot, the rows or the order of joints are others, or other parts of targets were given.
     """
-    own, solved = head.fields, result.islands
+    own, solved, is_moved = head.fields, result.islands, np.asarray(incidence.any(axis=1))
+    for k, target in enumerate(targets):
+        is_moved[TWIST * k : TWIST * (k + 1)] &= np.atleast_2d(target.weights()).any(axis=0)
     differing = {
         "robot": solved.robot.content_hash != head.robot.content_hash,
         "rows": solved.row_labels != head.row_labels,

@@ -16,6 +16,7 @@ from ik_service.robots.structure.names import index_of
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
+from ik_service.solver.options import SolverOptions
 from objectives import InputError
 
 
@@ -56,18 +57,20 @@ class AskedLimits(NamedTuple):
 def read_limits(
     robot: RobotModel,
     order: CallerOrder,
+    options: SolverOptions,
     start: NDArray[Any] | None,
     problem_count: int,
     *,
     joint_limits: Any,
     frozen: Any,
     max_change: Any,
-) -> AskedLimits:
-    """Return the limits of a solve.
+) -> AskedLimits | None:
+    """Return the limits of a solve; None where none is given.
 
     Args:
         robot: The robot.
         order: Where the caller's columns stand.
+        options: Options of the solve.
         start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
         problem_count: Number of problems.
         joint_limits: Mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or what
@@ -77,18 +80,24 @@ def read_limits(
 
     Raises:
         UnknownNameError: The robot has no DOF of a name.
-        InputError: A value that is not allowed, or no value of a DOF is left.
+        InputError: A value that is not allowed, no value of a DOF is left, or the robot's own limits are not kept.
     """
+    if joint_limits is None and frozen is None and max_change is None:
+        return None
     if isinstance(joint_limits, AskedLimits):
-        return joint_limits
-    reading = LimitReading(robot, order, start, problem_count)
-    if joint_limits is not None:
-        reading.narrow(joint_limits)
-    if max_change is not None:
-        reading.keep_near(max_change)
-    if frozen is not None:
-        reading.freeze(frozen)
-    return reading.found()
+        found = joint_limits
+    else:
+        reading = LimitReading(robot, order, start, problem_count)
+        if joint_limits is not None:
+            reading.narrow(joint_limits)
+        if max_change is not None:
+            reading.keep_near(max_change)
+        if frozen is not None:
+            reading.freeze(frozen)
+        found = reading.found()
+    if options.joint_limits != "hard":
+        raise InputError("Limits of a solve need the option joint_limits='hard'.")
+    return found
 
 
 class LimitReading:
