@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
 from ik_service.robots.collision.link_shapes import LinkShapes
-from ik_service.robots.collision.model import CollisionModel, LinkPair
+from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.files.assembly import build_model
 from ik_service.robots.files.constraint_file import read_beside, read_constraints
 from ik_service.robots.files.description import RobotDescription
 from ik_service.robots.files.geometry.read_model import read_collision_model, why_no_spheres
-from ik_service.robots.files.geometry.sphere_file import read_spheres_beside
+from ik_service.robots.files.geometry.sphere_file import SphereDocument, read_sphere_file, read_spheres_beside
 from ik_service.robots.files.loop_closures import read_closures_beside
 from ik_service.robots.files.urdf import read_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES, outermost_tag
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Constraints = Literal["read", "ignore"]
 Collision = Literal["read", "shapes", "ignore"]
+FILES_OF_SPHERES = (".json", ".yaml", ".yml")
 _BUILTIN = files("ik_service.robots") / "builtin"
 
 
@@ -63,7 +64,7 @@ def load_robot(
     srdf: "str | PathLike[str] | None" = None,
     floating_base: bool = False,
     constraints: Constraints = "read",
-    collision: Collision = "read",
+    collision: "Collision | str | PathLike[str]" = "read",
     xacro_arguments: Mapping[str, str] | None = None,
 ) -> RobotModel:
     """Load a robot.
@@ -93,30 +94,31 @@ def load_robot(
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
         constraints: "read" them, or "ignore" them all.
         xacro_arguments: Values of the arguments of a xacro file, by name.
-        collision: "read" the collision model; "shapes" makes one of the robot's shapes where there is no file of one,
-            which takes a while; "ignore" leaves the robot without.
+        collision: "read" the collision model; the path of a file of one (``.json``, ``.yaml`` or ``.yml``) in place of
+            that beside the robot's; "shapes" makes one of the robot's shapes where there is no file of one, which takes
+            a while; "ignore" leaves the robot without.
 
     Returns:
         The model.
 
     Raises:
         UnknownNameError: There is no such built-in robot, file, link, joint or group.
-        RobotFileError: The file cannot be read as a robot, or the SRDF document not as one.
+        RobotFileError: The file cannot be read as a robot, that of the collision model or the SRDF document not as one.
         InputError: The tip is not below the base, a locked value does not fit, a joint is both locked and active,
             ``group`` is given with ``active``, ``base`` or ``tip`` or where there is no SRDF document,
-            ``constraints`` or ``collision`` is none of its words, ``xacro_arguments`` go with no xacro file, or MJCF or
-            xacro was asked for without the package that reads it.
+            ``constraints`` or ``collision`` is none of what they can be, ``xacro_arguments`` go with no xacro file, or
+            MJCF or xacro was asked for without the package that reads it.
     """
     if group is not None and not (active is None and base is None and tip is None):
         raise InputError("group cannot be given together with active, base or tip.")
     description = _describe(source, _reads(constraints), xacro_arguments)
-    _check_word("collision", collision, get_args(Collision))
+    spheres = _sphere_document(source, collision)
     robot = build_model(description, floating_base=floating_base)
     document = _srdf_document(source, srdf) if collision != "ignore" or group is not None else None
     if collision != "ignore":
         shapes = {link.name: link.shapes for link in description.links if collision == "shapes"}
         pairs = () if document is None else document.disabled_pairs
-        model = _collision_model(source, robot, shapes, pairs)
+        model = read_collision_model(robot, shapes, spheres, pairs)
         robot = _with_model(robot, model, shapes if collision == "shapes" else None)
     if group is not None:
         if document is None:
@@ -201,12 +203,16 @@ def _check_word(name: str, value: str, words: Sequence[str]) -> None:
         raise InputError(f"{name} is {value!r}. Allowed: {', '.join(map(repr, words))}.")
 
 
-def _collision_model(
-    source: Any, robot: RobotModel, shapes: Mapping[str, LinkShapes], disabled: Sequence[LinkPair]
-) -> CollisionModel | None:
-    """Give the collision model of the file of spheres beside a robot's file, or else of shapes."""
-    place = _place(source)
-    return read_collision_model(robot, shapes, None if place is None else read_spheres_beside(*place), disabled)
+def _sphere_document(source: Any, collision: "str | PathLike[str]") -> SphereDocument | None:
+    """Read the file of spheres that is named, or else that beside a robot's file; None where none is read."""
+    if isinstance(collision, PathLike) or collision.endswith(FILES_OF_SPHERES):
+        path = Path(collision)
+        if not path.is_file():
+            raise UnknownNameError(f"There is no file '{path}', which collision names.")
+        return read_sphere_file(path)
+    _check_word("collision", collision, get_args(Collision))
+    place = _place(source) if collision != "ignore" else None
+    return None if place is None else read_spheres_beside(*place)
 
 
 def _srdf_document(source: Any, srdf: "str | PathLike[str] | None") -> SrdfDocument | None:

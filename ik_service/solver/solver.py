@@ -126,8 +126,9 @@ class IKSolver:
         """Solve a batch of problems.
 
         Args:
-            positions: Target positions in the world or reference frame [m], shape [n, 3] for one target,
-                [n, targets, 3] for several, or a list with one array or None per target; None is unconstrained.
+            positions: Target positions in the world or reference frame [m], shape [n, 3] for one target, or [3] for one
+                problem; [n, targets, 3] for several, or a list with one array or None per target; None is
+                unconstrained.
             orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4. These arrays and the next may
                 be of NumPy or Warp, or anything with `__dlpack__`.
             initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.

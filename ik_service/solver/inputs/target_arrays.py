@@ -57,8 +57,9 @@ def check_targets(
 
     Args:
         targets: Declared targets.
-        positions: Target positions [m], shape [n, 3] for one target, [n, targets, 3] for several, a list with one
-            array or None per target, or None. A target with neither positions nor orientations is left out.
+        positions: Target positions [m], shape [n, 3] for one target, or [3] for one problem; [n, targets, 3] for
+            several, a list with one array or None per target, or None. A target with neither positions nor orientations
+            is left out.
         orientations_xyzw: Target orientations, shapes alike with 4.
         problem_count: Number of problems where the arrays do not say it.
 
@@ -161,10 +162,12 @@ def by_target(name: str, value: object, target_count: int, width: int) -> tuple[
             for k, entry in enumerate(value)
         )
     array = host_array(name, value)
+    if target_count == 1 and array.shape == (width,):  # one problem
+        array = array[None]
     if target_count == 1 and array.ndim == 2:
         return (_shaped(name, array, width),)
     if array.ndim != 3 or array.shape[1:] != (target_count, width):
-        allowed = f"[n, {target_count}, {width}]" + (f" or [n, {width}]" if target_count == 1 else "")
+        allowed = f"[n, {target_count}, {width}]" + (f", [n, {width}] or [{width}]" if target_count == 1 else "")
         raise InputError(f"{name} have shape {list(array.shape)}. Allowed: {allowed}.")
     return tuple(array[:, k] for k in range(target_count))
 

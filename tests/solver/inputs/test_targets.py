@@ -27,6 +27,20 @@ def test_a_tool_offset_is_reached(panda):
     assert by_name.success.all()
 
 
+def test_one_problem_may_come_without_a_dimension_for_the_batch(panda):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    position, turn = [0.4, 0.1, 0.5], [1.0, 0.0, 0.0, 0.0]
+    one, batch = solver.solve(position, turn), solver.solve([position], [turn])
+    assert one.success.shape == (1,)
+    assert one.success[0]
+    assert one.joint_q.tobytes() == batch.joint_q.tobytes()
+    with pytest.raises(InputError, match=r"have shape \[4\]\. Allowed: \[n, 1, 3\], \[n, 3\] or \[3\]"):
+        solver.solve(np.zeros(4))
+    two = ik_service.IKSolver(panda, ["panda_hand", "panda_link4"], device="cpu")
+    with pytest.raises(InputError, match=r"have shape \[3\]\. Allowed: \[n, 2, 3\]\."):
+        two.solve(np.zeros(3))
+
+
 def test_offsets_may_differ_from_problem_to_problem(panda):
     offsets = np.tile(TOOL, (3, 1))
     offsets[1, :3], offsets[2, :3] = 0.0, (0.0, 0.0, 0.3)
@@ -113,7 +127,7 @@ BAD = {
     "zero quaternion": ({"orientations_xyzw": [[0, 0, 0, 0]]}, "length 0"),
     "long quaternion": ({"orientations_xyzw": [[0, 0, 0, 1.01]]}, "length 1.01"),
     "width": ({"positions": [[0, 0]]}, r"shape \[1, 2\]"),
-    "vector": ({"positions": [0, 0, 0]}, r"shape \[3\]"),
+    "vector": ({"positions": [0, 0]}, r"shape \[2\]"),
     "ragged": ({"positions": [[0, 0, 0], [0]]}, "not an array of numbers"),
     "overflow": ({"positions": [[1e39, 0, 0]]}, r"positions\[0, 0\] is 1e\+39"),
     "text": ({"positions": [["a", "b", "c"]]}, "not an array of numbers"),

@@ -110,6 +110,18 @@ def test_a_file_of_spheres_beside_a_robot_comes_first(folder):
     (folder / "arm.collision.json").write_text(json.dumps(document))
     model = ik_service.load_robot(folder / "arm.urdf").collision_model
     assert list(model.spheres) == ["base", "lower", "tool"]
+    other = folder / "other.yaml"
+    other.write_text("spheres: {base: [[0, 0, 0, 0.3]], tool: [[0, 0, 0, 0.01]]}")
+    for path in (other, str(other)):  # comes before the one beside the robot
+        assert list(ik_service.load_robot(folder / "arm.urdf", collision=path).collision_model.spheres) == [
+            "base",
+            "tool",
+        ]
+    with pytest.raises(UnknownNameError, match=r"no file 'else\.yaml', which collision names"):
+        ik_service.load_robot(folder / "arm.urdf", collision="else.yaml")
+    other.write_text("spheres: 3")
+    with pytest.raises(RobotFileError, match=r"other\.yaml"):
+        ik_service.load_robot(folder / "arm.urdf", collision=other)
     assert model.pairs == (("base", "tool"),)
     assert dict(model.left_out) == {"never": (("base", "lower"),)}
     (folder / "arm.collision.yaml").write_text("spheres: {base: [[0, 0, 0, 0.1]]}")
