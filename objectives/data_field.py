@@ -86,6 +86,8 @@ class DataField:
         """Grows whenever `array` becomes another array."""
         self._array: wp.array[wp.float32] | None = None
         self._host: npt.NDArray[np.float32] | None = None
+        self._exact: npt.NDArray[np.float64] | None = None  # what `_host` was made of, where a robot says how
+        self._of_robot = columns is None
         self._given: Any = None  # the caller's Warp array, kept alive for as long as its memory is in use
         self._lines: npt.NDArray[np.intp] | None = None  # those in use, where that is not all
         self._device: Any = None
@@ -161,6 +163,8 @@ class DataField:
             self._given, self._host, self._filled = value, None, False
             return
         numbers = self._checked(value)
+        if self._of_robot:
+            self._exact = np.array(value, dtype=np.float64)
         own = None if self._given is not None else self._array
         self._given, self._host, self._filled = None, numbers, False
         if self._device is not None:
@@ -176,7 +180,7 @@ class DataField:
         if self._given is not None:
             self._view(self._given)
         else:
-            numbers = self._checked(np.ones(columns) if self._filled else self._host)
+            numbers = self._checked(np.ones(columns) if self._filled else self._exact)
             if self._host is not None and not np.array_equal(numbers, self._host):
                 self._array = None  # of another robot; `bind` makes a new one
             self._host = numbers
@@ -195,13 +199,14 @@ class DataField:
 
     def unbound_copy(self) -> "DataField":
         """Give a field with the same numbers that is on no device."""
-        value = None if self._filled else self._given if self._host is None else self._host
+        held = self._host if self._exact is None else self._exact
+        value = None if self._filled else self._given if self._host is None else held
         return DataField(
             self.owner,
             self.name,
-            self.columns,
+            None if self._of_robot else self.columns,
             value,
-            quaternion_columns=self.quaternion_columns,
+            quaternion_columns=() if self._of_robot else self.quaternion_columns,
             direction_columns=self.direction_columns,
             non_negative=self.non_negative,
             finite=self.finite,

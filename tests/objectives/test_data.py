@@ -7,6 +7,7 @@ import pytest
 import warp as wp
 
 import objectives
+from ik_service import load_robot
 from objectives import IKJacobianType, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
 from tests.objectives.conftest import GUARD
 
@@ -45,6 +46,19 @@ class TestInput:
             np.abs(rows(place_at(pose(orientations_xyzw=scale * q))) - rows(place_at(pose(orientations_xyzw=q)))).max()
             < 1e-6
         )
+
+    def test_quaternions_are_normalised_alike_however_they_are_given(self, workplace):
+        """Those of a floating base are known as such once the robot is."""
+        robot = load_robot("humanoid")
+        references = robot.random_joint_q(np.random.default_rng(0), 200)
+        made = objectives.IKObjectivePosture(references)
+        workplace(robot, made, references, np.arange(200))
+        first = made.data("joint_q_reference").numpy().tobytes()
+        copied = made.unbound_copy()
+        workplace(robot, copied, references, np.arange(200))
+        assert copied.data("joint_q_reference").numpy().tobytes() == first
+        made.set_data("joint_q_reference", references)
+        assert made.data("joint_q_reference").numpy().tobytes() == first
 
     @pytest.mark.parametrize("q", [[0, 0, 0, 0], [0, 0, 0, 1.002], [0, 0, 0, 0.5], [0, 0, np.nan, 1]])
     def test_other_quaternions_are_refused(self, q):
