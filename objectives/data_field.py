@@ -180,7 +180,8 @@ class DataField:
         if self._given is not None:
             self._view(self._given)
         else:
-            numbers = self._checked(np.ones(columns) if self._filled else self._exact)
+            held = self._host if self._exact is None else self._exact
+            numbers = self._checked(np.ones(columns) if self._filled else held)
             if self._host is not None and not np.array_equal(numbers, self._host):
                 self._array = None  # of another robot; `bind` makes a new one
             self._host = numbers
