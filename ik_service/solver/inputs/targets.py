@@ -138,8 +138,10 @@ def replaced(
     for name, one in (("offset", "an offset"), ("tolerance", "a tolerance")):
         if name in given and getattr(old, name) is None:
             raise InputError(f"Target '{old.link}' was declared without {one}. Declare one, of any value.")
-    new = replace(old, **given)
-    return (*targets[:number], as_target(new, robot), *targets[number + 1 :])
+    new = as_target(replace(old, **given), robot)
+    if "offset" not in given:
+        new = replace(new, offset=old.offset)  # whose quaternions are not to be rounded again
+    return (*targets[:number], new, *targets[number + 1 :])
 
 
 def _one_or_many(

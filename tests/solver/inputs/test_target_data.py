@@ -125,3 +125,15 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
     solver.set_target_data(0, row_weights=np.ones((2, 6)))
     with pytest.raises(InputError, match="row_weights has 2 lines for 3 problems"):
         solver.solve(*targets)
+
+
+def test_other_data_leave_the_bytes_of_a_tool(panda):
+    """A quaternion that is brought to length 1 once more may be rounded to another one."""
+    tools = np.random.default_rng(0).normal(size=(1000, 7))
+    tools[:, 3:] /= np.linalg.norm(tools[:, 3:], axis=1, keepdims=True)
+    solver = IKSolver(panda, [Target("panda_hand", tools)], device="cpu")
+    kept = solver.targets[0].offset.tobytes()
+    solver.set_target_data(0, row_weights=np.full(6, 0.5))
+    assert solver.targets[0].offset.tobytes() == kept
+    solver.set_target_data(0, offset=tools)
+    assert solver.targets[0].offset.tobytes() == kept
