@@ -86,7 +86,7 @@ class DataField:
         """Grows whenever `array` becomes another array."""
         self._array: wp.array[wp.float32] | None = None
         self._host: npt.NDArray[np.float32] | None = None
-        self._exact: npt.NDArray[np.float64] | None = None  # what `_host` was made of, where a robot says how
+        self._exact: npt.NDArray[np.float64] | None = None  # numbers as given, while columns depend on the robot
         self._of_robot = columns is None
         self._given: Any = None  # the caller's Warp array, kept alive for as long as its memory is in use
         self._lines: npt.NDArray[np.intp] | None = None  # those in use, where that is not all
@@ -104,7 +104,7 @@ class DataField:
             return len(self._lines)
         if self._given is None and self._host is None:
             return 1
-        return int((self._given if self._host is None else self._host).shape[0])
+        return int((self._view(self._given) if self._host is None else self._host).shape[0])
 
     @property
     def preallocated(self) -> bool:

@@ -103,7 +103,7 @@ def load_robot(
 
     Raises:
         UnknownNameError: There is no such built-in robot, file, link, joint or group.
-        RobotFileError: The file cannot be read as a robot, that of the collision model or the SRDF document not as one.
+        RobotFileError: The file cannot be read as a robot, or the SRDF document or the collision model not as one.
         InputError: The tip is not below the base, a locked value does not fit, a joint is both locked and active,
             ``group`` is given with ``active``, ``base`` or ``tip`` or where there is no SRDF document,
             ``constraints`` or ``collision`` is none of what they can be, ``xacro_arguments`` go with no xacro file, or
@@ -205,7 +205,7 @@ def _check_word(name: str, value: str, words: Sequence[str]) -> None:
 
 def _sphere_document(source: Any, collision: "str | PathLike[str]") -> SphereDocument | None:
     """Read the file of spheres that is named, or else that beside a robot's file; None where none is read."""
-    if isinstance(collision, PathLike) or collision.endswith(FILES_OF_SPHERES):
+    if isinstance(collision, PathLike) or (isinstance(collision, str) and collision.endswith(FILES_OF_SPHERES)):
         path = Path(collision)
         if not path.is_file():
             raise UnknownNameError(f"There is no file '{path}', which collision names.")

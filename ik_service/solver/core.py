@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -35,6 +35,7 @@ from ik_service.solver.problems.kernel_modules import SOLVE_ON_DEVICE
 from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.problems.rows.binding import is_secondary, release_objective
 from ik_service.solver.problems.rows.constraints import ConstraintRows
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
@@ -65,7 +66,8 @@ class SolverCore:
         work: Arrays of the problems, with room for the largest solve so far.
         layout: The rows.
         engine: The engine, which was chosen once.
-        rehearses: Whether solves do all that some need, so that none waits for code later; answers are of no use then.
+        rehearses: Whether a solve does the further solves that only some problems need as well, so that their code is
+            loaded; its answers are not to be used.
     """
 
     def __init__(
@@ -211,44 +213,51 @@ class SolverCore:
         blocked[:1] |= self.rehearses
         if not blocked.any():
             return
-        joint_q = self.work.verification.columns["joint_q"].read(len(batch)).copy()  # further solves write there
+        found = self.work.verification.read(len(batch), float64_finish=result.joint_q.dtype == np.float64)
+        joint_q = np.array(found["joint_q"])  # in the robot's order; further solves write where it is
         several = (result.islands.nisland > 1) & (self.engine.name == "compiled")
         yields = np.full(len(batch), self._targets_alone is not None)
+        without_end = replace(options, deadline_s=None)
+        time_left = partial(with_time_left, without_end if self.rehearses else options, began)
         for choose, may in ((self._by_combinations, several), (self._by_targets, yields)):
             rows = np.flatnonzero(blocked & may)
-            left = with_time_left(options, began)
-            if not len(rows) or left.deadline_s == TIME_LEFT_MIN_S:
+            if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:
                 continue
             part = batch.part(rows)
-            chosen, is_free = choose(part, left, joint_q[rows])
-            if is_free.any():
-                solved = self.solve(head, part.part(np.flatnonzero(is_free)), left, chosen[is_free])
+            chosen, is_free = choose(part, time_left, joint_q[rows])
+            if is_free.any():  # judged by the solver itself, after an attempt that begins there
+                own = replace(part.part(np.flatnonzero(is_free)), start=chosen[is_free])
+                solved = self.solve(head, own, replace(without_end, seeds=1, best_of=None), chosen[is_free])
                 assert solved is not None  # the same numbers were sound before
                 replace_by_successes(result, rows[is_free], solved)
                 blocked[rows[is_free][solved.success]] = False
 
     def _by_combinations(
-        self, batch: ProblemBatch, options: SolverOptions, joint_q: NDArray[Any]
+        self, batch: ProblemBatch, time_left: Callable[[], SolverOptions], joint_q: NDArray[Any]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return combinations of solutions of islands that touch each other, and whether they are free."""
         if self._combinations is None:
             self._combinations = FreeCombinations(self._model, self._lanes)
 
         def solve(batch: ProblemBatch, wanted: int) -> IslandSolutions:
-            many = replace(options, solutions=wanted, best_of=None, precision="float32")
+            many = replace(time_left(), solutions=wanted, best_of=None, precision="float32")
             with batch.data_of(self.targets, self._objectives):
                 done = self._run(batch, many, verdict=False)
             assert done is not None
             return IslandSolutions.read(self._robot, self.work.problems, done[0], len(batch), wanted)
 
-        return self._combinations.choose(solve, batch, options.margin)
+        return self._combinations.choose(solve, batch, time_left().margin)
 
     def _by_targets(
-        self, batch: ProblemBatch, options: SolverOptions, joint_q: NDArray[Any]
+        self, batch: ProblemBatch, time_left: Callable[[], SolverOptions], joint_q: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return answers of the targets alone, and whether they are free."""
+        """Return answers of the targets alone, and whether they are free; joints that these do not move stay."""
         assert self._targets_alone is not None
-        return self._targets_alone.choose(self.targets.all, batch, options, joint_q)
+        start = self._robot.mid_joint_q if batch.start is None else batch.start
+        near = replace(
+            batch, start=np.where(self.layout.coordinates_of(RowKind.TARGET, RowKind.CONSTRAINT), start, joint_q)
+        )
+        return self._targets_alone.choose(self.targets.all, near, time_left())
 
     @contextmanager
     def on_device(

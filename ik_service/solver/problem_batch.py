@@ -1,7 +1,7 @@
 """The problems of a solve: what is given for each of them, checked."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,7 @@ class ProblemBatch:
         enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
         worlds: What is checked for collision beside the robot itself; None for no check at all.
         limits: Joint limits of these problems; None for the robot's.
-        lines: Numbers of the problems in the data of targets and objectives, where these have a line for each of more
-            problems; None where they have one for each of these.
+        lines: Which lines of the data of targets and objectives these problems have; None where line k is problem k's.
     """
 
     given: TargetArrays
@@ -61,17 +60,15 @@ class ProblemBatch:
             yield
             return
         whole, stated = targets.all, [one for one in objectives if isinstance(one, ExpressionObjective)]
-        targets.take(tuple(part_of(target, self.lines) for target in whole))
-        for objective in stated:
-            objective.use_lines(self.lines)
-        try:
-            yield
-        finally:
-            targets.take(whole)
+        with ExitStack() as undo:
             for objective in stated:
-                objective.use_lines(None)
+                undo.callback(objective.use_lines, None)
+                objective.use_lines(self.lines)
+            undo.callback(targets.take, whole)
+            targets.take(tuple(part_of(target, self.lines) for target in whole))
+            yield
 
 
 def can_be_parted(objective: IKObjective) -> bool:
-    """Return whether some of the problems can have its data: it has none per problem, or is stated as an expression."""
+    """Return whether its data can be narrowed to some of the problems."""
     return isinstance(objective, ExpressionObjective) or not has_lines_per_problem(objective)

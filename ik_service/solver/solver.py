@@ -206,9 +206,9 @@ class IKSolver:
     ) -> IKResult:
         """Return what the launches of `recorded` answer.
 
-        That is what `solve` answers without `best_of`, `solutions` and `precision`; in place of answers in contact none
-        are looked for from other solutions of islands or for targets alone, and no start is found with loops opened.
-        Arguments are as in `solve`.
+        That is what `solve` answers without `best_of`, `solutions` and `precision`. Answers in contact stay: no other
+        combination of the islands' solutions is tried, and targets are not solved for alone. No start is found with
+        loops opened. Arguments are as in `solve`.
 
         Raises:
             InputError: A value that is not allowed.

@@ -41,8 +41,8 @@ class DeviceSolver:
     """Solves with Warp arrays, and arrays of other libraries by DLPack, that are on the solver's device.
 
     `IKSolver.on_device` makes it. It has the targets, objectives, options and order of joints of its solver, and its
-    answers are the bytes of `IKSolver.solve_as_recorded`: in place of answers in contact none are looked for from other
-    solutions of islands or for targets alone, and no start is found with loops opened.
+    answers are the bytes of `IKSolver.solve_as_recorded`: answers in contact stay, and no start is found with loops
+    opened.
 
     Solves can be part of a graph that a caller records, with `wp.ScopedCapture`, after one that was like them. Such a
     graph solves what stands in the same arrays when it is launched; it holds as long as its solver solves nothing else,

@@ -69,7 +69,8 @@ class IslandSolutions(NamedTuple):
         trees = robot.trees.coordinate_treeid
         tree_island = np.broadcast_to(partition.tree_island, (count, partition.tree_island.shape[1]))
         island = np.where(trees >= 0, tree_island[:, np.maximum(trees, 0)], -1)
-        return cls(joint_q, selection.found(count)[:, :islands], island)
+        own = np.arange(islands) < partition.nisland[:, np.newaxis]  # what is beyond is of other solves
+        return cls(joint_q, np.where(own, selection.found(count)[:, :islands], 1), island)
 
 
 class IslandSolve(Protocol):

@@ -1,4 +1,4 @@
-"""Answers that meet targets without contact where all attempts that lower further rows, too, end in contact.
+"""Answers that meet targets without contact, for problems whose further rows lead all attempts into contact.
 
     answers in contact -> targets alone, joints that these do not move as they are -> answers, where they are free
 
@@ -7,7 +7,6 @@ spare where each attempt finds it, so that some end free of contact. The further
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,19 +37,17 @@ class TargetsAlone:
         self._solve: TargetSolve | None = None
 
     def choose(
-        self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions, blocked: NDArray[Any]
+        self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return an answer of each problem, and whether it meets the targets without contact.
 
         Args:
             targets: The targets of the solver.
-            batch: The problems.
+            batch: The problems, with starts; joints that no target moves stay there.
             options: Options of the solve.
-            blocked: Answers in contact, [problems, joint_coord_count]; joints that no target moves stay there.
         """
         if self._solve is None:
             self._solve = self._make(targets)
-        asked = batch.start if options.best_of == "nearest" else None
-        result = self._solve(targets, replace(batch, start=blocked if asked is None else asked), options)
+        result = self._solve(targets, batch, options)
         assert result is not None  # the same numbers were sound before
         return result.joint_q, result.success

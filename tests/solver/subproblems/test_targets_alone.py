@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import warp as wp
 
 import ik_service
 from ik_service import IKSolver, Target
@@ -59,6 +60,51 @@ def test_joints_that_no_target_moves_keep_the_posture():
     assert result.success[alone.success].all()
     others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
     np.testing.assert_array_equal(result.joint_q[blocked][:, others], first.joint_q[blocked][:, others])
+
+
+def test_the_nearest_of_such_answers_leaves_other_joints_at_the_posture():
+    """A start says where joints begin that targets move, not where those end that have the posture alone."""
+    arms = ik_service.load_robot("dual_panda")
+    joint_q = arms.random_free_joint_q(np.random.default_rng(0), 600)
+    poses = arms.forward_kinematics(joint_q, HANDS[:1])
+    given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    solver, _ = postured(arms, HANDS[:1])
+    others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
+    start = np.array(arms.mid_joint_q)
+    start[others] += 0.4
+    asked = {"initial_joint_q": start, "options": {"best_of": "nearest", "seeds": 16}}
+    result = solver.solve(*given, **asked)
+    judged(arms, result)
+    good = result.success
+    assert good.sum() > 300
+    assert np.abs(result.joint_q[good] - arms.mid_joint_q)[:, others].max() < 1e-3
+
+
+def test_a_reference_of_one_line_may_be_a_warp_array(panda):
+    targets = free_targets(panda, 1000, WORLD, 5)
+    expected = postured(panda)[0].solve(*targets, world=WORLD)
+    posture = IKObjectivePosture(wp.array(panda.mid_joint_q, dtype=wp.float32, device="cpu"), weight=1.0)
+    result = IKSolver(panda, [HAND], objectives=[posture], device="cpu").solve(*targets, world=WORLD)
+    assert result.joint_q.tobytes() == expected.joint_q.tobytes()
+
+
+def test_an_error_in_between_leaves_the_solver_as_it_was(panda, monkeypatch):
+    targets = free_targets(panda, 600, WORLD, 5)
+    references = panda.random_joint_q(np.random.default_rng(1), 600)
+    postures = [IKObjectivePosture(references, weight=weight) for weight in (1.0, 0.1)]
+    solver = IKSolver(panda, [HAND], objectives=postures, device="cpu")
+    expected, use_lines = solver.solve(*targets, world=WORLD), IKObjectivePosture.use_lines
+
+    def fail(objective, problems):
+        use_lines(objective, problems)
+        if objective is postures[1] and problems is not None:
+            raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IKObjectivePosture, "use_lines", fail)
+        with pytest.raises(MemoryError):
+            solver.solve(*targets, world=WORLD)
+    assert solver.solve(*targets, world=WORLD).joint_q.tobytes() == expected.joint_q.tobytes()
 
 
 def test_it_does_not_depend_on_the_batch_whatever_has_a_line_for_each_problem(panda):

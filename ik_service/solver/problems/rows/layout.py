@@ -66,6 +66,15 @@ class RowLayout:
         found.refresh()
         return found
 
+    def coordinates_of(self, *kinds: RowKind) -> NDArray[np.bool_]:
+        """Return which coordinates rows of some kinds can depend on, bool [joint_coord_count]."""
+        robot, of_kinds = self._model.robot, np.zeros(self.rows.count, dtype=bool)
+        for k in (k for kind in kinds for k in self.rows.of_kind(kind)):
+            of_kinds[self.rows.start[k] : self.rows.start[k] + self.rows.objectives[k].residual_dim()] = True
+        dofs = np.flatnonzero(self.support.dofs[of_kinds].any(axis=0))
+        joints = np.searchsorted(robot.joint_qd_start, dofs, side="right") - 1
+        return np.repeat(np.isin(np.arange(len(robot.joint_names)), joints), np.diff(robot.joint_q_start))
+
     def refresh(self) -> None:
         """Take in the support as it is known now."""
         trees = self._model.robot.trees

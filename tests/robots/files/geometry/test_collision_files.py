@@ -102,6 +102,8 @@ def test_a_robot_of_simple_shapes_has_a_model(folder):
     assert ik_service.load_robot(folder / "arm.urdf", collision="ignore").collision_model is None
     with pytest.raises(InputError, match=r"collision is 'none'\. Allowed: 'read', 'shapes', 'ignore'"):
         ik_service.load_robot(folder / "arm.urdf", collision="none")
+    with pytest.raises(InputError, match="collision is None"):
+        ik_service.load_robot(folder / "arm.urdf", collision=None)
 
 
 def test_a_file_of_spheres_beside_a_robot_comes_first(folder):
