@@ -112,7 +112,7 @@ class Kind:
         options, arguments = self.options(rng, has_model), {}
         if rng.random() < 0.4:
             arguments["initial_joint_q"] = lines(rng, count, lambda: robot.random_joint_q(rng, 1)[0])
-            if rng.random() < 0.3:
+            if rng.random() < 0.3 and not robot.quaternion_starts:  # rotations of a floating base have no limits
                 arguments["max_change"] = float(rng.uniform(0.3, 2.0))
         if has_model and options.get("collision") != "off" and rng.random() < 0.5:
             arguments["world"] = World({f"object {k}": obstacle(rng) for k in range(int(rng.integers(1, 5)))})

@@ -127,6 +127,20 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
         solver.solve(*targets)
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_one_line_serves_more_problems_than_there_were_lines(panda, precision):
+    """Of a tool, of weights and of tolerances: nothing is read beyond their lines, in answers and in their judgement."""
+    targets, tools, weights = drawn(panda, 2)
+    allowed = np.array([[0.02, 0.02, 0.02, 0.05, 0.05, np.inf], [0.01, 0.02, 0.03, 0.2, 0.2, np.inf]])
+    options = {"precision": precision}
+    solver = IKSolver(panda, [Target("panda_hand", tools, tolerance=allowed, frame="tool")], device="cpu")
+    solver.solve(*targets, options=options)
+    many = drawn(panda, 200, 1)[0]
+    solver.set_target_data(0, offset=TOOL, tolerance=allowed[0])
+    fresh = IKSolver(panda, [Target("panda_hand", TOOL, tolerance=allowed[0], frame="tool")], device="cpu")
+    assert_same(solver.solve(*many, options=options), fresh.solve(*many, options=options))
+
+
 def test_other_data_leave_the_bytes_of_a_tool(panda):
     """A quaternion that is brought to length 1 once more may be rounded to another one."""
     tools = np.random.default_rng(0).normal(size=(1000, 7))
