@@ -129,8 +129,8 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_one_line_serves_more_problems_than_there_were_lines(panda, precision):
-    """Of a tool, of weights and of tolerances: nothing is read beyond their lines, in answers and in their judgement."""
-    targets, tools, weights = drawn(panda, 2)
+    """Of a tool and of tolerances: nothing is read beyond their lines, in answers and in their judgement."""
+    targets, tools, _ = drawn(panda, 2)
     allowed = np.array([[0.02, 0.02, 0.02, 0.05, 0.05, np.inf], [0.01, 0.02, 0.03, 0.2, 0.2, np.inf]])
     options = {"precision": precision}
     solver = IKSolver(panda, [Target("panda_hand", tools, tolerance=allowed, frame="tool")], device="cpu")
