@@ -66,18 +66,16 @@ class Workspace:
         self.weights = TargetWeights(targets, self._model.robot.length_unit)
         trees, block = touches.shape[1], block_on(model.device)
         self.problems = Problems(model, targets, trees, capacity, block)
-        self.inputs = InputArrays(
-            model, targets, touches, capacity, hard_limits=hard_limits, parts=threads, block=block
-        )
+        given: dict[str, Any] = {"hard_limits": hard_limits, "parts": threads, "block": block}
+        self.inputs = InputArrays(model, targets, touches, capacity, **given)
         self.verification = Verification(model, targets, trees, capacity, block)
-        self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
+        self._scales = IslandScales(capacity, trees, model.device)  # of islands found on the device
         self._turns: Any = None  # until the rows are known
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
         self._narrower: LimitArrays | None = None
         self.asked_limits: AskedLimits | None = None
         self.copies = True
-        self._pushed: tuple[object, ...] = ()
-        self._asked: tuple[object, ...] = ()
+        self._pushed, self._asked = tuple[object, ...](), tuple[object, ...]()
         self.forget()
 
     def forget(self) -> None:
@@ -114,8 +112,7 @@ class Workspace:
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other tool frames and weights of the same targets; return whether an array was exchanged."""
         self.weights = TargetWeights(targets, self._model.robot.length_unit)
-        exchanged = [part.use_targets(targets) for part in (self.inputs, self.verification)]
-        return any(exchanged)
+        return self.inputs.use_targets(targets) | self.verification.use_targets(targets)
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
         """Set the numbers of a solve; `inputs` have yet to go to the device.
