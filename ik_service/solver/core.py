@@ -150,30 +150,24 @@ class SolverCore:
         if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
         began, guess = time.monotonic(), None
-        with batch.data_of(self.targets, self._objectives):
-            check_lines(self._objectives, self.targets.with_lines, len(batch))
-            self.targets.check_given(batch.given)
-            if batch.start is None and batch.limits is None and not alone:
-                guess = self._opened.starts(self.targets.all, batch, options)
-            done = self._run(batch, options if guess is None else with_time_left(options, began), guess=guess)
-            if done is None:
-                return None
-            prepared, settings = done
-            if judged is not None:
-                with DEVICE_LOCK, CacheErrorsExplained():
-                    self.work.verify_given(judged, prepared)
-            result = collect_result(head, self.work, prepared, settings)
+        check_lines(self._objectives, self.targets.with_lines, batch.given.problem_count)
+        self.targets.check_given(batch.given)
+        if batch.start is None and batch.limits is None and not alone:
+            guess = self._opened.starts(self.targets.all, batch, options)
+        done = self._run(batch, options if guess is None else with_time_left(options, began), guess=guess)
+        if done is None:
+            return None
+        prepared, settings = done
+        if judged is not None:
+            with DEVICE_LOCK, CacheErrorsExplained():
+                self.work.verify_given(judged, prepared)
+        result = collect_result(head, self.work, prepared, settings)
         if judged is None and not alone and batch.worlds is not None and options.solutions == 1:
             self._free(head, result, batch, options, began)
         return result
 
     def _run(
-        self,
-        batch: ProblemBatch,
-        options: SolverOptions,
-        *,
-        guess: NDArray[Any] | None = None,
-        verdict: bool = True,
+        self, batch: ProblemBatch, options: SolverOptions, *, guess: NDArray[Any] | None = None, verdict: bool = True
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty.
 
@@ -183,19 +177,20 @@ class SolverCore:
             guess: Configurations [problems, joint_coord_count] of seed 0 where no start is given; None for the middle.
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
-        count, given, limits = len(batch), batch.given, batch.limits
+        given, start, enabled, worlds, limits, _ = batch
+        count = given.problem_count
         if options.deadline_s is not None and self._device.is_cuda:
             raise InputError("Option deadline_s needs a solver on a CPU.")
-        settings = self.engine.settings(count, options, checks_collision=batch.worlds is not None)
+        settings = self.engine.settings(count, options, checks_collision=worlds is not None)
         with CacheErrorsExplained():
             with DEVICE_LOCK:
-                self._constraints.enable(batch.enabled)
-                work = self._fitted_workspace(count, options, batch.worlds, verdict=verdict)
-                staged = batch.start if guess is None else guess
+                self._constraints.enable(enabled)
+                work = self._fitted_workspace(count, options, worlds, verdict=verdict)
+                staged = start if guess is None else guess
                 if limits is not None or work.asked_limits is not None:
                     staged = work.use_limits(limits, staged, count)
                 work.inputs.stage(given.positions, given.orientations_xyzw, staged)
-                work.set_options(settings, has_start=batch.start is not None)
+                work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
             with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
                 if options.deadline_s is None:
@@ -213,10 +208,10 @@ class SolverCore:
         blocked[:1] |= self.rehearses
         if not blocked.any():
             return
-        found = self.work.verification.read(len(batch), float64_finish=result.joint_q.dtype == np.float64)
+        found = self.work.verification.read(batch.size, float64_finish=result.joint_q.dtype == np.float64)
         joint_q = np.array(found["joint_q"])  # in the robot's order; further solves write where it is
         several = (result.islands.nisland > 1) & (self.engine.name == "compiled")
-        yields = np.full(len(batch), self._targets_alone is not None)
+        yields = np.full(batch.size, self._targets_alone is not None)
         without_end = replace(options, deadline_s=None)
         time_left = partial(with_time_left, without_end if self.rehearses else options, began)
         for choose, may in ((self._by_combinations, several), (self._by_targets, yields)):
@@ -226,8 +221,10 @@ class SolverCore:
             part = batch.part(rows)
             chosen, is_free = choose(part, time_left, joint_q[rows])
             if is_free.any():  # judged by the solver itself, after an attempt that begins there
-                own = replace(part.part(np.flatnonzero(is_free)), start=chosen[is_free])
-                solved = self.solve(head, own, replace(without_end, seeds=1, best_of=None), chosen[is_free])
+                own = part.part(np.flatnonzero(is_free))._replace(start=chosen[is_free])
+                judge = replace(without_end, seeds=1, best_of=None)
+                with own.data_of(self.targets, self._objectives):
+                    solved = self.solve(head, own, judge, chosen[is_free])
                 assert solved is not None  # the same numbers were sound before
                 replace_by_successes(result, rows[is_free], solved)
                 blocked[rows[is_free][solved.success]] = False
@@ -244,7 +241,7 @@ class SolverCore:
             with batch.data_of(self.targets, self._objectives):
                 done = self._run(batch, many, verdict=False)
             assert done is not None
-            return IslandSolutions.read(self._robot, self.work.problems, done[0], len(batch), wanted)
+            return IslandSolutions.read(self._robot, self.work.problems, done[0], batch.size, wanted)
 
         return self._combinations.choose(solve, batch, time_left().margin)
 
@@ -254,9 +251,8 @@ class SolverCore:
         """Return answers of the targets alone, and whether they are free; joints that these do not move stay."""
         assert self._targets_alone is not None
         start = self._robot.mid_joint_q if batch.start is None else batch.start
-        near = replace(
-            batch, start=np.where(self.layout.coordinates_of(RowKind.TARGET, RowKind.CONSTRAINT), start, joint_q)
-        )
+        moved = self.layout.coordinates_of(RowKind.TARGET, RowKind.CONSTRAINT)
+        near = batch._replace(start=np.where(moved, start, joint_q))
         return self._targets_alone.choose(self.targets.all, near, time_left())
 
     @contextmanager
@@ -395,6 +391,7 @@ def _solver_of_targets(
     def solve(targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
         core.targets.take(targets)
         own = replace(options, precision=core.engine.finish) if alone else options
-        return core.solve(head, batch, own, alone=alone)
+        with batch.data_of(core.targets, ()):
+            return core.solve(head, batch._replace(lines=None), own, alone=alone)
 
     return solve

@@ -1,9 +1,8 @@
 """The problems of a solve: what is given for each of them, checked."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,10 @@ from ik_service.solver.problems.pose_targets import PoseTargets
 from objectives import IKObjective
 from objectives.expression_objective import ExpressionObjective
 
+_AS_IT_IS = nullcontext()
 
-@dataclass(frozen=True, eq=False)
-class ProblemBatch:
+
+class ProblemBatch(NamedTuple):
     """Problems in the robot's own order of coordinates.
 
     Attributes:
@@ -37,8 +37,9 @@ class ProblemBatch:
     limits: AskedLimits | None = None
     lines: NDArray[np.intp] | None = None
 
-    def __len__(self) -> int:
-        """Return the number of problems."""
+    @property
+    def size(self) -> int:
+        """Number of problems."""
         return self.given.problem_count
 
     def part(self, problems: NDArray[np.intp]) -> "ProblemBatch":
@@ -53,20 +54,23 @@ class ProblemBatch:
             problems if self.lines is None else self.lines[problems],
         )
 
-    @contextmanager
-    def data_of(self, targets: PoseTargets, objectives: Sequence[IKObjective]) -> Iterator[None]:
-        """Let targets and objectives have the data of these problems alone."""
-        if self.lines is None:
-            yield
-            return
-        whole, stated = targets.all, [one for one in objectives if isinstance(one, ExpressionObjective)]
-        with ExitStack() as undo:
-            for objective in stated:
+    def data_of(self, targets: PoseTargets, objectives: Sequence[IKObjective]) -> AbstractContextManager[None]:
+        """Let targets and objectives have the data of these problems alone, for a block."""
+        return _AS_IT_IS if self.lines is None else _narrowed(self.lines, targets, objectives)
+
+
+@contextmanager
+def _narrowed(lines: NDArray[np.intp], targets: PoseTargets, objectives: Sequence[IKObjective]) -> Iterator[None]:
+    """Narrow data that has a line per problem to some lines."""
+    whole = targets.all
+    with ExitStack() as undo:
+        for objective in objectives:
+            if isinstance(objective, ExpressionObjective):
                 undo.callback(objective.use_lines, None)
-                objective.use_lines(self.lines)
-            undo.callback(targets.take, whole)
-            targets.take(tuple(part_of(target, self.lines) for target in whole))
-            yield
+                objective.use_lines(lines)
+        undo.callback(targets.take, whole)
+        targets.take(tuple(part_of(target, lines) for target in whole))
+        yield
 
 
 def can_be_parted(objective: IKObjective) -> bool:

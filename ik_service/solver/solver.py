@@ -167,10 +167,14 @@ class IKSolver:
         start = initial_joint_q
         if start is not None:
             start = read_start(self.robot, self._order, "initial_joint_q", start, given.problem_count)
-        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
+        enabled = None
+        if constraint_enabled is not None:
+            enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
-        asked: dict[str, Any] = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
-        limits = read_limits(self.robot, self._order, chosen, start, given.problem_count, **asked)
+        limits = None
+        if joint_limits is not None or frozen is not None or max_change is not None:
+            asked = joint_limits, frozen, max_change
+            limits = read_limits(self.robot, self._order, chosen, start, given.problem_count, *asked)
         result = self._core.solve(self._head, ProblemBatch(given, start, enabled, worlds, limits), chosen)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)

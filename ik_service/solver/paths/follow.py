@@ -47,7 +47,7 @@ def followed(
     final = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
     position, orientation = final.search_tolerances(waypoints.robot.length_unit)
     options = replace(final, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
-    found = waypoints.solve(replace(waypoints.problems, start=_search_start(waypoints.robot, start)), options)
+    found = waypoints.solve(waypoints.problems._replace(start=_search_start(waypoints.robot, start)), options)
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)

@@ -67,7 +67,7 @@ class Waypoints:
 
     def __len__(self) -> int:
         """Return the number of waypoints."""
-        return len(self.problems)
+        return self.problems.size
 
     def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Solve waypoints, each from a start of its own and from nowhere else.
@@ -79,7 +79,7 @@ class Waypoints:
         Returns:
             Configurations, [n, coordinates], and which groups of joints succeed, bool [n, groups].
         """
-        result = self.solve(replace(self.problems.part(which), start=start), self.options)
+        result = self.solve(self.problems.part(which)._replace(start=start), self.options)
         assert result is not None  # the numbers have been good before
         return result.joint_q, self.successes(result)
 
@@ -90,7 +90,7 @@ class Waypoints:
             start: Configurations, [waypoints, coordinates].
             judged: Configurations to be judged in place of the solutions, of the same shape.
         """
-        result = self.solve(replace(self.problems, start=start), replace(self.options, precision=self.finish), judged)
+        result = self.solve(self.problems._replace(start=start), replace(self.options, precision=self.finish), judged)
         assert result is not None
         return result
 

@@ -103,8 +103,8 @@ class FreeCombinations:
             batch: The problems, which have several islands each.
             margin: Least distance from contact [m].
         """
-        chosen = np.zeros((len(batch), self._model.joint_coord_count))
-        is_free = np.zeros(len(batch), dtype=bool)
+        chosen = np.zeros((batch.size, self._model.joint_coord_count))
+        is_free = np.zeros(batch.size, dtype=bool)
         for wanted in SOLUTIONS_TRIED:
             left = np.flatnonzero(~is_free)
             if not len(left):

@@ -60,12 +60,11 @@ def read_limits(
     options: SolverOptions,
     start: NDArray[Any] | None,
     problem_count: int,
-    *,
     joint_limits: Any,
     frozen: Any,
     max_change: Any,
-) -> AskedLimits | None:
-    """Return the limits of a solve; None where none is given.
+) -> AskedLimits:
+    """Return the limits of a solve.
 
     Args:
         robot: The robot.
@@ -82,8 +81,6 @@ def read_limits(
         UnknownNameError: The robot has no DOF of a name.
         InputError: A value that is not allowed, no value of a DOF is left, or the robot's own limits are not kept.
     """
-    if joint_limits is None and frozen is None and max_change is None:
-        return None
     if isinstance(joint_limits, AskedLimits):
         found = joint_limits
     else:
