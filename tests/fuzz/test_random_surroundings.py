@@ -23,7 +23,7 @@ from objectives import IKError, IKObjectiveJointCentering, IKObjectiveLookAt, IK
 
 KINDS = int(os.environ.get("SURROUNDINGS_KINDS", "60"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-FEW_KINDS = (3, 7)  # of the default run; compiled within seconds
+FEW_KINDS = (1, 8, 13)  # of the default run: an arm, two, a humanoid
 SOLVES = 30
 ROBOTS = ("panda", "panda", "dual_panda", "ur5e", "iiwa14", "panda_gripper", "humanoid", "four_bar", "delta")
 COUNTS = (1, 2, 5, 17, 40)
