@@ -214,15 +214,17 @@ class SolverCore:
         yields = np.full(batch.size, self._targets_alone is not None)
         without_end = replace(options, deadline_s=None)
         time_left = partial(with_time_left, without_end if self.rehearses else options, began)
-        for choose, may in ((self._by_combinations, several), (self._by_targets, yields)):
+        again = without_end if options.deadline_s is None else replace(without_end, seeds=1)
+        from_there = replace(without_end, seeds=1, best_of=None)  # turned towards the start, and at rest, already
+        for choose, may, judge in ((self._by_combinations, several, again), (self._by_targets, yields, from_there)):
             rows = np.flatnonzero(blocked & may)
             if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:
                 continue
             part = batch.part(rows)
             chosen, is_free = choose(part, time_left, joint_q[rows])
-            if is_free.any():  # judged by the solver itself, after an attempt that begins there
-                own = part.part(np.flatnonzero(is_free))._replace(start=chosen[is_free])
-                judge = replace(without_end, seeds=1, best_of=None)
+            if is_free.any():  # judged by the solver itself
+                own = part.part(np.flatnonzero(is_free))
+                own = own._replace(start=chosen[is_free]) if judge is from_there else own
                 with own.data_of(self.targets, self._objectives):
                     solved = self.solve(head, own, judge, chosen[is_free])
                 assert solved is not None  # the same numbers were sound before
