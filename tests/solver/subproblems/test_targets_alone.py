@@ -45,13 +45,17 @@ def test_a_posture_costs_no_target(panda, engine, weight):
         assert len(blocked_by_posture(solver, targets, world=WORLD)) >= 3
 
 
+def one_hand_of_two(count):
+    """Give two arms, targets of one, and a solver that has a posture of both beside them."""
+    arms = ik_service.load_robot("dual_panda")
+    poses = arms.forward_kinematics(arms.random_free_joint_q(np.random.default_rng(0), count), HANDS[:1])
+    solver, _ = postured(arms, HANDS[:1])
+    return arms, (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), solver
+
+
 def test_joints_that_no_target_moves_keep_the_posture():
     """The other arm has the posture alone, and keeps it."""
-    arms = ik_service.load_robot("dual_panda")
-    joint_q = arms.random_free_joint_q(np.random.default_rng(0), 1500)
-    poses = arms.forward_kinematics(joint_q, HANDS[:1])
-    given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
-    solver, _ = postured(arms, HANDS[:1])
+    arms, given, solver = one_hand_of_two(1500)
     first = solver.solve_as_recorded(*given)
     blocked = blocked_by_posture(solver, given)
     result, alone = solver.solve(*given), IKSolver(arms, HANDS[:1], device="cpu").solve(*given)
@@ -64,11 +68,7 @@ def test_joints_that_no_target_moves_keep_the_posture():
 
 def test_the_nearest_of_such_answers_leaves_other_joints_at_the_posture():
     """A start says where joints begin that targets move, not where those end that have the posture alone."""
-    arms = ik_service.load_robot("dual_panda")
-    joint_q = arms.random_free_joint_q(np.random.default_rng(0), 600)
-    poses = arms.forward_kinematics(joint_q, HANDS[:1])
-    given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
-    solver, _ = postured(arms, HANDS[:1])
+    arms, given, solver = one_hand_of_two(600)
     others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
     start = np.array(arms.mid_joint_q)
     start[others] += 0.4
