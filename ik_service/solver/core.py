@@ -1,11 +1,9 @@
-"""The inside of a solver: rows, arrays, engine, and the course of a solve from checked arrays to a result."""
+"""The inside of a solver: rows, arrays and engine, and one solve from checked arrays to a result."""
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from numpy.typing import NDArray
 from ik_service.compiler import Lanes
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
-from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
@@ -23,27 +20,22 @@ from ik_service.solver.engine import choose_engine
 from ik_service.solver.inputs.reading import check_lines
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
-from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S, stopped_after, with_time_left
+from ik_service.solver.launches.deadline import stopped_after
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
-from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.problem_batch import ProblemBatch, can_be_parted
+from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.host_device_array import wait
 from ik_service.solver.problems.kernel_modules import SOLVE_ON_DEVICE
 from ik_service.solver.problems.pose_targets import PoseTargets
-from ik_service.solver.problems.rows.binding import is_secondary, release_objective
+from ik_service.solver.problems.rows.binding import release_objective
 from ik_service.solver.problems.rows.constraints import ConstraintRows
-from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
-from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_by_successes
+from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.results.island_report import IslandReport, report_islands
-from ik_service.solver.subproblems.free_combinations import FreeCombinations, IslandSolutions
-from ik_service.solver.subproblems.opened_loops import OpenedLoops
-from ik_service.solver.subproblems.targets_alone import TargetsAlone, TargetSolve
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
@@ -62,12 +54,15 @@ class SolverCore:
         options: The solver's options.
 
     Attributes:
+        robot: The robot.
+        model: The robot on the device.
+        lanes: Packets of its kernels.
         targets: The targets, with their objectives.
+        objectives: The further objectives.
         work: Arrays of the problems, with room for the largest solve so far.
         layout: The rows.
+        collision: What is checked for collision; None where the robot has no collision model.
         engine: The engine, which was chosen once.
-        rehearses: Whether a solve does the further solves that only some problems need as well, so that their code is
-            loaded; its answers are not to be used.
     """
 
     def __init__(
@@ -82,37 +77,29 @@ class SolverCore:
         threads: int | None,
         options: SolverOptions,
     ) -> None:
-        self._robot, self._objectives, self._options, self._join = robot, tuple(objectives), options, join
+        self.robot, self.objectives, self._options, self._join = robot, tuple(objectives), options, join
         self.targets, self._device, self._turn = PoseTargets(robot, targets), device, turn_on(device)
-        self.rehearses = False
-        self._combinations: FreeCombinations | None = None
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
-        within = partial(_solver_of_targets, device=device, engine=engine, threads=threads, options=options)
-        self._opened = OpenedLoops(robot, partial(within, join=False, alone=True))
-        self._targets_alone: TargetsAlone | None = None
-        if targets and objectives and all(map(is_secondary, objectives)) and options.joint_limits == "hard":
-            self._targets_alone = TargetsAlone(partial(within, robot, join=join, alone=False))
         with DEVICE_LOCK, CacheErrorsExplained():
             self._set_up(engine)
 
     def _set_up(self, engine: str) -> None:
         """Bind the objectives, lay out their rows and choose the engine."""
         options, join = self._options, self._join
-        self._model = self._robot.on_device(str(self._device))
+        self.model = self.robot.on_device(str(self._device))
         self.work = self._workspace(1)
         targets = self.targets.make_objectives(self.work.problems)
-        self._constraints = ConstraintRows(self._robot)
+        self._constraints = ConstraintRows(self.robot)
         others = [
-            *self._objectives,
+            *self.objectives,
             *self._constraints.objectives,
             *([_soft_limits()] if options.joint_limits == "soft" else []),
         ]
         try:
-            self.layout = RowLayout(self, self._model, targets, others, options.jacobian_type())
-            has_model = self._robot.collision_model is not None
-            lanes = Lanes(1) if island_launches.in_threads(self._device) else Lanes.on_cpu()
-            self.collision = CollisionData(self._model, lanes) if has_model else None
-            self._lanes = lanes
+            self.layout = RowLayout(self, self.model, targets, others, options.jacobian_type())
+            has_model = self.robot.collision_model is not None
+            self.lanes = Lanes(1) if island_launches.in_threads(self._device) else Lanes.on_cpu()
+            self.collision = CollisionData(self.model, self.lanes) if has_model else None
             self.engine = choose_engine(
                 engine, self.layout, options, join=join, threads=self._threads, collision=self.collision
             )
@@ -126,14 +113,23 @@ class SolverCore:
         """Return a name for each row."""
         return tuple(row_labels(self.layout.rows, [target.link for target in self.targets.all]))
 
+    def check(self, batch: ProblemBatch) -> None:
+        """Check that data with a line per problem, and the parts of targets, are those of a batch.
+
+        Raises:
+            InputError: They are not.
+        """
+        check_lines(self.objectives, self.targets.with_lines, batch.size)
+        self.targets.check_given(batch.given)
+
     def solve(
         self,
         head: ResultHead,
         batch: ProblemBatch,
         options: SolverOptions,
-        judged: NDArray[Any] | None = None,
         *,
-        alone: bool = False,
+        guess: NDArray[Any] | None = None,
+        judged: NDArray[Any] | None = None,
     ) -> IKResult | None:
         """Solve a batch of problems.
 
@@ -141,32 +137,27 @@ class SolverCore:
             head: What all results share.
             batch: The problems.
             options: Options of this solve.
+            guess: As for `run`.
             judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
-            alone: Whether it goes without solves beside it: for starts before it, for answers without contact after it.
 
         Returns:
             The result; None where a number is faulty.
+
+        Raises:
+            InputError: As for `check`.
         """
-        if self._robot.constraint_names:  # float32 leaves them open by a micrometre
+        self.check(batch)
+        if self.robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
-        began, guess = time.monotonic(), None
-        check_lines(self._objectives, self.targets.with_lines, batch.given.problem_count)
-        self.targets.check_given(batch.given)
-        if batch.start is None and batch.limits is None and not alone:
-            guess = self._opened.starts(self.targets.all, batch, options)
-        done = self._run(batch, options if guess is None else with_time_left(options, began), guess=guess)
+        done = self.run(batch, options, guess=guess)
         if done is None:
             return None
-        prepared, settings = done
         if judged is not None:
             with DEVICE_LOCK, CacheErrorsExplained():
-                self.work.verify_given(judged, prepared)
-        result = collect_result(head, self.work, prepared, settings)
-        if judged is None and not alone and batch.worlds is not None and options.solutions == 1:
-            self._free(head, result, batch, options, began)
-        return result
+                self.work.verify_given(judged, done[0])
+        return collect_result(head, self.work, *done)
 
-    def _run(
+    def run(
         self, batch: ProblemBatch, options: SolverOptions, *, guess: NDArray[Any] | None = None, verdict: bool = True
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty.
@@ -200,63 +191,6 @@ class SolverCore:
                         prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
 
-    def _free(
-        self, head: ResultHead, result: IKResult, batch: ProblemBatch, options: SolverOptions, began: float
-    ) -> None:
-        """Look for answers without contact in place of those in contact, until the deadline since `began` is over."""
-        blocked = (result.status == IKStatus.BLOCKED_BY_COLLISION) & all(map(can_be_parted, self._objectives))
-        blocked[:1] |= self.rehearses
-        if not blocked.any():
-            return
-        found = self.work.verification.read(batch.size, float64_finish=result.joint_q.dtype == np.float64)
-        joint_q = np.array(found["joint_q"])  # in the robot's order; further solves write where it is
-        several = (result.islands.nisland > 1) & (self.engine.name == "compiled")
-        yields = np.full(batch.size, self._targets_alone is not None)
-        without_end = replace(options, deadline_s=None)
-        time_left = partial(with_time_left, without_end if self.rehearses else options, began)
-        again = without_end if options.deadline_s is None else replace(without_end, seeds=1)
-        from_there = replace(without_end, seeds=1, best_of=None)  # turned towards the start, and at rest, already
-        for choose, may, judge in ((self._by_combinations, several, again), (self._by_targets, yields, from_there)):
-            rows = np.flatnonzero(blocked & may)
-            if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:
-                continue
-            part = batch.part(rows)
-            chosen, is_free = choose(part, time_left, joint_q[rows])
-            if is_free.any():  # judged by the solver itself
-                own = part.part(np.flatnonzero(is_free))
-                own = own._replace(start=chosen[is_free]) if judge is from_there else own
-                with own.data_of(self.targets, self._objectives):
-                    solved = self.solve(head, own, judge, chosen[is_free])
-                assert solved is not None  # the same numbers were sound before
-                replace_by_successes(result, rows[is_free], solved)
-                blocked[rows[is_free][solved.success]] = False
-
-    def _by_combinations(
-        self, batch: ProblemBatch, time_left: Callable[[], SolverOptions], joint_q: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return combinations of solutions of islands that touch each other, and whether they are free."""
-        if self._combinations is None:
-            self._combinations = FreeCombinations(self._model, self._lanes)
-
-        def solve(batch: ProblemBatch, wanted: int) -> IslandSolutions:
-            many = replace(time_left(), solutions=wanted, best_of=None, precision="float32")
-            with batch.data_of(self.targets, self._objectives):
-                done = self._run(batch, many, verdict=False)
-            assert done is not None
-            return IslandSolutions.read(self._robot, self.work.problems, done[0], batch.size, wanted)
-
-        return self._combinations.choose(solve, batch, time_left().margin)
-
-    def _by_targets(
-        self, batch: ProblemBatch, time_left: Callable[[], SolverOptions], joint_q: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return answers of the targets alone, and whether they are free; joints that these do not move stay."""
-        assert self._targets_alone is not None
-        start = self._robot.mid_joint_q if batch.start is None else batch.start
-        moved = self.layout.coordinates_of(RowKind.TARGET, RowKind.CONSTRAINT)
-        near = batch._replace(start=np.where(moved, start, joint_q))
-        return self._targets_alone.choose(self.targets.all, near, time_left())
-
     @contextmanager
     def on_device(
         self, given: NDArray[np.int32], count: int, options: SolverOptions, worlds: CheckedWorlds | None
@@ -275,9 +209,9 @@ class SolverCore:
             InputError: A graph is being recorded, and no solve was like this one before.
             EngineError: Problems differ in the rows that are on.
         """
-        if self._robot.constraint_names:
+        if self.robot.constraint_names:
             options = replace(options, precision="float64")
-        check_lines(self._objectives, self.targets.with_lines, count)
+        check_lines(self.objectives, self.targets.with_lines, count)
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
         with CacheErrorsExplained(), DEVICE_LOCK:
             self._constraints.enable(None)
@@ -313,7 +247,7 @@ class SolverCore:
         self._constraints.enable(None)
         self.engine.bind_rows()
         rows, trees = self.layout.rows, self.layout.incidence
-        return report_islands(self._robot, self.targets.all, rows, trees, problem=problem, join=self._join)
+        return report_islands(self.robot, self.targets.all, rows, trees, problem=problem, join=self._join)
 
     def recorded(
         self, *, orientations: bool, for_gpus: bool, float64_finish: bool, worlds: CheckedWorlds | None
@@ -321,7 +255,7 @@ class SolverCore:
         """Return the launches of a solve; see `IKSolver.recorded`."""
         if self.targets.with_lines:
             raise EngineError(NOT_RECORDABLE)
-        float64_finish = float64_finish or bool(self._robot.every_constraint)
+        float64_finish = float64_finish or bool(self.robot.every_constraint)
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
         given["collision"] = worlds is not None and self.collision is not None
         self._constraints.enable(None)
@@ -333,7 +267,7 @@ class SolverCore:
     def _workspace(self, capacity: int) -> Workspace:
         hard = self._options.joint_limits == "hard"
         targets = self.targets
-        return Workspace(self._model, targets.all, targets.touches, capacity, hard_limits=hard, threads=self._threads)
+        return Workspace(self.model, targets.all, targets.touches, capacity, hard_limits=hard, threads=self._threads)
 
     def _fit_workspace(self, problem_count: int) -> None:
         """Grow the per-problem arrays where they are too small."""
@@ -362,38 +296,3 @@ def _soft_limits() -> IKObjective:
     limits = IKObjectiveJointLimit()
     limits.priority = 0
     return limits
-
-
-def _solver_of_targets(
-    robot: RobotModel,
-    targets: Sequence[Target],
-    *,
-    device: wp.Device,
-    engine: str,
-    join: bool,
-    threads: int | None,
-    options: SolverOptions,
-    alone: bool,
-) -> TargetSolve:
-    """Return what solves these targets without further rows.
-
-    Args:
-        robot: The robot.
-        targets: The targets.
-        device: As for `SolverCore`, and what follows.
-        engine: Alike.
-        join: Alike.
-        threads: Alike.
-        options: Alike.
-        alone: Whether it goes without solves beside it, and is finished as finely as the engine can.
-    """
-    core = SolverCore(robot, targets, (), device=device, engine=engine, join=join, threads=threads, options=options)
-    head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(device))
-
-    def solve(targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
-        core.targets.take(targets)
-        own = replace(options, precision=core.engine.finish) if alone else options
-        with batch.data_of(core.targets, ()):
-            return core.solve(head, batch._replace(lines=None), own, alone=alone)
-
-    return solve

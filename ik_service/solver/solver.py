@@ -14,7 +14,6 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.collisions.ways import WayCheck
 from ik_service.solver.construction import check_construction, resolve_device
-from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.enabled_loops import read_enabled
 from ik_service.solver.inputs.reading import check_lines, check_one_line, raise_fault, read_start, read_targets
 from ik_service.solver.inputs.target_arrays import check_targets, host_array
@@ -36,6 +35,7 @@ from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.limits.asked import read_limits
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.results.island_report import IslandReport
+from ik_service.solver.subproblems.assisted_solves import AssistedSolves
 from objectives import IKObjective
 
 
@@ -94,8 +94,8 @@ class IKSolver:
         self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         given: dict[str, Any] = {"device": self.device, "engine": engine, "join": not islands, "threads": threads}
-        self._core = SolverCore(robot, targets, objectives, options=self.options, **given)
-        self._objectives = tuple(objectives)
+        self._solves = AssistedSolves(robot, targets, objectives, options=self.options, **given)
+        self._core = self._solves.core
         self.engine = self._core.engine.name
         labels = self._core.row_labels()
         self._own_head = ResultHead(robot, CallerOrder(robot, None), labels, self.engine, str(self.device))
@@ -175,10 +175,11 @@ class IKSolver:
         if joint_limits is not None or frozen is not None or max_change is not None:
             asked = joint_limits, frozen, max_change
             limits = read_limits(self.robot, self._order, chosen, start, given.problem_count, *asked)
-        result = self._core.solve(self._head, ProblemBatch(given, start, enabled, worlds, limits), chosen)
+        result = self._solves.solve(self._head, ProblemBatch(given, start, enabled, worlds, limits), chosen)
         if result is None:
-            inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
-            raise_fault(self.robot, self._order, self.targets, inputs)
+            raise_fault(
+                self.robot, self._order, self.targets, (positions, orientations_xyzw, initial_joint_q, problem_count)
+            )
         if chosen.sensitivity is None:
             return result
         found = self.linearise(result, positions, orientations_xyzw, constraint_enabled=constraint_enabled)
@@ -198,12 +199,12 @@ class IKSolver:
 
         A kind is the number of problems and what is given, its numbers aside. Takes the arguments of `solve`.
         """
-        self._core.rehearses = True
+        self._solves.rehearses = True
         try:
             for _ in range(USES_MIN + 1):
                 self.solve(*targets, **arguments)
         finally:
-            self._core.rehearses = False
+            self._solves.rehearses = False
 
     def solve_as_recorded(
         self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None
@@ -220,7 +221,7 @@ class IKSolver:
         given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
         worlds = read_worlds(self.robot, chosen, world, None, None, None, given.problem_count)
-        result = self._core.solve(self._head, ProblemBatch(given, worlds=worlds), chosen, alone=True)
+        result = self._core.solve(self._head, ProblemBatch(given, worlds=worlds), chosen)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
@@ -263,7 +264,7 @@ class IKSolver:
         given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
         given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
         check_derivable(result, self.targets, given)
-        check_lines(self._objectives, self._core.targets.with_lines, given.problem_count)
+        check_lines(self._core.objectives, self._core.targets.with_lines, given.problem_count)
         check_answers(result, self._head, self.targets, given, self._core.layout.incidence)
         enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
@@ -323,10 +324,10 @@ class IKSolver:
         if start_joint_q is not None:
             start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
             start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
-        check_one_line(self._objectives, self._core.targets.with_lines)
+        check_one_line(self._core.objectives, self._core.targets.with_lines)
         worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
         check = None if worlds is None else WayCheck.of(self.robot, worlds)
-        solve = partial(self._core.solve, self._own_head)
+        solve = partial(self._solves.solve, self._own_head)
         path = ProblemBatch(given, worlds=worlds)
         waypoints = Waypoints(self.robot, path, chosen, self._core.engine.finish, solve, check=check)
         result = followed(waypoints, self._order, rates, solutions, start)

@@ -6,23 +6,27 @@ An island keeps off itself, static links and the world while it is solved; nothi
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.compiler import Lanes
-from ik_service.robots import DeviceModel, RobotModel
+from ik_service.robots import RobotModel
 from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.core import SolverCore
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.result import IKResult
 from ik_service.solver.results.collision_verdict import CollisionVerdict
+from ik_service.solver.subproblems.way_out import FreeAnswers, TimeLeft
 
 SOLUTIONS_TRIED = (8, 16)
 """Solutions that are asked of each island: the second number where no combination of the first is free."""
@@ -73,52 +77,55 @@ class IslandSolutions(NamedTuple):
         return cls(joint_q, np.where(own, selection.found(count)[:, :islands], 1), island)
 
 
-class IslandSolve(Protocol):
-    """What solves the islands of problems, each kept off itself and the world."""
-
-    def __call__(self, batch: ProblemBatch, wanted: int) -> IslandSolutions:
-        """Return so many solutions of each."""
-
-
 class FreeCombinations:
-    """Looks for combinations of one robot's islands.
+    """Looks for combinations of the islands of one solver's problems.
 
     Args:
-        model: The robot on the device; it has a collision model.
-        lanes: Packets of the solver's kernels.
+        core: The solver.
     """
 
-    def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
-        self._model, self._data = model, CollisionData(model, lanes)
+    def __init__(self, core: SolverCore) -> None:
+        self._core = core
+        self._data: CollisionData | None = None  # apart from that of the core, whose solves it is used between
         self._verdict: CollisionVerdict | None = None
         self._capacity = 0
 
-    def choose(
-        self, solve: IslandSolve, batch: ProblemBatch, margin: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the first free combination of each problem, and whether there is one.
+    def can_help(self, result: IKResult) -> NDArray[np.bool_]:
+        """Return which problems have several islands."""
+        several: NDArray[np.bool_] = (result.islands.nisland > 1) & (self._core.engine.name == "compiled")
+        return several
 
-        Args:
-            solve: Solves the islands of problems.
-            batch: The problems, which have several islands each.
-            margin: Least distance from contact [m].
-        """
-        chosen = np.zeros((batch.size, self._model.joint_coord_count))
+    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FreeAnswers:
+        """Return the first free combination of each problem."""
+        chosen = np.zeros((batch.size, self._core.robot.joint_coord_count))
         is_free = np.zeros(batch.size, dtype=bool)
         for wanted in SOLUTIONS_TRIED:
             left = np.flatnonzero(~is_free)
             if not len(left):
                 break
-            part = batch.part(left)
+            part, options = batch.part(left), time_left()
             assert part.worlds is not None  # else nothing is in contact
-            solutions = solve(part, wanted)
+            solutions = self._solutions(part, options, wanted)
             with DEVICE_LOCK, CacheErrorsExplained():
-                chosen[left], is_free[left] = self._first_free(solutions, part.worlds, margin)
+                chosen[left], is_free[left] = self._first_free(solutions, part.worlds, options.margin)
         return chosen, is_free
 
-    def _first_free(
-        self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def judging(
+        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
+    ) -> tuple[ProblemBatch, SolverOptions]:
+        """Return the solve that judges combinations, with the start that was given, towards which joints are turned."""
+        return batch, options
+
+    def _solutions(self, batch: ProblemBatch, options: SolverOptions, wanted: int) -> IslandSolutions:
+        """Return so many solutions of each island, kept off itself and the world."""
+        core = self._core
+        many = replace(options, solutions=wanted, best_of=None, precision="float32")
+        with batch.data_of(core.targets, core.objectives):
+            done = core.run(batch, many, verdict=False)
+        assert done is not None  # the same numbers were sound before
+        return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.size, wanted)
+
+    def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FreeAnswers:
         """Return the same of some solutions."""
         count, coordinates = len(solutions.found), solutions.joint_q.shape[2]
         chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)
@@ -151,10 +158,13 @@ class FreeCombinations:
         enabled = worlds.enabled
         if enabled is not None and len(enabled) > 1:
             enabled = enabled[owners]
+        core = self._core
+        if self._data is None:
+            self._data = CollisionData(core.model, core.lanes)
         self._data.use(worlds.worlds, index, enabled, worlds.attached, 0.0)
         if self._verdict is None or len(joint_q) > self._capacity:
             self._capacity = 1 << (len(joint_q) - 1).bit_length()
-            self._verdict = CollisionVerdict(self._model, self._data, self._capacity)
+            self._verdict = CollisionVerdict(core.model, self._data, self._capacity)
         return self._verdict.clearances_of(joint_q)
 
 

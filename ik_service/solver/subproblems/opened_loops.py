@@ -144,7 +144,7 @@ class OpenedLoops:
             for one that depends on the start.
         """
         is_free = options.best_of is None and options.approximate is None and options.sampler in ("roberts", "uniform")
-        if not self._robot.loops or not is_free or options.solutions > 1:
+        if not is_free or options.solutions > 1:
             return None
         problem = self._opened(targets)
         opened = None if problem is None else problem.given(batch.given)

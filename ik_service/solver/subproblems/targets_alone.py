@@ -7,15 +7,19 @@ spare where each attempt finds it, so that some end free of contact. The further
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.result import IKResult
+from ik_service.solver.subproblems.way_out import FreeAnswers, TimeLeft
 
 
 class TargetSolve(Protocol):
@@ -26,28 +30,35 @@ class TargetSolve(Protocol):
 
 
 class TargetsAlone:
-    """Finds such answers for one solver.
+    """Finds such answers for one solver, all of whose further rows yield to its targets.
 
     Args:
-        make: Makes what solves targets of the solver's robot.
+        core: The solver.
+        make: Makes what solves targets of its robot.
     """
 
-    def __init__(self, make: Callable[[Sequence[Target]], TargetSolve]) -> None:
-        self._make = make
+    def __init__(self, core: SolverCore, make: Callable[[Sequence[Target]], TargetSolve]) -> None:
+        self._core, self._make = core, make
         self._solve: TargetSolve | None = None
 
-    def choose(
-        self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions
-    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return an answer of each problem, and whether it meets the targets without contact.
+    def can_help(self, result: IKResult) -> NDArray[np.bool_]:
+        """Return all problems."""
+        return np.ones(len(result), dtype=bool)
 
-        Args:
-            targets: The targets of the solver.
-            batch: The problems, with starts; joints that no target moves stay there.
-            options: Options of the solve.
-        """
+    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FreeAnswers:
+        """Return answers of the targets; joints that no target moves stay as they are."""
+        core = self._core
         if self._solve is None:
-            self._solve = self._make(targets)
-        result = self._solve(targets, batch, options)
+            self._solve = self._make(core.targets.all)
+        start = core.robot.mid_joint_q if batch.start is None else batch.start
+        moved = core.layout.coordinates_of(RowKind.TARGET, RowKind.CONSTRAINT)
+        near = batch._replace(start=np.where(moved, start, joint_q))
+        result = self._solve(core.targets.all, near, time_left())
         assert result is not None  # the same numbers were sound before
         return result.joint_q, result.success
+
+    def judging(
+        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
+    ) -> tuple[ProblemBatch, SolverOptions]:
+        """Return the solve that judges them, from where they are: they are turned towards the start already."""
+        return batch._replace(start=chosen), replace(options, seeds=1, best_of=None)

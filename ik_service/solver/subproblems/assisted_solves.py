@@ -1,0 +1,170 @@
+"""The solves of one solver, with further solves that help some of their problems.
+
+starts with loops opened -> the solve -> answers in contact: combinations of islands, then targets alone -> result
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.solver.core import SolverCore
+from ik_service.solver.inputs.targets import Target
+from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S, with_time_left
+from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.problem_batch import ProblemBatch, can_be_parted
+from ik_service.solver.problems.rows.binding import is_secondary
+from ik_service.solver.result import IKResult, ResultHead, replace_by_successes
+from ik_service.solver.subproblems.free_combinations import FreeCombinations
+from ik_service.solver.subproblems.opened_loops import OpenedLoops
+from ik_service.solver.subproblems.targets_alone import TargetsAlone, TargetSolve
+from ik_service.solver.subproblems.way_out import WayOut
+from objectives import IKObjective
+
+
+class AssistedSolves:
+    """A solver's core, and what else is solved for its problems.
+
+    Args:
+        robot: The robot.
+        targets: As for `SolverCore`, and what follows.
+        objectives: Alike.
+        device: Alike.
+        engine: Alike.
+        join: Alike.
+        threads: Alike.
+        options: Alike.
+
+    Attributes:
+        core: Rows, arrays and engine.
+        rehearses: Whether a solve does all further solves, so that their code is loaded; its answers are not to be
+            used.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        targets: Sequence[Target | str],
+        objectives: Sequence[IKObjective],
+        *,
+        device: wp.Device,
+        engine: str,
+        join: bool,
+        threads: int | None,
+        options: SolverOptions,
+    ) -> None:
+        core = SolverCore(
+            robot, targets, objectives, device=device, engine=engine, join=join, threads=threads, options=options
+        )
+        self.core, self.rehearses = core, False
+        alike = partial(_solver_of_targets, device=device, engine=engine, threads=threads, options=options)
+        self._opened = OpenedLoops(robot, partial(alike, join=False, alone=True))
+        self._ways_out: list[WayOut] = [FreeCombinations(core)]
+        if targets and objectives and all(map(is_secondary, objectives)) and options.joint_limits == "hard":
+            self._ways_out.append(TargetsAlone(core, partial(alike, robot, join=join, alone=False)))
+
+    def solve(
+        self, head: ResultHead, batch: ProblemBatch, options: SolverOptions, judged: NDArray[Any] | None = None
+    ) -> IKResult | None:
+        """Solve a batch of problems.
+
+        Args:
+            head: What all results share.
+            batch: The problems.
+            options: Options of this solve.
+            judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
+
+        Returns:
+            The result; None where a number is faulty.
+
+        Raises:
+            InputError: As for `SolverCore.check`.
+        """
+        began, guess = time.monotonic(), None
+        if self.core.robot.loops and batch.start is None and batch.limits is None:
+            self.core.check(batch)
+            guess = self._opened.starts(self.core.targets.all, batch, options)
+        own = options if guess is None else with_time_left(options, began)
+        result = self.core.solve(head, batch, own, guess=guess, judged=judged)
+        if result is not None and judged is None and batch.worlds is not None and options.solutions == 1:
+            self._leave_contact(head, result, batch, options, began)
+        return result
+
+    def _leave_contact(
+        self, head: ResultHead, result: IKResult, batch: ProblemBatch, options: SolverOptions, began: float
+    ) -> None:
+        """Look for answers without contact in place of those in contact, until the deadline since `began` is over."""
+        core = self.core
+        blocked = (result.status == IKStatus.BLOCKED_BY_COLLISION) & all(map(can_be_parted, core.objectives))
+        blocked[:1] |= self.rehearses
+        if not blocked.any():
+            return
+        found = core.work.verification.read(batch.size, float64_finish=result.joint_q.dtype == np.float64)
+        joint_q = np.array(found["joint_q"])  # in the robot's order; further solves write where it is
+        without_end = replace(options, deadline_s=None)
+        time_left = partial(with_time_left, without_end if self.rehearses else options, began)
+        for way in self._ways_out:
+            rows = np.flatnonzero(blocked & way.can_help(result))
+            if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:
+                continue
+            part = batch.part(rows)
+            chosen, is_free = way.search(part, time_left, joint_q[rows])
+            if not is_free.any():
+                continue
+            rows, chosen = rows[is_free], chosen[is_free]
+            judged, judging = way.judging(part.part(np.flatnonzero(is_free)), chosen, without_end)
+            if options.deadline_s is not None:
+                judging = replace(judging, seeds=1)
+            with judged.data_of(core.targets, core.objectives):
+                solved = core.solve(head, judged, judging, judged=chosen)
+            assert solved is not None  # the same numbers were sound before
+            replace_by_successes(result, rows, solved)
+            blocked[rows[solved.success]] = False
+
+
+def _solver_of_targets(
+    robot: RobotModel,
+    targets: Sequence[Target],
+    *,
+    device: wp.Device,
+    engine: str,
+    join: bool,
+    threads: int | None,
+    options: SolverOptions,
+    alone: bool,
+) -> TargetSolve:
+    """Return what solves these targets without further rows.
+
+    Args:
+        robot: The robot.
+        targets: The targets.
+        device: As for `SolverCore`, and what follows.
+        engine: Alike.
+        join: Alike.
+        threads: Alike.
+        options: Alike.
+        alone: Whether it goes without further solves, and is finished as finely as the engine can.
+    """
+    solves = AssistedSolves(
+        robot, targets, (), device=device, engine=engine, join=join, threads=threads, options=options
+    )
+    core = solves.core
+    head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(device))
+
+    def solve(targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
+        core.targets.take(targets)
+        with batch.data_of(core.targets, ()):
+            own = batch._replace(lines=None)
+            if alone:
+                return core.solve(head, own, replace(options, precision=core.engine.finish))
+            return solves.solve(head, own, options)
+
+    return solve
