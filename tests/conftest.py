@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import gc
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from tests.bounded import until
 from tests.kept_code import code_is_kept
 
 wp.config.log_level = wp.LOG_WARNING
+gc.set_threshold(20_000, 20, 20)  # by default a tenth of a run goes into looking through all kernels for cycles
 # No test fails for the time that it takes: a machine may have other work.
 hypothesis.settings.register_profile(
     "patient", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

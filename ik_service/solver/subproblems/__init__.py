@@ -1,1 +1,1 @@
-"""Smaller problems within a solve: loops opened to find starts, combinations of islands that touch, targets alone."""
+"""Solves with what helps some of their problems: starts with loops opened, combinations of islands, targets alone."""

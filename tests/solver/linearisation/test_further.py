@@ -235,7 +235,9 @@ def test_columns_are_in_the_order_of_the_solver(panda, poses):
         )
     )
     found = [
-        solver.linearise(solver.solve(*poses), *poses, data=[(solver._objectives[0], "joint_q_reference")], limits=True)
+        solver.linearise(
+            solver.solve(*poses), *poses, data=[(solver._core.objectives[0], "joint_q_reference")], limits=True
+        )
         for solver in (own, other)
     ]
     np.testing.assert_array_equal(found[1].by_data[0], found[0].by_data[0][:, ::-1])
