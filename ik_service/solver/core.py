@@ -177,10 +177,10 @@ class SolverCore:
             with DEVICE_LOCK:
                 self._constraints.enable(enabled)
                 work = self._fitted_workspace(count, options, worlds, verdict=verdict)
-                staged = start if guess is None else guess
+                first = start if guess is None else guess
                 if limits is not None or work.asked_limits is not None:
-                    staged = work.use_limits(limits, staged, count)
-                work.inputs.stage(given.positions, given.orientations_xyzw, staged)
+                    first = work.use_limits(limits, first, count)
+                work.inputs.stage(given.positions, given.orientations_xyzw, first)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
             with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
@@ -203,7 +203,7 @@ class SolverCore:
             given: What is given, as in `InputArrays`.
             count: Number of problems.
             options: Options of this solve.
-            worlds: As for `solve`.
+            worlds: What is checked for collision beside the robot itself; None for no check at all.
 
         Raises:
             InputError: A graph is being recorded, and no solve was like this one before.

@@ -27,7 +27,7 @@ from ik_service.solver.linearisation.met_targets import linearise_met
 from ik_service.solver.linearisation.minimum import SINGULAR, MetRows, row_lengths
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.problems.limits.asked import AskedLimits
-from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.problems.rows.kinds import HAVE_TO_BE_MET, RowKind
 from objectives.tasks.frames.frame_objective import OFFSET
 
 ANSWERS_AT_ONCE = 256
@@ -231,7 +231,10 @@ def _sorted(
     values = rows.values(body_motion(rows.robot, joint_q), data)
     on = (rows.weights(data, len(joint_q)) > 0.0) & (islands.row >= 0)
     acts = (values.rows != 0.0) | values.jacobian.any(axis=2)  # limits do not while they are kept
-    against, is_target = on & acts & (rows.kind == RowKind.SOFT) & ~rows.yields, on & (rows.kind == RowKind.TARGET)
+    against, is_target = (
+        on & acts & ~np.isin(rows.kind, HAVE_TO_BE_MET) & ~rows.yields,
+        on & (rows.kind == RowKind.TARGET),
+    )
     is_hard, is_mixed = on & (rows.kind == RowKind.CONSTRAINT), np.zeros(len(joint_q), dtype=bool)
     for island in range(int(islands.number.max(initial=0))):
         own = islands.row == island

@@ -20,7 +20,7 @@ from ik_service.solver.linearisation.linearisation import Further
 from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.problems.rows.kinds import HAVE_TO_BE_MET
 from objectives.errors import InputError, UnknownNameError
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import ROW_WEIGHTS
@@ -83,7 +83,7 @@ class HostRows:
         self.kind = np.repeat(np.array(rows.kinds, np.int32), sizes)
         self.yields = np.repeat([k in rows.secondary for k in range(len(sizes))], sizes)
         smooth = [
-            kind != RowKind.SOFT or not block.has_kinks for kind, block in zip(rows.kinds, self._blocks, strict=True)
+            kind in HAVE_TO_BE_MET or not block.has_kinks for kind, block in zip(rows.kinds, self._blocks, strict=True)
         ]
         self.has_kinks = np.repeat(~np.array(smooth, dtype=bool), sizes)
         self.factor = np.repeat([block.weight for block in self._blocks], sizes)

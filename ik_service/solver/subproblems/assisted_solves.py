@@ -1,6 +1,9 @@
 """The solves of one solver, with further solves that help some of their problems.
 
-starts with loops opened -> the solve -> answers in contact: combinations of islands, then targets alone -> result
+    starts with loops opened -> the solve -> answers in contact: combinations of islands, then targets alone -> result
+
+What is found after the solve is taken only where it succeeds, and only where one solution of each problem is wanted.
+Exports, solves on the device and `IKSolver.solve_as_recorded` have the solve alone.
 """
 
 import time

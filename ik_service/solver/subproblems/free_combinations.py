@@ -91,7 +91,7 @@ class FreeCombinations:
         self._capacity = 0
 
     def can_help(self, result: IKResult) -> NDArray[np.bool_]:
-        """Return which problems have several islands."""
+        """Return which problems have several islands, of which only the compiled engine keeps several solutions."""
         several: NDArray[np.bool_] = (result.islands.nisland > 1) & (self._core.engine.name == "compiled")
         return several
 
@@ -126,7 +126,7 @@ class FreeCombinations:
         return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.size, wanted)
 
     def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FreeAnswers:
-        """Return the same of some solutions."""
+        """Return the first free combination of each problem, from the solutions of its islands."""
         count, coordinates = len(solutions.found), solutions.joint_q.shape[2]
         chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)
         first, size = 0, FIRST_COMBINATIONS

@@ -140,11 +140,14 @@ class OpenedLoops:
             options: Options of the solve.
 
         Returns:
-            The starts; None where nothing follows from targets, or the options ask for more than one good answer or
-            for one that depends on the start.
+            The starts; None where nothing follows from targets, such as from those without their whole pose, where
+            loops are not enabled in any problem or a number is faulty, or where the options ask for more than one good
+            answer or for one that depends on the start.
         """
-        is_free = options.best_of is None and options.approximate is None and options.sampler in ("roberts", "uniform")
-        if not is_free or options.solutions > 1:
+        may_start_anywhere = (
+            options.best_of is None and options.approximate is None and options.sampler in ("roberts", "uniform")
+        )
+        if not may_start_anywhere or options.solutions > 1:
             return None
         problem = self._opened(targets)
         opened = None if problem is None else problem.given(batch.given)

@@ -27,14 +27,16 @@ class WayOut(Protocol):
 
         Args:
             batch: The problems.
-            time_left: Options of the solve that led into contact.
+            time_left: Gives the options of the solve that led into contact, its deadline what is left of it.
             joint_q: Its answers [problems, joint_coord_count].
         """
 
     def judging(
         self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
     ) -> tuple[ProblemBatch, SolverOptions]:
-        """Return the solve that verifies chosen configurations in place of its own answers.
+        """Return the solve that judges chosen configurations.
+
+        It is a whole solve, whose own answers are left aside; what it tells of its course is of its own attempts.
 
         Args:
             batch: The problems.

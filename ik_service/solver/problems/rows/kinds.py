@@ -17,5 +17,7 @@ class RowKind(IntEnum):
     """A row of a loop that the robot closes: all others yield to it, and it has to come within its tolerance."""
 
 
+HAVE_TO_BE_MET = (RowKind.TARGET, RowKind.CONSTRAINT)
+"""Kinds of rows that have to come within their tolerances; rows of all others are lowered beside them."""
 TARGET_ROW = wp.constant(int(RowKind.TARGET))
 CONSTRAINT_ROW = wp.constant(int(RowKind.CONSTRAINT))
