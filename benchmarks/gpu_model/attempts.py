@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.gpu_model.cards import WARP
 from benchmarks.problems.many_arms import HandProblems
-from ik_service.solver.compiled.waves import ROWS_MAX
+from ik_service.solver.compiled.waves import WAVE_ATTEMPTS_MAX
 
 STARTS = 6  # random ones of each problem
 OTHERS = 389  # problems further on: whose attempts stand for those of later seeds
@@ -99,7 +99,7 @@ class WaveSimulation:
         """Return what each launch did that had something to do."""
         first, unsolved = 0, np.arange(len(self._end))
         while first < self._seeds and len(unsolved):
-            room = max(ROWS_MAX // len(unsolved), 1)
+            room = max(WAVE_ATTEMPTS_MAX // len(unsolved), 1)
             count = min(max(self._threads // len(unsolved), first, 1), room, self._seeds - first)
             self.launches.append(self._launch(unsolved, first, np.arange(len(unsolved) * count)))
             first += count

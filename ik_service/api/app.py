@@ -41,7 +41,7 @@ SI units and radians. Quaternions are in the order x, y, z, w. Row k of every co
 RFC 9457 problem documents with a stable `code`."""
 _ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health, metrics)
 
-CONNECT_S = 1.0
+FRONT_WAIT_S = 1.0
 """How long a front waits for the solver before it takes requests: one that is started again finds it at once."""
 
 _logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def create_app(
             state.warm_up = warm_up(state, settings.warm_up_robots)
         else:
             keep_warm(state, front.pool, settings.warm_up_robots)
-            await front.pool.wait_until_connected(CONNECT_S)
+            await front.pool.wait_until_connected(FRONT_WAIT_S)
         observer.watch(pool, lambda: len(catalog.entries), lambda: state.is_ready)
         app.state.service = state
         yield

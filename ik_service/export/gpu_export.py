@@ -12,16 +12,16 @@ from ik_service.export.c_code.structs import CLayout
 from ik_service.export.entries.solve_entry import GIVEN, solve_words
 from ik_service.export.export_files import Export
 from ik_service.export.frames.call_frame import FrameArray, indented
-from ik_service.export.frames.gpu_frame import ALIGNMENT, GpuConstants, GpuFrame
+from ik_service.export.frames.gpu_frame import CONSTANT_ALIGNMENT, GpuConstants, GpuFrame
 from ik_service.export.template_files import filled
 from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
 from ik_service.solver import IKSolver
 from ik_service.solver.compiled.waves import (
-    BLOCK,
     KEEP_BLOCK,
-    ROWS_MAX,
     THREADS_PER_SM,
     TURNS,
+    WAVE_ATTEMPTS_MAX,
+    WAVE_BLOCK_DIM,
     WAVES,
     AttemptStorage,
     allocate_storage,
@@ -80,7 +80,7 @@ class GpuSolve:
         task, wave = step.arguments[0], "f->wave"
         arguments = (task, wave, self._storage)
         return [
-            RecordedStep(f"solve_{island}", step.kernel, arguments, False, "(size_t)f->busy", BLOCK),
+            RecordedStep(f"solve_{island}", step.kernel, arguments, False, "(size_t)f->busy", WAVE_BLOCK_DIM),
             RecordedStep(f"keep_{island}", keep_best, arguments, False, "(size_t)f->wave.lookers", KEEP_BLOCK),
         ]
 
@@ -166,7 +166,8 @@ def _gpu_texts(
     )
     phases = ("solve", "keep")
     islands = [[frame.functions(f"{phase}_{k}")[0] for phase in phases] for k in range(entry.island_count)]
-    numbers = f"#define NUMBERS_SIZE ((sizeof(solve_numbers) + {ALIGNMENT - 1}) / {ALIGNMENT} * {ALIGNMENT})"
+    size = f"(sizeof(solve_numbers) + {CONSTANT_ALIGNMENT - 1}) / {CONSTANT_ALIGNMENT} * {CONSTANT_ALIGNMENT}"
+    numbers = f"#define NUMBERS_SIZE ({size})"
     words |= {
         "made_for": f"GPUs of compute capability {', '.join(f'{a // 10}.{a % 10}' for a in architectures)}",
         "memory": filled("gpu/memory.h", words),
@@ -181,8 +182,8 @@ def _gpu_texts(
         "constants_size": constants.size,
         "uploads": "\n".join(indented(constants.uploads())),
         "threads_per_processor": THREADS_PER_SM,
-        "block": BLOCK,
-        "rows_max": ROWS_MAX,
+        "block": WAVE_BLOCK_DIM,
+        "rows_max": WAVE_ATTEMPTS_MAX,
         "turns": TURNS,
         "take": filled("frame/take.c", {}),
         "read": "\n".join(indented(frame.calls("read"))),

@@ -26,7 +26,7 @@ RAIL_RADIUS = 0.45
 """Of the rail of a slider, over the radius of the rod."""
 RAIL_SHARE = 0.15
 """Longest way of a rail to either side, over the size of the robot."""
-SIDES = 16
+MESH_SIDES = 16
 """Of a round mesh: few, since a browser without a graphics card feels every corner."""
 LEAST_SIZE = 1e-3
 """Size of a robot without any length [m]."""
@@ -256,27 +256,30 @@ def cylinder_mesh() -> Mesh:
 
     Sides and caps have vertices of their own, so that edges are sharp.
     """
-    angle = np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
+    angle = np.linspace(0.0, 2.0 * np.pi, MESH_SIDES, endpoint=False)
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    rings = [np.column_stack([ring, np.full(SIDES, z)]) for z in (-0.5, 0.5)]
+    rings = [np.column_stack([ring, np.full(MESH_SIDES, z)]) for z in (-0.5, 0.5)]
     vertices = np.concatenate([*rings, *rings, [[0.0, 0.0, -0.5], [0.0, 0.0, 0.5]]])
     faces = list[tuple[int, int, int]]()
-    for k in range(SIDES):
-        after = (k + 1) % SIDES
-        low, top = 2 * SIDES, 3 * SIDES
-        faces += [(k, after, SIDES + k), (after, SIDES + after, SIDES + k)]
-        faces += [(4 * SIDES, low + after, low + k), (4 * SIDES + 1, top + k, top + after)]
+    for k in range(MESH_SIDES):
+        after = (k + 1) % MESH_SIDES
+        low, top = 2 * MESH_SIDES, 3 * MESH_SIDES
+        faces += [(k, after, MESH_SIDES + k), (after, MESH_SIDES + after, MESH_SIDES + k)]
+        faces += [(4 * MESH_SIDES, low + after, low + k), (4 * MESH_SIDES + 1, top + k, top + after)]
     return Mesh(vertices, np.array(faces, np.int32))
 
 
 def ball_mesh() -> Mesh:
     """Return a ball of radius 1."""
-    polar, angle = np.linspace(0.0, np.pi, SIDES // 2 + 1), np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
+    polar, angle = (
+        np.linspace(0.0, np.pi, MESH_SIDES // 2 + 1),
+        np.linspace(0.0, 2.0 * np.pi, MESH_SIDES, endpoint=False),
+    )
     sine, cosine = np.sin(polar)[:, None], np.cos(polar)[:, None]
-    grid = np.stack([sine * np.cos(angle), sine * np.sin(angle), np.broadcast_to(cosine, (len(polar), SIDES))], -1)
+    grid = np.stack([sine * np.cos(angle), sine * np.sin(angle), np.broadcast_to(cosine, (len(polar), MESH_SIDES))], -1)
     faces = list[tuple[int, int, int]]()
-    for row in range(SIDES // 2):
-        for k in range(SIDES):
-            here, beside = row * SIDES + k, row * SIDES + (k + 1) % SIDES
-            faces += [(here, here + SIDES, beside), (beside, here + SIDES, beside + SIDES)]
+    for row in range(MESH_SIDES // 2):
+        for k in range(MESH_SIDES):
+            here, beside = row * MESH_SIDES + k, row * MESH_SIDES + (k + 1) % MESH_SIDES
+            faces += [(here, here + MESH_SIDES, beside), (beside, here + MESH_SIDES, beside + MESH_SIDES)]
     return Mesh(grid.reshape(-1, 3), np.array(faces, np.int32))

@@ -13,7 +13,7 @@ from ik_service.page.solving.questions import PageError, Solving
 from ik_service.page.visitor import Visitor
 
 LOOPBACK = "127.0.0.1"
-END_S = 5.0
+THREADS_END_S = 5.0
 """How long the end of the page waits for its threads [s]."""
 
 
@@ -39,7 +39,7 @@ class Page:
     ) -> None:
         self._solving, self._first, self._is_dark = solving, robot or solving.robots[0], is_dark
         solving.robot(self._first)
-        self._wishes: queue.SimpleQueue[Visitor | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Visitor | None] = queue.SimpleQueue()
         self.visitors: dict[int, Visitor] = {}
         port = _free_port(host, port)
         with contextlib.redirect_stdout(io.StringIO()):  # viser greets with a table of its own
@@ -57,13 +57,13 @@ class Page:
     def close(self) -> None:
         """Send everybody away and stop."""
         for _ in self._threads:
-            self._wishes.put(None)
+            self._waiting.put(None)
         for visitor in list(self.visitors.values()):
             visitor.leave()
         with contextlib.redirect_stdout(io.StringIO()):
             self._server.stop()
         for thread in self._threads:
-            thread.join(END_S)
+            thread.join(THREADS_END_S)
         self._solving.close()
 
     def __enter__(self) -> "Page":
@@ -76,7 +76,7 @@ class Page:
 
     def _come(self, client: viser.ClientHandle) -> None:
         """Make a state for a browser that has connected; runs in a thread of viser's."""
-        visitor = Visitor(client, self._solving, self._first, self._wishes.put, is_dark=self._is_dark)
+        visitor = Visitor(client, self._solving, self._first, self._waiting.put, is_dark=self._is_dark)
         self.visitors[client.client_id] = visitor
         if client.client_id not in self._server.get_clients():
             self._forget(client.client_id)
@@ -91,7 +91,7 @@ class Page:
             visitor.leave()
 
     def _work(self, solves_first: bool) -> None:
-        """Do what visitors wish for, one after another, until None comes.
+        """Do what visitors have asked for, one after another, until None comes.
 
         Args:
             solves_first: Whether to solve once before anybody asks, so that code is compiled by then.
@@ -100,7 +100,7 @@ class Page:
             with contextlib.suppress(PageError):  # a visitor is told
                 posed = PosedRobot(self._first, self._solving.robot(self._first))
                 self._solving.solve(posed.question(any_branch=False, options={}, objects={}))
-        while (visitor := self._wishes.get()) is not None:
+        while (visitor := self._waiting.get()) is not None:
             visitor.work()
 
 

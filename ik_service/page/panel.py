@@ -29,7 +29,7 @@ class Panel:
         gui: Where to put it.
         names: Names of the robots.
         posed: The robot that is shown.
-        wish: Called on the event loop with what is to be done, and a value; it may not block.
+        enqueue: Called on the event loop with what is to be done, and a value; it may not block.
         is_dark: Whether it begins dark.
     """
 
@@ -38,11 +38,11 @@ class Panel:
         gui: viser.GuiApi,
         names: Sequence[str],
         posed: PosedRobot,
-        wish: Callable[[str, Any], None],
+        enqueue: Callable[[str, Any], None],
         *,
         is_dark: bool,
     ) -> None:
-        self._gui, self._wish, robot = gui, wish, posed.robot
+        self._gui, self._enqueue, robot = gui, enqueue, posed.robot
         self.status = gui.add_html("")
         self.robot = self._input("robot", gui.add_dropdown("Robot", list(names), initial_value=posed.name))
         tabs = gui.add_tab_group()
@@ -101,18 +101,18 @@ class Panel:
         slider = self._gui.add_slider(name, least, max(most, least), 0.1, value)
         return self._input(f"joint {coordinate}", slider, lambda value: value / scale), coordinate, scale
 
-    def _button(self, label: str, wish: str) -> None:
+    def _button(self, label: str, action: str) -> None:
         async def clicked(_: object) -> None:
-            self._wish(wish, None)
+            self._enqueue(action, None)
 
         self._gui.add_button(label).on_click(clicked)
 
-    def _input(self, wish: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
-        """Wish when the visitor, and not the page, has changed a value; return the handle."""
+    def _input(self, action: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
+        """Act when the visitor, and not the page, has changed a value; return the handle."""
 
         async def changed(event: viser.GuiEvent[Any]) -> None:
             if event.client is not None:
-                self._wish(wish, value_of(handle.value))
+                self._enqueue(action, value_of(handle.value))
 
         (handle.on_upload if isinstance(handle, viser.GuiUploadButtonHandle) else handle.on_update)(changed)
         return handle

@@ -1,6 +1,6 @@
 """One visitor: what a browser asks for, and doing it.
 
-Callbacks run on viser's event loop: they note what is wished for and return. A thread of the page does it in `work`,
+Callbacks run on viser's event loop: they note what is asked for and return. A thread of the page does it in `work`,
 always with the newest targets, so that a slow solve drops targets instead of falling behind.
 """
 
@@ -27,13 +27,13 @@ AGAIN_S = 1.0
 """Time after which a question is asked again that may be answered later [s]."""
 PANEL_S = 3.0
 """Time after which the panel is sent at the latest [s]."""
-APART = 0.05
+OTHER_SOLUTION = 0.05
 """Solutions are others where some coordinate differs by more [rad or m]."""
 LATENCIES_MOST = 5000
 OFF = {"collision": "off"}
-SOLVE_WISHES = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest"))
-"""Wishes that a solve of the targets fulfils."""
-TOUCH_WISHES = frozenset(("again", "branch", "collision", "obstacle"))
+SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest"))
+"""Actions that a solve of the targets completes."""
+TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "obstacle"))
 """Those after which no arm is frozen."""
 
 _logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Visitor:
     ) -> None:
         self.client, self._solving, self._wake = client, solving, wake
         self._lock, self._working = threading.Lock(), threading.Lock()
-        self._wishes, self._names = dict[str, Any](), list(solving.robots)
+        self._pending, self._names = dict[str, Any](), list(solving.robots)
         self._dragged_at: float | None = None
         self._refreshed_at, self._is_refresh_ordered, self._random_seed = 0.0, False, 0
         self._kinds = set[tuple[object, ...]]()
@@ -87,7 +87,7 @@ class Visitor:
         self.is_gone, self.trouble, self._is_dark = False, "", is_dark
         self._show(name)
 
-        frames = iter((self.stage.look, lambda: self.wish("rest")))
+        frames = iter((self.stage.look, lambda: self.enqueue("rest")))
 
         async def camera_stands(_: object) -> None:
             # A frame with the robot, then one with the camera nearer: nothing holds up the first any more.
@@ -96,11 +96,11 @@ class Visitor:
         client.camera.on_update(camera_stands)
         self._later(PANEL_S, "rest")
 
-    def wish(self, wish: str, value: Any = None) -> None:
+    def enqueue(self, action: str, value: Any = None) -> None:
         """Note that something is to be done, on any thread."""
         with self._lock:
-            old = self._wishes.get(wish)
-            self._wishes[wish] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+            old = self._pending.get(action)
+            self._pending[action] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
         self._wake(self)
 
     def leave(self) -> None:
@@ -111,30 +111,30 @@ class Visitor:
         """Note that a gizmo has been dragged."""
         if self._dragged_at is None:
             self._dragged_at = time.perf_counter()
-        self.wish("drag")
+        self.enqueue("drag")
 
-    def _later(self, seconds: float, wish: str) -> None:
-        timer = threading.Timer(seconds, self.wish, [wish])
+    def _later(self, seconds: float, action: str) -> None:
+        timer = threading.Timer(seconds, self.enqueue, [action])
         timer.daemon = True
         timer.start()
 
     def work(self) -> None:
-        """Do what is wished for; a thread of the page calls it."""
+        """Do what is asked for; a thread of the page calls it."""
         with self._working:
             with self._lock:
-                wishes, self._wishes = self._wishes, {}
+                pending, self._pending = self._pending, {}
                 dragged_at, self._dragged_at = self._dragged_at, None
             if self.is_complete:
-                wishes.pop("rest", None)  # it is there
-            if self.is_gone or not wishes:
+                pending.pop("rest", None)  # it is there
+            if self.is_gone or not pending:
                 return
-            if wishes.keys() - {"refresh"}:
-                self._try(wishes)
+            if pending.keys() - {"refresh"}:
+                self._try(pending)
             self.client.flush()
             if dragged_at is not None:
                 self.latencies.append(time.perf_counter() - dragged_at)
             if self.is_complete:
-                self._refresh(is_due="refresh" in wishes)
+                self._refresh(is_due="refresh" in pending)
 
     def _refresh(self, *, is_due: bool) -> None:
         """Bring the panel up to date, now or after `REFRESH_S`."""
@@ -152,10 +152,10 @@ class Visitor:
             self.panel.request.content = words.request_html(words.python_text(self.question), command)
         self.client.flush()
 
-    def _try(self, wishes: dict[str, Any]) -> None:
-        """Do what is wished for; where that fails the visitor is told why, and asks again where that may help."""
+    def _try(self, pending: dict[str, Any]) -> None:
+        """Do what is asked for; where that fails the visitor is told why, and asks again where that may help."""
         try:
-            self._do(wishes)
+            self._do(pending)
             self.trouble = ""
         except PageError as error:
             self.trouble = str(error)
@@ -164,55 +164,55 @@ class Visitor:
                 self._later(AGAIN_S, "again")
         except Exception as error:
             if not self.is_gone:
-                _logger.exception("A visitor's wish failed: %s", ", ".join(wishes))
+                _logger.exception("A visitor's action failed: %s", ", ".join(pending))
                 self.trouble = f"Something went wrong here: {error}"
 
-    def _do(self, wishes: dict[str, Any]) -> None:
+    def _do(self, pending: dict[str, Any]) -> None:
         if not self.is_complete:
             self._complete()
-        if "dark" in wishes:
-            self._is_dark = wishes["dark"]
+        if "dark" in pending:
+            self._is_dark = pending["dark"]
             self._dress()
-        if "file" in wishes:
-            wishes["robot"] = self._solving.add_robot(wishes["file"].name, wishes["file"].content)
-            self._names = [wishes["robot"], *(name for name in self._names if name != wishes["robot"])]
-        if "robot" in wishes:
-            self._show(wishes["robot"])
+        if "file" in pending:
+            pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
+            self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
+        if "robot" in pending:
+            self._show(pending["robot"])
             self._complete()
             self._solve()
             return
-        self._pose_by_hand(wishes)
-        targets = {link: wishes[f"target {link}"] for link in self.posed.targets if f"target {link}" in wishes}
+        self._pose_by_hand(pending)
+        targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         for link, values in targets.items():
             self._change(link, **values)
-        if "obstacle" in wishes:
+        if "obstacle" in pending:
             self.stage.put_obstacle(self.posed, self.panel.obstacle.value, 1e-3 * self.panel.obstacle_size.value)
-        if wishes.keys() & TOUCH_WISHES:
+        if pending.keys() & TOUCH_ACTIONS:
             self.posed.touch()
-        if targets or wishes.keys() & SOLVE_WISHES:
+        if targets or pending.keys() & SOLVE_ACTIONS:
             self._solve()
-        if "islands" in wishes:
+        if "islands" in pending:
             self._draw(words.heading(self.posed.answer)[1])
-        if "spheres" in wishes:
-            self.stage.show_spheres(self.posed, visible=wishes["spheres"])
-        if "solutions" in wishes:
+        if "spheres" in pending:
+            self.stage.show_spheres(self.posed, visible=pending["spheres"])
+        if "solutions" in pending:
             self._look_for_solutions()
-        if "random" in wishes:
+        if "random" in pending:
             self._random_seed += 1
             question = self.posed.random_question(self._random_seed, **self._given())
             self.panel.random.content = words.random_html(self._solving.solve(question))
 
-    def _pose_by_hand(self, wishes: dict[str, Any]) -> None:
+    def _pose_by_hand(self, pending: dict[str, Any]) -> None:
         """Pose the robot without a solve: by sliders, a ghost that is taken, or from the beginning."""
-        joints = {int(wish.split()[1]): value for wish, value in wishes.items() if wish.startswith("joint ")}
-        if "restart" in wishes:
+        joints = {int(action.split()[1]): value for action, value in pending.items() if action.startswith("joint ")}
+        if "restart" in pending:
             self.posed = PosedRobot(self.posed.name, self.posed.robot)
         elif joints:
             joint_q = np.array(self.posed.joint_q, np.float64)
             joint_q[list(joints)] = list(joints.values())
             self.posed.stand(joint_q)
-        elif wishes.get("pick", HERE) != HERE:
-            self.posed.stand(self.others[int(wishes["pick"].split()[1]) - 1])
+        elif pending.get("pick", HERE) != HERE:
+            self.posed.stand(self.others[int(pending["pick"].split()[1]) - 1])
         else:
             return
         self._clear_ghosts()
@@ -260,7 +260,7 @@ class Visitor:
         question = self.posed.question(any_branch=True, alone=False, **given)
         found = np.asarray(self._solving.solve(question).solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
-        self._show_others(found[distance > APART])
+        self._show_others(found[distance > OTHER_SOLUTION])
 
     def _clear_ghosts(self) -> None:
         if len(self.others):
@@ -292,7 +292,7 @@ class Visitor:
         """Show what belongs to the robot: what can be dragged, and the panel."""
         with self.client.atomic():
             self.stage.complete(self.posed)
-            self.panel = Panel(self.client.gui, self._names, self.posed, self.wish, is_dark=self._is_dark)
+            self.panel = Panel(self.client.gui, self._names, self.posed, self.enqueue, is_dark=self._is_dark)
         self.is_complete = True
 
     def _dress(self) -> None:

@@ -17,16 +17,16 @@ from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANC
 from ik_service.page.solving.questions import Answer, Question
 
 GOOD: Color = (34, 160, 90)
-FAR: Color = (235, 150, 30)
+FAR_COLOR: Color = (235, 150, 30)
 HELD: Color = (214, 78, 40)
 HIT: Color = (205, 40, 90)
 BY_HAND: Color = (70, 130, 205)
 COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
 HEADINGS: Mapping[str, tuple[str, Color]] = {
     "converged": ("Reached", GOOD),
-    "stalled": ("Out of reach", FAR),
-    "max_iterations": ("Not there yet", FAR),
-    "deadline": ("Out of time", FAR),
+    "stalled": ("Out of reach", FAR_COLOR),
+    "max_iterations": ("Not there yet", FAR_COLOR),
+    "deadline": ("Out of time", FAR_COLOR),
     "blocked_by_limits": ("Held by joint limits", HELD),
     "blocked_by_collision": ("In contact", HIT),
     "loop_open": ("A loop stays open", HELD),
@@ -38,7 +38,9 @@ _DIGITS = 6
 
 def heading(answer: Answer | None) -> tuple[str, Color]:
     """Return the heading and the colour of an answer; None is a pose made by hand."""
-    return ("Posed by hand", BY_HAND) if answer is None else HEADINGS.get(answer.status[0], (answer.status[0], FAR))
+    return (
+        ("Posed by hand", BY_HAND) if answer is None else HEADINGS.get(answer.status[0], (answer.status[0], FAR_COLOR))
+    )
 
 
 def status_html(posed: PosedRobot, trouble: str = "") -> str:
@@ -67,8 +69,8 @@ def random_html(answer: Answer) -> str:
     """Return how a batch of random reachable targets was solved."""
     count, solved = len(answer.success), int(answer.success.sum())
     others = Counter(word for word in answer.status if word != "converged")
-    rest = "; ".join(f"{HEADINGS.get(word, (word, FAR))[0].lower()}: {k}" for word, k in others.most_common())
-    badge = _badge(f"{solved} of {count} reached", FAR if rest else GOOD)
+    rest = "; ".join(f"{HEADINGS.get(word, (word, FAR_COLOR))[0].lower()}: {k}" for word, k in others.most_common())
+    badge = _badge(f"{solved} of {count} reached", FAR_COLOR if rest else GOOD)
     return (
         f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{badge}"
         f"<p style='margin:0.35em 0'>{100.0 * solved / count:.1f} % in {answer.solve_ms:.1f} ms, "

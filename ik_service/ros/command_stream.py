@@ -22,7 +22,7 @@ from objectives.errors import InputError
 RATE_LEAST, RATE_MOST = 2.0, 2000.0
 STANDS_STILL = 1e-4
 """Speed below which a joint counts as standing [m/s or rad/s]."""
-SETTLING = 0.5
+SETTLING_S = 0.5
 """Time for which all joints stand before commands end [s]: a pose that turns back makes them stand for a moment."""
 
 
@@ -157,7 +157,7 @@ class CommandStream:
         result = self._controller.step(self._target, dt=1.0 / self.settings.rate)
         position, speed = result.joint_q[0, self._columns].copy(), result.joint_qd[0, self._dofs].copy()
         self._still = self._still + 1 if np.abs(speed).max() < STANDS_STILL else 0
-        self._is_moving = self._still < SETTLING * self.settings.rate
+        self._is_moving = self._still < SETTLING_S * self.settings.rate
         self._last = result.joint_q[0].copy(), speed
         return position, speed
 

@@ -14,7 +14,7 @@ from objectives.errors import InputError
 
 UNIT_SLACK = 1e-2
 """How far the length of a quaternion of a message may be from 1: some programs write few digits."""
-WORLD = frozenset(("", "world"))
+WORLD_FRAMES = frozenset(("", "world"))
 """Frames that stand for the one in which the root link is fixed."""
 
 
@@ -64,7 +64,7 @@ class RobotFrames:
     def __init__(self, robot: RobotModel, root_frames: Collection[str] = ()) -> None:
         self._robot = robot
         links = frozenset(robot.link_names)
-        self._root = frozenset((*WORLD, *root_frames, robot.link_names[0])) - (links - {robot.link_names[0]})
+        self._root = frozenset((*WORLD_FRAMES, *root_frames, robot.link_names[0])) - (links - {robot.link_names[0]})
 
     def placed(self, frame: str, joint_q: Float64Array, moving: Collection[str] = ()) -> Float64Array | None:
         """Return where a frame is, `T_world_frame`, shape [7]; None where it is the root's.

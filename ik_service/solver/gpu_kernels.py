@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ik_service.solver.compiled.waves import BLOCK, KEEP_BLOCK, WAVES
+from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, CachedModule
 from ik_service.solver.launches.shipped_kernels import note_gpu_code
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
@@ -37,7 +37,7 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
             orientations=orientations, for_gpus=True, float64_finish=float64_finish, collision=collision
         )
         for step in recorded.steps:
-            found[step.kernel.module] = BLOCK if step.phase == "solve" else LAUNCH_BLOCK
+            found[step.kernel.module] = WAVE_BLOCK_DIM if step.phase == "solve" else LAUNCH_BLOCK
     return found | ({SOLVE_EXTRAS: LAUNCH_BLOCK} if float64_finish else {})
 
 

@@ -121,10 +121,10 @@ def _solve_there(
         None if one is None else one.to(like.device).squeeze(1) if one.shape[1] == 1 else one for one in given[:2]
     ]
     first = None if given.start is None else given.start.to(like)
-    wish: dict[str, object] = {"sensitivity": "target" if derives else None}
+    options: dict[str, object] = {"sensitivity": "target" if derives else None}
     found = {
         name: torch.from_dlpack(column)
-        for name, column in solver.solve(*targets, initial_joint_q=first, options=wish).items()
+        for name, column in solver.solve(*targets, initial_joint_q=first, options=options).items()
     }
     n = len(found["joint_q"])
     has, rates = like.new_zeros(n, dtype=torch.bool), like.new_zeros(n, 0, 0, TWIST)

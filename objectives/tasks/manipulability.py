@@ -22,7 +22,7 @@ Motion = Literal["pose", "position", "orientation"]
 OFFSET, PER_LENGTH, MOST_SHIFT, MOST_TURN = "offset", "per_length", "most_shift", "most_turn"
 LEAST_PIVOT = 1e-12  # squared: below it the frame counts as unable to move
 LEAST_ROW2 = 1e-2  # squared, so that no row comes to 0, where its derivative is infinite
-MARGIN = 0.5  # added to the largest logarithm of a pivot, so that rows stay above 1 where that bound holds
+PIVOT_MARGIN = 0.5  # added to the largest logarithm of a pivot, so that rows stay above 1 where that bound holds
 JOINTS_MOST = 40  # the rows of more take long to compile
 UP: Vector = (0.0, 0.0, 1.0)
 PARTS: dict[Motion, slice] = {"pose": slice(0, 6), "position": slice(0, 3), "orientation": slice(3, 6)}
@@ -181,7 +181,7 @@ class IKObjectiveManipulability(ExpressionObjective):
         length = float(np.linalg.norm(steps, axis=1).sum() + np.linalg.norm(link_offset[:3]))
         per_length = 1.0 / length if length > 0.0 else 1.0
         shifts = sum(per_length**2 if is_slide else 1.0 for is_slide in slides)
-        bounds = (0.5 * math.log(shifts) + MARGIN, 0.5 * math.log(max(1, slides.count(False))) + MARGIN)
+        bounds = (0.5 * math.log(shifts) + PIVOT_MARGIN, 0.5 * math.log(max(1, slides.count(False))) + PIVOT_MARGIN)
         group = _group(slides, self._motion, offset=self._has_offset)
         columns = (0,) * len(group.data)
         return [(group, [Element((self._link, *frames), data_columns=columns, constants=(per_length, *bounds))])]

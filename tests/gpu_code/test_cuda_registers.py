@@ -11,7 +11,7 @@ import pytest
 
 import ik_service
 from ik_service.robots import load_urdf
-from ik_service.solver.compiled.waves import BLOCK
+from ik_service.solver.compiled.waves import WAVE_BLOCK_DIM
 from tests.gpu_code.cubins import compiled_for, island_kernels, usage
 
 pytestmark = pytest.mark.evidence
@@ -62,7 +62,7 @@ def test_nothing_of_an_island_stands_in_local_memory(kernels, architecture, tmp_
     lines = [f"\nsm_{architecture:<21} DOFs registers  local bytes  numbers in shared memory"]
     for name, one in taken.items():
         dofs = len(kernels[name].source.program.dofs)
-        spilled = (one.shared_bytes - own) // (4 * BLOCK)
+        spilled = (one.shared_bytes - own) // (4 * WAVE_BLOCK_DIM)
         lines.append(f"{name:<24} {dofs:>4} {one.registers:>9} {one.local_bytes:>12} {spilled:>25}")
         assert 64 < one.registers <= REGISTERS_MAX
         assert one.local_bytes == 0, name

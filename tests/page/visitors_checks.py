@@ -36,7 +36,7 @@ def solving():
 
 
 class Guest:
-    """A visitor whose wishes are done at once."""
+    """A visitor for whom all is done at once."""
 
     def __init__(self, server, solving, robot):
         camera = SimpleNamespace(on_update=self._look)
@@ -62,7 +62,7 @@ class Guest:
     def work(self):
         while not self.waiting.empty():
             self.waiting.get().work()
-        self.visitor.wish("refresh")
+        self.visitor.enqueue("refresh")
         self.waiting.get().work()
 
     def drag(self, link, way):
@@ -128,11 +128,11 @@ def test_sliders_move_the_robot_and_its_target(guest):
 
 
 def test_free_axes_change_what_is_asked(guest):
-    guest.visitor.wish("target panda_hand", {"free": ("rz",)})
+    guest.visitor.enqueue("target panda_hand", {"free": ("rz",)})
     guest.work()
     assert guest.visitor.posed.targets["panda_hand"].free == ("rz",)
     assert '"free": ["rz"]' in guest.visitor.panel.request.content.replace("&quot;", '"')
-    guest.visitor.wish("target panda_hand", {"free": ROTATIONS})
+    guest.visitor.enqueue("target panda_hand", {"free": ROTATIONS})
     guest.work()
     assert "free</td>" in guest.visitor.panel.status.content
 
@@ -153,7 +153,7 @@ def test_numbers_put_a_target(guest):
 
 def test_other_solutions_are_ghosts_to_be_taken(guest):
     visitor = guest.visitor
-    visitor.wish("solutions")
+    visitor.enqueue("solutions")
     guest.work()
     count = len(visitor.others)
     assert count >= 2
@@ -168,7 +168,7 @@ def test_other_solutions_are_ghosts_to_be_taken(guest):
 
 
 def test_random_targets_are_counted(guest):
-    guest.visitor.wish("random")
+    guest.visitor.enqueue("random")
     guest.work()
     assert "1000 of 1000 reached" in guest.visitor.panel.random.content
 
@@ -225,21 +225,21 @@ def test_islands_have_colours_of_their_own(server, solving):
     of_left, of_right = (np.unique(node.batched_colors[is_joint][side], axis=0) for side in (left, ~left))
     assert len(of_left) == len(of_right) == 1
     assert (of_left != of_right).any()
-    guest.visitor.wish("target right_panda_hand", {"is_on": False})
+    guest.visitor.enqueue("target right_panda_hand", {"is_on": False})
     guest.work()
     assert (np.unique(node.batched_colors[is_joint][~left], axis=0) == STILL_COLOR).all()
 
 
 def test_a_robot_that_is_brought_is_shown(guest):
     visitor = guest.visitor
-    visitor.wish("file", SimpleNamespace(name="mine.urdf", content=builtin_urdf("ur5e")))
+    visitor.enqueue("file", SimpleNamespace(name="mine.urdf", content=builtin_urdf("ur5e")))
     guest.work()
     assert visitor.posed.name.startswith("mine ")
     assert visitor.posed.answer.success[0]
     assert visitor.panel.robot.options[0] == visitor.posed.name
     shown = visitor.posed
     for content in (b"<robot", b"<mujoco/>", b" " * 1_000_001):
-        visitor.wish("file", SimpleNamespace(name="<other>.urdf", content=content))
+        visitor.enqueue("file", SimpleNamespace(name="<other>.urdf", content=content))
         guest.work()
         assert "&lt;other&gt;.urdf" in visitor.panel.status.content
         assert visitor.posed is shown
@@ -255,11 +255,11 @@ def test_one_arm_of_two_stays_to_the_bit(server, solving):
 
 
 def test_another_robot_is_shown_from_the_beginning(guest):
-    guest.visitor.wish("robot", "ur5e")
+    guest.visitor.enqueue("robot", "ur5e")
     guest.work()
     assert list(guest.visitor.stage.gizmos) == ["tool0"]
     assert guest.visitor.posed.answer.success[0]
-    guest.visitor.wish("restart")
+    guest.visitor.enqueue("restart")
     guest.work()
     assert guest.visitor.posed.answer is None
 

@@ -205,17 +205,17 @@ def test_rows_beside_targets_go_into_graphs_too(problems, device, monkeypatch, k
 @pytest.mark.usefixtures("schedule")
 def test_derivatives_stay_there_and_are_those_of_the_host(problems, device, monkeypatch):
     monkeypatch.setattr(recording, "USES_MIN", 1)
-    solver, given, wish = solver_of(problems), on_gpu(problems), {"sensitivity": "target"}
+    solver, given, asked = solver_of(problems), on_gpu(problems), {"sensitivity": "target"}
     device_solver, found = solver.on_device(), {}
     for _ in range(2):
-        found = device_solver.solve(*given, options=wish)
+        found = device_solver.solve(*given, options=asked)
     before = {name: device[name] for name in COPIED}
     for _ in range(3):  # with the same arrays: launched, recorded, replayed
-        device_solver.solve(*given, options=wish, out=found)
+        device_solver.solve(*given, options=asked, out=found)
     for name in COPIED:
         assert device[name] == before[name]
     numbers = problems.positions[:, 0].astype(np.float32), problems.orientations_xyzw[:, 0].astype(np.float32)
-    result = solver.solve(*numbers, options=wish)
+    result = solver.solve(*numbers, options=asked)
     exists, by_targets = found["is_differentiable"].numpy(), found["joint_q_by_targets"].numpy()
     np.testing.assert_array_equal(found["joint_q"].numpy(), result.joint_q)
     np.testing.assert_array_equal(exists, result.success & result.is_differentiable)
@@ -226,14 +226,14 @@ def test_derivatives_stay_there_and_are_those_of_the_host(problems, device, monk
 
 def test_derivatives_of_plans_that_take_turns_read_no_memory_that_is_gone(problems, monkeypatch):
     monkeypatch.setattr(recording, "USES_MIN", 1)
-    device_solver, wish = solver_of(problems).on_device(), {"sensitivity": "target"}
+    device_solver, asked = solver_of(problems).on_device(), {"sensitivity": "target"}
     sets = [on_gpu(problems), on_gpu(problems, slice(3)), [None, on_gpu(problems)[1]]]
     arrays = [[None if one is None else wp.from_dlpack(one) for one in given] for given in sets]
-    kept = [device_solver.solve(*given, options=wish) for given in arrays]
+    kept = [device_solver.solve(*given, options=asked) for given in arrays]
     expected = [{name: column.numpy().copy() for name, column in out.items()} for out in kept]
     for _ in range(5):  # launched, recorded and replayed, the others between
         for given, out, before in zip(arrays, kept, expected, strict=True):
             out["joint_q_by_targets"].fill_(7.0)
-            device_solver.solve(*given, options=wish, out=out)
+            device_solver.solve(*given, options=asked, out=out)
             for name, column in out.items():
                 np.testing.assert_array_equal(column.numpy(), before[name], err_msg=name)

@@ -97,7 +97,7 @@ _answers = Answers()
 
 
 def pytest_configure() -> None:
-    """Watch the branches, and put the device in the place of CPUs where that is wished."""
+    """Watch the branches, and put the device in the place of CPUs where that is asked for."""
     from ik_service.solver.staged import engine
 
     _answers.watch()

@@ -107,12 +107,12 @@ def test_alone_and_permuted_the_bytes_are_the_same(problems, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_answer_depends_on_what_was_in_memory_before(panda, engine, device):
-    wishes = [{}, {"solutions": 2}, {"solutions": 2, "best_of": "nearest"}][: 3 if engine == "compiled" else 1]
+    choices = [{}, {"solutions": 2}, {"solutions": 2, "best_of": "nearest"}][: 3 if engine == "compiled" else 1]
     results = []
     for pattern in PATTERNS:
         with device.scheduled(pattern=pattern):
             solver = solver_of(panda, engine)
-            results.append([solve(solver, panda, options=wish) for wish in wishes])
+            results.append([solve(solver, panda, options=own) for own in choices])
     assert results[0][0].success.any()
     for few in results[1:]:
         for result, expected in zip(few, results[0], strict=True):

@@ -5,6 +5,8 @@ import fnmatch
 import functools
 import importlib
 import importlib.metadata
+import math
+import operator
 import pathlib
 import re
 import shutil
@@ -20,6 +22,14 @@ import ik_service
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST_FILE = 400  # lines, the house limit
 PUBLIC_TWICE = {"LinkPoses", "SolveTarget", "StreamTarget"}  # names of the HTTP schema, and of Python's interface
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = ("requirements.lock", "requirements-ray.lock", "requirements-dev.lock")  # each holds those before it
 PAGE_LOCK = "requirements-page.lock"
@@ -149,6 +159,33 @@ def test_every_class_has_a_name_of_its_own():
                 files.setdefault(node.name, set()).add(str(file.relative_to(ROOT)))
     assert len(files) > 200
     assert {name: sorted(places) for name, places in files.items() if len(places) > 1}.keys() == PUBLIC_TWICE
+
+
+def number_of(node: ast.expr | None) -> float | None:
+    """The number that an expression is: written out, or made of such by arithmetic or a type of Warp."""
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value
+    if isinstance(node, ast.Attribute):
+        return {"math.pi": math.pi, "np.pi": math.pi, "math.inf": math.inf}.get(ast.unparse(node))
+    if isinstance(node, ast.Call) and len(node.args) == 1:  # wp.constant(3), wp.float64(2.0)
+        return number_of(node.args[0])
+    if isinstance(node, ast.BinOp):
+        sides = number_of(node.left), number_of(node.right)
+        return None if None in sides else OPERATORS[type(node.op)](*sides)
+    return None
+
+
+def test_no_two_constants_of_one_name_have_different_values():
+    values: dict[str, dict[float, str]] = {}
+    for file in (*files_like("ik_service/*.py"), *files_like("objectives/*.py")):
+        for node in ast.parse(file.read_text()).body:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(name := targets[0], ast.Name):
+                number = number_of(node.value)
+                if number is not None and name.id.isupper():
+                    values.setdefault(name.id, {})[number] = str(file.relative_to(ROOT))
+    assert len(values) > 400
+    assert {name: found for name, found in values.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("package", ["objectives", "ik_service"])

@@ -69,7 +69,7 @@ def test_answers_depend_on_no_schedule(name, device):
     np.savez(COURSE.file(name), executed=executed, opcodes=json.dumps(listed), **columns)
 
 
-def test_approximations_are_off_where_that_is_wished(device):
+def test_approximations_are_off_where_that_is_asked_for(device):
     name = COURSE.robots[0]
     problems = draw(name, 20)
     solver = solver_of(problems, "cuda:0")

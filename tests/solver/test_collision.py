@@ -9,7 +9,7 @@ from ik_service.robots.collision.distance_grid import DistanceGrid
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import World
-from ik_service.solver.collisions.collision_data import ROUNDING, SPARE_VALUES, WIDEST
+from ik_service.solver.collisions.collision_data import SPARE_VALUES, VERDICT_ROUNDING, WIDEST
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.subproblems.free_combinations import _combinations
 from objectives import IKObjectivePosition, InputError
@@ -265,7 +265,7 @@ def test_the_staged_engine_tries_further_seeds_where_one_ends_in_contact(panda):
     assert result.success.mean() >= 0.97
     for k, world in enumerate((WORLD, OTHER)):
         assert panda.collision(result.joint_q[index == k], world).is_free[result.success[index == k]].all()
-    free = np.array(clearance) > 2.0 * ROUNDING  # attempts have to be so far from contact in float32
+    free = np.array(clearance) > 2.0 * VERDICT_ROUNDING  # attempts have to be so far from contact in float32
     np.testing.assert_array_equal(result.joint_q[free], plain.joint_q[free])  # a check alone changes nothing
     again = solver.solve(*both, options={"collision": "off"})
     np.testing.assert_array_equal(again.joint_q, plain.joint_q)

@@ -10,9 +10,9 @@ from ik_service.robots import RobotModel, Sphere, builtin_robot_names, builtin_u
 from ik_service.robots.files.urdf import read_urdf
 
 MAX_CHOICES_BYTES = 256
-MAX_SPHERES = 512
+PUT_SPHERES_MAX = 512
 """Spheres of a robot that is put."""
-MOST_DISTANCES = 20_000_000
+PUT_DISTANCES_MAX = 20_000_000
 """Distances that are looked at to choose its pairs."""
 
 _DEFAULTS = {"constraints": "read", "collision": "ignore"}
@@ -90,7 +90,7 @@ def _with_collision_model(model: RobotModel, text: bytes) -> RobotModel:
     if others or not count:
         why = f"link '{others[0]}' has shapes that are no spheres" if others else "it has no collision shapes"
         return dataclasses.replace(model, warnings=(*model.warnings, f"There is no collision model: {why}."))
-    if count > MAX_SPHERES:
-        raise RobotFileError(f"The robot has {count} spheres for collision. Allowed: {MAX_SPHERES}.")
+    if count > PUT_SPHERES_MAX:
+        raise RobotFileError(f"The robot has {count} spheres for collision. Allowed: {PUT_SPHERES_MAX}.")
     own_spheres = {link: own for link, own in spheres.items() if own}
-    return model.with_collision_model(choose_pairs(model, own_spheres, most_distances=MOST_DISTANCES))
+    return model.with_collision_model(choose_pairs(model, own_spheres, most_distances=PUT_DISTANCES_MAX))

@@ -10,7 +10,7 @@ from ik_service.robots.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHE
 from ik_service.robots.collision.distance_grid import LEAST_SPACING
 from ik_service.robots.files.geometry.world_file import SHAPES, ShapeFields
 
-MAX_OBJECTS = 256
+REQUEST_OBJECTS_MAX = 256
 """Objects of a world in one request."""
 MAX_GRID_NODES = 1 << 18
 """Nodes of all grids in one request."""
@@ -97,7 +97,7 @@ class SolveWorld(Envelope):
     name: str | None = Field(
         default=None, max_length=limits.NAME_LENGTH, description="A world that is kept, in place of `objects`."
     )
-    objects: Annotated[Any, WithJsonSchema(_objects(MAX_OBJECTS))] = Field(
+    objects: Annotated[Any, WithJsonSchema(_objects(REQUEST_OBJECTS_MAX))] = Field(
         default_factory=dict, description="Spheres, capsules, cylinders, boxes, half-spaces and grids, by their names."
     )
     disable: Annotated[Any, NAME_LISTS] = Field(

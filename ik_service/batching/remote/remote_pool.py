@@ -39,7 +39,7 @@ from ik_service.robots import RobotModel, World
 from ik_service.solver.result import join_results
 from ik_service.solver.results.instances import instance_of
 
-CONNECT_S = 0.05
+CONNECT_AGAIN_S = 0.05
 """From one attempt to connect to the next [s]."""
 
 
@@ -101,7 +101,7 @@ class RemotePool:
                 make = partial(Channel, self._received, self._lost)
                 _, self._channel = await self._loop.create_unix_connection(make, self._path)
                 break
-            await asyncio.sleep(CONNECT_S)
+            await asyncio.sleep(CONNECT_AGAIN_S)
         if self._is_closed:
             self._end_channel()
         elif self._channel is not None:

@@ -24,7 +24,7 @@ from ik_service.robots.transforms import Float64Array
 from ik_service.whole_file import write_whole
 from objectives.errors import InputError
 
-STEP = 1e-4
+FILE_STEP = 1e-4
 """Numbers of a file are whole multiples of it [m]; radii are rounded up, and by as much as centres were moved."""
 
 
@@ -151,9 +151,9 @@ def link_solids(job: SpheresJob) -> dict[str, Solid]:
 
 def rounded(spheres: Float64Array) -> Float64Array:
     """Return spheres as files have them: none covers less than before."""
-    centers = np.round(spheres[:, :3] / STEP) * STEP
+    centers = np.round(spheres[:, :3] / FILE_STEP) * FILE_STEP
     moved = np.linalg.norm(centers - spheres[:, :3], axis=1)
-    return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / STEP) * STEP])
+    return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / FILE_STEP) * FILE_STEP])
 
 
 def _configuration(robot: RobotModel, text: str) -> list[float]:

@@ -18,12 +18,12 @@ import numpy as np
 from ik_service.compiler.code.lanes import BYTES, Lanes, Precision
 from objectives.expression.operation import Operation
 
-PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459")
+EXACT_PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459")
 LN2 = Fraction("0.69314718055994530941723212145817656807550013436025525412068001")
 TERMS = 60  # of a series, which gives what polynomials are fitted to
-DEGREE_MAX = 20
+FIT_DEGREE_MAX = 20
 NOISE = 1e-16  # of the fits themselves
-NAN, INFINITE = '__builtin_nanf("")', "__builtin_inff()"
+NAN_TEXT, INFINITE_TEXT = '__builtin_nanf("")', "__builtin_inff()"
 
 _LIBRARY = {
     Operation.SIN: "sin",
@@ -81,11 +81,11 @@ def coefficients(name: str, precision: Precision) -> tuple[float, ...]:
     coefficient, low, high, factor = _SERIES[name]
     exact = np.polynomial.Polynomial([coefficient(k) for k in range(TERMS)])
     u = np.linspace(low, high, 4001)
-    for degree in range(DEGREE_MAX):
+    for degree in range(FIT_DEGREE_MAX):
         fit = np.polynomial.Chebyshev.interpolate(exact, degree, [low, high])
         if np.abs(fit(u) - exact(u)).max() * factor < max(np.finfo(precision).eps / 8.0, NOISE):
             return tuple(map(float, fit.convert(kind=np.polynomial.Polynomial).coef))
-    raise AssertionError(f"no polynomial up to degree {DEGREE_MAX} for {name}")
+    raise AssertionError(f"no polynomial up to degree {FIT_DEGREE_MAX} for {name}")
 
 
 def _parts(value: Fraction, bits: Sequence[int], precision: Precision) -> list[float]:
@@ -132,9 +132,9 @@ class _Steps:
     def sine(self, x: str, quarters: int = 0) -> str:
         """Sine of an angle that is so many quarters of a turn further on."""
         lanes, number = self.lanes, self.number
-        turned = self.let("turned", lanes.nearest(f"{x} * {number(float(2 / PI))}"))
+        turned = self.let("turned", lanes.nearest(f"{x} * {number(float(2 / EXACT_PI))}"))
         rest = x
-        for part in _parts(PI / 2, self.bits, lanes.precision):
+        for part in _parts(EXACT_PI / 2, self.bits, lanes.precision):
             rest = f"({rest} - {turned} * {number(part)})"
         rest = self.let("rest", rest)
         square = self.let("square", f"{rest} * {rest}")
@@ -202,8 +202,8 @@ class _Steps:
         first, second = _parts(LN2, self.bits[:1], lanes.precision)
         rest = f"{f} - ({s} * ({f} - {bend}) - {power} * {number(second)})"
         value = self.let("value", f"{power} * {number(first)} + ({rest})")
-        finite = lanes.choose(f"{x} < {lanes.everywhere(INFINITE)}", value, x)
-        never = lanes.choose(f"{x} == {number(0.0)}", lanes.everywhere(f"-{INFINITE}"), lanes.everywhere(NAN))
+        finite = lanes.choose(f"{x} < {lanes.everywhere(INFINITE_TEXT)}", value, x)
+        never = lanes.choose(f"{x} == {number(0.0)}", lanes.everywhere(f"-{INFINITE_TEXT}"), lanes.everywhere(NAN_TEXT))
         return lanes.choose(f"{x} > {number(0.0)}", finite, never)
 
     def arc_cosine(self, x: str) -> str:
@@ -249,6 +249,6 @@ class _Steps:
 
     def _half_turn(self, share: float) -> tuple[float, float]:
         """A share of pi in two parts: what rounding leaves out of the first is the second."""
-        exact = PI * Fraction(share)
+        exact = EXACT_PI * Fraction(share)
         first = float(exact) if self.lanes.precision == "float64" else float(np.float32(float(exact)))
         return first, float(exact - Fraction(first))

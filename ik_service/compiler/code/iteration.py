@@ -37,7 +37,7 @@ from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.steps.first_rows_step import FirstRowsStep
 from ik_service.compiler.code.steps.row_step import step_source
 from ik_service.compiler.code.steps.space import StepSpace
-from ik_service.compiler.code.steps.step import AT_LIMIT
+from ik_service.compiler.code.steps.step import AT_LIMIT_SHARE
 from ik_service.compiler.program.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
 from objectives.expression import Expression, reachable
 
@@ -265,7 +265,7 @@ class IterationSource:
             down = f"step{a} > {number(0.0)}"
             lines.append(f"const F room{a} = {lanes.choose(down, f'trial{a} - lower{a}', f'upper{a} - trial{a}')};")
             lines.append(f"const F distance{a} = {lanes.choose(down, f'step{a}', f'-step{a}')};")
-            near = f"room{a} > (upper{a} - lower{a}) * {number(AT_LIMIT)}"
+            near = f"room{a} > (upper{a} - lower{a}) * {number(AT_LIMIT_SHARE)}"
             first = lanes.both(near, f"distance{a} * taking > room{a}")
             lines.append(f"taking = {lanes.choose(first, f'room{a} / distance{a}', 'taking')};")
         lines.append(

@@ -11,7 +11,7 @@ from ik_service.compiler.code.state import error_outputs
 from ik_service.compiler.program.island_program import GOAL
 from objectives.expression import Expression
 
-STEPS = 8  # of Laguerre's method, which triples the digits with each once it is near
+ROOT_STEPS = 8  # of Laguerre's method, which triples the digits with each once it is near
 LAST = 1e-4  # share of the root: a step shorter than that was the last that is needed
 BELOW = 1e-12  # where it starts: under zero by this share of the trace, below all eigenvalues whatever rounding does
 
@@ -98,7 +98,7 @@ class MeasureSource:
         for k in range(n):
             own = f"gram{k}_{k}"
             lines.append(f"const F diagonal{k} = {lanes.choose(f'{own} > {number(0.0)}', own, 'trace')};")
-        lines.append(f"for (int turn = 0; turn < {STEPS}; ++turn) {{")
+        lines.append(f"for (int turn = 0; turn < {ROOT_STEPS}; ++turn) {{")
         for k, m in pairs:
             lines.append(f"F a{k}_{m} = {f'diagonal{k} - root' if k == m else f'gram{k}_{m}'};")
         for k in range(n):

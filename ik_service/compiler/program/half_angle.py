@@ -12,7 +12,7 @@ from objectives.expression import Expression, Scalar
 
 FLOAT32_ERROR = 2e-8  # under half a unit in the last place of a float32 near 1
 FLOAT64_ERROR = 2e-15  # rounding of the coefficients allows no less
-DEGREE_MAX = 14
+HALF_ANGLE_DEGREE_MAX = 14
 END = (0.5 * np.pi) ** 2
 
 
@@ -20,11 +20,11 @@ END = (0.5 * np.pi) ** 2
 def _coefficients(name: str, error_max: float) -> tuple[float, ...]:
     """Coefficients in the square of the half angle, lowest first, of the shortest polynomial that is good enough."""
     u = np.linspace(0.0, END, 4001)
-    for degree in range(2, DEGREE_MAX + 1):
+    for degree in range(2, HALF_ANGLE_DEGREE_MAX + 1):
         fit = np.polynomial.Chebyshev.interpolate(lambda square: _exact(name, square), degree, [0.0, END])
         if np.abs(fit(u) - _exact(name, u)).max() < error_max:
             return tuple(fit.convert(kind=np.polynomial.Polynomial).coef)
-    raise AssertionError(f"no polynomial up to degree {DEGREE_MAX} for {name}")
+    raise AssertionError(f"no polynomial up to degree {HALF_ANGLE_DEGREE_MAX} for {name}")
 
 
 def _exact(name: str, square: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -34,9 +34,9 @@ from ik_service.control.tick.task import BRAKES
 
 CHECKS = wp.constant(16)
 """Configurations that are looked at on one way at most."""
-TRIES = wp.constant(3)
+MOVES_TRIED = wp.constant(3)
 """Moves that are tried before the one that brakes."""
-ROUNDING = wp.constant(wp.float64(2.0e-7))
+CLEARANCE_ROUNDING = wp.constant(wp.float64(2.0e-7))
 """By how much clearance may shrink that is less than what is kept: rounding alone changes it so much [m]."""
 ACTIVE = wp.constant(wp.float64(1.0e-7))
 """Way that is left to a pair that holds joints back [m]."""
@@ -141,7 +141,7 @@ def keep_kernel(size: ClearanceSize, leaders: int) -> wp.Kernel:
     def is_free(task: ClearanceTaskRef, spheres: CollisionSpheres, worlds: CollisionWorlds, r: int, start: wp.float64):
         """Return whether a move is free, and the way on which the joints come to rest after it."""
         task.clearance[r] = clearance_after(task, spheres, worlds, r)
-        if not (task.clearance[r] >= start - ROUNDING):
+        if not (task.clearance[r] >= start - CLEARANCE_ROUNDING):
             return False
         hard = wp.float32(_least_on_the_way(task, start))
         end = ticks_to_rest(task, r)
@@ -187,10 +187,10 @@ def keep_kernel(size: ClearanceSize, leaders: int) -> wp.Kernel:
             if limit.count[r] > 0:
                 start = wp.min(start, wp.float64(limit.gaps[r, 0]))
             tries = int(0)
-            while tries < TRIES and not is_free(limit, spheres, worlds, r, start):
+            while tries < MOVES_TRIED and not is_free(limit, spheres, worlds, r, start):
                 tries += 1
                 _mix(limit, r, wp.float64(0.5))
-            if tries == TRIES:
+            if tries == MOVES_TRIED:
                 take_stopping(limit, r)
                 limit.clearance[r] = clearance_after(limit, spheres, worlds, r)
             _tell(limit, r)

@@ -34,19 +34,19 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
 from ik_service.robots.collision_checks.levers import farthest_slides, levers
 from ik_service.robots.structure.coupling import follower_numbers
-from ik_service.solver.collisions.collision_data import ROUNDING, CollisionData
+from ik_service.solver.collisions.collision_data import VERDICT_ROUNDING, CollisionData
 from ik_service.solver.device_lock import turn_on
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.launches.recorded_launches import RecordedStep
 from objectives.errors import InputError
 
-KEEP = "keep"
+KEEP_STEP = "keep"
 """Phase of its launch among the recorded ones of a tick."""
 SPARE = 5e-4
 """Distance between what is kept and what is promised, and from there to where joints come to rest, per length unit."""
 HORIZON = 0.1
 """How much more clearance than the margin slows nothing down, per length unit."""
-LARGEST = 50.0
+OBJECT_LARGEST = 50.0
 """Largest half size and place of an object [m]: what float32 makes of it is well within what is asked for besides."""
 SETTLING_TIME, PARTING_TIME = 0.05, 0.01
 """Time in which the way that is left to a margin shrinks to 1/e, and that in which what is missing does [s]."""
@@ -90,7 +90,7 @@ class ClearanceLimit:
         load_kernels({self._kernel.module: LAUNCH_BLOCK}, model.device)
         self._task = self._make_task(arrays, coordinates)
         self._check_spheres(model.robot.body_spheres)
-        arrays.numbers.host[CLEARANCE_LEAST] = margin + ROUNDING
+        arrays.numbers.host[CLEARANCE_LEAST] = margin + VERDICT_ROUNDING
         self._version = -1
         self.use(world, {})
 
@@ -120,7 +120,7 @@ class ClearanceLimit:
 
     def recorded(self) -> tuple[RecordedStep, dict[str, "wp.array[Any]"]]:
         """Return the launch, and the arrays that change in it besides those of a tick, by what they hold."""
-        step = RecordedStep(KEEP, self._kernel, self._inputs, False, str(self._robots))
+        step = RecordedStep(KEEP_STEP, self._kernel, self._inputs, False, str(self._robots))
         return step, {f"clearance_{name}": getattr(self._task, name) for name in OWN}
 
     def _check_spheres(self, spheres: BodySpheres) -> None:
@@ -173,7 +173,7 @@ class ClearanceLimit:
         return found
 
     def _margins(self) -> NDArray[np.float64]:
-        unit, hard = self._model.robot.length_unit, self._margin + ROUNDING
+        unit, hard = self._model.robot.length_unit, self._margin + VERDICT_ROUNDING
         margins = np.zeros(MARGINS_COUNT)
         margins[HARD], margins[KEPT], margins[SLOWED] = hard + np.array([0.0, 1.0, 2.0]) * SPARE * unit
         margins[FARTHEST] = margins[SLOWED] + HORIZON * unit
@@ -191,10 +191,10 @@ class ClearanceLimit:
         numbers = np.abs(lines.shape[:, 9:])  # position and lengths
         numbers[lines.kind == ObjectKind.GRID, 4] = 0.0  # its steepness
         sizes = numbers.max(axis=1, initial=0.0)
-        for k in np.flatnonzero(sizes > LARGEST).tolist():
+        for k in np.flatnonzero(sizes > OBJECT_LARGEST).tolist():
             raise InputError(
                 f"Object '{lines.names[k]}' has a size or a place of {sizes[k]:g} m. A controller, which computes in "
-                f"float32, takes up to {LARGEST:g} m. Leave out what no link reaches, or give a half-space, which has "
-                "no size."
+                f"float32, takes up to {OBJECT_LARGEST:g} m. Leave out what no link reaches, or give a half-space, "
+                "which has no size."
             )
         self._checked = lines

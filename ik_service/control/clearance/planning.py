@@ -11,12 +11,12 @@ from ik_service.control.clearance.task import ClearanceTaskRef
 from ik_service.template_files import TemplateFolder
 
 TEMPLATES = TemplateFolder("ik_service.control.clearance")
-TOLERANCE = 1e-12
+BOUND_TOLERANCE = 1e-12
 """By how much a bound may be missed [m or rad]."""
 RIDGE = 1e-6
 """Share of the square of its lever by which a joint is held where the tasks leave it open."""
 
-ROUNDING = 1e-12
+DIAGONAL_ROUNDING = 1e-12
 """Share of its own entry by which a joint is held besides, so that rounding leaves the matrix definite."""
 
 
@@ -33,10 +33,10 @@ def planning_function(leaders: int) -> Any:
         leaders: Coordinates that lead, at most.
     """
     words = {
-        "rounding": repr(ROUNDING),
+        "rounding": repr(DIAGONAL_ROUNDING),
         "size": max(leaders, 1),
         "rows": ROWS,
-        "tolerance": repr(TOLERANCE),
+        "tolerance": repr(BOUND_TOLERANCE),
         "ridge": repr(RIDGE),
     }
     text = "\n".join(

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 
-APART = 1e-6
+MOVED = 1e-6
 """By how much a tick's start and targets are moved, and speeds times its length, then by twice that [m or rad]."""
-STEPS = APART * np.array([1.0, -1.0, 2.0, -2.0])
+TICK_STEPS = MOVED * np.array([1.0, -1.0, 2.0, -2.0])
 KINK, LEAST = 1e-3, 0.1
 """Share of the largest derivative of a row by which slopes beside each other differ at a kink, and what counts at least
 for the largest: a share of how a joint follows its start that keeps its place, or of 1/m."""
@@ -92,13 +92,13 @@ def tick_derivatives(
         dt: How long it takes [s].
     """
     base = tick(joint_q, joint_qd, targets)
-    answers = [[tick(*moved(by)) for by in STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets, dt)]
+    answers = [[tick(*moved(by)) for by in TICK_STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets, dt)]
     count, several = len(dofs), targets.shape[1]
     found, is_smooth = dict[str, Float64Array](), base.is_sound.copy()
     for part, unit in (("joint_q", 1.0), ("joint_qd", 1.0 / dt)):
         middle: Float64Array = getattr(base, part)
-        sides = np.array([[getattr(one[k], part) for one in answers] for k in range(len(STEPS))])
-        sides = np.moveaxis(sides.reshape(len(STEPS), len(answers), *middle.shape), 1, -1)
+        sides = np.array([[getattr(one[k], part) for one in answers] for k in range(len(TICK_STEPS))])
+        sides = np.moveaxis(sides.reshape(len(TICK_STEPS), len(answers), *middle.shape), 1, -1)
         blocks = [np.split(one, [count, 2 * count], axis=-1) for one in _slopes(middle[..., None], sides)]
         for by, off in zip(*blocks, strict=True):
             largest = np.maximum(np.abs(by).max(axis=-1, initial=0.0), LEAST * unit)
@@ -114,10 +114,10 @@ def _slopes(middle: Float64Array, sides: Float64Array) -> tuple[Float64Array, Fl
 
     Args:
         middle: Numbers of the tick, shape [robots, columns, 1].
-        sides: Those after each of STEPS, shape [steps, robots, columns, ways].
+        sides: Those after each of TICK_STEPS, shape [steps, robots, columns, ways].
     """
-    near, far = (sides[0] - sides[1]) / (2.0 * APART), (sides[2] - sides[3]) / (4.0 * APART)
-    bends = (sides[0] - 2.0 * middle + sides[1]) / APART, (sides[2] - 2.0 * middle + sides[3]) / (2.0 * APART)
+    near, far = (sides[0] - sides[1]) / (2.0 * MOVED), (sides[2] - sides[3]) / (4.0 * MOVED)
+    bends = (sides[0] - 2.0 * middle + sides[1]) / MOVED, (sides[2] - 2.0 * middle + sides[3]) / (2.0 * MOVED)
     # Curvature bends twice as much over twice the way, a kink as much.
     return (4.0 * near - far) / 3.0, np.maximum(np.abs(near - far), np.abs(2.0 * bends[0] - bends[1]))
 

@@ -25,7 +25,7 @@ PARTS_PER_WORKER = (2, 1)
 """Parts that a worker has at once in the first and in the second run. All of them are lost when it dies; the second run
 repeats them one at a time."""
 RETRIES = 1  # of a part whose worker has died, in each run
-CONNECT_S = 10.0
+CLUSTER_CONNECT_S = 10.0
 STORE_BYTES = 128 * 2**20  # of a local cluster; no arrays pass through it
 LOG_LEVELS = {"ray.data": logging.WARNING, "ray.data._internal.progress": logging.ERROR}
 """Ray Data logs every start and end, and warns that its own progress bar is off."""
@@ -44,7 +44,7 @@ def check_reachable(address: str) -> None:
     if not colon:
         return
     try:
-        socket.create_connection((host, int(port)), CONNECT_S).close()
+        socket.create_connection((host, int(port)), CLUSTER_CONNECT_S).close()
     except (OSError, ValueError) as error:
         raise EngineError(f"No Ray cluster at '{address}': {error}. 'local' starts one.") from error
 

@@ -25,7 +25,7 @@ LONGEST = 1e-2
 """The longest step onto its targets, of any joint [m or rad], up to which an answer meets them."""
 MOST_STACK = 48 * 1024
 """Stack that an island may take [bytes]: with what the program has on it, a call stays under 64 KiB."""
-EXAMPLE_SEED = 1
+SENSITIVITY_SEED = 1
 TRIED = 16
 """Configurations of which one must be regular: robots are singular at next to none, unless they are at all."""
 
@@ -82,7 +82,7 @@ class SensitivityEntry:
     def _check_islands(self) -> None:
         """Refuse islands that always would be singular, or that take too much stack."""
         robot = self._solver.robot
-        joint_q = robot.random_joint_q(np.random.default_rng(EXAMPLE_SEED), TRIED)
+        joint_q = robot.random_joint_q(np.random.default_rng(SENSITIVITY_SEED), TRIED)
         motion, free = self._motion(*self._poses(joint_q)), np.ones((TRIED, robot.active_dof_count), dtype=bool)
         for island in self._islands:
             names = ", ".join(self._solver.targets[k].link for k in np.flatnonzero(island.rows.any(axis=1)))
@@ -152,7 +152,7 @@ class SensitivityEntry:
     def example_data(self) -> bytes:
         """Return answers to random targets, and how they follow them, as the example program reads them."""
         robot = self._solver.robot
-        joint_q = robot.random_joint_q(np.random.default_rng(EXAMPLE_SEED), self._count).astype(np.float32)
+        joint_q = robot.random_joint_q(np.random.default_rng(SENSITIVITY_SEED), self._count).astype(np.float32)
         positions, orientations = self._poses(joint_q)
         head = np.array([self._count, len(self._solver.targets), robot.joint_coord_count], np.int32)
         arrays = [head, joint_q, positions, orientations, self.derived(joint_q, positions, orientations)[0]]

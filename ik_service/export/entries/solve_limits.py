@@ -21,7 +21,7 @@ from ik_service.export.template_files import filled
 from ik_service.robots import RobotModel
 from ik_service.solver import IKSolver
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
-from ik_service.solver.problems.limits.arrays import TYPES, LimitArrays
+from ik_service.solver.problems.limits.arrays import LIMIT_TYPES, LimitArrays
 
 ENDS = ("lower", "upper")
 MEMBERS = ["size_t limit_lines;"]
@@ -33,7 +33,9 @@ LABEL = "limits"  # names of the constants begin with it
 
 def limit_frame_arrays(limits: LimitArrays) -> dict[str, FrameArray]:
     """Return the arrays of the limits, as members of a frame."""
-    arrays = {name: array for form in TYPES for name, array in zip(_names(form), getattr(limits, form), strict=True)}
+    arrays = {
+        name: array for form in LIMIT_TYPES for name, array in zip(_names(form), getattr(limits, form), strict=True)
+    }
     return {name: FrameArray(array, ("f->limit_lines",)) for name, array in arrays.items()}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import warp as wp
 
 from ik_service.control import IKController, LimitKind
-from ik_service.control.clearance.limit import KEEP
+from ik_service.control.clearance.limit import KEEP_STEP
 from ik_service.control.recorded_ticks import ISLAND
 from ik_service.control.tick import task as tick_task
 from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
@@ -67,7 +67,7 @@ class TickEntry:
         self._controller, self._prefix, self._tick_count = controller, prefix, tick_count
         self._ticks = controller.recorded()
         self.recorded = self._ticks.launches
-        self._kept_clear = {step.kernel for step in self.recorded.steps if step.phase == KEEP}
+        self._kept_clear = {step.kernel for step in self.recorded.steps if step.phase == KEEP_STEP}
         self.objects: tuple[str, ...] = ("tick", "clearance") if self._kept_clear else ("tick",)
 
     def object_of(self, kernel: wp.Kernel) -> str:
@@ -84,7 +84,7 @@ class TickEntry:
         """
         frame = StoredFrame(self.name, self.recorded, symbols, layout, constants)
         functions, size = frame.functions_and_structs(MEMBERS)
-        steps, keep = (_lines(frame.calls(phase)).replace("&f", "f") for phase in (ISLAND, KEEP))
+        steps, keep = (_lines(frame.calls(phase)).replace("&f", "f") for phase in (ISLAND, KEEP_STEP))
         words = self._words() | {"size": size, "steps": steps, "keep": keep}
         words |= {"propose": "", "answer": "", "clear": ""}
         if self._kept_clear:

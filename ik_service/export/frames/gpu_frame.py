@@ -8,7 +8,7 @@ from ik_service.export.c_code.values import Constants, Place, c_scalar
 from ik_service.export.frames.call_frame import CallFrame
 from ik_service.solver.launches.recorded_launches import RecordedStep
 
-ALIGNMENT = 256  # of every constant
+CONSTANT_ALIGNMENT = 256  # of every constant
 
 
 class GpuConstants(Constants):
@@ -28,7 +28,7 @@ class GpuConstants(Constants):
         name = super().name(array, label)
         if name not in self._places:
             self._places[name] = (self.size, c_scalar(array))
-            self.size += -(-array.numpy().nbytes // ALIGNMENT) * ALIGNMENT
+            self.size += -(-array.numpy().nbytes // CONSTANT_ALIGNMENT) * CONSTANT_ALIGNMENT
         place, kind = self._places[name]
         return f"(({kind} *)(uintptr_t)(f->call.gpu->constants + {place}))"
 

@@ -7,7 +7,7 @@ from ik_service.robots.transforms import Float64Array
 
 MOST = 2048
 """Most spheres of a box; where a bound would ask for more, they stand out by more."""
-MORE = 1.05
+BOUND_STEP = 1.05
 """By what factor the bound is then raised, step by step."""
 
 
@@ -20,7 +20,7 @@ def cover_box(half: Float64Array, bound: float) -> Float64Array:
     """
     counts = _cells(half, bound)
     while counts is None:
-        bound *= MORE
+        bound *= BOUND_STEP
         counts = _cells(half, bound)
     cell = half / counts
     numbers = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), axis=-1).reshape(-1, 3)

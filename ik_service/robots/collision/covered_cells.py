@@ -14,11 +14,11 @@ from ik_service.robots.transforms import Float64Array
 
 FIRST_CELLS, MOST_CELLS = 4000, 100_000
 """Cells to begin with, about, and how many there may be at once; where more would be needed spheres grow instead."""
-NEAREST = 8
+SPHERES_ASKED = 8
 """How many spheres are asked whether they have a cell: those that had most of the one that it was cut from."""
-ROUNDING = 1e-6
+MESH_ROUNDING = 1e-6
 """Share of the largest extent of a solid by which its distances may be wrong: those of meshes are in float32."""
-BLOCK = 1 << 22
+DISTANCES_PER_BLOCK = 1 << 22
 """Distances that are computed at once."""
 SignedDistance = Callable[[Float64Array], Float64Array]
 
@@ -95,7 +95,7 @@ def cover_cells(
         smallest: Half of the diagonal of cells that are cut no more [m]: by about as much spheres grow for the last.
     """
     cells, half = _first_cells(lower, upper)
-    rounding = ROUNDING * float((upper - lower).max())
+    rounding = MESH_ROUNDING * float((upper - lower).max())
     nearest: NDArray[np.intp] | None = None
     while True:
         distances = signed_distance(cells)
@@ -135,7 +135,7 @@ def nearest_gaps(
     """Give how far points are from the spheres that are nearest [m], and which those are, both of shape [n, count]."""
     count = min(count, len(centers))
     gaps, numbers = np.empty((len(points), count)), np.empty((len(points), count), dtype=np.intp)
-    step = max(1, BLOCK // len(centers))
+    step = max(1, DISTANCES_PER_BLOCK // len(centers))
     for start in range(0, len(points), step):
         block = slice(start, start + step)
         away2 = sum((points[block, axis, np.newaxis] - centers[:, axis]) ** 2 for axis in range(3))
@@ -156,11 +156,11 @@ def _first_cells(lower: Float64Array, upper: Float64Array) -> tuple[Float64Array
 
 
 def _nearest(cells: Float64Array, spheres: Spheres) -> NDArray[np.intp]:
-    return nearest_gaps(cells, spheres.centers, spheres.radii, NEAREST)[1]
+    return nearest_gaps(cells, spheres.centers, spheres.radii, SPHERES_ASKED)[1]
 
 
 def _beyond(cells: Float64Array, half: Float64Array, spheres: Spheres, nearest: NDArray[np.intp]) -> Float64Array:
-    """Give by how much the farthest point of each cell is out of the spheres that are asked [m], shape [n, NEAREST]."""
+    """Give by how much the farthest point of each cell is out of the spheres that are asked [m], [n, SPHERES_ASKED]."""
     farthest = np.abs(cells[:, np.newaxis] - spheres.centers[nearest]) + half
     return np.asarray(np.linalg.norm(farthest, axis=-1) - spheres.radii[nearest])
 

@@ -27,7 +27,7 @@ SURFACE_STEPS = 49
 """Points along the longest edge of a box."""
 COVER_POINTS = 1500
 """Points that the choice of spheres is made by, about."""
-MORE = 0.5
+STANDS_OUT_MORE = 0.5
 """By how much more than the bound the spheres of a box stand out at most, as a share of it."""
 GROWTH = 0.1
 """By how much spheres grow before others are added, as a share of the bound."""
@@ -71,7 +71,7 @@ def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64
     if isinstance(shape, Capsule):
         return _in_owner(shape, _cover_capsule(shape, bound))
     if isinstance(shape, Box):
-        return _in_owner(shape, cover_box(0.5 * np.array(shape.size), (1.0 + MORE) * bound))
+        return _in_owner(shape, cover_box(0.5 * np.array(shape.size), (1.0 + STANDS_OUT_MORE) * bound))
     return _in_owner(shape, cover_solid(shape_solid(replace(shape, pose=IDENTITY_POSE)), bound))
 
 

@@ -14,7 +14,7 @@ from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
-CONFIGURATIONS_PER_BLOCK = 512
+CHECKED_PER_BLOCK = 512
 """Configurations per block: bounds the memory of the places of spheres."""
 DISTANCES_AT_ONCE = 1 << 16
 """Distances between spheres, or from an object, that are computed at once, about: their numbers stay in the cache."""
@@ -70,8 +70,8 @@ def check_collision(
     present = _checked_enabled(world, enabled, len(configurations))
     clearance = np.full(len(configurations), np.inf)
     closest = np.full((len(configurations), 2), NOTHING, dtype=np.int32)
-    for start in range(0, len(configurations), CONFIGURATIONS_PER_BLOCK):
-        block = slice(start, start + CONFIGURATIONS_PER_BLOCK)
+    for start in range(0, len(configurations), CHECKED_PER_BLOCK):
+        block = slice(start, start + CHECKED_PER_BLOCK)
         centers = sphere_centers(robot, spheres, configurations[block])
         _against_itself(spheres, centers, clearance[block], closest[block])
         if world is not None:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from ik_service.robots.collision.model import CollisionModel, LinkPair
 from ik_service.robots.collision_checks.body_spheres import body_spheres
-from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK, pair_distance, sphere_centers
+from ik_service.robots.collision_checks.check import CHECKED_PER_BLOCK, pair_distance, sphere_centers
 from ik_service.robots.collision_checks.levers import slides_between
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
@@ -89,8 +89,8 @@ def pair_contacts(
     """Give the least distance between the spheres of each pair [m], and in which share they touch, shape [pairs]."""
     configurations, spheres = checked_joint_q(robot, joint_q), body_spheres(robot, model)
     least, touching = np.full(len(spheres.pairs), np.inf), np.zeros(len(spheres.pairs))
-    for start in range(0, len(configurations), CONFIGURATIONS_PER_BLOCK):
-        block = slice(start, start + CONFIGURATIONS_PER_BLOCK)
+    for start in range(0, len(configurations), CHECKED_PER_BLOCK):
+        block = slice(start, start + CHECKED_PER_BLOCK)
         centers = sphere_centers(robot, spheres, configurations[block])
         for row, (first, second) in enumerate(spheres.pairs):
             distances = pair_distance(spheres, centers, first, second)

@@ -16,10 +16,10 @@ CLOSED = 1e-10
 """Largest row of a closed loop [m and rad]."""
 ENOUGH = 1e-13
 """Where steps end [m and rad]: rounding is near."""
-MAX_ITERATIONS = 100
+DESCENT_ITERATIONS = 100
 MAX_HOLDS = 4
 """How often a step is computed again without the DOFs that it pushes against their limits."""
-STALLED = 1e-9
+STALLED_SHARE = 1e-9
 """A step that lowers the sum of squares by less than this share ends the descent."""
 FACTOR_START, FACTOR_UP, FACTOR_DOWN, FACTOR_MIN, FACTOR_MAX = 1e-2, 6.0, 0.2, 1e-6, 1e6
 """Damping is this factor times the squared rows, so that it fades where loops close."""
@@ -128,7 +128,7 @@ def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> D
     factor, held = np.full(n, FACTOR_START), np.zeros(n, dtype=bool)
     iterations = np.zeros(n, dtype=np.int32)
     running = np.abs(rows).max(axis=1, initial=0.0) > ENOUGH
-    while running.any() and iterations.max() < MAX_ITERATIONS:
+    while running.any() and iterations.max() < DESCENT_ITERATIONS:
         k = np.flatnonzero(running)
         squares = (rows[k] ** 2).sum(axis=1)
         change, stopped = problem.bounded_step(joint_q[k], rows[k], jacobian[k], factor[k] * squares)
@@ -143,6 +143,6 @@ def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> D
         iterations[k] += 1
         near = np.abs(rows[k]).max(axis=1) <= ENOUGH
         exact = (np.abs(rows[k]).max(axis=1) <= CLOSED) & ~better  # rounding is all that is left
-        stalled = (factor[k] > FACTOR_MAX) | (better & (trial_squares > (1.0 - STALLED) * squares))
+        stalled = (factor[k] > FACTOR_MAX) | (better & (trial_squares > (1.0 - STALLED_SHARE) * squares))
         running[k] = ~(near | exact | stalled)
     return Descent(joint_q, rows, held, iterations)

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from ik_service.robots.constraint_kinematics.results import DofPartition
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import (
-    NO_ROW,
     RANK_TOLERANCE,
+    ZERO_SINGULAR,
     BoolArray,
     coupling_matrix,
     named_dofs,
@@ -115,14 +115,14 @@ def _conditions(columns: Float64Array) -> Float64Array:
         return np.ones(len(columns))
     sizes = np.linalg.svd(columns, compute_uv=False)
     smallest = sizes[:, -1]
-    is_full = smallest > np.maximum(RANK_TOLERANCE * sizes[:, 0], NO_ROW)
+    is_full = smallest > np.maximum(RANK_TOLERANCE * sizes[:, 0], ZERO_SINGULAR)
     return np.where(is_full, sizes[:, 0] / np.where(is_full, smallest, 1.0), np.inf)
 
 
 def _verdicts(rows: Float64Array, values: Float64Array) -> tuple[BoolArray, BoolArray]:
     """Find rows that depend on rows before them, and those of them whose values do not go with theirs."""
     n, count, _ = rows.shape
-    least = np.maximum(RANK_TOLERANCE * np.linalg.norm(rows, axis=(1, 2)), NO_ROW)
+    least = np.maximum(RANK_TOLERANCE * np.linalg.norm(rows, axis=(1, 2)), ZERO_SINGULAR)
     directions, goals = np.zeros_like(rows), np.zeros((n, count))
     redundant, conflicting = np.zeros((n, count), dtype=bool), np.zeros((n, count), dtype=bool)
     for r in range(count):

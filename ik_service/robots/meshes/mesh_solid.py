@@ -19,7 +19,7 @@ from ik_service.warp_start import start_warp
 
 SURFACE_POINTS = 20_000
 """Points of the surface of a mesh, about."""
-ACCURACY = 2.0
+FAR_RADII = 2.0
 """Of the winding number: parts of the mesh that are further away than this many of their radii count as one."""
 
 
@@ -76,7 +76,7 @@ def _signed_distance(mesh: Mesh) -> SignedDistance:
         reach = 2.0 * float(np.abs(local).max(initial=0.0) + np.ptp(mesh.vertices, axis=0).max())
         with wp.ScopedDevice("cpu"):
             found = wp.empty(len(local), dtype=wp.float32)
-            wp.launch(_distances, len(local), [own.id, wp.array(local, dtype=wp.vec3), reach, ACCURACY], [found])
+            wp.launch(_distances, len(local), [own.id, wp.array(local, dtype=wp.vec3), reach, FAR_RADII], [found])
         return np.asarray(found.numpy().astype(np.float64).reshape(points.shape[:-1]))
 
     return signed_distance

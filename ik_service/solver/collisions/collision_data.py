@@ -18,7 +18,7 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.collision_checks.body_spheres import with_attached
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 
-ROUNDING = 1e-5
+VERDICT_ROUNDING = 1e-5
 """By how much more clearance is asked for in float32 than in the verdict [m]."""
 WIDEST = 1.0
 """Clearance above which more of it wins nothing [m]."""
@@ -142,7 +142,7 @@ class CollisionData:
             array.host[: len(own)] = own
         self._index.host[: len(world_index)] = world_index
         self._enabled.host[: len(given), : given.shape[1]] = given
-        self._clearance.host[:] = margin + ROUNDING, max(WIDEST, margin) if widest else 0.0
+        self._clearance.host[:] = margin + VERDICT_ROUNDING, max(WIDEST, margin) if widest else 0.0
         self._margin.host[0] = margin
         for array in (*self._arrays, self._clearance, self._margin):
             array.push(0)

@@ -20,7 +20,7 @@ from ik_service.solver.inputs.worlds import CheckedWorlds
 FloatArray = NDArray[np.floating[Any]]
 RESOLUTION = 2e-5
 """Ways on which no sphere moves further than this are not divided [m]; half of it is asked for beside the margin."""
-ACCURACY = 0.9
+SEEN_SHARE = 0.9
 """Share of the clearance that was seen which no other place on a way is below."""
 
 
@@ -86,7 +86,7 @@ def least_on_ways(
     while True:
         moved = length * travel[ways]
         bound = 0.5 * (ends.sum(axis=0) - moved)
-        is_open = (bound < least) | (bound < ACCURACY * found[ways])
+        is_open = (bound < least) | (bound < SEEN_SHARE * found[ways])
         open_ways = is_open & (moved > RESOLUTION) & (found[ways] >= least)
         if not open_ways.any():
             return found, found >= least

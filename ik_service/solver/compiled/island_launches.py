@@ -13,7 +13,7 @@ from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precisi
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
 from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
-from ik_service.solver.compiled.waves import BLOCK, KEEP_BLOCK, WAVES, allocate_storage, record_waves
+from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
 
@@ -43,7 +43,7 @@ class IslandKernel:
         """Return the modules that its launches on a GPU need, each with its size of block."""
         if not self.waves:
             return {self.kernel.module: LAUNCH_BLOCK}
-        return {self.kernel.module: BLOCK, WAVES: KEEP_BLOCK}
+        return {self.kernel.module: WAVE_BLOCK_DIM, WAVES: KEEP_BLOCK}
 
 
 @lru_cache(KERNELS_MAX)
@@ -58,7 +58,7 @@ def _thread_kernel(signature: IslandSignature, precision: Precision, collision: 
     if precision == "float64":
         source = iteration_of(program, Lanes(1, precision), most)
         return IslandKernel(finish_kernel(source), source)
-    source = iteration_of(program, Lanes(1), most, data_columns=BLOCK)
+    source = iteration_of(program, Lanes(1), most, data_columns=WAVE_BLOCK_DIM)
     return IslandKernel(thread_kernel(source, signature.robot, collision), source, waves=True)
 
 

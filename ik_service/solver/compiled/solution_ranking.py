@@ -18,7 +18,7 @@ LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))
 BY_SEED, BY_COST, BY_DISTANCE, BY_RANK = (wp.constant(k) for k in range(4))
 ORDERS = {None: 0, "cost": 1, "nearest": 2, "clearance": 3}
 FULL_TURN = wp.constant(2.0 * math.pi)
-FAR = wp.constant(1.0e30)
+FARTHEST_APART = wp.constant(1.0e30)
 NO_SEED = wp.constant(-1)
 
 
@@ -101,7 +101,7 @@ def next_best(
     """
     joint_q = tries.attempts.joint_q
     best = int(NO_SEED)
-    best_value = float(FAR)
+    best_value = float(FARTHEST_APART)
     for s in range(tries.made[p]):
         row = p * seeds + s
         no_target = tries.attempts.met[row, island] == NO_TARGET

@@ -22,8 +22,8 @@ from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import IMPRECISE
 from ik_service.solver.lm.search import count_cost, is_round_end
 
-BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
-ROWS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers
+WAVE_BLOCK_DIM = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
+WAVE_ATTEMPTS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers
 TURNS = 2  # waves take turns: while one is looked at, what goes on is listed for the other
 THREADS_PER_SM = 768  # of a launch at most: more than run side by side; 384 are slower on an H100 (benchmarks/gpu.md)
 CPU_THREADS = 64  # on a CPU they run one after another
@@ -44,7 +44,7 @@ class AttemptStorage:
     status: wp.array[wp.int32]  # [rows]
     met: wp.array[wp.int32]  # [rows]
     # work
-    data: wp.array3d[wp.float32]  # [threads / BLOCK, data, BLOCK]: what each thread's iterations only read
+    data: wp.array3d[wp.float32]  # [blocks, data, WAVE_BLOCK_DIM]: what each thread's iterations only read
     next_row: wp.array[wp.int32]  # [1]: the first that no thread has taken
     # of the waves, by turn
     listed: wp.array2d[wp.int32]  # [TURNS, problems]: problems of a wave, as places in task.problem
@@ -239,15 +239,15 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
         problems: Of the largest solve.
         attempts: Of the largest solve.
     """
-    rows = max(problems, min(ROWS_MAX, attempts))
-    blocks = -(-min(threads_at_once(device), rows) // BLOCK)
+    rows = max(problems, min(WAVE_ATTEMPTS_MAX, attempts))
+    blocks = -(-min(threads_at_once(device), rows) // WAVE_BLOCK_DIM)
 
     return zeroed(
         AttemptStorage,
         device,
         rows,
         joint_q=(coordinates, rows),
-        data=(blocks, data, BLOCK),
+        data=(blocks, data, WAVE_BLOCK_DIM),
         next_row=1,
         listed=(TURNS, problems),
         listed_count=TURNS,
@@ -273,9 +273,9 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
     by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
     assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
     device = task.settings.device
-    threads = storage.data.shape[0] * BLOCK
+    threads = storage.data.shape[0] * WAVE_BLOCK_DIM
     sizes = {kernel: min(threads, problem_count * seeds), keep_best: min(threads, problem_count)}
-    blocks = {kernel: BLOCK, keep_best: KEEP_BLOCK}
+    blocks = {kernel: WAVE_BLOCK_DIM, keep_best: KEEP_BLOCK}
 
     def recorded(turn: int, is_first: int) -> list[wp.Launch]:
         wave: Any = Wave()

@@ -37,7 +37,7 @@ CHECKSUM = ".sha256"  # what the checksum of an object has behind the object's n
 NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how errors of Warp begin
 NOT_BUILT = "CUDA kernel build failed"
 MODULES_PER_HEADER = 2  # that take as long without a precompiled header as making one
-TRIES = 3  # to load a module whose files vanish
+LOAD_TRIES = 3  # to load a module whose files vanish
 
 
 def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
@@ -159,7 +159,7 @@ class CachedModule:
 
     def load(self) -> None:
         """Load the module; compile it where it is missing or damaged."""
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(LOAD_TRIES)):
             if not self.is_whole():
                 self.compile()
             try:

@@ -27,7 +27,7 @@ from objectives.errors import InputError
 from objectives.tasks.frames.frame_objective import OFFSET
 from objectives.tasks.frames.pose import ORIENTATION, POSITION
 
-STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
+DIFFERENCE_STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
 SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3
 """Of differences [m or rad], and how much each counts."""
 LINES_AT_ONCE = 4096
@@ -107,12 +107,12 @@ class Answers:
         """
         count, n = self.rows.robot.active_dof_count, len(self.joint_q)
         found = np.zeros((n, count, count))
-        each = max(LINES_AT_ONCE // (len(STEPS) * n), 1)
+        each = max(LINES_AT_ONCE // (len(DIFFERENCE_STEPS) * n), 1)
         for first in range(0, count if factors.any() else 0, each):
             axes = np.eye(count)[first : first + each]
-            tangents = (axes[:, None] * STEPS[:, None]).reshape(-1, count)
+            tangents = (axes[:, None] * DIFFERENCE_STEPS[:, None]).reshape(-1, count)
             jacobian = self.moved(tangents).jacobian[n:].swapaxes(1, 2)
-            slopes = applied(jacobian, tiled(factors, len(tangents))).reshape(-1, len(STEPS), n, count)
+            slopes = applied(jacobian, tiled(factors, len(tangents))).reshape(-1, len(DIFFERENCE_STEPS), n, count)
             found[:, :, first : first + each] = _difference(slopes).transpose(1, 2, 0)
         return found
 
@@ -159,18 +159,18 @@ class Answers:
         motion: BodyMotion,
     ) -> Float64Array:
         """Give how rows and the gradient change along ways of the data of a block, shape [n, rows + DOFs, ways]."""
-        times, n = 1 + len(ways) * len(STEPS), len(self.joint_q)
+        times, n = 1 + len(ways) * len(DIFFERENCE_STEPS), len(self.joint_q)
         if times == 1:
             return np.zeros((n, self.is_hard.shape[1] + self.rows.robot.active_dof_count, 0))
         many = self.repeated(times)
-        moves = (ways[:, None] * STEPS[:, None]).reshape(-1, ways.shape[1])
+        moves = (ways[:, None] * DIFFERENCE_STEPS[:, None]).reshape(-1, ways.shape[1])
         moves = np.repeat(np.vstack([np.zeros((1, ways.shape[1])), moves]), n, axis=0)
         own = moved(many.data[block], moves)
         still = BodyMotion(*(tiled(one, times) for one in motion))
         values = self.rows.values(still, [*many.data[:block], own, *many.data[block + 1 :]], n)
         factors = tiled(self.factors(RowValues(values.rows[:n], values.jacobian[:n])), times)
         changed = np.concatenate([values.rows, applied(values.jacobian.swapaxes(1, 2), factors)], axis=1)[n:]
-        return _difference(changed.reshape(len(ways), len(STEPS), n, -1)).transpose(1, 2, 0)
+        return _difference(changed.reshape(len(ways), len(DIFFERENCE_STEPS), n, -1)).transpose(1, 2, 0)
 
 
 def _difference(values: Float64Array) -> Float64Array:

@@ -38,7 +38,7 @@ MET = 1e-7
 """Errors [m or rad, by what the DOFs do to a row] up to which rows are met: float32 targets are no more exact."""
 AT_KINK, KINK = 1e-6, 1e-3
 """Distance from a kink [m or rad] at which an answer is at it, and share of a weight by which the slope changes."""
-TURNS = 1e-4
+SLOPE_TURNS = 1e-4
 """Second derivatives of a sum of rows, each by its length, from which on its slope does not stay zero."""
 AT_LIMITS = (DofState.AT_LOWER, DofState.AT_UPPER)
 NEWTON_STEPS = 10
@@ -206,7 +206,7 @@ def _is_singular(
         factors = np.zeros_like(answer.multipliers)
         factors[0, own.hard] = idle
         bend = answer.bend(factors)[0][np.ix_(own_free, own_free)]
-        if np.abs(ways.T @ bend @ met.still).max() > TURNS:
+        if np.abs(ways.T @ bend @ met.still).max() > SLOPE_TURNS:
             return True
     return False
 

@@ -8,7 +8,7 @@ import warp as wp
 from ik_service.solver.inputs.targets import Target
 from objectives import InputError
 
-TYPES = (wp.float32, wp.float64)
+FLOAT_TYPES = (wp.float32, wp.float64)
 
 
 def device_array(name: str, value: Any, device: wp.Device) -> wp.array[Any]:
@@ -23,14 +23,14 @@ def device_array(name: str, value: Any, device: wp.Device) -> wp.array[Any]:
         InputError: It is no array, somewhere else, or of another type than float32 and float64.
     """
     array: Any = value
-    if not isinstance(value, wp.array) or value.dtype not in TYPES:  # vectors are seen as lines of numbers
+    if not isinstance(value, wp.array) or value.dtype not in FLOAT_TYPES:  # vectors are seen as lines of numbers
         try:
             array = wp.from_dlpack(value)
         except (AttributeError, TypeError, ValueError, RuntimeError, BufferError) as error:
             raise InputError(f"{name} is not an array on a device: {error}") from error
     if array.device != device:
         raise InputError(f"{name} is on {array.device}. Allowed: {device}, where the solver is.")
-    if array.dtype not in TYPES:
+    if array.dtype not in FLOAT_TYPES:
         raise InputError(f"{name} is of {array.dtype.__name__}. Allowed: float32 and float64.")
     found: wp.array[Any] = array
     return found

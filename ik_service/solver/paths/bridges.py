@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.solver.paths.choice import roughness
-from ik_service.solver.paths.metric import ROUNDING
+from ik_service.solver.paths.metric import CHANGE_ROUNDING
 from ik_service.solver.paths.tracks import MERGED, Tracks
 from ik_service.solver.paths.waypoints import Group, Waypoints
 
@@ -60,7 +60,7 @@ def bridge(
         joined = solved[1:] & solved[:-1] if start is None else solved & np.append(True, solved[:-1])
         excess[~joined] = 0.0
         excess[[jump - shift for jump in taken]] = 0.0
-        if not excess.size or excess.max() <= ROUNDING:
+        if not excess.size or excess.max() <= CHANGE_ROUNDING:
             return
         jump = int(excess.argmax()) + shift
         taken.add(jump)
@@ -99,7 +99,7 @@ def _spread(
             found = roughness(group.metric, whole, largest_step)
             if found < min(least, roughness(group.metric, old, largest_step)):
                 best, least = (one, middle), found
-        if least[0] <= ROUNDING or reach >= widest:
+        if least[0] <= CHANGE_ROUNDING or reach >= widest:
             break
         reach *= 2
     if best is not None:

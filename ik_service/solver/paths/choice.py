@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.solver.paths.metric import ROUNDING, JointMetric
+from ik_service.solver.paths.metric import CHANGE_ROUNDING, JointMetric
 
 FloatArray = NDArray[np.floating[Any]]
 EXCESS_WEIGHT = 100.0
@@ -67,7 +67,7 @@ class Edges:
             beyond = np.maximum(change - largest_step, 0.0)
             joined = valid[here, :, None] & valid[after, None]
             found = (
-                np.maximum((change / largest_step).max(axis=-1, initial=0.0), ROUNDING),
+                np.maximum((change / largest_step).max(axis=-1, initial=0.0), CHANGE_ROUNDING),
                 change.max(axis=-1, initial=0.0),
                 (change**2).sum(axis=-1) + EXCESS_WEIGHT * (beyond**2).sum(axis=-1),
             )
@@ -86,7 +86,7 @@ def choose(edges: Edges, valid: NDArray[np.bool_], first_cost: FloatArray | None
     """
     cost = edges.cost
     for measure in (edges.excess, edges.change):
-        allowed = measure <= _bottleneck(np.where(np.isfinite(cost), measure, np.inf), valid[0]) * ROUNDING
+        allowed = measure <= _bottleneck(np.where(np.isfinite(cost), measure, np.inf), valid[0]) * CHANGE_ROUNDING
         cost = np.where(allowed, cost, np.inf)
     return _cheapest(cost, valid[0], first_cost)
 

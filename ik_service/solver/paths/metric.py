@@ -12,7 +12,7 @@ from ik_service.robots.transforms import quaternion_conjugate, quaternion_exp, q
 
 FloatArray = NDArray[np.floating[Any]]
 FULL_TURN = 2.0 * math.pi
-ROUNDING = 1.0 + 1e-6  # of changes in float32
+CHANGE_ROUNDING = 1.0 + 1e-6  # of changes in float32
 TURN_SLACK = 1e-6  # [rad]: limits of one turn are written with six or more digits
 
 

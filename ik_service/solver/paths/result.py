@@ -12,7 +12,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.dof_values import dof_values
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
-from ik_service.solver.paths.metric import ROUNDING, JointMetric
+from ik_service.solver.paths.metric import CHANGE_ROUNDING, JointMetric
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]
@@ -194,8 +194,8 @@ def path_result(
         position_error=answers.position_error,
         orientation_error=answers.orientation_error,
         joint_change=np.abs(change).max(axis=1, initial=0.0),
-        over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * ROUNDING),
-        over_acceleration=order.dofs_of(np.abs(acceleration) > rates.acceleration * ROUNDING),
+        over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * CHANGE_ROUNDING),
+        over_acceleration=order.dofs_of(np.abs(acceleration) > rates.acceleration * CHANGE_ROUNDING),
         dt=rates.dt,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,

@@ -13,7 +13,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 BLOCK_BYTES = 1 << 18
-ALIGNMENT = 16  # bytes
+ARRAY_ALIGNMENT = 16  # bytes
 
 
 def has_host_copy(device: wp.Device) -> bool:
@@ -36,7 +36,7 @@ class HostDeviceBlock:
     def take(self, shape: tuple[int, ...], dtype: Any) -> "tuple[wp.array[Any], wp.array[Any]] | None":
         """Return an array on the device and its copy on the host, or None if there is no room for it."""
         size = math.prod(shape) * int(wp.types.type_size_in_bytes(dtype))
-        first = -(-self._taken // ALIGNMENT) * ALIGNMENT
+        first = -(-self._taken // ARRAY_ALIGNMENT) * ARRAY_ALIGNMENT
         if size == 0 or first + size > BLOCK_BYTES:
             return None
         self._taken = first + size

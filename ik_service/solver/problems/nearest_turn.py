@@ -22,10 +22,10 @@ from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.expression_objective import ExpressionObjective
 
-TURN = wp.constant(wp.float64(2.0 * math.pi))
+FULL_TURN = wp.constant(wp.float64(2.0 * math.pi))
 HALF_TURN = wp.constant(wp.float64(math.pi))
 PER_TURN = wp.constant(wp.float64(0.5 / math.pi))
-WHOLE = 1e-9  # turns by which a follower may fall short of whole ones: the rounding of a multiplier
+WHOLE_TURNS_SLACK = 1e-9  # turns by which a follower may fall short of whole ones: the rounding of a multiplier
 
 
 @wp.struct
@@ -50,12 +50,12 @@ def nearest_turn(q: wp.float64, start: wp.float64, lower: wp.float64, upper: wp.
     In float64 q may be at a limit that is beyond these, which are rounded inwards; it may stay there.
     """
     ahead = q - start + HALF_TURN
-    if ahead >= wp.float64(0.0) and ahead < TURN:
+    if ahead >= wp.float64(0.0) and ahead < FULL_TURN:
         return q  # it is there, as most are
     least = wp.min(wp.ceil((q - upper) * PER_TURN), wp.float64(0.0))
     most = wp.max(wp.floor((q - lower) * PER_TURN), wp.float64(0.0))
     turns = wp.clamp(wp.floor(ahead * PER_TURN), least, most)
-    return q - TURN * turns
+    return q - FULL_TURN * turns
 
 
 @wp.func
@@ -148,7 +148,9 @@ def find_turns(
         endless = bool(np.isinf(lower[active]) and np.isinf(upper[active]))
         if endless and len(together) == 1:
             always.append(dof)
-        elif (endless or (hard_limits and upper[active] - lower[active] > float(TURN))) and not read[together].any():
+        elif (endless or (hard_limits and upper[active] - lower[active] > float(FULL_TURN))) and not read[
+            together
+        ].any():
             if all(_turns_along(model, int(one)) for one in together if one != dof):
                 others.append(dof)
     dofs = np.array([*always, *others], dtype=np.intp)
@@ -183,4 +185,4 @@ def _turns_along(model: DeviceModel, follower: int) -> bool:
     multiplier = float(robot.dof_multiplier[follower])
     joint = int(np.searchsorted(robot.joint_qd_start, follower, side="right")) - 1
     is_angle = follower - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
-    return multiplier == 0.0 or (bool(is_angle) and abs(multiplier - round(multiplier)) <= WHOLE)
+    return multiplier == 0.0 or (bool(is_angle) and abs(multiplier - round(multiplier)) <= WHOLE_TURNS_SLACK)

@@ -11,8 +11,8 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.problems.rows.blocks import Poses, Rows
 from objectives import ObjectiveError
 
-STEP = 1e-3  # [m or rad]: float32 rounding and truncation are both near 1e-4 of a unit residual
-TOLERANCE = 1e-2  # of the largest entry of the row, and at least this of one: well above both
+CHECK_STEP = 1e-3  # [m or rad]: float32 rounding and truncation are both near 1e-4 of a unit residual
+CHECK_TOLERANCE = 1e-2  # of the largest entry of the row, and at least this of one: well above both
 
 
 def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.array[Any]) -> None:
@@ -33,7 +33,7 @@ def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.a
     error = np.abs(actual - expected) / scale
     error = np.where(np.isfinite(error), error, np.inf)
     worst = np.unravel_index(int(error.argmax()), error.shape)
-    if error[worst] <= TOLERANCE:
+    if error[worst] <= CHECK_TOLERANCE:
         return
     instance, row, dof = (int(k) for k in worst)
     block = int(np.searchsorted(rows.start, row, side="right")) - 1
@@ -52,8 +52,8 @@ def _central_differences(model: DeviceModel, rows: Rows, poses: Poses) -> NDArra
     for dof in range(model.joint_dof_count):
         for sign in (1.0, -1.0):
             dq = np.zeros((n, model.joint_dof_count), np.float32)
-            dq[:, dof] = sign * STEP
+            dq[:, dof] = sign * CHECK_STEP
             integrate(model, poses.joint_q, wp.array(dq, device=model.device), moved.joint_q)
             rows.compute_residuals(moved)
-            result[:, :, dof] += sign * moved.residuals.numpy() / (2.0 * STEP)
+            result[:, :, dof] += sign * moved.residuals.numpy() / (2.0 * CHECK_STEP)
     return result

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
-from ik_service.api.catalog.uploaded_urdf import MAX_SPHERES, read_uploaded, with_choices
+from ik_service.api.catalog.uploaded_urdf import PUT_SPHERES_MAX, read_uploaded, with_choices
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
 from tests.api.catalog.conftest import XML, problem
@@ -75,7 +75,7 @@ def test_spheres_are_bounded():
     assert many.collision_model.sphere_count == 256 + 5
     fore = "".join(SHAPE.format(x=1e-4 * k, shape=BALL) for k in range(256))
     text = ARM.format(base=SHAPE.format(x=0, shape=BALL), upper=fore, fore=fore).encode()
-    with pytest.raises(RobotFileError, match=f"has 513 spheres for collision. Allowed: {MAX_SPHERES}"):
+    with pytest.raises(RobotFileError, match=f"has 513 spheres for collision. Allowed: {PUT_SPHERES_MAX}"):
         read_uploaded(with_choices(text, collision="shapes"))
 
 

@@ -19,7 +19,7 @@ from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.documents.worlds.surroundings import read_surroundings
 from ik_service.api.errors.exceptions import FaultyFieldsError
 from ik_service.api.routes.configurations import check
-from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS
+from ik_service.api.schema.collision import MAX_GRID_NODES, REQUEST_OBJECTS_MAX
 from ik_service.api.schema.limits import MAX_SWITCH_COUNT
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.client import Client
@@ -291,7 +291,7 @@ def test_an_archive_has_the_columns(served_cell, target):
         ("cell", {"world": {"objects": [1]}}, "/world/objects", "invalid_value"),
         (
             "cell",
-            {"world": {"objects": {str(k): {"shape": "sphere", "radius": 1} for k in range(MAX_OBJECTS + 1)}}},
+            {"world": {"objects": {str(k): {"shape": "sphere", "radius": 1} for k in range(REQUEST_OBJECTS_MAX + 1)}}},
             "/world/objects",
             "invalid_value",
         ),
@@ -375,7 +375,7 @@ def test_many_objects_leave_fewer_attempts(cell):
     few = {"objects": {str(k): ball for k in range(8)}}
     options = {"seeds": 1000}
     assert read_solve({"targets": [target], "world": few, "options": options}, cell).request.problem_count == 7000
-    many = {"objects": {str(k): ball for k in range(MAX_OBJECTS)}}
+    many = {"objects": {str(k): ball for k in range(REQUEST_OBJECTS_MAX)}}
     with pytest.raises(ValueError, match="256 objects") as raised:
         read_solve({"targets": [target], "world": many, "options": options}, cell)
     assert "/options/seeds" in str(raised.value)

@@ -119,10 +119,10 @@ def test_alone_permuted_and_after_larger_batches_the_bytes_are_the_same(arms):
 
 
 def test_every_attempt_is_kept_where_all_are_wanted(arms, monkeypatch):
-    wish = {"best_of": "nearest", "solutions": 4}
-    packets = solve(arms, **wish)
+    asked = {"best_of": "nearest", "solutions": 4}
+    packets = solve(arms, **asked)
     use_threads(monkeypatch)
-    result = solve(arms, **wish)
+    result = solve(arms, **asked)
     np.testing.assert_array_equal(result.solution_count, packets.solution_count)
     assert (result.solution_count > 1).any()
     assert (result.islands.seed_index == packets.islands.seed_index).mean() >= SAME_SEEDS
@@ -132,7 +132,7 @@ def test_every_attempt_is_kept_where_all_are_wanted(arms, monkeypatch):
         assert (distance <= 1e-3).all()
         assert (angle <= 1e-2).all()
     small(monkeypatch, 50, 32)
-    again = solve(arms, **wish)
+    again = solve(arms, **asked)
     same_bytes(again, result)
     assert again.solutions.tobytes() == result.solutions.tobytes()
 

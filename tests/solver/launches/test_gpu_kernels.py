@@ -11,7 +11,7 @@ import warp as wp
 import ik_service
 from ik_service.cli.robots.warmup_command import OBJECT_SUFFIXES
 from ik_service.errors import EngineError, KernelCacheError
-from ik_service.solver.compiled.waves import BLOCK, KEEP_BLOCK, WAVES
+from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.launches import shipped_kernels
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels
@@ -124,7 +124,7 @@ def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
     solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
     modules = gpu_modules(solver, float64_finish=True)
     launched = [one.kernel.module for one in island_kernels(solver, precision="float64")]
-    assert [modules[module] for module in launched] == [BLOCK, 256]
+    assert [modules[module] for module in launched] == [WAVE_BLOCK_DIM, 256]
     assert SOLVE_EXTRAS in modules
 
 

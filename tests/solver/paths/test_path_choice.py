@@ -19,7 +19,7 @@ def ur5e():
     return load_robot("ur5e", collision="ignore")
 
 
-def wishes_of(metric, candidates, steps, choice):
+def costs_of(metric, candidates, steps, choice):
     """The three things that a choice is judged by, in their order."""
     path = candidates[np.arange(len(candidates)), choice]
     change = np.abs(metric.change(path[:-1], path[1:])) / steps[:, None]
@@ -38,9 +38,9 @@ def test_the_choice_is_the_best_of_all(ur5e, seed, spread):
     steps, metric = rng.integers(1, 4, 4), JointMetric(ur5e)
     chosen = choose(Edges.between(metric, candidates, valid, steps, LARGEST_STEP), valid)
     assert valid[np.arange(5), chosen].all()
-    found = wishes_of(metric, candidates, steps, chosen)
+    found = costs_of(metric, candidates, steps, chosen)
     allowed = itertools.product(*(np.flatnonzero(line) for line in valid))
-    best = min(wishes_of(metric, candidates, steps, np.array(choice)) for choice in allowed)
+    best = min(costs_of(metric, candidates, steps, np.array(choice)) for choice in allowed)
     np.testing.assert_allclose(found, best, rtol=1e-4)
 
 

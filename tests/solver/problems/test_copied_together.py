@@ -9,7 +9,7 @@ import warp as wp
 import ik_service
 from ik_service.solver.problems import host_device_array
 from ik_service.solver.problems.host_device_array import (
-    ALIGNMENT,
+    ARRAY_ALIGNMENT,
     BLOCK_BYTES,
     HostDeviceArray,
     block_on,
@@ -34,7 +34,7 @@ def test_arrays_of_a_block_are_copied_at_once_and_keep_to_themselves():
     alone = HostDeviceArray((4,), wp.int32, CPU, per_problem=False)
     assert copied_together([arrays[0], alone, *arrays[1:]]) == [block, alone]
     places = sorted((array.device.ptr, array.device.ptr + array.host.nbytes) for array in arrays)
-    assert all(first % ALIGNMENT == places[0][0] % ALIGNMENT for first, _ in places)
+    assert all(first % ARRAY_ALIGNMENT == places[0][0] % ARRAY_ALIGNMENT for first, _ in places)
     assert all(end <= following for (_, end), (following, _) in pairwise(places))
     rng = np.random.default_rng(0)
     given = [rng.integers(0, 2, array.host.shape).astype(array.host.dtype) + 0 for array in arrays]

@@ -34,7 +34,7 @@ PATTERNS: dict[str, list[tuple[list[int], list[int]]]] = {
     "many": [(BOTH, BOTH), (ONLY_X, BOTH), (OFF, ONLY_X), (BOTH, OFF)],
     "off": [(OFF, OFF)] * 7 + [(BOTH, ONLY_X)] * 5,
 }
-WISHES: dict[str, dict[str, object]] = {
+OPTIONS: dict[str, dict[str, object]] = {
     "plain": {},
     "cost": {"best_of": "cost", "seeds": 4},
     "nearest": {"best_of": "nearest", "seeds": 4},
@@ -99,10 +99,10 @@ class PartsInOrder:
         return [run(*call) for call in (calls if self.order == "forwards" else reversed(calls))]
 
 
-@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, pattern, wish):
-    options, here, elsewhere = WISHES[wish], problems(arms, 1), problems(arms, 2)
+def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, pattern, name):
+    options, here, elsewhere = OPTIONS[name], problems(arms, 1), problems(arms, 2)
     alone, expected = answers(make(arms, pattern), here, options)
     assert alone.success.mean() > 0.9
     monkeypatch.setattr(compiled_engine, "ThreadPoolExecutor", PartsInOrder)
@@ -115,10 +115,10 @@ def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, patte
         assert solver._core.engine.executor.used == 2 * len(ORDERS)
 
 
-@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("pattern", list(PATTERNS)[:2])  # what a part reads is looked at above, for all of them
-def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, wish):
-    options, here, elsewhere = WISHES[wish], problems(arms, 1), problems(arms, 2)
+def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, name):
+    options, here, elsewhere = OPTIONS[name], problems(arms, 1), problems(arms, 2)
     _, expected = answers(make(arms, pattern), here, options)
     for threads in (1, 2, 3, 4):
         solver = make(arms, pattern, threads)
@@ -128,7 +128,7 @@ def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, wish):
 
 
 def test_solvers_of_several_threads_each_do_not_disturb_one_another(arms, small_parts):
-    options, here = WISHES["nearest"], problems(arms, 1)
+    options, here = OPTIONS["nearest"], problems(arms, 1)
     _, expected = answers(make(arms, "many"), here, options)
     done = []
 

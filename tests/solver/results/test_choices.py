@@ -277,7 +277,7 @@ def test_threads_change_no_byte(threads):
         ({"precision": "float64", "solutions": 2}, "gives one solution"),
     ],
 )
-def test_wishes_that_cannot_be_met_say_why(problems, options, message):
+def test_options_that_cannot_be_met_say_why(problems, options, message):
     solver = solver_of(problems)
     with pytest.raises(InputError, match=message):
         solver.solve(problems.positions, problems.orientations_xyzw, options=options)

@@ -10,7 +10,7 @@ from ik_service.api.documents.columns import read_rows
 from ik_service.api.documents.frames import NAMES_SHOWN, Switches, check_link
 from ik_service.api.documents.worlds.objects import WorldLimits, read_objects
 from ik_service.api.errors.exceptions import faulty_field, pointer_token
-from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS, SolveWorld
+from ik_service.api.schema.collision import MAX_GRID_NODES, REQUEST_OBJECTS_MAX, SolveWorld
 from ik_service.robots import AttachedObject, RobotModel, World
 from ik_service.robots.collision.attached import MAX_ATTACHED
 from ik_service.robots.collision_checks.body_spheres import checked_attached
@@ -19,7 +19,7 @@ from ik_service.solver.inputs.worlds import read_worlds
 from objectives.errors import InputError
 
 NOTHING_ATTACHED: Mapping[str, AttachedObject] = {}  # goes to the process that compiles: a proxy cannot be pickled
-REQUEST_LIMITS = WorldLimits(MAX_OBJECTS, MAX_GRID_NODES, "one request")
+REQUEST_LIMITS = WorldLimits(REQUEST_OBJECTS_MAX, MAX_GRID_NODES, "one request")
 
 
 class Surroundings(NamedTuple):

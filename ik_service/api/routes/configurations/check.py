@@ -22,7 +22,7 @@ from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
 from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
-from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK, DISTANCES_AT_ONCE
+from ik_service.robots.collision_checks.check import CHECKED_PER_BLOCK, DISTANCES_AT_ONCE
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
 
@@ -82,7 +82,7 @@ def _effort(spheres: BodySpheres, world: World | None) -> int:
 
 
 def _working_bytes(_robot: RobotModel, asked: _AskedCheck) -> int:
-    places = min(len(asked.joint_q), CONFIGURATIONS_PER_BLOCK) * len(asked.spheres.radii)
+    places = min(len(asked.joint_q), CHECKED_PER_BLOCK) * len(asked.spheres.radii)
     switches = 0 if asked.around.object_enabled is None else asked.around.object_enabled.nbytes
     return places * CENTER_BYTES + DISTANCES_AT_ONCE * DISTANCE_BYTES + switches
 

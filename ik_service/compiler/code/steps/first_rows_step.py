@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.state import NOT_EVALUATED, Damping, coordinate_names
 from ik_service.compiler.code.steps.elimination import Elimination
-from ik_service.compiler.code.steps.step import AT_LIMIT, DofStep
+from ik_service.compiler.code.steps.step import AT_LIMIT_SHARE, DofStep
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression
 
@@ -92,7 +92,7 @@ class FirstRowsStep(DofStep):
         lines = [f"const auto begins = old_norm2 >= {number(NOT_EVALUATED)};"]
         endless, nothing = lanes.everywhere("INFINITY"), lanes.everywhere(number(0.0))
         for a in self._sliding:
-            share = f"(upper{a} - lower{a}) * {number(AT_LIMIT)}"
+            share = f"(upper{a} - lower{a}) * {number(AT_LIMIT_SHARE)}"
             lines.append(f"const F near{a} = {lanes.choose(f'{share} < {endless}', share, nothing)};")
             down = lanes.either("begins", f"pressure{a} > {number(0.0)}")
             up = lanes.either("begins", f"pressure{a} < {number(0.0)}")

@@ -19,7 +19,7 @@ from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression
 
-AT_LIMIT = 1e-3  # share of the way between two limits within which a DOF is at one
+AT_LIMIT_SHARE = 1e-3  # share of the way between two limits within which a DOF is at one
 
 
 class StepSource(ABC):

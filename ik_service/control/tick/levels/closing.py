@@ -22,7 +22,7 @@ from ik_service.control.tick.task import BRAKES, TickRef
 from ik_service.solver.launches.typed_warp import reference_to
 
 LOOP_WEIGHT = 2.0**8  # [1/m and 1/rad] of the rows of loops while other rows are minimised beside them
-EVALUATIONS = wp.constant(8)  # of loops alone
+CLOSING_EVALUATIONS = wp.constant(8)  # of loops alone
 CLOSED2 = (1e-9 * LOOP_WEIGHT) ** 2  # |r|^2 of loops that are closed
 CURVE_SHARE = 0.25  # of an acceleration, that goes along with the loop; the rest is for slowing down
 
@@ -38,7 +38,7 @@ for (int k = 0; k < DOFS; ++k) {
     t[Q + c] = smaller(larger(ahead, t[LOWER + k]), t[UPPER + k]);
 }
 """
-FAR = """
+FAR_LIMITS = """
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k], a = task.dof.data[k];
     if (c < 0) continue;
@@ -79,7 +79,7 @@ const U* const u = (const U*)&closed;
 *(U*)&share = u[NORM2] > u[FLOOR2] ? zero + 1.0 : square_root(least);
 return any(*(U*)&share < 1.0);
 """
-SLOWED = """
+AT_SLOWED = """
 const F left = *(U*)&share;
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k];
@@ -135,11 +135,11 @@ def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
     def close(state: StateRef, lanes: int, task: TickRef, first: int):
         other = State()
         begin(state, lanes, task, first, other)
-        iterate_all(other, lanes, task, first, EVALUATIONS)
+        iterate_all(other, lanes, task, first, CLOSING_EVALUATIONS)
         if is_open(state, lanes, task, first, other):
             another = State()
             begin_ahead(state, lanes, task, first, another)
-            iterate_all(another, lanes, task, first, EVALUATIONS)
+            iterate_all(another, lanes, task, first, CLOSING_EVALUATIONS)
             choose(state, lanes, task, first, other, another)
             if task.settings[BRAKES] == 1 and is_open(state, lanes, task, first, other):
                 close_slowly(state, lanes, task, first, other)
@@ -203,7 +203,7 @@ def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> 
     goals = [k for k, one in enumerate(program.inputs) if one.field == GOAL and one.column in of.source.first_rows]
     left = "".join(LEFT.format(goal=k) for k in goals)
 
-    @wp.func_native(text.function(OTHER, COPY, START, FAR, RESTART))
+    @wp.func_native(text.function(OTHER, COPY, START, FAR_LIMITS, RESTART))
     def begin_far(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
     @wp.func_native(text.function(*fragments("braking_move"), OTHER, SHARE))
@@ -228,12 +228,12 @@ def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> 
         another = State()
         share = Share()
         begin_far(state, lanes, task, first, another)
-        iterate_all(another, lanes, task, first, EVALUATIONS)
+        iterate_all(another, lanes, task, first, CLOSING_EVALUATIONS)
         share_of(state, lanes, task, first, another, share)
         begin_at_start(state, lanes, task, first, another)
         set_goals(another)
         begin_slowly(state, lanes, task, first, another, share)
-        iterate_all(another, lanes, task, first, EVALUATIONS)
+        iterate_all(another, lanes, task, first, CLOSING_EVALUATIONS)
         choose(state, lanes, task, first, other, another, share)
 
     return close_slowly
@@ -259,7 +259,7 @@ def _slowing_down(of: TickCommand, iterate_all: Any) -> Any:
         state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef, closed: StateRef, share: ShareRef
     ) -> bool: ...
 
-    @wp.func_native(text.function(OTHER, COPY, PLACE.format(place=of.commanded), SLOWED, RESTART))
+    @wp.func_native(text.function(OTHER, COPY, PLACE.format(place=of.commanded), AT_SLOWED, RESTART))
     def begin_slowed(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef, share: ShareRef): ...
 
     @wp.func_native(text.function(OTHER, KEEP_SLOWED))
@@ -273,7 +273,7 @@ def _slowing_down(of: TickCommand, iterate_all: Any) -> Any:
         iterate_all(other, lanes, task, first, 1)
         if is_fast(state, lanes, task, first, other, closed, share):
             begin_slowed(state, lanes, task, first, other, share)
-            iterate_all(other, lanes, task, first, EVALUATIONS)
+            iterate_all(other, lanes, task, first, CLOSING_EVALUATIONS)
             keep_slowed(state, lanes, task, first, other, share)
 
     return slow_down

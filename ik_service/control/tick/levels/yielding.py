@@ -27,7 +27,7 @@ from objectives.tasks.joints.posture import JOINT_Q_REFERENCE
 # Weight of the heaviest row that yields or of damping, over that of the lightest row that comes first; the second where
 # only a goal is sought, to which steps may be long.
 LIGHT, LESS_LIGHT = 2.0**-20, 2.0**-12
-EVALUATIONS = wp.constant(5)  # of rows that yield
+YIELDING_EVALUATIONS = wp.constant(5)  # of rows that yield
 # Whose a weight is: of rows that come first, of rows that yield, of damping, of loops.
 FIRST, YIELDS, HOLDS, LOOP = 1, 2, 3, 4
 
@@ -52,16 +52,16 @@ for (int k = 0; k < INPUT_COUNT; ++k) {{
 }}
 """
 OTHER = "\nU* const t = (U*)&other;\n"
-COPY = f"{OTHER}for (int k = 0; k < SIZE; ++k) t[k] = s[k];\n"
-PLACE = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) t[Q + c] = s[Q + c];\n"
-KEEP = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = t[Q + c];\n"
+COPY_OTHER = f"{OTHER}for (int k = 0; k < SIZE; ++k) t[k] = s[k];\n"
+PLACE_OTHER = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) t[Q + c] = s[Q + c];\n"
+KEEP_OTHER = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = t[Q + c];\n"
 # Damping draws joints to this goal, too, not to where they are: it slows them on the way there already.
 LOAD_GOAL = """
 static const int references[][2] = {{references}};
 for (int c = 0; c < COORDINATES; ++c) s[Q + c] = gather(task.reference_before, task.coordinate.data[c]);
 for (const int* one = references[0]; one[0] >= 0; one += 2) s[INPUTS + one[0]] = gather(task.reference_before, one[1]);
 """
-RESTART = """
+RESTART_OTHER = """
 for (int c = 0; c < COORDINATES; ++c) s[TRIAL + c] = s[Q + c];
 s[FLOOR2] = zero;
 s[NORM2] = zero + NOT_EVALUATED;
@@ -180,19 +180,19 @@ class TickYielding(TickCommand):
     def _define_states(self, goal: str) -> None:
         StateRef: Any = self.StateRef
 
-        @wp.func_native(self.text.function(COPY))
+        @wp.func_native(self.text.function(COPY_OTHER))
         def copy(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
-        @wp.func_native(self.text.function(PLACE))
+        @wp.func_native(self.text.function(PLACE_OTHER))
         def place(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
-        @wp.func_native(self.text.function(KEEP))
+        @wp.func_native(self.text.function(KEEP_OTHER))
         def keep(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
         @wp.func_native(self.text.function(goal))
         def load_goal(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
-        @wp.func_native(self.text.function(RESTART))
+        @wp.func_native(self.text.function(RESTART_OTHER))
         def restart(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
         self._copy, self._place, self._keep = copy, place, keep
@@ -229,7 +229,7 @@ class TickYielding(TickCommand):
                 place(state, lanes, task, first, other)
             set_first_goals(other)
             restart(other, lanes, task, first)
-            iterate_all(other, lanes, task, first, EVALUATIONS)
+            iterate_all(other, lanes, task, first, YIELDING_EVALUATIONS)
 
         self._minimise = minimise
 

@@ -13,7 +13,7 @@ from objectives.errors import InputError, UnknownNameError
 BoolArray = NDArray[np.bool_]
 RANK_TOLERANCE = 1e-8
 """Share of the largest singular value below which one counts as zero: configurations are closed to 1e-10."""
-NO_ROW = 1e-12
+ZERO_SINGULAR = 1e-12
 """A singular value [m or rad per unit] below which rows are zero, whatever the largest is."""
 
 
@@ -75,4 +75,4 @@ def ranks(rows: Float64Array) -> NDArray[np.intp]:
     if 0 in rows.shape[1:]:
         return np.zeros(len(rows), dtype=np.intp)
     sizes = np.linalg.svd(rows, compute_uv=False)
-    return np.asarray((sizes > np.maximum(RANK_TOLERANCE * sizes[:, :1], NO_ROW)).sum(axis=1))
+    return np.asarray((sizes > np.maximum(RANK_TOLERANCE * sizes[:, :1], ZERO_SINGULAR)).sum(axis=1))

@@ -26,7 +26,7 @@ from ik_service.solver.compiled.island_task import IslandTask, TaskRef
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.compiled.kernels.thread_attempt import ThreadAttempts
 from ik_service.solver.compiled.waves import (
-    BLOCK,
+    WAVE_BLOCK_DIM,
     AttemptStorage,
     StorageRef,
     Wave,
@@ -148,10 +148,10 @@ def _options(source: IterationSource) -> dict[str, Any]:
     warps = WARPS_PER_SM if len(source.program.dofs) <= SMALL_ISLAND else WARPS_PER_SM_OF_LARGE
     return {
         "module": "unique",
-        "module_options": {"block_dim": BLOCK, "max_unroll": source.state.size, "fast_math": True},
+        "module_options": {"block_dim": WAVE_BLOCK_DIM, "max_unroll": source.state.size, "fast_math": True},
         "enable_backward": False,
         "grid_stride": False,
-        "launch_bounds": (BLOCK, warps * 32 // BLOCK),
+        "launch_bounds": (WAVE_BLOCK_DIM, warps * 32 // WAVE_BLOCK_DIM),
         "enable_cuda_smem_spilling": True,
     }
 

@@ -18,7 +18,7 @@ from ik_service.solver.lm.seeds import DrawRanges
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.limits.asked import AskedLimits
 
-TYPES: Mapping[str, Any] = {
+LIMIT_TYPES: Mapping[str, Any] = {
     "float32": wp.float64,
     "float64": wp.float64,
     "draws": wp.float32,
@@ -48,8 +48,8 @@ class LimitArrays:
         self.draw_ranges = DrawRanges(model)
         self._own = self._own_forms(model, hard_limits=hard_limits)
         self._arrays = {
-            name: tuple(HostDeviceArray((lines, len(end)), TYPES[name], device) for end in self._own[name])
-            for name in TYPES
+            name: tuple(HostDeviceArray((lines, len(end)), LIMIT_TYPES[name], device) for end in self._own[name])
+            for name in LIMIT_TYPES
         }
         coordinate = robot.dof_coordinate[robot.active_dof]
         self._scalar = np.flatnonzero(coordinate >= 0)  # active DOFs that have a coordinate of their own

@@ -20,8 +20,8 @@ from ik_service.robots import DeviceModel, JointType
 
 BALL = wp.constant(int(JointType.BALL))
 FLOATING = wp.constant(int(JointType.FLOATING))
-ROWS_MAX = 64  # of a pass that is checked: factors from 2^-32 to 2^31 stay far from the ends of float32
-APART = wp.constant(1.0e-4)  # share of an entry by which the passes may differ from their factor, by rounding
+PASS_ROWS_MAX = 64  # of a pass that is checked: factors from 2^-32 to 2^31 stay far from the ends of float32
+PASSES_APART = wp.constant(1.0e-4)  # share of an entry by which the passes may differ from their factor, by rounding
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class RowGroups:
             device: Where the arrays are to live.
             probed: Whether rows may depend on others as well.
         """
-        groups = disjoint_rows(support, ROWS_MAX if probed else len(support))
+        groups = disjoint_rows(support, PASS_ROWS_MAX if probed else len(support))
         if 2 * len(groups) >= len(support) and (probed or len(groups) == len(support)):
             return cls.single(len(support), support.shape[1], device)
         of_row, row = np.zeros(len(support), np.int32), np.full((len(groups), support.shape[1]), -1, np.int32)
         factor = np.ones(len(support), np.float32)
         for k, members in enumerate(groups):
             for place, r in enumerate(members):
-                of_row[r], row[k, support[r]], factor[r] = k, r, 2.0 ** (place - ROWS_MAX // 2)
+                of_row[r], row[k, support[r]], factor[r] = k, r, 2.0 ** (place - PASS_ROWS_MAX // 2)
         factors: wp.array[Any] | None = wp.array(factor, dtype=wp.float32, device=device) if probed else None
         return cls(len(groups), _integers(of_row, device), _integers(row, device), factors)
 
@@ -150,7 +150,7 @@ def take_entry(
         expected = float(0.0)
         if row >= 0:
             expected = factor[row] * jacobian[i, start + row, dof]
-        if wp.abs(value - expected) > APART * wp.abs(expected):
+        if wp.abs(value - expected) > PASSES_APART * wp.abs(expected):
             mixed[0] = 1
 
 
