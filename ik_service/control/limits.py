@@ -66,6 +66,10 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         raise InputError(
             "ControlLimits.acceleration is 0 for a joint. Allowed: above 0; lock joints that must not move."
         )
+    if robot.has_closing_limits and np.isfinite(found["acceleration"]).any():
+        raise InputError(
+            "ControlLimits.acceleration is not for robots whose closing joints have limits yet. Leave it out."
+        )
     active = {name: _of_active(robot, values) for name, values in found.items()}
     margin = dof_values(robot, "ControlLimits.position_margin", limits.position_margin, np.zeros(robot.joint_dof_count))
     active["limit_lower"], active["limit_upper"] = _narrowed(robot, margin)

@@ -139,6 +139,11 @@ class RobotArrays:
         return self.loops + self.coordinate_constraints
 
     @property
+    def has_closing_limits(self) -> bool:
+        """Whether a joint that closes a loop has limits."""
+        return any(loop.limited for loop in self.loops)
+
+    @property
     def joint_count(self) -> int:
         """Number of moving joints, locked ones included."""
         return len(self.joint_names)

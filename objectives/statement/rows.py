@@ -78,6 +78,10 @@ class RowGroup:
     """Whether the rows can all be met by themselves; three rows of a difference of directions depend on each other, and
     do not count where it is asked how near to singular a configuration is."""
 
+    shifts: tuple[str, ...] = ()
+    """Of rows that are limits: names of constants, one for each row, that are 0 and stand beside what the row limits. A
+    solver puts the row's multiplier there. Other rows have it added to them."""
+
     data: tuple[tuple[str, int], ...] = ()
     """Names and widths of the data fields; the rows' weights are added to them by themselves."""
 

@@ -66,6 +66,24 @@ def test_the_example_gives_the_same_bytes(holding):
     assert "same bytes as in Python: yes" in run(["./example", "problems.bin"], folder)
 
 
+def test_limits_of_closing_joints_go_with_it(tmp_path):
+    pin = load_robot("four_bar").loops[0]
+    frames = pin.link, pin.reference_link, pin.offset, pin.reference_offset
+    robot = load_robot("four_bar").with_loops([LoopConstraint("pin", "revolute", *frames, limits=(0.8, 1.3))])
+    solver = IKSolver(robot, ["coupler_point"], device="cpu")
+    export_solver(solver, prefix="bar", problem_count=50).write(tmp_path)
+    closed = robot.with_loops([pin]).constraints.close(robot.random_joint_q(np.random.default_rng(4), COUNT)).joint_q
+    poses = robot.forward_kinematics(closed, ["coupler_point"])
+    targets = poses.positions, poses.orientations_xyzw
+    expected = solver.solve_as_recorded(*targets)
+    angle = expected.closing_joint_q[:, 0]
+    assert np.minimum(np.abs(angle - 0.8), np.abs(angle - 1.3)).min() < 1e-9
+    assert 0.1 < expected.success.mean() < 0.9
+    code, columns = CLibrary("bar", tmp_path, np.float64).solve(*targets)
+    assert code == OK
+    assert columns == columns_of(expected, np.float64)
+
+
 def test_constraints_between_coordinates_go_with_it(tmp_path):
     cam = CoordinateConstraint("cam", "panda_joint6", "panda_joint4", (1.0, -0.1, 0.15))
     robot = load_robot("panda", collision="ignore").with_coordinate_constraints([cam])

@@ -53,7 +53,57 @@ LOOP_ROWS = {
 """Rows of each joint from positions [n, 3], rotations [n, 3, 3] and quaternions [n, 4] xyzw."""
 
 
-def make_loop(joint, relative):
+LOOP_LIMITS = {
+    "revolute": (-0.3, 0.4),
+    "prismatic": (0.05, np.inf),
+    "helical": (-0.5, 0.2),
+    "cylindrical": ((-0.1, 0.05), (2.5, 3.8)),
+    "universal": ((-np.inf, np.inf), (-7.0, -5.8)),
+    "planar": ((-0.1, 0.1), (-np.inf, 0.2), (0.1, 0.1)),
+}
+"""Limits of each joint that may have some."""
+
+
+def angle(turn):
+    return np.arctan2(turn[:, 1, 0] - turn[:, 0, 1], turn[:, 0, 0] + turn[:, 1, 1])
+
+
+ANGLES = {
+    **dict.fromkeys(("prismatic", "helical"), (False,)),
+    "revolute": (True,),
+    "cylindrical": (False, True),
+    "universal": (True, True),
+    "planar": (False, False, True),
+}
+LOOP_COORDINATES = {
+    "revolute": lambda p, turn: [angle(turn)],
+    "prismatic": lambda p, turn: [p[:, 2]],
+    "helical": lambda p, turn: [p[:, 2] / LOOP_SIZES["helical"]["pitch"]],
+    "cylindrical": lambda p, turn: [p[:, 2], angle(turn)],
+    "universal": lambda p, turn: [
+        np.arctan2(turn[:, 1, 0], turn[:, 0, 0]),
+        np.arctan2(turn[:, 2, 1], turn[:, 2, 2]),
+    ],
+    "planar": lambda p, turn: [p[:, 0], p[:, 1], angle(turn)],
+}
+"""Coordinates of these joints from positions and rotations."""
+
+
+def beyond(joint, p, turn):
+    """How far the coordinates of a joint that have limits are beyond them, [n, limited coordinates]."""
+    pairs = np.array(LOOP_LIMITS[joint]).reshape(-1, 2)
+    rows = []
+    for coordinate, (lower, upper), is_angle in zip(
+        LOOP_COORDINATES[joint](p, turn), pairs, ANGLES[joint], strict=True
+    ):
+        if np.isfinite([lower, upper]).any():
+            turns = np.round((coordinate - 0.5 * (lower + upper)) / (2.0 * np.pi)) if is_angle else 0.0
+            near = coordinate - 2.0 * np.pi * turns  # an angle in the turn about the middle of its limits
+            rows.append(near - np.clip(near, lower, upper))
+    return np.stack(rows, axis=1)
+
+
+def make_loop(joint, relative, **further):
     """How a case makes the objective of a loop from the tip to another link, or to the world."""
     return lambda data: objectives.IKObjectiveLoop(
         data.scene.tip,
@@ -63,10 +113,11 @@ def make_loop(joint, relative):
         reference_offset=LOOP_OFFSETS[1],
         weight=0.7,
         **LOOP_SIZES.get(joint, {}),
+        **further,
     )
 
 
-def rows_of(joint, relative):
+def rows_of(joint, relative, limited=False):
     """Its residual."""
 
     def residual(data, joint_q, _problem):
@@ -74,7 +125,9 @@ def rows_of(joint, relative):
         tip, other = np.concatenate([poses.positions, poses.orientations_xyzw], axis=-1).swapaxes(0, 1)
         frame, base = transform_multiply(tip, LOOP_OFFSETS[0]), np.broadcast_to(LOOP_OFFSETS[1], tip.shape)
         seen = transform_multiply(transform_inverse(transform_multiply(other, base) if relative else base), frame)
-        return 0.7 * np.concatenate(LOOP_ROWS[joint](seen[:, :3], matrix_of(seen[:, 3:]), seen[:, 3:]), axis=1)
+        position, turn = seen[:, :3], matrix_of(seen[:, 3:])
+        rows = [*LOOP_ROWS[joint](position, turn, seen[:, 3:]), *([beyond(joint, position, turn)] if limited else [])]
+        return 0.7 * np.concatenate(rows, axis=1)
 
     return residual
 
@@ -83,5 +136,8 @@ LOOPS = {
     f"loop_{joint}_{'other' if relative else 'world'}": (make_loop(joint, relative), rows_of(joint, relative))
     for joint in LOOP_ROWS
     for relative in (True, False)
+} | {
+    f"loop_{joint}_limits": (make_loop(joint, True, limits=limits), rows_of(joint, True, limited=True))
+    for joint, limits in LOOP_LIMITS.items()
 }
 """Objective and residual of the case of each name."""

@@ -115,6 +115,7 @@ def _loop(loop: LoopConstraint) -> LoopBody:
         reference_offset=_pose(list(loop.reference_offset)),
         pitch=loop.pitch,
         distance=loop.distance,
+        limits=None if loop.limits is None else [(_finite(lower), _finite(upper)) for lower, upper in loop.limits],
     )
 
 

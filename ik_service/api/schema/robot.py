@@ -69,6 +69,9 @@ class LoopBody(BaseModel):
     reference_offset: Pose = Field(description="The other frame in that of `reference_link`.")
     pitch: float | None = Field(description="Way along the axis per angle about it [m/rad]; null but for helical.")
     distance: float | None = Field(description="Distance of the two origins [m]; null but for distance.")
+    limits: list[tuple[float | None, float | None]] | None = Field(
+        description="Lower and upper limit of each coordinate of the joint [rad or m]; null where there is none."
+    )
 
 
 class CoordinateConstraintBody(BaseModel):

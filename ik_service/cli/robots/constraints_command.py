@@ -88,6 +88,7 @@ def report_constraints(robot: RobotModel) -> ConstraintReport:
                 "joint": one.joint,
                 "link": one.link,
                 "reference_link": one.reference_link,
+                "limits": one.limits,
                 "rows": len(range(*constraints.residual_rows(one.name).indices(constraints.residual_count))),
             }
             for one in robot.loops

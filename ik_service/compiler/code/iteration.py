@@ -23,6 +23,7 @@ from ik_service.compiler.code.stages import (
     StageTexts,
     iterations_texts,
     multiplier_lines,
+    own_multiplier_lines,
     plain,
 )
 from ik_service.compiler.code.state import (
@@ -105,7 +106,8 @@ class IterationSource:
         lines += self.read_data()
         names = dict[Expression, str]()
         if self.program.multiplied:
-            rows = {plain(r): self.program.rows[r] for r in self.program.multiplied}
+            lines += own_multiplier_lines(self.program, self.state)
+            rows = {plain(r): self.program.one_sided.get(r, self.program.rows[r]) for r in self.program.multiplied}
             lines += [*self.evaluate(rows, names), *multiplier_lines(self.program, self.lanes, self.state)]
         lines += [*self.evaluate(self._outputs(), names), *self._keep(), *self.step.text(), *self._propose()]
         return "\n".join(["", *lines, *self._finish(), "}", ""])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.state import NOT_EVALUATED, LaneState
-from ik_service.compiler.program.island_program import IslandProgram, multiplier
+from ik_service.compiler.program.island_program import IslandProgram, multiplier, own_multiplier
 
 SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.0**-22}
 """Factor of the rows that yield in the last stage; where others yield to these again, that from stage to stage."""
@@ -58,8 +58,14 @@ def _ratio(lanes: Lanes) -> float:
 
 
 def plain(row: int) -> str:
-    """Name the packet of a row without its multiplier."""
+    """Name the packet of a row without its multiplier; of a limit, beyond which its multiplier holds it, with it."""
     return f"plain{row}"
+
+
+def own_multiplier_lines(program: IslandProgram, state: LaneState) -> list[str]:
+    """Statements for the multipliers of limits until now."""
+    places = {r: state.multipliers + k for k, r in enumerate(program.multiplied)}
+    return [f"const F {own_multiplier(r)} = s[{places[r]}];" for r in program.one_sided]
 
 
 def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> list[str]:
@@ -73,7 +79,8 @@ def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> 
     lines.append(f"const F borne = {share};")
     for k, r in enumerate(program.multiplied):
         held = f"s[{state.multipliers + k}]"
-        pull = f"({held} + {plain(r)}) * borne"
+        whole = plain(r) if r in program.one_sided else f"({held} + {plain(r)})"
+        pull = f"{whole} * borne"
         lines.append(f"const F {multiplier(r)} = {lanes.choose('begins', pull, held)};")
     return lines
 

@@ -5,7 +5,7 @@ statements of the objectives -> rows and derivatives by twist, transplanted onto
 Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and the errors of the pose targets
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ik_service.compiler.program.applied_rows import AppliedGroup, IslandScope, applied_groups, bind, body_of
 from ik_service.compiler.program.chain import build_chain, fixed_name
@@ -20,6 +20,7 @@ from ik_service.compiler.program.island_program import (
     RowLoop,
     TargetError,
     multiplier,
+    own_multiplier,
     total,
 )
 from ik_service.compiler.program.jacobian_rows import jacobian_row
@@ -52,11 +53,18 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     columns: list[list[Expression]] = []
     errors, zero = [], graph.constant(0.0)
     shares: list[Expression] = []
+    has_multipliers = bool(targets) and bool(signature.secondary) and not signature.tertiary and goal_count == 0
+    shifted, one_sided = dict[int, Expression](), dict[int, Expression]()
     for one in applied:
         bound = [bind(one, element, objectives[one.objective], scope) for element in one.elements]
         weighted = [values for values, _ in bound]
-        terms = [transplant([state_rows(one.group).rows[r] for r in one.wanted], own, graph) for own in weighted]
-        stated += [total(of_row, zero) for of_row in zip(*terms, strict=True)]
+        place = len(stated)
+        stated += _rows(one, weighted, graph)
+        if one.group.shifts and has_multipliers and one.objective in signature.constraints:
+            unweighted = _shifted(one, [plain for _, plain in bound], own_multiplier, place, graph)
+            one_sided |= dict(enumerate(_rows(one, unweighted, graph), place))
+            weighted = _shifted(one, weighted, multiplier, place, graph)
+            shifted |= dict(enumerate(_rows(one, weighted, graph), place))
         columns += [jacobian_row(one, r, weighted, scope) for r in one.wanted]
         if one.objective in targets:
             first = starts[one.objective] + one.first_row
@@ -67,11 +75,10 @@ def build_program(signature: IslandSignature) -> IslandProgram:
             shares += _shares_of_tolerances(one, [plain for _, plain in bound], scope, slack)
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
-    has_multipliers = bool(errors) and bool(signature.secondary) and not signature.tertiary and goal_count == 0
     multiplied = tuple(r for r, k in enumerate(row_objective) if has_multipliers and k in signature.constraints)
     left = _less_goals(stated, goals, graph)
     for r in multiplied:
-        left[r] = left[r] + graph.variable(multiplier(r))
+        left[r] = shifted[r] if r in shifted else left[r] + graph.variable(multiplier(r))
     pairs = list(zip(left, columns, strict=True))
     norms = [graph.variable(loop.norm2) for loop in loops]
     plain = [stated[r] if r in multiplied else row for r, row in enumerate(left)]
@@ -96,6 +103,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         levels=_levels(squares, scope),
         has_tertiary=bool(signature.tertiary),
         multiplied=multiplied,
+        one_sided=one_sided,
         gradient=tuple(
             total((column[a] * row for row, column in pairs), looped([x.gradient(a) for x in loops])) for a in n
         ),
@@ -109,6 +117,36 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
         loops=tuple(loops),
     )
+
+
+def _rows(one: AppliedGroup, values: Sequence[dict[str, Scalar]], graph: ExpressionGraph) -> list[Expression]:
+    """The rows that the island has of a group, from what stands for its symbols in each element."""
+    zero = graph.constant(0.0)
+    terms = [transplant([state_rows(one.group).rows[r] for r in one.wanted], own, graph) for own in values]
+    return [total(of_row, zero) for of_row in zip(*terms, strict=True)]
+
+
+def _shifted(
+    one: AppliedGroup,
+    values: Sequence[dict[str, Scalar]],
+    name: Callable[[int], str],
+    first: int,
+    graph: ExpressionGraph,
+) -> list[dict[str, Scalar]]:
+    """The same, with a variable of each row beside what it limits.
+
+    Args:
+        one: The group.
+        values: What stands for its symbols.
+        name: Names the variable of a row.
+        first: Number of the first row that the island has of the group.
+        graph: For the variables.
+    """
+    names = dict(zip(one.group.constants, state_rows(one.group).constant_names, strict=True))
+    places: dict[str, Scalar] = {
+        names[one.group.shifts[r]]: graph.variable(name(first + k)) for k, r in enumerate(one.wanted)
+    }
+    return [own | places for own in values]
 
 
 def _levels(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tuple[Expression, ...]:

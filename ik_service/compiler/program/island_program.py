@@ -134,6 +134,8 @@ class IslandProgram:
             factors; empty where none yields.
         has_tertiary: Whether rows yield to rows that yield.
         multiplied: Rows of constraints that have multipliers, variables that are added to them; see `multiplier`.
+        one_sided: Of these, rows that are limits: what multiplies them next, by row, over the multiplier that they have
+            now; see `own_multiplier`.
         gradient: J'r, per DOF.
         errors: Errors of the pose targets.
         row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
@@ -156,6 +158,7 @@ class IslandProgram:
     levels: tuple[Expression, ...]
     has_tertiary: bool
     multiplied: tuple[int, ...]
+    one_sided: dict[int, Expression]
     gradient: tuple[Expression, ...]
     errors: tuple[TargetError, ...]
     row_error2: Expression | None
@@ -217,6 +220,11 @@ class IslandProgram:
 def multiplier(row: int) -> str:
     """Name the variable of a row's multiplier."""
     return f"multiplier{row}"
+
+
+def own_multiplier(row: int) -> str:
+    """Name the variable of the multiplier that a row had until now, where another one may follow."""
+    return f"own_multiplier{row}"
 
 
 def total(terms: Iterable[Scalar], zero: Expression) -> Expression:

@@ -13,6 +13,7 @@ from ik_service.control.tick import task as tick_task
 from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
 from ik_service.control.tick.tick_launches import STEPS_MIN, TICK_ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
+from ik_service.errors import EngineError
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
 from ik_service.export.entries.tick_example import example_ticks
@@ -64,6 +65,8 @@ class TickEntry:
     advice = filled("tick/advice.md", {})
 
     def __init__(self, controller: IKController, prefix: str, *, tick_count: int) -> None:
+        if controller.robot.has_closing_limits:  # settings in C may limit accelerations, beside which they do not hold
+            raise EngineError("Ticks of robots whose closing joints have limits cannot be exported yet.")
         self._controller, self._prefix, self._tick_count = controller, prefix, tick_count
         self._ticks = controller.recorded()
         self.recorded = self._ticks.launches

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from ik_service.robots.constraint_kinematics.descent import CLOSED, ClosingProblem, Descent, close_from
 from ik_service.robots.constraint_kinematics.partition import dependent_columns
 from ik_service.robots.constraint_kinematics.results import ClosureStatus
+from ik_service.robots.constraint_kinematics.rows.limit_rows import BoundedRows
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, coupling_matrix, ranks
-from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array, quaternion_conjugate, quaternion_multiply, rotation_vector
@@ -21,7 +21,7 @@ ATTEMPTS = 16
 
 
 def nearest_closed(
-    rows: ResidualRows, start: Float64Array, free: BoolArray, on: BoolArray, attempts: int, rng: np.random.Generator
+    rows: BoundedRows, start: Float64Array, free: BoolArray, on: BoolArray, attempts: int, rng: np.random.Generator
 ) -> Descent:
     """Close from the start, and where that fails from other starts: the closed one nearest to the start is kept."""
     problem = ClosingProblem(rows, free)
@@ -55,7 +55,7 @@ def statuses(found: Descent) -> NDArray[np.int32]:
 
 
 def assembly_modes(
-    rows: ResidualRows, first: Descent, free: BoolArray, on: BoolArray, count: int, rng: np.random.Generator
+    rows: BoundedRows, first: Descent, free: BoolArray, on: BoolArray, count: int, rng: np.random.Generator
 ) -> tuple[Float64Array, NDArray[np.int32]]:
     """Find further closed configurations in which what drives the mechanism stays where it is.
 
@@ -91,10 +91,10 @@ def assembly_modes(
     return modes, number
 
 
-def following_dofs(rows: ResidualRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
+def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
     """Choose which of the free active DOFs follow from the others, for each configuration, [n, active_dof_count]."""
-    _, jacobian = rows.values_and_jacobian(joint_q)
-    own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[..., np.newaxis]
+    _, jacobian = rows.equations.values_and_jacobian(joint_q)
+    own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:, : jacobian.shape[1], np.newaxis]
     chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
     return np.array(chosen, dtype=bool).reshape(len(joint_q), len(free))
 

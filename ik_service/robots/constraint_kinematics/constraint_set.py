@@ -8,16 +8,18 @@ from numpy.typing import ArrayLike
 
 from ik_service.robots.constraint_kinematics import closing, sweep
 from ik_service.robots.constraint_kinematics.constraint_list import ConstraintList
-from ik_service.robots.constraint_kinematics.descent import restored
+from ik_service.robots.constraint_kinematics.descent import CLOSED, restored
 from ik_service.robots.constraint_kinematics.feasible_motion import nearest_rates
 from ik_service.robots.constraint_kinematics.partition import partitioned
 from ik_service.robots.constraint_kinematics.results import (
     Closure,
+    ClosureStatus,
     DofPartition,
     FeasibleAcceleration,
     FeasibleVelocity,
     SweptPath,
 )
+from ik_service.robots.constraint_kinematics.rows.limit_rows import BoundedRows
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, applied, free_dofs
 from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
 from ik_service.robots.constraints.velocities import VelocityConstraint
@@ -105,6 +107,10 @@ class ConstraintSet(ConstraintList):
     def _residual(self) -> ResidualRows:
         return ResidualRows.of(self.robot)
 
+    @cached_property
+    def _bounded(self) -> BoundedRows:
+        return BoundedRows.of(self._residual)
+
     def residual(self, joint_q: ArrayLike) -> Float64Array:
         """Give the rows that joints of loops do not leave free, shape [n, residual_count]."""
         return self._residual.values_and_jacobian(checked_joint_q(self.robot, joint_q))[0]
@@ -112,6 +118,11 @@ class ConstraintSet(ConstraintList):
     def residual_jacobian(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `residual` by the DOFs of the tree, shape [n, residual_count, joint_dof_count]."""
         return self._residual.values_and_jacobian(checked_joint_q(self.robot, joint_q))[1]
+
+    @property
+    def closing_row_count(self) -> int:
+        """Number of rows that `close` works with: those of the residual packing, and of limits of closing joints."""
+        return self.residual_count + len(self._bounded.constraint)
 
     # ------------------------------------------------------------------ solves
     def close(
@@ -144,13 +155,13 @@ class ConstraintSet(ConstraintList):
         if min(solutions, attempts) < 1:
             raise InputError(f"solutions is {solutions} and attempts {attempts}. Allowed: 1 and above.")
         start = complete_joint_q(self.robot, joint_q)
-        start, on = _alike(start, "enabled", self._rows_on(enabled, of_positions=True))
+        start, on = _alike(start, "enabled", self._bounded_on(enabled))
         free, rng = free_dofs(self.robot, frozen), np.random.default_rng(seed)
-        found = closing.nearest_closed(self._residual, start, free, on, attempts, rng)
+        found = closing.nearest_closed(self._bounded, start, free, on, attempts, rng)
         modes = number = None
         if solutions > 1:
             rng = np.random.default_rng([seed, 1])  # whatever has been drawn before
-            modes, number = closing.assembly_modes(self._residual, found, free, on, solutions, rng)
+            modes, number = closing.assembly_modes(self._bounded, found, free, on, solutions, rng)
         given = np.broadcast_to(np.asarray(joint_q, np.float64), start.shape)
         closed_q = restored(self.robot, found.joint_q, given, free)
         residual = self.residual(closed_q)
@@ -159,7 +170,7 @@ class ConstraintSet(ConstraintList):
             closing_joint_q=self._closing_part(closed_q),
             status=closing.statuses(found),
             residual=residual,
-            constraint_error=self._residual_map.largest(residual),
+            constraint_error=self._errors(closed_q, residual),
             iterations=found.iterations,
             solutions=modes,
             solution_count=number,
@@ -254,14 +265,14 @@ class ConstraintSet(ConstraintList):
             close: Whether to close loops; False to move that coordinate alone.
         """
         is_tree = joint in self.robot.joint_names
-        rows = self._residual if is_tree else self._whole_rows
+        rows = self._bounded if is_tree else self._whole_rows
         robot, values = rows.robot, sweep.steps_of(bounds, step)
         dof = sweep.scalar_coordinate(robot, joint, component)
         given = self.robot.mid_joint_q if joint_q is None else joint_q
         start = complete_joint_q(self.robot, given) if is_tree else self._error_rows.configurations(given)
-        row_map = self._residual_map if is_tree else self._error_map
         mask = self.mask(enabled) & self._holds_positions
-        start, on = _alike(start, "enabled", row_map.of_rows(mask))
+        own = self._bounded_on(enabled) if is_tree else self._error_map.of_rows(mask)
+        start, on = _alike(start, "enabled", own)
         free = free_dofs(robot, [*frozen, robot.dof_names[dof]]) & close
         path, status = sweep.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
         tree_q = path[..., : self.robot.joint_coord_count]
@@ -269,18 +280,21 @@ class ConstraintSet(ConstraintList):
         closing_q = self._closing_part(flat)
         if not is_tree:
             closing_q = path[..., self._error_rows.coordinates[self.robot.joint_coord_count :]]
+        errors = self._errors(flat, self.residual(flat)).reshape(*status.shape, -1)
+        beyond = self._bounded.errors(flat, len(self)).reshape(errors.shape) > CLOSED
+        is_beyond = (beyond & np.broadcast_to(mask[:, np.newaxis], beyond.shape)).any(axis=2)
         return SweptPath(
             values=values,
             joint_q=tree_q,
             closing_joint_q=closing_q.reshape(*status.shape, -1),
-            status=status,
-            constraint_error=self._residual_map.largest(self.residual(flat)).reshape(*status.shape, -1),
+            status=np.where(is_beyond, ClosureStatus.BLOCKED_BY_LIMITS, status),
+            constraint_error=errors,
         )
 
     @cached_property
-    def _whole_rows(self) -> ResidualRows:
+    def _whole_rows(self) -> BoundedRows:
         """Rows over the tree and the closing joints: each loop is a weld."""
-        return ResidualRows.of(self._error_rows.whole)
+        return BoundedRows.of(ResidualRows.of(self._error_rows.whole))
 
     def _closing_part(self, joint_q: Float64Array) -> Float64Array:
         return self.with_closing_joints(joint_q)[:, self.robot.joint_coord_count :]
@@ -289,6 +303,14 @@ class ConstraintSet(ConstraintList):
     def _holds_positions(self) -> BoolArray:
         """Whether each constraint holds positions, shape [constraints]."""
         return np.array([not isinstance(one, VelocityConstraint) for one in self], dtype=bool)
+
+    def _bounded_on(self, enabled: ArrayLike | None) -> BoolArray:
+        """Give which rows of positions are enabled, those of limits behind them, shape [1 or n, rows]."""
+        return self._bounded.enabled(self._rows_on(enabled, of_positions=True), self.mask(enabled))
+
+    def _errors(self, joint_q: Float64Array, residual: Float64Array) -> Float64Array:
+        """Give the error of each constraint, shape [n, constraints]."""
+        return np.maximum(self._residual_map.largest(residual), self._bounded.errors(joint_q, len(self)))
 
     def _rows_on(self, enabled: ArrayLike | None, *, of_positions: bool = False) -> BoolArray:
         """Give which rows of the residual packing are enabled, shape [1 or n, residual_count]."""

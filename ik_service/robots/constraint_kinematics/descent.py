@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.constraint_kinematics.rows.limit_rows import BoundedRows
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, coupling_matrix
-from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
 from ik_service.robots.host_kinematics.tangent import integrate
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.coupling import complete_joint_q
@@ -33,7 +33,7 @@ class Descent(NamedTuple):
     Attributes:
         joint_q: Shape [n, joint_coord_count].
         rows: Rows there, shape [n, rows].
-        held: Whether a DOF that may move was held by a limit at the end, shape [n].
+        held: Whether a limit held a DOF that may move at the end, or was beyond that of a closing joint, shape [n].
         iterations: Steps tried, shape [n].
     """
 
@@ -51,7 +51,7 @@ class ClosingProblem:
         free: Which active DOFs may move, shape [active_dof_count].
     """
 
-    def __init__(self, rows: ResidualRows, free: BoolArray) -> None:
+    def __init__(self, rows: BoundedRows, free: BoolArray) -> None:
         robot = rows.robot
         self._rows, self._robot, self._free = rows, robot, free
         self._spread = coupling_matrix(robot)
@@ -70,6 +70,11 @@ class ClosingProblem:
         """Give the enabled rows, 0 for others, and their derivatives by free active DOFs."""
         values, jacobian = self._rows.values_and_jacobian(joint_q)
         return values * on, (jacobian @ (self._spread * self._free)) * on[..., np.newaxis]
+
+    def beyond(self, rows: Float64Array) -> BoolArray:
+        """Tell where a closing joint is beyond its limits, from the enabled rows, shape [n]."""
+        limits = rows[:, rows.shape[1] - len(self._rows.constraint) :]
+        return np.asarray((np.abs(limits) > CLOSED).any(axis=1))
 
     def stepped(self, joint_q: Float64Array, change: Float64Array) -> Float64Array:
         """Move configurations by changes of active DOFs, frozen coordinates equal to the bit."""
@@ -145,4 +150,4 @@ def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> D
         exact = (np.abs(rows[k]).max(axis=1) <= CLOSED) & ~better  # rounding is all that is left
         stalled = (factor[k] > FACTOR_MAX) | (better & (trial_squares > (1.0 - STALLED_SHARE) * squares))
         running[k] = ~(near | exact | stalled)
-    return Descent(joint_q, rows, held, iterations)
+    return Descent(joint_q, rows, held | problem.beyond(rows), iterations)

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from ik_service.robots.constraint_kinematics.closing import ATTEMPTS, nearest_closed, statuses
 from ik_service.robots.constraint_kinematics.descent import ClosingProblem, close_from
+from ik_service.robots.constraint_kinematics.rows.limit_rows import BoundedRows
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray
-from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.names import dof_at
 from ik_service.robots.transforms import Float64Array
@@ -32,7 +32,7 @@ def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
 
 
 def swept(
-    rows: ResidualRows, start: Float64Array, coordinate: int, values: Float64Array, free: BoolArray, on: BoolArray
+    rows: BoundedRows, start: Float64Array, coordinate: int, values: Float64Array, free: BoolArray, on: BoolArray
 ) -> tuple[Float64Array, NDArray[np.int32]]:
     """Close at each value of a coordinate.
 

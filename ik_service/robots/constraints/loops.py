@@ -1,9 +1,10 @@
 """Loops of a robot: pairs of frames that a joint holds together, beside the joints of the tree."""
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from objectives.errors import InputError
+from objectives.tasks.frames.closing_joint import limit_numbers, limit_pairs, limited_coordinates
 from objectives.tasks.frames.loop import IKObjectiveLoop
 
 Transform = tuple[float, ...]
@@ -25,6 +26,8 @@ class LoopConstraint:
         reference_offset: The same of the reference frame.
         pitch: Way along the axis per angle about it [m/rad], of a helical joint.
         distance: Distance of the origins [m], of joint "distance".
+        limits: Lower and upper limit of each coordinate of the joint [m or rad], infinite where there is none, as in
+            ``IKObjectiveLoop``; None for no limits.
     """
 
     name: str
@@ -35,22 +38,30 @@ class LoopConstraint:
     reference_offset: Transform = IDENTITY
     pitch: float | None = None
     distance: float | None = None
+    limits: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         """Take numbers of any type as floats.
 
         Raises:
             InputError: There is no such joint, a number is missing or does not belong to it, both frames are on one
-                link, or an offset is not seven finite numbers with a quaternion of unit length.
+                link, an offset is not seven finite numbers with a quaternion of unit length, or limits are not allowed.
         """
         for field in ("offset", "reference_offset"):
             object.__setattr__(self, field, tuple(map(float, getattr(self, field))))
         if self.link == self.reference_link:
             raise InputError(f"Loop '{self.name}' joins link '{self.link}' to itself. Allowed: two links.")
         try:
+            if self.limits is not None:
+                object.__setattr__(self, "limits", limit_pairs(self.joint, self.limits))
             self.rows()
         except InputError as error:
             raise InputError(f"Loop '{self.name}': {error}") from None
+
+    def __repr__(self) -> str:
+        """Give the fields; without limits as loops were before they could have some: digests of robots are of this."""
+        given = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self)]
+        return f"{type(self).__name__}({', '.join(given if self.limits else given[:-1])})"
 
     def rows(self, weight: float = 1.0) -> IKObjectiveLoop:
         """Make the objective of its rows, bound to nothing, with a factor for all of them [1/m and 1/rad]."""
@@ -62,6 +73,7 @@ class LoopConstraint:
             reference_offset=self.reference_offset,
             pitch=self.pitch,
             distance=self.distance,
+            limits=self.limits,
             weight=weight,
         )
 
@@ -74,6 +86,16 @@ class LoopConstraint:
     def size(self) -> float:
         """The pitch or the distance; 0 for a joint that has neither."""
         return self.pitch or self.distance or 0.0
+
+    @property
+    def limited(self) -> tuple[int, ...]:
+        """Which coordinates of the joint have limits, by their numbers."""
+        return () if self.limits is None else limited_coordinates(self.joint, self.limits)
+
+    @property
+    def limit_numbers(self) -> dict[str, float]:
+        """Numbers of the rows of limits by the names that ``limit_group`` has for them."""
+        return {} if self.limits is None else limit_numbers(self.joint, self.limits, self.limited)
 
     @property
     def links(self) -> tuple[str, ...]:

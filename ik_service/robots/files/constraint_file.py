@@ -26,6 +26,7 @@ from objectives.tasks.joints.coupling import COEFFICIENTS_MOST
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # Python 3.11
 
+LIMITS_MOST = 3  # coordinates of a planar joint
 SUFFIXES = (".constraints.yaml", ".constraints.json")
 """What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""
 
@@ -199,6 +200,16 @@ def _transform(name: str, value: object) -> Transform:
     return (*place, *turn)
 
 
+def _limits(name: str, value: object) -> tuple[tuple[float, float], ...]:
+    """Read pairs of a lower and an upper limit, null where there is none; a single pair may stand alone."""
+    given = value if isinstance(value, list) and value and isinstance(value[0], list) else [value]
+    pairs = [pair for pair in given if isinstance(pair, list) and len(pair) == 2]
+    if len(pairs) != len(given) or len(pairs) > LIMITS_MOST:
+        raise InputError(f"'{name}' must be pairs of a lower and an upper limit, got {_shown(value)}.")
+    numbers = ([None if end is None else _number(name, end) for end in pair] for pair in pairs)
+    return tuple((-math.inf if a is None else a, math.inf if b is None else b) for a, b in numbers)
+
+
 def _coefficients(name: str, value: object) -> tuple[float, ...]:
     """Read a list of numbers of any length; how many there may be, the constraint says."""
     if not isinstance(value, list) or len(value) > COEFFICIENTS_MOST:
@@ -232,6 +243,7 @@ _KINDS: Mapping[str, _Kind] = {
             "reference_offset": _transform,
             "pitch": _number,
             "distance": _number,
+            "limits": _limits,
         },
     ),
     "coordinate_constraints": _Kind(

@@ -18,7 +18,7 @@ from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues
 from ik_service.solver.linearisation.linearisation import Further
 from ik_service.solver.problems.limits.asked import AskedLimits
-from ik_service.solver.problems.rows.binding import is_robot_constraint
+from ik_service.solver.problems.rows.binding import is_constraint, is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import HAVE_TO_BE_MET
 from objectives.errors import InputError, UnknownNameError
@@ -66,7 +66,7 @@ class HostRows:
         hard_limits: Whether answers keep the limits of joints.
 
     Raises:
-        EngineError: An objective does not state its rows.
+        EngineError: An objective does not state its rows, or a joint that closes a loop has limits.
     """
 
     def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
@@ -77,8 +77,11 @@ class HostRows:
         for objective, size in zip(rows.objectives, rows.sizes, strict=True):
             if not isinstance(objective, ExpressionObjective):
                 raise EngineError(f"{type(objective).__name__} does not state its rows: answers have no derivatives.")
+            tables = tuple(objective.element_tables(rows.model))
+            if is_constraint(objective) and any(table.group.shifts for table in tables):
+                raise EngineError("Answers have no derivatives where joints that close loops have limits.")
             self._objectives.append(objective)
-            self._blocks.append(HostBlock(tuple(objective.element_tables(rows.model)), size, objective.weight))
+            self._blocks.append(HostBlock(tables, size, objective.weight))
         sizes = rows.sizes
         self.kind = np.repeat(np.array(rows.kinds, np.int32), sizes)
         self.yields = np.repeat([k in rows.secondary for k in range(len(sizes))], sizes)

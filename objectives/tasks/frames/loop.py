@@ -24,7 +24,16 @@ from objectives.frame_algebra import (
 from objectives.model import FloatArray, IKModel
 from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
 from objectives.statement.rows import RowGroup
-from objectives.tasks.frames.closing_joint import CLOSING_COORDINATES, RelativeRows, relative_group
+from objectives.tasks.frames.closing_joint import (
+    CLOSING_COORDINATES,
+    SIZE,
+    RelativeRows,
+    limit_group,
+    limit_numbers,
+    limit_pairs,
+    limited_coordinates,
+    relative_group,
+)
 
 OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)
@@ -151,6 +160,8 @@ class IKObjectiveLoop(ExpressionObjective):
     | point_in_plane | pz |
     | distance | (p . p / distance - distance) / 2 |
 
+    With limits, further rows follow: of each coordinate of the joint that has some, how far it is beyond them.
+
     Joints and conventions of the frames are those of multibody dynamics [Featherstone2008 (8)].
 
     Attributes:
@@ -171,6 +182,7 @@ class IKObjectiveLoop(ExpressionObjective):
         reference_offset: Any = None,
         pitch: float | None = None,
         distance: float | None = None,
+        limits: Any = None,
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
@@ -184,6 +196,9 @@ class IKObjectiveLoop(ExpressionObjective):
             reference_offset: The same of the reference frame.
             pitch: Way along the axis per angle about it [m/rad], not 0; of a helical joint, which needs it.
             distance: Distance of the origins [m], above 0; of joint "distance", which needs it.
+            limits: Lower and upper limit of each coordinate of the joint [m or rad], shape [coordinates, 2] or, of one,
+                [2], infinite where there is none; angles, but for those of a helical joint, count up to whole turns
+                and have both or none. None for no limits.
             row_weights: Weights of the rows, shape [rows] or [problem_count, rows]; 0 switches a row off.
             weight: Factor of all rows [1/m and 1/rad].
 
@@ -196,7 +211,16 @@ class IKObjectiveLoop(ExpressionObjective):
         self._joint, self._size = joint, _size_of(joint, {"pitch": pitch, "distance": distance})
         self._links = link, reference_link
         self._offsets = _transform("offset", offset), _transform("reference_offset", reference_offset)
-        super().__init__([], row_count=LOOP_GROUPS[joint].row_count, row_weights=row_weights, weight=weight)
+        self._limits: tuple[tuple[float, float], ...] = ()
+        self._limited: tuple[int, ...] = ()
+        if limits is not None:
+            try:
+                self._limits = limit_pairs(joint, limits)
+            except InputError as error:
+                raise InputError(f"IKObjectiveLoop: {error}") from None
+            self._limited = limited_coordinates(joint, self._limits)
+        row_count = LOOP_GROUPS[joint].row_count + len(self._limited)
+        super().__init__([], row_count=row_count, row_weights=row_weights, weight=weight)
 
     @property
     def joint(self) -> str:
@@ -209,9 +233,11 @@ class IKObjectiveLoop(ExpressionObjective):
         return self._links
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
-        """State the rows of the joint."""
-        group = LOOP_GROUPS[self._joint]
-        return [(group, [self._element(model, group)])]
+        """State the rows of the joint, and those of its limits."""
+        groups = [LOOP_GROUPS[self._joint]]
+        if self._limited:
+            groups.append(limit_group(self._joint, self._limited))
+        return [(group, [self._element(model, group)]) for group in groups]
 
     @property
     def closing_coordinate_names(self) -> tuple[str, ...]:
@@ -228,7 +254,12 @@ class IKObjectiveLoop(ExpressionObjective):
     def _element(self, model: IKModel, group: RowGroup) -> Element:
         robot = RobotIndices(model)
         frames = tuple(_frame(robot, link, offset) for link, offset in zip(self._links, self._offsets, strict=True))
-        return Element(frames, constants=(self._size,) if group.constants and self._size is not None else ())
+        numbers: tuple[float, ...] = ()
+        if self._size is not None and SIZE in group.constants:
+            numbers = (self._size,)
+        if group.shifts:
+            numbers += tuple(limit_numbers(self._joint, self._limits, self._limited).values())
+        return Element(frames, constants=numbers)
 
 
 def _size_of(joint: str, given: Mapping[str, float | None]) -> float | None:

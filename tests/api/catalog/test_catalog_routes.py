@@ -66,6 +66,7 @@ def test_loops_of_a_robot_that_is_put_are_closed_and_what_is_none_is_named(open_
         "rocker",
     )
     assert (loop["offset"]["position"], loop["pitch"], loop["distance"]) == ([0.5, 0, 0], None, None)
+    assert loop["limits"] is None
     assert "joint is 'rope'" in warning
     assert open_client.get(url).json() == put.json()
     robot = load_urdf(BROKEN)

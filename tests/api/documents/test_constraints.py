@@ -46,6 +46,12 @@ def expected(robot):
     return IKSolver(robot, [LEFT], device="cpu").solve(POSITIONS, constraint_enabled=ENABLED)
 
 
+def test_a_robot_tells_the_limits_of_its_closing_joints():
+    hinge = LoopConstraint("hinge", "universal", LEFT, "left_panda_link0", limits=((-np.inf, 1.0), (-0.5, 0.5)))
+    (loop,) = robot_body("held", load_robot("dual_panda").with_loops([hinge])).loops
+    assert loop.limits == [(None, 1.0), (-0.5, 0.5)]
+
+
 def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served, expected):
     answer = served.post("/v1/robots/held/solve", json=body(DISABLED, include=["constraints", "islands"])).json()
     assert answer["success"] == [True] * 3

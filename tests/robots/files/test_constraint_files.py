@@ -96,6 +96,19 @@ def test_numbers_of_joints_are_read():
     assert (screw.pitch, screw.distance, rod.pitch, rod.distance) == (0.01, None, None, 0.2)
 
 
+@pytest.mark.parametrize(
+    ("joint", "given", "limits"),
+    [
+        ("revolute", [-0.5, "1e0"], ((-0.5, 1.0),)),
+        ("prismatic", [[None, 0.2]], ((-np.inf, 0.2),)),
+        ("cylindrical", [[0, None], [-1, 1]], ((0.0, np.inf), (-1.0, 1.0))),
+    ],
+)
+def test_limits_of_joints_are_read(joint, given, limits):
+    (loop,) = read(entry(joint=joint, limits=given)).loops
+    assert loop.limits == limits
+
+
 BAD_ENTRIES = {
     "no mapping": ([1, 2], "must be a mapping of fields, got [1, 2]"),
     "unknown field": (entry(axis=[0, 0, 1]), "no field 'axis'. Fields: name, joint, link"),
@@ -115,6 +128,12 @@ BAD_ENTRIES = {
     "not unit": (entry(offset={"orientation_xyzw": [0, 0, 0, 2]}), "quaternion of offset has length 2"),
     "a pitch too many": (entry(pitch=1.0), "has no pitch"),
     "no distance": (entry(joint="distance"), "needs distance"),
+    "limits of a ball": (entry(limits=[0, 1]), "joint 'spherical' takes no limits"),
+    "one limit": (entry(joint="revolute", limits=[0]), "'limits' must be pairs of a lower and an upper limit"),
+    "a number for limits": (entry(joint="revolute", limits=1), "'limits' must be pairs"),
+    "a text in limits": (entry(joint="revolute", limits=[0, "far"]), "'limits' must be a number"),
+    "limits turned round": (entry(joint="revolute", limits=[1, 0]), "allowed: 1 pair of a lower and an upper limit"),
+    "four limits": (entry(joint="planar", limits=[[0, 1]] * 4), "'limits' must be pairs"),
 }
 
 

@@ -64,7 +64,7 @@ def _read(robot: RobotModel, document: object, _kept: Mapping[str, World]) -> _A
     for index, name in enumerate(asked.frozen):
         if name not in known:
             raise faulty_field(f"/frozen/{index}", "unknown_joint", "The robot has no joint or DOF of this name.")
-    rows = robot.constraints.residual_count
+    rows = robot.constraints.closing_row_count
     effort = len(joint_q) * asked.solutions * (rows * rows * robot.joint_dof_count + EFFORT_OF_ONE)
     if effort > MAX_EFFORT:
         most = MAX_EFFORT * len(joint_q) // effort
@@ -85,7 +85,7 @@ def _enabled(robot: RobotModel, asked: CloseRequestBody, count: int) -> NDArray[
 
 def _working_bytes(robot: RobotModel, asked: _AskedClosing) -> int:
     """Return the memory of all attempts, which are made side by side."""
-    matrix = 8 * robot.constraints.residual_count * robot.joint_dof_count
+    matrix = 8 * robot.constraints.closing_row_count * robot.joint_dof_count
     return len(asked.joint_q) * ATTEMPTS * asked.body.solutions * ARRAYS_OF_AN_ATTEMPT * matrix
 
 

@@ -5,7 +5,7 @@ once, and once more for accelerations.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from ik_service.robots.transforms import Float64Array
 from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
 from objectives.frame_algebra import Frame, quaternion, vector
 from objectives.statement.rows import RowGroup, RowInputs, by_twist
-from objectives.tasks.frames.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE_FRAME, SIZE
+from objectives.tasks.frames.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE_FRAME, SIZE, limit_group
 from objectives.tasks.frames.loop import LOOP_GROUPS
 
 TWIST = 6
@@ -40,8 +40,18 @@ class RowStatement(NamedTuple):
 @functools.cache
 def row_statement(joint: str) -> RowStatement:
     """State the rows of a joint; moving both frames alike changes none of them."""
+    return _statement(LOOP_GROUPS[joint])
+
+
+@functools.cache
+def limit_statement(joint: str, limited: tuple[int, ...]) -> RowStatement:
+    """State how far some coordinates of a joint are beyond their limits."""
+    return _statement(limit_group(joint, limited))
+
+
+def _statement(group: RowGroup) -> RowStatement:
     graph = ExpressionGraph()
-    rows = _stated(LOOP_GROUPS[joint], graph)
+    rows = _stated(group, graph)
     poses = [[graph.variable(name) for name in names] for names in POSES]
     twists = [[graph.variable(name) for name in names] for names in TWISTS]
     derivatives = [by_twist(row, poses[0]) for row in rows]
@@ -71,7 +81,7 @@ def _stated(group: RowGroup, graph: ExpressionGraph) -> tuple[Expression, ...]:
     poses = [[graph.variable(name) for name in names] for names in POSES]
     frames = [Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses]
     named = dict(zip((FRAME, REFERENCE_FRAME), frames, strict=True))
-    inputs = RowInputs(named, {}, {}, {}, {SIZE: graph.variable(SIZE)})
+    inputs = RowInputs(named, {}, {}, {}, {name: graph.variable(name) for name in (SIZE, *group.constants)})
     zero = graph.constant(0.0)
     return tuple(zero + row for row in group.state(inputs))
 
@@ -81,7 +91,11 @@ def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
 
 
 def evaluated(
-    outputs: Sequence[Expression], size: float, poses: Float64Array, twists: Float64Array | None = None
+    outputs: Sequence[Expression],
+    size: float,
+    poses: Float64Array,
+    twists: Float64Array | None = None,
+    numbers: Mapping[str, float] | None = None,
 ) -> Float64Array:
     """Evaluate expressions in many configurations, shape [n, outputs].
 
@@ -90,8 +104,9 @@ def evaluated(
         size: Pitch or distance of the loop.
         poses: Frame and reference frame, shape [2, n, 7].
         twists: Their twists, shape [2, n, 6], where the outputs need them.
+        numbers: Further numbers that they need, by name.
     """
-    values: dict[str, Float64Array] = {SIZE: np.asarray(size)}
+    values = {name: np.asarray(number) for name, number in {SIZE: size, **(numbers or {})}.items()}
     for names, columns in ((POSES, poses), (TWISTS, twists)):
         if columns is not None:
             values |= {name: columns[side, :, k] for side in range(SIDES) for k, name in enumerate(names[side])}
