@@ -13,8 +13,8 @@ from ik_service.page.solving.questions import PageError, Solving
 from ik_service.page.visitor import Visitor
 
 LOOPBACK = "127.0.0.1"
-THREADS_END_S = 5.0
-"""How long the end of the page waits for its threads [s]."""
+THREADS_END_S = 60.0
+"""How long the end of the page waits for its threads [s]: a process that ends while code is compiled may not end."""
 
 
 class Page:

@@ -10,6 +10,7 @@ from ik_service.cli.console import message_console
 from ik_service.robots import builtin_robot_names
 
 DEFAULT_ROBOT = "panda"
+ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_page(
@@ -50,8 +51,14 @@ def run_page(
     first = DEFAULT_ROBOT if robot is None and DEFAULT_ROBOT in solving.robots else robot
     ended = threading.Event()
     with closing(solving), Page(solving, None if is_file else first, host=host, port=port, is_dark=is_dark) as page:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
+
+        def end(*_: object) -> None:
+            for number in ENDING:
+                signal.signal(number, signal.SIG_DFL)  # another one waits for nothing
+            ended.set()
+
+        for number in ENDING:
+            signal.signal(number, end)
         if says:
             message_console().print(f"The page is at {page.url} - stop with Ctrl+C.", markup=False)
         ended.wait()

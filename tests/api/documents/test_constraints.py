@@ -47,9 +47,10 @@ def expected(robot):
 
 
 def test_a_robot_tells_the_limits_of_its_closing_joints():
-    hinge = LoopConstraint("hinge", "universal", LEFT, "left_panda_link0", limits=((-np.inf, 1.0), (-0.5, 0.5)))
-    (loop,) = robot_body("held", load_robot("dual_panda").with_loops([hinge])).loops
-    assert loop.limits == [(None, 1.0), (-0.5, 0.5)]
+    limits = ((-np.inf, 0.5), (-0.2, 0.3), (-1.0, 1.0))
+    table = LoopConstraint("table", "planar", LEFT, None, limits=limits)
+    (loop,) = robot_body("held", load_robot("dual_panda").with_loops([table])).loops
+    assert loop.limits == [(None, 0.5), *limits[1:]]
 
 
 def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served, expected):

@@ -63,7 +63,7 @@ def same_bytes(a, b):
 
 def small(monkeypatch, rows, at_once):
     """Room for few answers, and few threads: many launches and waves."""
-    monkeypatch.setattr(waves, "ROWS_MAX", rows)
+    monkeypatch.setattr(waves, "WAVE_ATTEMPTS_MAX", rows)
     monkeypatch.setattr(waves, "CPU_THREADS", at_once)
 
 
