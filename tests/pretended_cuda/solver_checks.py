@@ -22,6 +22,7 @@ from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.robots.collision.shapes import Box
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
+from ik_service.solver.compiled.solutions import LANES_ON_GPUS
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.launches import recording
 from objectives import InputError, ObjectiveError
@@ -117,6 +118,17 @@ def test_no_answer_depends_on_what_was_in_memory_before(panda, engine, device):
     for few in results[1:]:
         for result, expected in zip(few, results[0], strict=True):
             assert_same_bytes(result, expected)
+
+
+@pytest.mark.usefixtures("schedule")
+def test_solutions_that_several_threads_choose_are_those_of_the_cpu(panda):
+    options = {"solutions": 3, "best_of": "nearest", "seeds": LANES_ON_GPUS + 8}  # some threads see two attempts
+    result, expected = (solve(solver_of(panda, "compiled", at), panda, options=options) for at in (GPU, CPU))
+    np.testing.assert_array_equal(result.solution_count, expected.solution_count)
+    assert (result.seed_index == expected.seed_index).mean() >= SAME_SEEDS
+    assert (expected.seed_index >= LANES_ON_GPUS).any()
+    same = np.abs(result.solutions - expected.solutions).max(axis=(1, 2)) <= SAME_PLACE
+    assert same.mean() >= SAME_SEEDS
 
 
 def test_a_finish_in_float64_is_that_of_the_cpu(panda, device):

@@ -11,7 +11,7 @@ from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace
 from ik_service.robots.collision.world import World
 from ik_service.solver.collisions.collision_data import SPARE_VALUES, VERDICT_ROUNDING, WIDEST
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.subproblems.free_combinations import _combinations
+from ik_service.solver.subproblems.free_combinations import IslandSolutions, _combinations
 from objectives import IKObjectivePosition, InputError
 
 HAND = "panda_hand"
@@ -312,6 +312,18 @@ def test_combinations_come_by_the_sum_of_their_places_whatever_the_number_of_isl
     many = _combinations((16,) * 20)
     assert many.shape == (256, 20)
     assert many[:3].sum(axis=1).tolist() == [0, 1, 1]
+
+
+def test_combinations_of_problems_with_other_numbers_of_solutions():
+    joint_q = np.arange(24.0).reshape(3, 2, 4)  # two solutions of four coordinates
+    island = np.array([[0, 1, -1, 1], [0, 1, -1, 1], [1, 0, -1, 0]], dtype=np.int32)  # the third of none
+    solutions = IslandSolutions(joint_q, np.array([[2, 2], [1, 0], [1, 2]], dtype=np.int32), island)
+    candidates, owners = solutions.combined(np.array([0, 2]), 1, 2)
+    assert owners.tolist() == [0, 0, 2]
+    assert candidates.tolist() == [[0, 5, 2, 7], [4, 1, 2, 3], [20, 17, 18, 19]]
+    candidates, owners = solutions.combined(np.array([1]), 0, 4)
+    assert (owners.tolist(), candidates.tolist()) == ([1], [joint_q[1, 0].tolist()])
+    assert [len(rest) for rest in solutions.combined(np.array([1]), 4, 16)] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))
 BY_SEED, BY_COST, BY_DISTANCE, BY_RANK = (wp.constant(k) for k in range(4))
 ORDERS = {None: 0, "cost": 1, "nearest": 2, "clearance": 3}
 FULL_TURN = wp.constant(2.0 * math.pi)
-FARTHEST_APART = wp.constant(1.0e30)
 NO_SEED = wp.constant(-1)
+TAKEN = wp.constant(1.0e30)  # the value of an attempt that is no solution, or not distinct from what is chosen
 
 
 @wp.func
@@ -40,6 +40,9 @@ class AttemptArrays:
     attempts: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]
     made: wp.array[wp.int32]  # [problems]: how many have been made, of its first seeds
+    least: wp.array2d[wp.int64]  # [problems, trees]: least rank
+    value: wp.array2d[float]  # [problems x seeds, trees]: the less, the better; TAKEN of what is no further solution
+    choice: wp.array3d[wp.int64]  # [problems, trees, solutions]: ranks of the best by their values
     chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been chosen
 
 
@@ -83,42 +86,37 @@ def is_distinct(
 
 @wp.func
 @typing.no_type_check
-def next_best(
-    tries: AttemptArrays,
-    p: int,
-    line: int,
-    island: int,
-    seeds: int,
-    least: int,  # seed of the least rank
-    order: int,
-    count: int,
-    difference: float,
-):
-    """Return the best seed that succeeds and differs from the `count` chosen so far, or NO_SEED.
+def attempt_value(tries: AttemptArrays, p: int, row: int, line: int, island: int, order: int):
+    """Return what is least of the attempt to be chosen; TAKEN of one that does not succeed.
 
     Without targets less cost is better, unless the nearest or the clearest is asked for; where no attempt comes to a
     cost of zero, those at a minimum succeed.
     """
+    rank = tries.attempts.rank[row, island]
+    no_target = tries.attempts.met[row, island] == NO_TARGET
+    minimal = no_target and is_minimum(tries.attempts.status[row, island], tries.has_targets)
+    minimal = minimal and rank < UNRANKED  # the island's search may have ended before
+    value = float(TAKEN)
+    if rank < IN_CONTACT or (minimal and tries.least[p, island] >= IN_CONTACT):
+        value = float(rank)
+        if order == BY_COST or (no_target and order == BY_SEED):
+            value = tries.attempts.cost[row, island]
+        elif order == BY_DISTANCE:
+            joint_q, start = tries.attempts.joint_q, tries.start_joint_q
+            value = island_distance(tries, joint_q, row, start, p, line, island, False)
+    return value
+
+
+@wp.func
+@typing.no_type_check
+def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: int, difference: float):
+    """Return an attempt's value; TAKEN where it is not distinct from the attempt in the line that was chosen last."""
     joint_q = tries.attempts.joint_q
-    best = int(NO_SEED)
-    best_value = float(FARTHEST_APART)
-    for s in range(tries.made[p]):
-        row = p * seeds + s
-        no_target = tries.attempts.met[row, island] == NO_TARGET
-        minimal = no_target and is_minimum(tries.attempts.status[row, island], tries.has_targets)
-        minimal = minimal and tries.attempts.rank[row, island] < UNRANKED  # the island's search may have ended before
-        none_succeeds = tries.attempts.rank[p * seeds + least, island] >= IN_CONTACT
-        if tries.attempts.rank[row, island] < IN_CONTACT or (minimal and none_succeeds):
-            value = float(tries.attempts.rank[row, island])
-            if order == BY_COST or (no_target and order == BY_SEED):
-                value = tries.attempts.cost[row, island]
-            elif order == BY_DISTANCE:
-                value = island_distance(tries, joint_q, row, tries.start_joint_q, p, line, island, False)
-            if value < best_value:
-                if is_distinct(tries, p, line, island, seeds, s, count, difference):
-                    best = s
-                    best_value = value
-    return best
+    value = tries.value[row, island]
+    if value < TAKEN:
+        if not island_distance(tries, joint_q, row, joint_q, chosen, line, island, True) > difference:
+            value = TAKEN
+    return value
 
 
 @wp.func
@@ -150,17 +148,6 @@ def note_solutions(
                 count += 1
                 newest[p, island] = s + 1
     found[p, island] = count
-
-
-@wp.func
-@typing.no_type_check
-def least_rank(tries: AttemptArrays, p: int, island: int, seeds: int):
-    """Return the seed of the least rank: of problems that none solves, the one of least cost."""
-    best = int(0)
-    for s in range(1, tries.made[p]):
-        if tries.attempts.rank[p * seeds + s, island] < tries.attempts.rank[p * seeds + best, island]:
-            best = s
-    return best
 
 
 def coordinate_kinds(model: DeviceModel) -> NDArray[np.int32]:

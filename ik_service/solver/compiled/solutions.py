@@ -19,15 +19,16 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
     ORDERS,
+    TAKEN,
     AttemptArrays,
+    attempt_value,
     coordinate_kinds,
-    least_rank,
-    next_best,
     note_solutions,
+    value_left,
 )
 from ik_service.solver.launches.recording import PartLaunches, Recording, Step, per_problem
 from ik_service.solver.lm.codes import SEEDS
-from ik_service.solver.lm.ranking import UNRANKED
+from ik_service.solver.lm.ranking import UNRANKED, seed_of, value_rank
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches, allocate_attempts
 from ik_service.solver.problems.host_device_array import HostDeviceArray
@@ -37,20 +38,99 @@ from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
 
 ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds
+LANES_ON_GPUS = 32  # threads of a problem that choose among its attempts; on a CPU one
 NO_NEW_SEEDS = wp.constant(64)  # without a new solution, after which a search ends
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
-def _choose(
+def _begin_choice(
     # part
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
+    # attempts, in and out
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for island in range(nisland[wp.min(p, nisland.shape[0] - 1)]):
+        tries.least[p, island] = UNRANKED
+        for k in range(tries.choice.shape[2]):
+            tries.choice[p, island, k] = UNRANKED
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _turn_attempts(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts, in and out
+    lanes: int,  # threads of a problem
+    turns: Turns,
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+):
+    p = first_problem(settings, part, parts) + wp.tid() / lanes
+    line = wp.min(p, nisland.shape[0] - 1)
+    for s in range(wp.tid() % lanes, tries.made[p], lanes):
+        row = p * settings[SEEDS] + s
+        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, row)
+        for island in range(nisland[line]):
+            wp.atomic_min(tries.least, p, island, tries.attempts.rank[row, island])
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _choose_next(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts, in and out
+    lanes: int,  # threads of a problem
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
     # order
+    number: int,  # which solution is chosen, from 0
     order: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
-    turns: Turns,
+):
+    p = first_problem(settings, part, parts) + wp.tid() / lanes
+    line = wp.min(p, nisland.shape[0] - 1)
+    for island in range(nisland[line]):
+        last = wp.int64(0)
+        if number > 0:
+            last = tries.choice[p, island, number - 1]
+        best = int(NO_SEED)
+        least = float(TAKEN)
+        if last < UNRANKED:
+            for s in range(wp.tid() % lanes, tries.made[p], lanes):
+                row = p * settings[SEEDS] + s
+                value = float(0.0)
+                if number == 0:
+                    value = attempt_value(tries, p, row, line, island, order[0])
+                else:
+                    chosen = p * settings[SEEDS] + seed_of(last)
+                    value = value_left(tries, row, line, island, chosen, difference[0])
+                tries.value[row, island] = value
+                if value < least:
+                    best = s
+                    least = value
+        if best != NO_SEED:
+            wp.atomic_min(tries.choice, p, island, number, value_rank(best, least))
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _end_choice(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # out
@@ -58,23 +138,14 @@ def _choose(
     solution_count_out: wp.array[wp.int32],  # [problems]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
-    seeds = settings[SEEDS]
-    line = wp.min(p, nisland.shape[0] - 1)
-    for s in range(tries.made[p]):
-        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, p * seeds + s)
     most = int(0)
-    for island in range(nisland[line]):
+    for island in range(nisland[wp.min(p, nisland.shape[0] - 1)]):
+        tries.chosen[p, island, 0] = seed_of(tries.least[p, island])
         count = int(0)
-        least = least_rank(tries, p, island, seeds)
-        best = next_best(tries, p, line, island, seeds, least, order[0], count, difference[0])
-        while best != NO_SEED:
-            tries.chosen[p, island, count] = best
-            count += 1
-            best = int(NO_SEED)
-            if count < order[1]:
-                best = next_best(tries, p, line, island, seeds, least, order[0], count, difference[0])
-        if count == 0:
-            tries.chosen[p, island, 0] = least
+        for k in range(tries.choice.shape[2]):
+            if tries.choice[p, island, k] < UNRANKED:
+                tries.chosen[p, island, k] = seed_of(tries.choice[p, island, k])
+                count += 1
         found_out[p, island] = count
         most = wp.max(most, count)
     solution_count_out[p] = most
@@ -185,6 +256,9 @@ class SolutionSelection:
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
         self._made = wp.zeros(capacity, dtype=wp.int32, device=device)
+        self._least = wp.zeros((capacity, trees), dtype=wp.int64, device=device)
+        self._value = wp.zeros((capacity * seeds, trees), dtype=wp.float32, device=device)
+        self._choice = wp.zeros((capacity, trees, solutions), dtype=wp.int64, device=device)
         self._chosen = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
         self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._newest = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
@@ -231,15 +305,19 @@ class SolutionSelection:
     def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         """Record the launches that choose solutions and make the first one the answer."""
         which, tries = [self._problems.settings, part, parts], self._tries(partition)
-        order = [self._order.device, self._difference.device, self._problems.turns]
-        inputs = [*which, *order, tries, partition.device_nisland, self._found, self.solution_count.device]
-        choose = self._record(_choose, inputs)
+        lanes, islands = LANES_ON_GPUS if self._device.is_cuda else 1, [tries, partition.device_nisland]
+        begin = self._record(_begin_choice, [*which, *islands])
+        turn = self._record(_turn_attempts, [*which, lanes, self._problems.turns, *islands], lanes)
+        given = [*which, lanes, *islands]
+        order = [self._order.device, self._difference.device]
+        choose = [self._record(_choose_next, [*given, k, *order], lanes) for k in range(self.solutions)]
+        end = self._record(_end_choice, [*which, *islands, self._found, self.solution_count.device])
         take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
-        return PartLaunches([choose, take, self.solution_count.fetch])
+        return PartLaunches([begin, turn, *choose, end, take, self.solution_count.fetch])
 
     def found(self, count: int) -> NDArray[np.int32]:
         """Return how many distinct solutions the islands of the first problems have, [count, trees]."""
-        found: NDArray[np.int32] = self._found.numpy()[:count]
+        found: NDArray[np.int32] = self._found[:count].numpy()
         return found
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
@@ -257,8 +335,8 @@ class SolutionSelection:
             self._taking = partition, Recording(self._device, lambda part, parts: steps, waits=False)
         self._taking[1].prepare(len(number))()
 
-    def _record(self, kernel: Any, inputs: list[Any]) -> Step:
-        return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True))
+    def _record(self, kernel: Any, inputs: list[Any], lanes: int = 1) -> Step:
+        return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True), lanes)
 
     def _tries(self, partition: Partition) -> Any:
         tries: Any = AttemptArrays()
@@ -266,6 +344,7 @@ class SolutionSelection:
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
         tries.attempts, tries.made, tries.chosen = self.attempts, self._made, self._chosen
+        tries.least, tries.value, tries.choice = self._least, self._value, self._choice
         return tries
 
     def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:

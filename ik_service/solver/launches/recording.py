@@ -57,14 +57,14 @@ def as_recorded(launch: wp.Launch) -> Step:
     return without_count(launch.launch)
 
 
-def per_problem(launch: wp.Launch) -> Step:
-    """Return the step that launches with the number of problems as dimension."""
+def per_problem(launch: wp.Launch, lanes: int = 1) -> Step:
+    """Return the step that launches with so many threads for each problem."""
     last = -1
 
     def run(count: int) -> None:
         nonlocal last
         if count != last:
-            launch.set_dim(count)
+            launch.set_dim(count * lanes)
             last = count
         launch.launch()
 

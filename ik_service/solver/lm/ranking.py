@@ -13,6 +13,7 @@ IN_CONTACT = wp.constant(wp.int64(1 << 55))  # added to the rank of an attempt t
 FAILED = wp.constant(wp.int64(1 << 56))  # added to the rank of an attempt that failed
 UNRANKED = wp.constant(wp.int64(1 << 60))  # above the rank of any attempt
 SEED_BITS = wp.constant(wp.int64(16))  # room for the seed under the cost in the rank of a failure
+SEEDS_OF_RANKS = wp.constant(wp.int64((1 << 16) - 1))  # the bits of a rank that are its seed
 
 
 @wp.func
@@ -42,9 +43,16 @@ def contact_rank(seed: int, depth: float):
 
 @wp.func
 @typing.no_type_check
-def clearance_rank(seed: int, missing: float):
-    """Return the rank of a success where the largest clearance wins, by how much is missing to the most [m]."""
-    return (wp.int64(wp.cast(wp.abs(missing), wp.int32)) << SEED_BITS) + wp.int64(seed)
+def value_rank(seed: int, value: float):
+    """Return the rank of a success where the least value wins that is not negative; of equal ones the first seed."""
+    return (wp.int64(wp.cast(wp.abs(value), wp.int32)) << SEED_BITS) + wp.int64(seed)
+
+
+@wp.func
+@typing.no_type_check
+def seed_of(rank: wp.int64):
+    """Return the seed of a rank."""
+    return wp.int32(rank & SEEDS_OF_RANKS)
 
 
 @wp.func

@@ -68,13 +68,35 @@ class IslandSolutions(NamedTuple):
         for k in range(wanted):
             with DEVICE_LOCK:
                 selection.take(partition, np.full(count, k, np.int32))
-            joint_q[:, k] = problems.best.joint_q.numpy()[:count]
+            joint_q[:, k] = problems.best.joint_q[:count].numpy()
         islands = int(partition.nisland.max())
         trees = robot.trees.coordinate_treeid
         tree_island = np.broadcast_to(partition.tree_island, (count, partition.tree_island.shape[1]))
         island = np.where(trees >= 0, tree_island[:, np.maximum(trees, 0)], -1)
         own = np.arange(islands) < partition.nisland[:, np.newaxis]  # what is beyond is of other solves
         return cls(joint_q, np.where(own, selection.found(count)[:, :islands], 1), island)
+
+    def combined(
+        self, problems: NDArray[np.intp], first: int, size: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return some combinations of problems, in order, [n, joint_coord_count], and the problem of each, [n].
+
+        Args:
+            problems: The problems.
+            first: Number of the first combination of each.
+            size: Combinations of each at most.
+        """
+        found, alike = np.unique(np.maximum(self.found[problems], 1), axis=0, return_inverse=True)
+        orders = np.full((len(found), size, found.shape[1]), -1)
+        for order, own in zip(orders, found.tolist(), strict=True):
+            some = _combinations(tuple(own))[first : first + size]
+            order[: len(some)] = some
+        places = orders[alike.reshape(-1)]
+        row, combination = np.nonzero(places[:, :, 0] >= 0)
+        owners, island = problems[row], self.island[problems[row]]
+        place = np.take_along_axis(places[row, combination], np.maximum(island, 0), axis=1)
+        line = np.where(island >= 0, place, 0)
+        return self.joint_q[owners[:, np.newaxis], line, np.arange(island.shape[1])], owners
 
 
 class FreeCombinations:
@@ -131,24 +153,15 @@ class FreeCombinations:
         chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)
         first, size = 0, FIRST_COMBINATIONS
         while first < COMBINATIONS_MAX:
-            rows = [self._of_problem(solutions, p, first, size) for p in np.flatnonzero(~is_free).tolist()]
-            owners = np.repeat(np.flatnonzero(~is_free), [len(own) for own in rows])
+            candidates, owners = solutions.combined(np.flatnonzero(~is_free), first, size)
             if not len(owners):
                 break
-            candidates = np.concatenate(rows)
             clearance = self._clearances(candidates, owners, worlds)
             good = np.flatnonzero((clearance > 0.0) & (clearance >= margin))
             solved, best = np.unique(owners[good], return_index=True)
             chosen[solved], is_free[solved] = candidates[good[best]], True
             first, size = first + size, 4 * size
         return chosen, is_free
-
-    def _of_problem(self, solutions: IslandSolutions, p: int, first: int, size: int) -> NDArray[np.float64]:
-        """Give some combinations of a problem, in order, [combinations, joint_coord_count]."""
-        order = _combinations(tuple(np.maximum(solutions.found[p], 1).tolist()))[first : first + size]
-        island = solutions.island[p]
-        line = np.where(island >= 0, order[:, np.maximum(island, 0)], 0)
-        return np.take_along_axis(solutions.joint_q[p], line, axis=0)
 
     def _clearances(
         self, joint_q: NDArray[np.float64], owners: NDArray[np.intp], worlds: CheckedWorlds

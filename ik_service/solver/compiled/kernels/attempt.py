@@ -26,7 +26,7 @@ from ik_service.solver.lm.codes import (
 )
 from ik_service.solver.lm.coordinates import is_at_bound
 from ik_service.solver.lm.coupling import follow
-from ik_service.solver.lm.ranking import attempt_rank, clearance_rank, contact_rank
+from ik_service.solver.lm.ranking import attempt_rank, contact_rank, value_rank
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
     MODEL_DAMPING,
@@ -228,7 +228,7 @@ class AttemptFunctions(AttemptStart):
             if found < least:
                 return contact_rank(s, least - found)
             if most > 0.0:
-                return clearance_rank(s, wp.max(most - found, 0.0))
+                return value_rank(s, wp.max(most - found, 0.0))
             return rank
 
         self._ranked_by_contact = ranked_by_contact
