@@ -74,6 +74,8 @@ def read_worlds(
     if not is_checked(robot, options, worlds or attached or None):
         if options.best_of == "clearance":
             raise InputError("Option best_of='clearance' needs a check for collision: a robot with a collision model.")
+        if options.margin > 0.0 and options.collision != "off":
+            raise InputError("Option margin needs a check for collision: a robot with a collision model.")
         return None
     spheres = robot.body_spheres
     if spheres is None:

@@ -24,14 +24,13 @@ def panda():
 @pytest.fixture(scope="module")
 def given(panda):
     joint_q = panda.random_free_joint_q(np.random.default_rng(0), COUNT)
-    return joint_q, panda.forward_kinematics(joint_q, ["panda_hand"])
+    return panda.clamp_joint_q(joint_q + 0.05), panda.forward_kinematics(joint_q, ["panda_hand"])
 
 
 def document(given, **fields):
-    joint_q, poses = given
+    start, poses = given
     target = {"positions": poses.positions[:, 0].tolist(), "orientations_xyzw": poses.orientations_xyzw[:, 0].tolist()}
-    start = (joint_q + 0.05).tolist()
-    return {"targets": [{"link": "panda_hand", **target}], "initial_joint_q": start, **fields}
+    return {"targets": [{"link": "panda_hand", **target}], "initial_joint_q": start.tolist(), **fields}
 
 
 STAYS = np.zeros((COUNT, 7), dtype=bool)
@@ -47,11 +46,11 @@ ASKED = [  # as a request has it, as Python has it
 
 @pytest.mark.parametrize(("fields", "arguments"), ASKED)
 def test_answers_are_those_of_python(client, panda, given, fields, arguments):
-    joint_q, poses = given
+    near, poses = given
     answer = client.post(SOLVE, json=document(given, **fields)).json()
     solver = IKSolver(panda, ["panda_hand"], device="cpu")
     own = (poses.positions[:, 0], poses.orientations_xyzw[:, 0])
-    start = {"initial_joint_q": joint_q + 0.05}
+    start = {"initial_joint_q": near}
     expected = solver.solve(*own, **start, **arguments)
     assert np.array(answer["joint_q"], np.float32).tobytes() == expected.joint_q.tobytes()
     assert expected.joint_q.tobytes() != solver.solve(*own, **start).joint_q.tobytes()
@@ -110,13 +109,13 @@ def test_the_client_asks_for_them(service_url, panda, given):
 
 
 def test_the_nearest_minimum_over_http(client, panda, given):
-    joint_q, poses = given
+    near, poses = given
     body = document(given, options={"approximate": "nearest"})
     far = 3.0 * poses.positions[:, 0]
     body["targets"][0]["positions"] = far.tolist()
     answer = client.post(SOLVE, json=body).json()
     solver = IKSolver(panda, ["panda_hand"], device="cpu", options=SolverOptions(approximate="nearest"))
-    expected = solver.solve(far, poses.orientations_xyzw[:, 0], initial_joint_q=joint_q + 0.05)
+    expected = solver.solve(far, poses.orientations_xyzw[:, 0], initial_joint_q=near)
     assert answer["seed_index"] == [0] * COUNT
     assert np.array(answer["joint_q"], np.float32).tobytes() == expected.joint_q.tobytes()
 

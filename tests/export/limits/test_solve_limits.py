@@ -147,12 +147,13 @@ def test_all_columns_have_the_bytes_of_the_solver_in_python(case, name, kind, li
     one = case(name)
     targets, joint_q = one.problems()
     asked = asked_of(one, kind, joint_q, lines)
-    away = joint_q.copy()
+    away, robot = joint_q.copy(), one.solver.robot
     away[::2, 1::2] += 0.05
-    if kind in ("frozen", "max_change"):
-        robot = one.solver.robot
+    if kind != "max_change":  # a joint that starts beyond its limits cannot stay there, but come back
+        away = robot.clamp_joint_q(away)
+    else:
         beyond = np.isfinite(robot.active_limit_upper) & (robot.dof_coordinate[robot.active_dof] >= 0)
-        away[3, robot.dof_coordinate[robot.active_dof[beyond]]] = robot.active_limit_upper[beyond] + 0.5
+        away[3, robot.dof_coordinate[robot.active_dof[beyond]]] = robot.active_limit_upper[beyond] + 0.09
     starts = [joint_q[0], away]
     chosen = {"limits": [None, *starts], "all": starts[:1] if lines == 1 else starts[1:]}
     for start in chosen.get(kind, starts):
@@ -252,6 +253,21 @@ def test_limits_that_leave_nothing_are_a_code_where_python_refuses_them(case, na
                     limits[kind][-1, place] = values
         assert one.code(start, **limits) == BAD_LIMITS
         assert one.code(start) == OK
+
+
+@pytest.mark.parametrize(
+    ("asked", "beyond", "is_refused"),
+    [({"frozen": True}, 1e-8, False), ({"frozen": True}, 1e-3, True), ({"max_change": 0.2}, 0.3, True)],
+)
+def test_a_start_beyond_the_limits_leaves_nothing_alike(case, asked, beyond, is_refused):
+    one = case("panda")
+    start = one.solver.robot.mid_joint_q.copy()
+    start[2] = one.solver.robot.joint_limit_lower[2] - beyond
+    given = {kind: np.full(7, value) for kind, value in asked.items()}
+    if is_refused:
+        with pytest.raises(InputError, match="'panda_joint3'"):
+            one.both(one.problems()[0], start, **given)
+    assert one.code(start, **one.in_c(**given)) == (BAD_LIMITS if is_refused else OK)
 
 
 def test_what_is_asked_of_joints_that_nothing_moves_changes_nothing(case):

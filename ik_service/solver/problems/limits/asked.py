@@ -116,7 +116,10 @@ class LimitReading:
         if start is not None:
             place = np.maximum(robot.dof_coordinate[robot.active_dof], 0)
             own = np.atleast_2d(np.asarray(start, np.float64))[:, place]
-            self._start = np.clip(own, robot.active_limit_lower, robot.active_limit_upper)
+            within = np.clip(own, robot.active_limit_lower, robot.active_limit_upper)
+            is_rounded = np.abs(own - within) <= np.spacing(np.abs(within).astype(np.float32))
+            is_fault = ~(np.abs(own) <= NUMBER_MAX)  # which is found where starts are read
+            self._start = np.where(is_rounded | is_fault, within, own)
 
     def narrow(self, given: Any) -> None:
         """Narrow the limits to intervals, given as `joint_limits` of `read_limits`.
@@ -168,16 +171,24 @@ class LimitReading:
         """Hold DOFs where they start, whatever else is asked for, given as `frozen` of `read_limits`.
 
         Raises:
-            InputError: No names or booleans, or there is no start.
+            InputError: No names or booleans, there is no start, or a DOF starts beyond the limits of the robot.
         """
         robot, start = self._robot, self._require_start("frozen")
-        if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(name, str) for name in given):
+        if isinstance(given, str):
+            raise InputError("frozen must be names, a mapping, or booleans by columns, got one text: put it in a list.")
+        if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
             given = dict.fromkeys(given, True)
         stays = self._by_dof("frozen", given, False)
         self._refuse_rotations("frozen", stays)
         self._frozen = stays[:, robot.active_dof]
         for dof in self._followers:
             self._frozen[:, robot.dof_active[dof]] |= stays[:, dof]
+        beyond = self._frozen & ((start < robot.active_limit_lower) | (start > robot.active_limit_upper))
+        if beyond.any():
+            problem, active = np.argwhere(beyond)[0]
+            name, at = robot.dof_names[robot.active_dof[active]], start[min(problem, len(start) - 1), active]
+            where = f" in problem {problem}" if len(beyond) > 1 else ""
+            raise InputError(f"frozen cannot hold '{name}': it starts at {at:g}, beyond the robot's limits{where}.")
         self._lower, self._upper = (np.where(self._frozen, start, end) for end in (self._lower, self._upper))
 
     def found(self) -> AskedLimits:

@@ -241,7 +241,7 @@ WRONG = [
     ({"max_change": 0.1, "initial_joint_q": np.full(7, np.inf)}, r"initial_joint_q\[0\] is inf"),
     ({"frozen": ["panda_joint1"], "initial_joint_q": np.full((COUNT, 7), 1e10)}, r"initial_joint_q\[0, 0\] is 1"),
     ({"frozen": ["panda_joint1"]}, "needs initial_joint_q"),
-    ({"frozen": "panda_joint1", **START}, "must be booleans"),
+    ({"frozen": "panda_joint1", **START}, "got one text: put it in a list"),
     ({"frozen": np.ones(7), **START}, "must be booleans"),
     ({"frozen": np.ones(6, dtype=bool), **START}, r"shape \[6\]"),
 ]
@@ -288,3 +288,40 @@ def test_the_nearest_minimum_comes_back_where_no_target_is_met(solvers, reachabl
         *given, initial_joint_q=start, options={"approximate": "nearest", "seeds": 1, "random_seed": 9}
     )
     assert alone.joint_q[failed].tobytes() == found.joint_q[failed].tobytes()
+
+
+BEYOND = 0.3
+
+
+@pytest.fixture(scope="module")
+def beyond(panda):
+    """Starts of which the last joint is beyond its upper limit, and answers near them."""
+    start = np.tile(panda.mid_joint_q, (COUNT, 1))
+    start[:, 6] = panda.joint_limit_upper[6] + BEYOND * np.linspace(0.1, 1.0, COUNT)
+    answer = start + np.random.default_rng(4).uniform(-0.1, 0.1, start.shape)
+    answer[:, 6] = panda.joint_limit_upper[6] - 0.05
+    poses = panda.forward_kinematics(answer, ["panda_hand"])
+    return start, poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_changes_count_from_a_start_beyond_the_limits(solvers, panda, beyond, engine):
+    start, *given = beyond
+    found = solvers[engine].solve(*given, initial_joint_q=start, max_change=BEYOND + 0.1)
+    assert found.success.mean() > 0.9
+    assert np.abs(found.joint_q - start).max() <= BEYOND + 0.1 + 1e-6
+    assert (found.joint_q <= panda.joint_limit_upper).all()
+    with pytest.raises(InputError, match=r"max_change leaves no value of 'panda_joint7'.* in problem"):
+        solvers[engine].solve(*given, initial_joint_q=start, max_change=0.5 * BEYOND)
+
+
+def test_a_joint_that_starts_beyond_its_limits_cannot_stay_there(solvers, panda, beyond):
+    start, *given = beyond
+    solver = solvers["compiled"]
+    with pytest.raises(InputError, match=r"frozen cannot hold 'panda_joint7': it starts at .* in problem 0"):
+        solver.solve(*given, initial_joint_q=start, frozen=["panda_joint7"])
+    still = solver.solve(*given, initial_joint_q=start, frozen={"panda_joint7": np.zeros(COUNT, bool)})
+    assert still.success.all()
+    rounded = np.clip(start, panda.joint_limit_lower, panda.joint_limit_upper).astype(np.float32)
+    kept = solver.solve(*given, initial_joint_q=rounded, frozen=["panda_joint7"])  # float32 may be just beyond
+    np.testing.assert_allclose(kept.joint_q[:, 6], panda.joint_limit_upper[6], atol=1e-6)
