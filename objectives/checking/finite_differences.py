@@ -10,7 +10,9 @@ from objectives.model import BoolArray, FloatArray
 
 DIFFERENCE_STEP = 0.02  # [m or rad]; truncation and float32 rounding are then both near 1e-5 of a row's slope
 _POINTS, _WEIGHTS = (-2.0, -1.0, 0.0, 1.0, 2.0), (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12)
+_SIDES = (0.5, -2.0, 1.5, 0.0, 0.0), (0.0, 0.0, -1.5, 2.0, -0.5)  # the slope at the middle point, by one side alone
 BEND = 0.25  # slopes within the five points that differ by more of the row's slope: a bend or a jump
+SLIGHT_BEND = 6e-3  # third differences by the step, as a part of the row's slope: it bends a little, or far out
 SMALL_ROW = 0.01  # rows below this part of the largest one are measured by it: their own differences are rounding
 ROUNDINGS = 4.0  # float32 roundings that a residual is taken to contain
 
@@ -38,12 +40,23 @@ class FiniteDifferences:
         self._noise = rounding * np.abs(line).max(axis=(0, 1, 2))[None, :, None]
         self.kinks: BoolArray = self._most - self._least > BEND * self._scale + self._noise
         """Where a row bends or jumps, shape [n, rows, dofs]."""
+        sides = [np.moveaxis(np.einsum("p,dpnr->dnr", side, line), 0, -1) / DIFFERENCE_STEP for side in _SIDES]
+        self._range = np.minimum(self._least, np.minimum(*sides)), np.maximum(self._most, np.maximum(*sides))
+        third = np.abs(np.moveaxis(np.diff(line, n=3, axis=1), 0, -1)).max(axis=0) / DIFFERENCE_STEP
+        self._bends = third > SLIGHT_BEND * self._scale + len(_POINTS) * self._noise
 
     def relative_error(self, jacobian: FloatArray) -> FloatArray:
-        """Give the differences of a Jacobian as parts of the largest slope of their row, shape [n, rows, dofs]."""
+        """Give the differences of a Jacobian as parts of the largest slope of their row, shape [n, rows, dofs].
+
+        Where a row bends a little, or at the last of the points, the five-point rule is off by more than is allowed;
+        the slope is one between those that the points show, or either side.
+        """
         error = np.maximum(np.abs(jacobian - self.values) - self._noise, 0.0)
         margin = BEND * self._scale
         between = (jacobian > self._least - margin) & (jacobian < self._most + margin)
         error = np.where(self.kinks & between, 0.0, error)
+        least, most = self._range
+        outside = np.maximum(np.maximum(least - jacobian, jacobian - most) - self._noise, 0.0)
+        error = np.where(self._bends, np.minimum(error, outside), error)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(error == 0.0, 0.0, error / self._scale)

@@ -70,6 +70,41 @@ class SineWithoutBackward(Sine):
         return False
 
 
+@wp.kernel(enable_backward=False)
+@typing.no_type_check
+def _hinge_jacobian(joint_q: wp.array2d[float], at: wp.array[float], start: int, slope: float, out: wp.array3d[float]):
+    i, k = wp.tid()
+    out[i, start, k] = wp.where(joint_q[i, k] > at[k], slope, 0.0)
+
+
+@wp.kernel
+@typing.no_type_check
+def _hinge_residuals(joint_q: wp.array2d[float], at: wp.array[float], start: int, out: wp.array2d[float]):
+    i, k = wp.tid()
+    wp.atomic_add(out, i, start, wp.max(joint_q[i, k] - at[k], 0.0))
+
+
+class Hinge(IKObjective):
+    """One row, the sum of what coordinates are above some values; its slopes as they are, or other ones."""
+
+    def __init__(self, at, slope=1.0):
+        self.at, self.slope = wp.array(at, dtype=wp.float32, device="cpu"), slope
+
+    def residual_dim(self):
+        return 1
+
+    def supports_analytic(self):
+        return True
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        residuals[:, start_idx].zero_()
+        wp.launch(_hinge_residuals, joint_q.shape, [joint_q, self.at, start_idx], [residuals], device=joint_q.device)
+
+    def compute_jacobian_analytic(self, body_q, joint_q, model, jacobian, joint_S_s, start_idx):
+        given = [joint_q, self.at, start_idx, self.slope]
+        wp.launch(_hinge_jacobian, joint_q.shape, given, [jacobian], device=joint_q.device)
+
+
 def builtin_objectives(where):
     reference = where.robot.mid_joint_q
     target = [0.3, 0.2, 0.4], [0.5, 0.5, -0.5, 0.5]
@@ -243,6 +278,20 @@ def test_bends_are_not_mistaken_for_errors(panda):
     report = objectives.check(objectives.IKObjectiveJointLimit(), panda, joint_q=outside)
     assert report.kink_count == 14  # every joint at both configurations bends within the reach of the differences
     assert report.nonzero_count == 28
+
+
+@pytest.mark.parametrize("distance", np.linspace(-0.05, 0.05, 41))
+def test_bends_anywhere_between_the_points_are_not_mistaken_for_errors(panda, distance):
+    """Slight ones too: another joint is far beyond its limit, so that the row's slope is large by that one."""
+    joint_q = panda.joint_limit_upper + distance
+    joint_q[0] = panda.joint_limit_upper[0] + 1.0
+    assert objectives.check(objectives.IKObjectiveJointLimit(), panda, joint_q=joint_q).nonzero_count > 0
+    assert objectives.check(Hinge(panda.mid_joint_q + distance), panda, joint_q=panda.mid_joint_q).compared_count > 0
+
+
+def test_slopes_beside_a_slight_bend_are_checked(panda):
+    with pytest.raises(ObjectiveError, match="finite differences give"):
+        objectives.check(Hinge(panda.mid_joint_q - 0.03, slope=1.4), panda, joint_q=panda.mid_joint_q)
 
 
 def test_jumps_are_not_mistaken_for_errors(panda):

@@ -1,4 +1,9 @@
-"""Sweeps: a coordinate moved step by step, loops closed at each step from where they were at the step before."""
+"""Sweeps: a coordinate moved step by step, loops closed at each step from where they were at the step before.
+
+Long steps are gone in parts.
+"""
+
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +18,7 @@ from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
 MAX_STEPS = 100_000
+LONGEST_STEP = 0.2  # [rad or m]: longer ones are gone in parts, since loops may close in another mode after them
 
 
 def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
@@ -25,8 +31,8 @@ def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
     if not (np.isfinite([first, last]).all() and np.isfinite(step) and step > 0.0):
         raise InputError(f"A sweep from {first} to {last} by {step}. Allowed: finite bounds and a step above 0.")
     count = abs(last - first) / step
-    if count > MAX_STEPS:
-        raise InputError(f"A sweep of {count:.0f} steps. Allowed: {MAX_STEPS}.")
+    if (most := max(count, abs(last - first) / LONGEST_STEP)) > MAX_STEPS:
+        raise InputError(f"A sweep of {most:.0f} steps of {LONGEST_STEP} rad or m at most. Allowed: {MAX_STEPS}.")
     values = first + np.sign(last - first) * step * np.arange(int(count * (1.0 + 1e-12)) + 1)
     return values if np.isclose(values[-1], last, rtol=0.0, atol=1e-9 * step) else np.append(values, last)
 
@@ -50,10 +56,14 @@ def swept(
     problem, joint_q = ClosingProblem(rows, free), start.copy()
     joint_q[:, coordinate] = values[0]
     found = [nearest_closed(rows, joint_q, free, on, ATTEMPTS, np.random.default_rng(0))]
-    for value in values[1:]:
-        joint_q = found[-1].joint_q.copy()
-        joint_q[:, coordinate] = value
-        found.append(close_from(problem, joint_q, on))
+    for last, value in pairwise(values.tolist()):
+        parts = int(np.ceil(abs(value - last) / LONGEST_STEP * (1.0 - 1e-9)))
+        one = found[-1]
+        for part in range(parts):
+            joint_q = one.joint_q.copy()
+            joint_q[:, coordinate] = value if part == parts - 1 else last + (value - last) * (part + 1) / parts
+            one = close_from(problem, joint_q, on)
+        found.append(one)
     return np.stack([one.joint_q for one in found], axis=1), np.stack([statuses(one) for one in found], axis=1)
 
 

@@ -211,6 +211,21 @@ def test_a_crank_is_swept_through_a_turn():
     assert (still.constraint_error[0, 0] > 0.1).all()
 
 
+@pytest.mark.parametrize("step", [0.7, 1.0, 3.0])
+def test_long_steps_of_a_sweep_stay_in_its_mode(step):
+    robot = load_robot("four_bar")
+    start = robot.constraints.close(robot.mid_joint_q).joint_q[0]
+    long, short = (robot.constraints.sweep("crank_joint", (0.0, 6.0), by, joint_q=start) for by in (step, step / 100))
+    assert (long.status == 0).all()
+    same = short.joint_q[0, ::100][: int(6.0 / step) + 1]
+    np.testing.assert_allclose(long.joint_q[0, : len(same)], same, atol=1e-9)
+
+
+def test_a_sweep_whose_steps_are_gone_in_too_many_parts_is_refused():
+    with pytest.raises(InputError, match="Allowed: 100000"):
+        load_robot("four_bar").constraints.sweep("crank_joint", (0.0, 1e6), 5e5)
+
+
 def test_a_closing_joint_is_swept():
     robot = four_bar()
     start = robot.constraints.close(np.array([1.0, 0.0, 0.0])).joint_q
