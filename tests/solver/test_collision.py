@@ -349,6 +349,8 @@ def test_a_robot_without_a_model_has_no_world():
     assert solver.solve(np.array([[0.4, 0.0, 0.4]])).clearance is None
     with pytest.raises(InputError, match="Robot 'panda' has no collision model"):
         solver.solve(np.array([[0.4, 0.0, 0.4]]), world=WORLD)
+    with pytest.raises(InputError, match="margin needs a check"):
+        solver.solve(np.array([[0.4, 0.0, 0.4]]), options={"margin": 0.01})
     with pytest.raises(InputError, match="best_of='clearance' needs a check"):
         solver.solve(np.array([[0.4, 0.0, 0.4]]), options={"best_of": "clearance"})
 
