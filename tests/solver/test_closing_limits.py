@@ -151,7 +151,7 @@ def test_a_posture_does_not_push_the_pin_beyond_its_limits(curve):
     posture = IKObjectivePosture(np.array([2.5, -2.5, 2.5]), weight=0.1)
     solver = IKSolver(four_bar((LOWER, UPPER)), [POINT], objectives=[posture], device="cpu")
     result = solver.solve(drawn(curve, curve.within))
-    assert result.success.mean() >= 0.97  # 0.98: all attempts at two of them end in one other minimum
+    assert result.success.all()
     check_kept(result)
 
 

@@ -155,9 +155,9 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
 def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
     """Solve a sample, and what a solve like it may need further: errors are those of a solve.
 
-    Islands that touch each other are combined anew from several solutions of each. Where postures and the like lead
-    into contact, targets are solved for alone. Of a robot that closes loops, those who give no start and no limits may
-    start where loops are open.
+    Islands that touch each other are combined anew from several solutions of each. Where targets are not met beside
+    postures and the like, they are solved for alone. Of a robot that closes loops, those who give no start and no
+    limits may start where loops are open.
     """
     cache = SolverCache(device)
     cache.solve(robot, sample)
@@ -165,7 +165,7 @@ def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
         free = replace(sample.options, approximate=None, sampler="roberts")
         cache.solve(robot, replace(sample, initial_joint_q=None, limits=None, options=free))
     yields = sample.objectives and all(one.priority == 1 for one in sample.objectives)
-    if robot.collision_model is not None and sample.targets and yields:
+    if sample.targets and yields:
         with suppress(IKError):
             cache.solve(robot, replace(sample, objectives=()))
     if robot.collision_model is not None and robot.trees.ntree > 1:

@@ -1,6 +1,6 @@
 """The solves of one solver, with further solves that help some of their problems.
 
-    starts with loops opened -> the solve -> answers in contact: combinations of islands, then targets alone -> result
+    starts with loops opened -> the solve -> combinations of islands in contact -> targets alone -> result
 
 What is found after the solve is taken only where it succeeds, and only where one solution of each problem is wanted.
 Exports, solves on the device and `IKSolver.solve_as_recorded` have the solve alone.
@@ -21,15 +21,14 @@ from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S, with_time_left
-from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch, can_be_parted
 from ik_service.solver.problems.rows.binding import is_secondary
 from ik_service.solver.result import IKResult, ResultHead, replace_by_successes
+from ik_service.solver.subproblems.fallback import Fallback
 from ik_service.solver.subproblems.free_combinations import FreeCombinations
 from ik_service.solver.subproblems.opened_loops import OpenedLoops
 from ik_service.solver.subproblems.targets_alone import TargetsAlone, TargetSolve
-from ik_service.solver.subproblems.way_out import WayOut
 from objectives import IKObjective
 
 
@@ -70,9 +69,9 @@ class AssistedSolves:
         self.core, self.rehearses = core, False
         alike = partial(_solver_of_targets, device=device, engine=engine, threads=threads, options=options)
         self._opened = OpenedLoops(robot, partial(alike, join=False, alone=True))
-        self._ways_out: list[WayOut] = [FreeCombinations(core)]
+        self._fallbacks: list[Fallback] = [FreeCombinations(core)]
         if targets and objectives and all(map(is_secondary, objectives)) and options.joint_limits == "hard":
-            self._ways_out.append(TargetsAlone(core, partial(alike, robot, join=join, alone=False)))
+            self._fallbacks.append(TargetsAlone(core, partial(alike, robot, join=join, alone=False)))
 
     def solve(
         self, head: ResultHead, batch: ProblemBatch, options: SolverOptions, judged: NDArray[Any] | None = None
@@ -97,40 +96,42 @@ class AssistedSolves:
             guess = self._opened.starts(self.core.targets.all, batch, options)
         own = options if guess is None else with_time_left(options, began)
         result = self.core.solve(head, batch, own, guess=guess, judged=judged)
-        if result is not None and judged is None and batch.worlds is not None and options.solutions == 1:
-            self._leave_contact(head, result, batch, options, began)
+        if result is not None and judged is None and options.solutions == 1:
+            self._fall_back(head, result, batch, options, began)
         return result
 
-    def _leave_contact(
+    def _fall_back(
         self, head: ResultHead, result: IKResult, batch: ProblemBatch, options: SolverOptions, began: float
     ) -> None:
-        """Look for answers without contact in place of those in contact, until the deadline since `began` is over."""
-        core = self.core
-        blocked = (result.status == IKStatus.BLOCKED_BY_COLLISION) & all(map(can_be_parted, core.objectives))
-        blocked[:1] |= self.rehearses
-        if not blocked.any():
+        """Look for answers of problems that are not solved, until the deadline since `began` is over."""
+        core, joint_q = self.core, None
+        if (batch.worlds is None and len(self._fallbacks) == 1) or not all(map(can_be_parted, core.objectives)):
+            return  # nothing can be in contact, and there is nothing beside the targets
+        if result.success.all() and not self.rehearses:
             return
-        found = core.work.verification.read(batch.size, float64_finish=result.joint_q.dtype == np.float64)
-        joint_q = np.array(found["joint_q"])  # in the robot's order; further solves write where it is
         without_end = replace(options, deadline_s=None)
         time_left = partial(with_time_left, without_end if self.rehearses else options, began)
-        for way in self._ways_out:
-            rows = np.flatnonzero(blocked & way.can_help(result))
+        for fallback in self._fallbacks:
+            tried = np.isin(result.status, fallback.statuses)
+            tried[:1] |= self.rehearses
+            rows = np.flatnonzero(tried & fallback.can_help(result, batch))
             if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:
                 continue
+            if joint_q is None:  # in the robot's order; further solves write where it is
+                found = core.work.verification.read(batch.size, float64_finish=result.joint_q.dtype == np.float64)
+                joint_q = np.array(found["joint_q"])
             part = batch.part(rows)
-            chosen, is_free = way.search(part, time_left, joint_q[rows])
-            if not is_free.any():
+            chosen, is_found = fallback.search(part, time_left, joint_q[rows])
+            if not is_found.any():
                 continue
-            rows, chosen = rows[is_free], chosen[is_free]
-            judged, judging = way.judging(part.part(np.flatnonzero(is_free)), chosen, without_end)
+            rows, chosen = rows[is_found], chosen[is_found]
+            judged, judging = fallback.judging(part.part(np.flatnonzero(is_found)), chosen, without_end)
             if options.deadline_s is not None:
                 judging = replace(judging, seeds=1)
             with judged.data_of(core.targets, core.objectives):
                 solved = core.solve(head, judged, judging, judged=chosen)
             assert solved is not None  # the same numbers were sound before
             replace_by_successes(result, rows, solved)
-            blocked[rows[solved.success]] = False
 
 
 def _solver_of_targets(

@@ -21,12 +21,13 @@ from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.result import IKResult
 from ik_service.solver.results.collision_verdict import CollisionVerdict
-from ik_service.solver.subproblems.way_out import FreeAnswers, TimeLeft
+from ik_service.solver.subproblems.fallback import FoundAnswers, TimeLeft
 
 SOLUTIONS_TRIED = (8, 16)
 """Solutions that are asked of each island: the second number where no combination of the first is free."""
@@ -106,18 +107,21 @@ class FreeCombinations:
         core: The solver.
     """
 
+    statuses = (IKStatus.BLOCKED_BY_COLLISION,)
+
     def __init__(self, core: SolverCore) -> None:
         self._core = core
         self._data: CollisionData | None = None  # apart from that of the core, whose solves it is used between
         self._verdict: CollisionVerdict | None = None
         self._capacity = 0
 
-    def can_help(self, result: IKResult) -> NDArray[np.bool_]:
+    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
         """Return which problems have several islands, of which only the compiled engine keeps several solutions."""
-        several: NDArray[np.bool_] = (result.islands.nisland > 1) & (self._core.engine.name == "compiled")
+        may_touch = batch.worlds is not None and self._core.engine.name == "compiled"
+        several: NDArray[np.bool_] = (result.islands.nisland > 1) & may_touch
         return several
 
-    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FreeAnswers:
+    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return the first free combination of each problem."""
         chosen = np.zeros((batch.size, self._core.robot.joint_coord_count))
         is_free = np.zeros(batch.size, dtype=bool)
@@ -147,7 +151,7 @@ class FreeCombinations:
         assert done is not None  # the same numbers were sound before
         return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.size, wanted)
 
-    def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FreeAnswers:
+    def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FoundAnswers:
         """Return the first free combination of each problem, from the solutions of its islands."""
         count, coordinates = len(solutions.found), solutions.joint_q.shape[2]
         chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)

@@ -1,6 +1,6 @@
-"""Answers that meet targets without contact, for problems whose further rows lead all attempts into contact.
+"""Answers that meet targets, for problems whose further rows lead all attempts past them or into contact.
 
-    answers in contact -> targets alone, joints that these do not move as they are -> answers, where they are free
+    problems not solved -> targets alone, joints that these do not move as they are -> answers, where there are any
 
 Attempts that lower a posture beside a target all end at its few minima. The target alone leaves a robot with joints to
 spare where each attempt finds it, so that some end free of contact. The further rows are not at their minimum then.
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.targets import Target
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.result import IKResult
-from ik_service.solver.subproblems.way_out import FreeAnswers, TimeLeft
+from ik_service.solver.subproblems.fallback import FoundAnswers, TimeLeft
 
 
 class TargetSolve(Protocol):
@@ -37,15 +38,23 @@ class TargetsAlone:
         make: Makes what solves targets of its robot.
     """
 
+    statuses = (
+        IKStatus.STALLED,
+        IKStatus.MAX_ITERATIONS,
+        IKStatus.BLOCKED_BY_LIMITS,
+        IKStatus.LOOP_OPEN,
+        IKStatus.BLOCKED_BY_COLLISION,
+    )
+
     def __init__(self, core: SolverCore, make: Callable[[Sequence[Target]], TargetSolve]) -> None:
         self._core, self._make = core, make
         self._solve: TargetSolve | None = None
 
-    def can_help(self, result: IKResult) -> NDArray[np.bool_]:
+    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
         """Return all problems."""
         return np.ones(len(result), dtype=bool)
 
-    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FreeAnswers:
+    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return answers of the targets; joints that no target moves stay as they are."""
         core = self._core
         if self._solve is None:

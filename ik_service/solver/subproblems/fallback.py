@@ -1,4 +1,4 @@
-"""What looks for answers without contact, for problems whose answers are in contact."""
+"""What looks for answers elsewhere, for problems that a solve has not solved."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
@@ -6,28 +6,35 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.result import IKResult
 
 TimeLeft: TypeAlias = Callable[[], SolverOptions]
 """Gives the options of a solve that begins now: its deadline is what is left of the caller's."""
-FreeAnswers: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_]]
-"""Configurations [problems, joint_coord_count], and which of them have been found without contact."""
+FoundAnswers: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_]]
+"""Configurations [problems, joint_coord_count], and for which problems one has been found."""
 
 
-class WayOut(Protocol):
-    """A search for answers of one solver's problems that are free of contact. The solver judges what it finds."""
+class Fallback(Protocol):
+    """A search for answers of one solver's problems. The solver judges what it finds.
 
-    def can_help(self, result: IKResult) -> NDArray[np.bool_]:
-        """Return for which problems of a result there is something to search for."""
+    Attributes:
+        statuses: How the problems have ended that it is for.
+    """
 
-    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FreeAnswers:
+    statuses: tuple[IKStatus, ...]
+
+    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
+        """Return for which problems of a solve there is something to search for, whatever their status."""
+
+    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return answers of problems.
 
         Args:
             batch: The problems.
-            time_left: Gives the options of the solve that led into contact, its deadline what is left of it.
+            time_left: Gives the options of the solve that did not solve them, its deadline what is left of it.
             joint_q: Its answers [problems, joint_coord_count].
         """
 
@@ -41,5 +48,5 @@ class WayOut(Protocol):
         Args:
             batch: The problems.
             chosen: The configurations.
-            options: Options of the solve that led into contact, without its deadline.
+            options: Options of the solve that did not solve them, without its deadline.
         """
