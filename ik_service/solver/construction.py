@@ -1,4 +1,4 @@
-"""Checks of what a solver is made from, before anything is bound or launched."""
+"""Checks of what a solver is made from, before anything is bound or launched, and the record of how it is set up."""
 
 import ctypes
 import functools
@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -27,6 +28,25 @@ HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 """Environment variables by which GPUs are chosen for a process or a container."""
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SolverSetup:
+    """Where and how a solver solves.
+
+    Attributes:
+        device: Where.
+        engine: "auto", "compiled" or "staged".
+        join: Whether all touched trees are one island.
+        threads: Most threads of the compiled engine on a CPU.
+        options: The solver's options.
+    """
+
+    device: wp.Device
+    engine: str
+    join: bool
+    threads: int
+    options: SolverOptions
 
 
 def check_construction(

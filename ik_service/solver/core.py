@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.compiler import Lanes
@@ -15,6 +14,7 @@ from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled import island_launches
+from ik_service.solver.construction import SolverSetup
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
 from ik_service.solver.inputs.reading import check_lines
@@ -47,11 +47,7 @@ class SolverCore:
         robot: The robot.
         targets: Pose targets.
         objectives: Further objectives; they are bound to this object.
-        device: Where to solve.
-        engine: "auto", "compiled" or "staged".
-        join: Whether all touched trees are one island.
-        threads: Most threads of the compiled engine on a CPU; None is one.
-        options: The solver's options.
+        setup: Where and how to solve.
 
     Attributes:
         robot: The robot.
@@ -70,18 +66,13 @@ class SolverCore:
         robot: RobotModel,
         targets: Sequence[Target | str],
         objectives: Sequence[IKObjective],
-        *,
-        device: wp.Device,
-        engine: str,
-        join: bool,
-        threads: int | None,
-        options: SolverOptions,
+        setup: SolverSetup,
     ) -> None:
-        self.robot, self.objectives, self._options, self._join = robot, tuple(objectives), options, join
-        self.targets, self._device, self._turn = PoseTargets(robot, targets), device, turn_on(device)
-        self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
+        self.robot, self.objectives, self._options, self._join = robot, tuple(objectives), setup.options, setup.join
+        self.targets, self._device, self._turn = PoseTargets(robot, targets), setup.device, turn_on(setup.device)
+        self._threads = 1 if island_launches.in_threads(setup.device) else setup.threads
         with DEVICE_LOCK, CacheErrorsExplained():
-            self._set_up(engine)
+            self._set_up(setup.engine)
 
     def _set_up(self, engine: str) -> None:
         """Bind the objectives, lay out their rows and choose the engine."""

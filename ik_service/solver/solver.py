@@ -13,7 +13,7 @@ from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.collisions.ways import WayCheck
-from ik_service.solver.construction import check_construction, resolve_device
+from ik_service.solver.construction import SolverSetup, check_construction, resolve_device
 from ik_service.solver.inputs.enabled_loops import read_enabled
 from ik_service.solver.inputs.reading import check_lines, check_one_line, raise_fault, read_start, read_targets
 from ik_service.solver.inputs.target_arrays import check_targets, host_array
@@ -93,8 +93,8 @@ class IKSolver:
         self.islands_enabled, self.device = islands, resolve_device(device)
         self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
-        given: dict[str, Any] = {"device": self.device, "engine": engine, "join": not islands, "threads": threads}
-        self._solves = AssistedSolves(robot, targets, objectives, options=self.options, **given)
+        setup = SolverSetup(self.device, engine, not islands, 1 if threads is None else threads, self.options)
+        self._solves = AssistedSolves(robot, targets, objectives, setup)
         self._core = self._solves.core
         self.engine = self._core.engine.name
         labels = self._core.row_labels()

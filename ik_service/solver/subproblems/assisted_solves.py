@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.solver.construction import SolverSetup
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S, with_time_left
@@ -39,11 +39,7 @@ class AssistedSolves:
         robot: The robot.
         targets: As for `SolverCore`, and what follows.
         objectives: Alike.
-        device: Alike.
-        engine: Alike.
-        join: Alike.
-        threads: Alike.
-        options: Alike.
+        setup: Alike.
 
     Attributes:
         core: Rows, arrays and engine.
@@ -56,22 +52,14 @@ class AssistedSolves:
         robot: RobotModel,
         targets: Sequence[Target | str],
         objectives: Sequence[IKObjective],
-        *,
-        device: wp.Device,
-        engine: str,
-        join: bool,
-        threads: int | None,
-        options: SolverOptions,
+        setup: SolverSetup,
     ) -> None:
-        core = SolverCore(
-            robot, targets, objectives, device=device, engine=engine, join=join, threads=threads, options=options
-        )
+        core = SolverCore(robot, targets, objectives, setup)
         self.core, self.rehearses = core, False
-        alike = partial(_solver_of_targets, device=device, engine=engine, threads=threads, options=options)
-        self._opened = OpenedLoops(robot, partial(alike, join=False, alone=True))
+        self._opened = OpenedLoops(robot, partial(_solver_of_targets, replace(setup, join=False), alone=True))
         self._fallbacks: list[Fallback] = [FreeCombinations(core)]
-        if targets and objectives and all(map(is_secondary, objectives)) and options.joint_limits == "hard":
-            self._fallbacks.append(TargetsAlone(core, partial(alike, robot, join=join, alone=False)))
+        if targets and objectives and all(map(is_secondary, objectives)) and setup.options.joint_limits == "hard":
+            self._fallbacks.append(TargetsAlone(core, partial(_solver_of_targets, setup, robot, alone=False)))
 
     def solve(
         self, head: ResultHead, batch: ProblemBatch, options: SolverOptions, judged: NDArray[Any] | None = None
@@ -134,34 +122,18 @@ class AssistedSolves:
             replace_by_successes(result, rows, solved)
 
 
-def _solver_of_targets(
-    robot: RobotModel,
-    targets: Sequence[Target],
-    *,
-    device: wp.Device,
-    engine: str,
-    join: bool,
-    threads: int | None,
-    options: SolverOptions,
-    alone: bool,
-) -> TargetSolve:
+def _solver_of_targets(setup: SolverSetup, robot: RobotModel, targets: Sequence[Target], *, alone: bool) -> TargetSolve:
     """Return what solves these targets without further rows.
 
     Args:
+        setup: Where and how.
         robot: The robot.
         targets: The targets.
-        device: As for `SolverCore`, and what follows.
-        engine: Alike.
-        join: Alike.
-        threads: Alike.
-        options: Alike.
         alone: Whether it goes without further solves, and is finished as finely as the engine can.
     """
-    solves = AssistedSolves(
-        robot, targets, (), device=device, engine=engine, join=join, threads=threads, options=options
-    )
+    solves = AssistedSolves(robot, targets, (), setup)
     core = solves.core
-    head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(device))
+    head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(setup.device))
 
     def solve(targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
         core.targets.take(targets)

@@ -107,7 +107,7 @@ class FreeCombinations:
         core: The solver.
     """
 
-    statuses = (IKStatus.BLOCKED_BY_COLLISION,)
+    statuses: tuple[IKStatus, ...] = (IKStatus.BLOCKED_BY_COLLISION,)
 
     def __init__(self, core: SolverCore) -> None:
         self._core = core

@@ -38,7 +38,7 @@ class TargetsAlone:
         make: Makes what solves targets of its robot.
     """
 
-    statuses = (
+    statuses: tuple[IKStatus, ...] = (
         IKStatus.STALLED,
         IKStatus.MAX_ITERATIONS,
         IKStatus.BLOCKED_BY_LIMITS,
