@@ -79,7 +79,8 @@ class CallerArrays:
         if values.shape != host.shape and values.shape != host.shape[1:]:
             if not (values.shape == (POSE,) and self._target_count == 1):
                 allowed = f"[{self._target_count}, {POSE}] or [{self._robots}, {self._target_count}, {POSE}]"
-                raise InputError(f"targets have shape {list(values.shape)}. Allowed: {allowed}.")
+                single = f"[{POSE}], " if self._target_count == 1 else ""
+                raise InputError(f"targets have shape {list(values.shape)}. Allowed: {single}{allowed}.")
         return values
 
     def read_targets(self, values: NDArray[Any]) -> None:

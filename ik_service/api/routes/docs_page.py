@@ -137,7 +137,7 @@ def _page(
     cells = [(name, str(robot.model.active_dof_count), robot.ends) for name, robot in robots.items()]
     rows = "".join(f"<tr><td>{'</td><td>'.join(map(escape, row))}</td></tr>" for row in cells)
     table = f"<table><tr><th>robot</th><th>DOFs</th><th>ends</th></tr>{rows}</table>"
-    name, key = ("panda", ' -H "X-API-Key: $IK_SERVICE_KEY"' if has_keys else "")
+    name, key = ("panda", ' -H "X-API-Key: $KEY"' if has_keys else "")
     body = json.dumps(SOLVE_REQUESTS["one_pose"])
     curl = f"curl -s {address}/v1/robots/{name}/solve{key} -H 'Content-Type: application/json' -d '{body}'"
     see = f"<code>{escape(f'ik-service page --url {address}')}</code>"

@@ -30,7 +30,9 @@ def check_output(path: Path | None) -> None:
     if path is None:
         return
     if path.suffix not in SUFFIXES:
-        raise InputError(f"Output '{path}' has the suffix {path.suffix!r}. Allowed: {', '.join(SUFFIXES)}.")
+        raise InputError(
+            f"Output '{path}' has the suffix {path.suffix!r}. Allowed: {', '.join(SUFFIXES)}, or a folder for Parquet."
+        )
     if not path.parent.is_dir():
         raise InputError(f"Output '{path}' is in a folder that does not exist.")
 

@@ -1,10 +1,12 @@
 """The table behind the errors: complete, and silent about the inside."""
 
+from pathlib import Path
+
 import pytest
 from fastapi.testclient import TestClient
 
 from ik_service.api import create_app
-from ik_service.api.errors.problem_documents import PROBLEMS, kind_of
+from ik_service.api.errors.problem_documents import FRAMEWORK_PROBLEMS, PROBLEMS, kind_of
 from ik_service.errors import EngineError, KernelCacheError
 from ik_service.settings import ServiceSettings
 from objectives.errors import IKError, InputError, UnknownNameError
@@ -32,6 +34,12 @@ def test_every_error_of_ours_has_a_row():
     served = {error for error in errors if not error.__module__.startswith(elsewhere)}
     assert len(served) >= 10
     assert {error.__name__ for error in served - set(PROBLEMS)} == set()
+
+
+def test_the_page_names_every_code():
+    page = Path(__file__).parents[3].joinpath("docs/http_api.md").read_text()
+    codes = {kind.code for kind in (*PROBLEMS.values(), *FRAMEWORK_PROBLEMS.values())}
+    assert {code for code in codes if f"`{code}`" not in page} == set()
 
 
 def test_an_error_takes_the_row_of_its_nearest_class():

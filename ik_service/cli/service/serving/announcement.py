@@ -50,7 +50,7 @@ def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with
         with_key: Whether the service requires an API key.
     """
     data = shlex.quote(orjson.dumps(body).decode())
-    key = ' -H "X-API-Key: $IK_SERVICE_KEY"' if with_key else ""
+    key = ' -H "X-API-Key: $KEY"' if with_key else ""
     url = f"{reachable_url(host, port)}/v1/robots/{robot}/solve"
     return f"curl -s {url}{key} -H 'Content-Type: application/json' -d {data}"
 

@@ -199,7 +199,9 @@ class _Conversion:
             kinds.mjJNT_HINGE: JointType.REVOLUTE if model.jnt_limited[joint] else JointType.CONTINUOUS,
         }[kinds(int(model.jnt_type[joint]))]
         if joint_type is JointType.BALL and model.jnt_limited[joint]:
-            raise RobotFileError("a ball joint with a limited cone cannot be represented.", element=f"joint '{name}'")
+            raise RobotFileError(
+                "a ball joint with a limited cone cannot be represented. Remove its range.", element=f"joint '{name}'"
+            )
         if not joint_type.is_scalar:
             return JointDescription(name, joint_type, parent, child, X_parent=X)
         axis = model.jnt_axis[joint].astype(np.float64)
