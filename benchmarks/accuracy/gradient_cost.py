@@ -28,7 +28,7 @@ CASES = {
     "humanoid": ("left_grasp", "right_grasp"),
 }
 Times = tuple[float, float, float]
-PEER, REQUIREMENTS = "torch_kinematics", ("torch==2.13.0", "pytorch-kinematics==0.10.1")
+PEER, REQUIREMENTS = "torch_kinematics", ("torch==2.13.0", "pytorch-kinematics==0.10.*")
 
 
 def microseconds(work: Callable[[], object], count: int = COUNT) -> Times:
