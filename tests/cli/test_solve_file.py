@@ -140,7 +140,7 @@ BAD_FILES = [
     ("t.csv", "x,y,z\n1,2,1_0\n", "line 2, column z: '1_0'"),
     ("t.csv", "x,y,z\n1,2,3\n,,\n", "line 3, column x"),
     ("t.csv", "qx,qy,qz,qw\n0,0,0,0\n", "length 0"),
-    ("t.csv", "qx,qy,qz,qw\n0,0,0,1.01\n", "length 1.01"),
+    ("t.csv", "qx,qy,qz,qw\n0,0,0,1\n\n0,0,0,1.01\n", "line 4: The quaternion has length 1.01"),
     ("t.csv", b"x,y,z\n1,2,\xff\n", "UTF-8"),
     ("t.npz", "not an archive", "archive"),
     ("t.json", "{", "JSON"),

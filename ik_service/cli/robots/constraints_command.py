@@ -125,7 +125,7 @@ def print_sweep(name: str, text: str, *, as_json: bool) -> None:
         console.out(orjson.dumps(_path_document(robot, joint, path)).decode(), highlight=False)
         return
     names = (*robot.coordinate_names, *robot.constraints.coordinate_names)
-    console.out(",".join((joint, "status", "largest_error", *names)), highlight=False)
+    console.out(",".join(("value", "status", "largest_error", *names)), highlight=False)
     for value, status, error, q, closing in zip(
         path.values, path.status[0], path.constraint_error[0], path.joint_q[0], path.closing_joint_q[0], strict=True
     ):

@@ -47,8 +47,6 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> Decoded
     arrays = TargetArrays.of([columns.get("positions")], [columns.get("orientations_xyzw")])
     if not arrays.problem_count:
         raise InputError(f"'{path}' holds no targets. Give positions, orientations or both, for one problem at least.")
-    if "orientations_xyzw" in columns:
-        check_unit_quaternions(columns["orientations_xyzw"], "/orientations_xyzw")
     return DecodedSolve(SolveRequest((Target(links[0]),), arrays, columns.get("initial_joint_q")), frozenset())
 
 
@@ -72,11 +70,14 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
         raise InputError(
             f"'{path}' has the header {','.join(header)!r}. Allowed: {','.join(known)}, or only x,y,z or qx,..."
         )
-    filled = ((line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip())
+    filled = [(line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip()]
     table = np.array([_csv_row(path, line, row, header) for line, row in filled])
     if not table.size:
         return {}
-    return {key: table[:, [header.index(name) for name in columns]] for key, columns in present.items()}
+    arrays = {key: table[:, [header.index(name) for name in columns]] for key, columns in present.items()}
+    for (line, _), quaternion in zip(filled, arrays.get("orientations_xyzw", ()), strict=False):
+        check_unit_quaternions(quaternion, f"'{path}' line {line}")
+    return arrays
 
 
 def _csv_row(path: Path, line: int, row: list[str], header: list[str]) -> list[float]:
@@ -114,6 +115,8 @@ def _read_npz(path: Path, robot: RobotModel) -> dict[str, Float64Array]:
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
         raise InputError(f"The arrays of '{path}' hold different numbers of problems: {counts}.")
+    if "orientations_xyzw" in arrays:
+        check_unit_quaternions(arrays["orientations_xyzw"].astype(np.float64), f"'{path}' orientations_xyzw")
     return {name: array.astype(np.float64) for name, array in arrays.items()}
 
 
