@@ -210,6 +210,7 @@ def test_lines_of_blanks_are_passed_over(run, tmp_path):
     [
         ({"positions": np.zeros((2, 4))}, "[n, 3]"),
         ({"positions": np.zeros((0, 3))}, "no targets"),
+        ({"orientations_xyzw": np.eye(4)[2:] * [[1.0], [2.0]]}, "orientations_xyzw/1: The quaternion has length 2"),
         ({"positions": np.full((2, 3), np.nan)}, "not finite"),
         ({"positions": np.array([["a", "b", "c"]])}, "positions"),
         ({"positions": np.array([[{}, {}, {}]], dtype=object)}, "archive of plain arrays"),
