@@ -37,7 +37,7 @@ def island_kernels(solver, **options):
 
     class Listed(ThreadLaunches):
         def record(self, size, work, part, parts):
-            found.extend(one for one, _ in work)
+            found.extend(one for one, _ in work if one not in found)
             return PartLaunches([])
 
     solver._core.engine.kernels.launches = Listed()
