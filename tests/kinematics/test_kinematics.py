@@ -6,6 +6,7 @@ import warp as wp
 
 import ik_service
 from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
+from ik_service.robots.joint_type import JointType
 
 FLOAT32_POSE = 1e-5  # [m, quaternion]: a few roundings per joint over chains of up to thirty joints
 ROBOTS = ["panda", "dual_panda", "allegro", "humanoid", "panda_gripper"]
@@ -45,6 +46,10 @@ def body_poses(robot, joint_q):
     body_q = wp.zeros((len(joint_q), model.body_count), dtype=wp.transform, device="cpu")
     forward_kinematics(model, wp.array(joint_q, dtype=float, device="cpu"), body_q)
     return model, body_q
+
+
+def test_every_type_of_joint_is_among_those_compared():
+    assert set(ik_service.load_urdf(ALL_JOINTS).joint_type) == set(JointType) - {JointType.FIXED}
 
 
 def test_body_poses_equal_the_float64_host_function(robot):

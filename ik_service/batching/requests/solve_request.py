@@ -123,7 +123,8 @@ class SolveRequest:
         collision = (options.collision, self.world is None)  # both say whether there is a check
         derived = options.sensitivity
         own = tuple(code_of(target, on) for target, on in of_targets)
-        return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived, self.engine, self.islands)
+        made_with = (self.engine, self.islands, options.candidates)
+        return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived, made_with)
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
         """Return what places in the column `closest` stand for.

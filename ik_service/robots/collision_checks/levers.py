@@ -92,7 +92,6 @@ def slides_between(robot: KinematicRobot) -> Float64Array:
 
 def slides_and_turns(robot: KinematicRobot, joint: int) -> tuple[slice, slice]:
     """Give the DOFs of a joint along which it slides, and those about which it turns."""
-    kind = JointType(robot.joint_type[joint])
     first, end = int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1])
-    slides = {JointType.PLANAR: 2, JointType.PRISMATIC: 1, JointType.FLOATING: 3}.get(kind, 0)
+    slides = JointType(robot.joint_type[joint]).linear_dof_count
     return slice(first, first + slides), slice(first + slides, end)

@@ -37,7 +37,7 @@ DAMPING = Damping(
     progress=1.0e-4,  # of |r|^2
     up=float(FACTOR_UP),
     down=float(FACTOR_DOWN),
-    factor_max=1.0e3,  # exceeded by five trials in a row that are no progress
+    factor_max=1.0e3,  # five trials in a row that are no progress exceed it: 4^5
     smallest=1.0e-4,  # with less, a DOF that hardly moves anything goes where rounding leads it
 )
 # Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.

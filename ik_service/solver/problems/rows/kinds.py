@@ -6,7 +6,7 @@ import warp as wp
 
 
 class RowKind(IntEnum):
-    """What a row of the residual vector is for; collisions would be a further member."""
+    """What a row of the residual vector is for; `kind_of` gives each objective its kind."""
 
     TARGET = 0
     """A row of a pose target: it has to come within its tolerance."""
