@@ -49,7 +49,7 @@ def body_poses(robot, joint_q):
 
 
 def test_every_type_of_joint_is_among_those_compared():
-    assert set(ik_service.load_urdf(ALL_JOINTS).joint_type) == set(JointType) - {JointType.FIXED}
+    assert set(ik_service.load_robot(ALL_JOINTS).joint_type) == set(JointType) - {JointType.FIXED}
 
 
 def test_body_poses_equal_the_float64_host_function(robot):

@@ -75,7 +75,7 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
     if not table.size:
         return {}
     arrays = {key: table[:, [header.index(name) for name in columns]] for key, columns in present.items()}
-    for (line, _), quaternion in zip(filled, arrays.get("orientations_xyzw", ()), strict=False):
+    for (line, _row), quaternion in zip(filled, arrays.get("orientations_xyzw", ()), strict=False):
         check_unit_quaternions(quaternion, f"'{path}' line {line}")
     return arrays
 
