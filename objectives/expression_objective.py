@@ -209,10 +209,12 @@ class ExpressionObjective(IKObjective):
         Raises:
             UnknownNameError: The robot lacks a link or joint that the objective names.
             InputError: A field does not fit the robot.
+            ObjectiveError: An element reads columns that a field does not have.
         """
         self._tables, row = [], 0
         for group, elements in self.stated_elements(model):
             if elements:
+                self._check_columns(group, elements)
                 self._tables.append(build_element_table(group, elements, row, model))
                 row += group.total_row_count(len(elements))
         self._row_count = row
@@ -223,6 +225,14 @@ class ExpressionObjective(IKObjective):
             self._fields[ROW_TOLERANCES] = DataField(type(self).__name__, ROW_TOLERANCES, row, tolerances, finite=False)
         elif ROW_TOLERANCES in self._fields:
             self._fields[ROW_TOLERANCES].set_columns(row)
+
+    def _check_columns(self, group: RowGroup, elements: Sequence[Element]) -> None:
+        for element in elements:
+            for (name, width), first in zip(group.data, element.data_columns, strict=True):
+                count = self._field(name).columns
+                if count is not None and not 0 <= first <= count - width:
+                    read = f"columns {first} to {first + width - 1} of '{name}'"
+                    raise ObjectiveError(f"{type(self).__name__}: an element reads {read}, which has 0 to {count - 1}.")
 
     def residual_dim(self) -> int:
         """Give the number of rows.

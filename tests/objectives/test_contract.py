@@ -1,6 +1,7 @@
 """The contract of the base class: hooks, autodiff without further work, binding, and what is refused."""
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ik_service import IKSolver, load_robot
 from objectives import IKJacobianType, IKObjective, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
 from objectives.statement.kernels import jacobian_kernel, residual_kernel
 from tests.objectives.conftest import GUARD, scene
-from tests.objectives.objectives_of_tests import Height
+from tests.objectives.objectives_of_tests import Functions, Height
 
 ROUNDING = 1e-5  # entries are of the size of 1
 PROBLEM_IDX = [1, 0, 1]
@@ -19,6 +20,13 @@ PROBLEM_IDX = [1, 0, 1]
 
 class Owner:
     """Something that can be weakly referenced."""
+
+
+class ReadsBeyond(Functions):
+    def stated_elements(self, model):
+        return [
+            (group, [replace(one, data_columns=(1,)) for one in own]) for group, own in super().stated_elements(model)
+        ]
 
 
 class ClaimsAnalytic(Height):
@@ -108,6 +116,12 @@ class TestBinding:
         expected = workplace(other, objectives.IKObjectiveJointLimit(), beyond, PROBLEM_IDX).residuals()
         assert expected[:, GUARD:-GUARD].all()
         assert (again == expected).all()
+
+    def test_finds_elements_that_read_beyond_their_data(self, panda):
+        with pytest.raises(
+            ObjectiveError, match="ReadsBeyond: an element reads columns 1 to 1 of 'shift', which has 0"
+        ):
+            IKSolver(panda, objectives=[ReadsBeyond()], device="cpu")
 
     def test_is_released_by_its_own_solver_alone(self):
         objective, owner, other = pose_objective(), Owner(), Owner()

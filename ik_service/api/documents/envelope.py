@@ -1,5 +1,7 @@
 """Envelopes of documents: all fields but the numeric columns, checked by the models of the schema."""
 
+import difflib
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -43,14 +45,26 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
         return kind.model_validate(document)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        raise FaultyFieldsError(_fault(entry["loc"], entry["type"], entry["msg"]) for entry in found) from error
+        raise FaultyFieldsError(_fault(kind, entry["loc"], entry["type"], entry["msg"]) for entry in found) from error
 
 
-def _fault(place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:
+def _fault(body: type[Envelope], place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:
     """Return the fault for an error of the validation."""
     detail = "Field required" if kind == "union_tag_not_found" else message
+    if kind == "extra_forbidden":
+        close = difflib.get_close_matches(str(place[-1]), _field_names(body), n=1)
+        detail = "There is no such field here" + (f". Did you mean '{close[0]}'?" if close else ".")
+        return FaultBody(pointer=_pointer(place, kind), code=FAULT_CODES[kind], detail=detail)
     code = "wrong_type" if kind.endswith("_type") else FAULT_CODES.get(kind, "invalid_value")
     return FaultBody(pointer=_pointer(place, kind), code=code, detail=f"{detail}.")
+
+
+@cache
+def _field_names(body: type[Envelope]) -> tuple[str, ...]:
+    """Return the names of all fields of a body and of the objects in it."""
+    schema = body.model_json_schema()
+    objects = (schema, *schema.get("$defs", {}).values())
+    return tuple(dict.fromkeys(name for one in objects for name in one.get("properties", ())))
 
 
 def _pointer(place: tuple[int | str, ...], kind: str) -> str:

@@ -196,6 +196,13 @@ def assert_problem(reply: Any, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
+def test_an_unknown_field_names_the_nearest_one(client):
+    for pointer, meant in (("/options/seed", "seeds"), ("/options/margin", "margin_m"), (f"{T0}/xyz", None)):
+        problem = assert_problem(client.post(URL, json=changed(pointer, 1)), 422, "unknown_field")
+        expected = "There is no such field here." + (f" Did you mean '{meant}'?" if meant else "")
+        assert problem["errors"][0]["detail"] == expected
+
+
 def assert_still_served(client: TestClient) -> None:
     reply = client.post(URL, json=GOOD)
     assert reply.status_code == 200

@@ -1,11 +1,14 @@
 """The table behind the errors: complete, and silent about the inside."""
 
+import ast
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+import ik_service.api
 from ik_service.api import create_app
+from ik_service.api.documents.envelope import FAULT_CODES
 from ik_service.api.errors.problem_documents import FRAMEWORK_PROBLEMS, PROBLEMS, kind_of
 from ik_service.errors import EngineError, KernelCacheError
 from ik_service.settings import ServiceSettings
@@ -38,7 +41,12 @@ def test_every_error_of_ours_has_a_row():
 
 def test_the_page_names_every_code():
     page = Path(__file__).parents[3].joinpath("docs/http_api.md").read_text()
-    codes = {kind.code for kind in (*PROBLEMS.values(), *FRAMEWORK_PROBLEMS.values())}
+    codes = {kind.code for kind in (*PROBLEMS.values(), *FRAMEWORK_PROBLEMS.values())} | set(FAULT_CODES.values())
+    for module in Path(ik_service.api.__file__).parent.rglob("*.py"):
+        calls = [one for one in ast.walk(ast.parse(module.read_text())) if isinstance(one, ast.Call)]
+        faults = [one.args[1] for one in calls if getattr(one.func, "id", None) == "faulty_field"]
+        codes |= {one.value for one in faults if isinstance(one, ast.Constant)}
+    assert "not_unit_quaternion" in codes
     assert {code for code in codes if f"`{code}`" not in page} == set()
 
 

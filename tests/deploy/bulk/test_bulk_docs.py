@@ -15,6 +15,7 @@ from ik_service.cli.app import app
 from ik_service.cli.solving import bulk_command
 from ik_service.deploy.bulk import read_results
 from ik_service.deploy.bulk.job import PART_ROWS
+from objectives import InputError
 from tests.deploy.bulk.bulk_files import COUNT, LINK, directly, random_columns, write_targets
 
 TEXT = (Path(__file__).parents[3] / "docs" / "bulk.md").read_text()
@@ -35,6 +36,11 @@ def blocks(language):
 @pytest.fixture
 def columns():
     return random_columns(load_robot("panda"), [LINK], COUNT)
+
+
+def test_a_folder_without_results_is_told(tmp_path):
+    with pytest.raises(InputError, match="holds no results of a bulk job"):
+        read_results(tmp_path / "nowhere")
 
 
 def test_the_document_runs(tmp_path, monkeypatch, capsys):

@@ -107,6 +107,8 @@ def test_an_array_that_is_not_given_away_is_bad_input(panda):
         solver.solve(Kept(np.zeros((1, 3))))
     with pytest.raises(InputError, match="initial_joint_q is not an array of numbers"):
         solver.solve(np.zeros((1, 3)), initial_joint_q=Kept(np.zeros(7)))
+    with pytest.raises(InputError, match="positions is not an array of numbers: some of its numbers are masked"):
+        solver.solve(np.ma.array(np.zeros((2, 3)), mask=[[False] * 3, [True] * 3]))
     with pytest.raises(InputError, match="targets is not an array of numbers"):
         controller.step(Kept(np.zeros(7)))
     with pytest.raises(InputError, match="joint_q is not an array of numbers"):

@@ -85,9 +85,14 @@ def read_results(folder: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
     Args:
         folder: Folder of the results; whatever parts are in it.
+
+    Raises:
+        InputError: There are none.
     """
     parts = [read_part(path) for path in sorted(Path(folder).glob("part-*"))]
-    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+    if not parts:
+        raise InputError(f"'{folder}' holds no results of a bulk job.")
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def read_part(path: Path) -> dict[str, NDArray[Any]]:
