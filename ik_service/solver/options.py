@@ -39,6 +39,7 @@ PER_SOLVE = (
     "precision",
     "collision",
     "margin",
+    "repair",
     "sensitivity",
 )
 CANDIDATES_MAX = 8
@@ -85,6 +86,8 @@ class SolverOptions:
         collision: "self" keeps links off each other, "world" off a given world too, "off" checks nothing; None is
             "world" where one is given, else "self" where the robot has a collision model.
         margin: Least distance from contact of a success [m].
+        repair: Whether answers in contact are moved out of it, as far as limits and tolerances allow; it takes some
+            milliseconds, and is done where one solution of each problem is wanted, without loops that the robot closes.
         sensitivity: "target" adds how answers follow their targets: `joint_q_by_targets` and `is_differentiable`, as
             `IKSolver.linearise` gives them; None adds nothing.
         joint_limits: "hard" keeps every configuration inside the limits, exactly; only where no float32 lies between
@@ -113,6 +116,7 @@ class SolverOptions:
     precision: Literal["float32", "float64"] = "float32"
     collision: Literal["self", "world", "off"] | None = None
     margin: float = 0.0
+    repair: bool = False
     sensitivity: Literal["target"] | None = None
     joint_limits: JointLimits = "hard"
     jacobian_mode: JacobianMode | IKJacobianType = "analytic"
@@ -156,10 +160,12 @@ class SolverOptions:
             raise InputError(
                 "Option precision='float64' gives one solution. Use solutions=1, or solve again from each."
             )
+        if self.repair and self.solutions > 1:
+            raise InputError("Option repair is for one solution of each problem. Use solutions=1.")
         if self.joint_limits not in ("hard", "soft", "off"):
             raise InputError(f"Option joint_limits is {self.joint_limits!r}. Allowed: 'hard', 'soft', 'off'.")
         self.jacobian_type()
-        for name in ("check_jacobians", "use_graph"):
+        for name in ("repair", "check_jacobians", "use_graph"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"Option {name} is {getattr(self, name)!r}. Allowed: True, False.")
 

@@ -169,6 +169,11 @@ class SolveOptions(Envelope):
     margin_m: float = Field(
         default=_DEFAULTS.margin, ge=0, le=1, allow_inf_nan=False, description="Least clearance of a success [m]."
     )
+    repair: bool = Field(
+        default=_DEFAULTS.repair,
+        description="Whether answers in contact are moved out of it, as far as limits and tolerances allow; takes some "
+        "milliseconds where there are any.",
+    )
     sensitivity: Literal["target"] | None = Field(
         default=None,
         description="`target` adds to the answer how coordinates change with targets, `joint_q_by_targets`, and "

@@ -170,7 +170,7 @@ def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
             cache.solve(robot, replace(sample, objectives=()))
     if robot.collision_model is not None and robot.trees.ntree > 1:
         with suppress(IKError):  # not every kind of request has several solutions
-            cache.solve(robot, replace(sample, options=replace(sample.options, solutions=2)))
+            cache.solve(robot, replace(sample, options=replace(sample.options, solutions=2, repair=False)))
 
 
 @contextmanager

@@ -120,7 +120,7 @@ class SolveRequest:
         elif options.best_of is not None or options.solutions > 1:
             extras = "choice"
         of_targets = zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
-        collision = (options.collision, self.world is None)  # both say whether there is a check
+        collision = (options.collision, self.world is None, options.repair)  # the first say whether there is a check
         derived = options.sensitivity
         own = tuple(code_of(target, on) for target, on in of_targets)
         made_with = (self.engine, self.islands, options.candidates)

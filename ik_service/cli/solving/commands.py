@@ -25,6 +25,7 @@ def solve(
     world: solve_options.World = None,
     collision: solve_options.Collision = None,
     margin: solve_options.Margin = None,
+    repair: solve_options.Repair = None,
     joint_limits: solve_options.JointLimits = None,
     approximate: solve_options.Approximate = None,
     device: DeviceOption = "auto",
@@ -49,6 +50,7 @@ def solve(
             "orientation_tolerance": orientation_tolerance,
             "collision": collision,
             "margin": margin,
+            "repair": repair,
             "approximate": approximate,
         }
         options = {name: value for name, value in given.items() if value is not None}

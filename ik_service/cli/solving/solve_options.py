@@ -46,6 +46,9 @@ Collision = Annotated[
     typer.Option(help="self, world or off. Default: world where one is given, else self where the robot has a model."),
 ]
 Margin = Annotated[float | None, typer.Option(help="Least distance from contact of a success \\[m].")]
+Repair = Annotated[
+    bool | None, typer.Option("--repair", help="Move answers in contact out of it, as far as tolerances allow.")
+]
 JointLimits = Annotated[
     list[str] | None,
     typer.Option(

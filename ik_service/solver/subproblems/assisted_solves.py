@@ -1,6 +1,6 @@
 """The solves of one solver, with further solves that help some of their problems.
 
-    starts with loops opened -> the solve -> combinations of islands in contact -> targets alone -> result
+    starts with loops opened -> the solve -> combinations of islands in contact -> targets alone -> repair -> result
 
 What is found after the solve is taken only where it succeeds, and only where one solution of each problem is wanted.
 Exports, solves on the device and `IKSolver.solve_as_recorded` have the solve alone.
@@ -25,6 +25,7 @@ from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch, can_be_parted
 from ik_service.solver.problems.rows.binding import is_secondary
 from ik_service.solver.result import IKResult, ResultHead, replace_by_successes
+from ik_service.solver.subproblems.collision_repair import CollisionRepair
 from ik_service.solver.subproblems.fallback import Fallback
 from ik_service.solver.subproblems.free_combinations import FreeCombinations
 from ik_service.solver.subproblems.opened_loops import OpenedLoops
@@ -57,9 +58,11 @@ class AssistedSolves:
         core = SolverCore(robot, targets, objectives, setup)
         self.core, self.rehearses = core, False
         self._opened = OpenedLoops(robot, partial(_solver_of_targets, replace(setup, join=False), alone=True))
-        self._fallbacks: list[Fallback] = [FreeCombinations(core)]
-        if targets and objectives and all(map(is_secondary, objectives)) and setup.options.joint_limits == "hard":
-            self._fallbacks.append(TargetsAlone(core, partial(_solver_of_targets, setup, robot, alone=False)))
+        hard_limits = setup.options.joint_limits == "hard"
+        self._combinations, self._repair = FreeCombinations(core), CollisionRepair(core, hard_limits=hard_limits)
+        self._alone: TargetsAlone | None = None
+        if targets and objectives and all(map(is_secondary, objectives)) and hard_limits:
+            self._alone = TargetsAlone(core, partial(_solver_of_targets, setup, robot, alone=False))
 
     def solve(
         self, head: ResultHead, batch: ProblemBatch, options: SolverOptions, judged: NDArray[Any] | None = None
@@ -88,18 +91,29 @@ class AssistedSolves:
             self._fall_back(head, result, batch, options, began)
         return result
 
+    def _fallbacks(self, batch: ProblemBatch, options: SolverOptions) -> list[Fallback]:
+        """Return what looks for answers where the solve has none, in order."""
+        may_touch = batch.worlds is not None
+        found: list[Fallback] = [self._combinations] if may_touch else []
+        if self._alone is not None:
+            found.append(self._alone)
+        if may_touch and options.repair:
+            self._repair.load()
+            found.append(self._repair)
+        return found
+
     def _fall_back(
         self, head: ResultHead, result: IKResult, batch: ProblemBatch, options: SolverOptions, began: float
     ) -> None:
         """Look for answers of problems that are not solved, until the deadline since `began` is over."""
-        core, joint_q = self.core, None
-        if (batch.worlds is None and len(self._fallbacks) == 1) or not all(map(can_be_parted, core.objectives)):
-            return  # nothing can be in contact, and there is nothing beside the targets
-        if result.success.all() and not self.rehearses:
+        core, joint_q, fallbacks = self.core, None, self._fallbacks(batch, options)
+        if not fallbacks or (result.success.all() and not self.rehearses):
+            return
+        if not all(map(can_be_parted, core.objectives)):
             return
         without_end = replace(options, deadline_s=None)
         time_left = partial(with_time_left, without_end if self.rehearses else options, began)
-        for fallback in self._fallbacks:
+        for fallback in fallbacks:
             tried = np.isin(result.status, fallback.statuses)
             tried[:1] |= self.rehearses
             rows = np.flatnonzero(tried & fallback.can_help(result, batch))

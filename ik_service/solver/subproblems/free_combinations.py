@@ -145,7 +145,7 @@ class FreeCombinations:
     def _solutions(self, batch: ProblemBatch, options: SolverOptions, wanted: int) -> IslandSolutions:
         """Return so many solutions of each island, kept off itself and the world."""
         core = self._core
-        many = replace(options, solutions=wanted, best_of=None, precision="float32")
+        many = replace(options, solutions=wanted, best_of=None, precision="float32", repair=False)
         with batch.data_of(core.targets, core.objectives):
             done = core.run(batch, many, verdict=False)
         assert done is not None  # the same numbers were sound before

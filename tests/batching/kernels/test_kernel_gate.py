@@ -241,7 +241,7 @@ def test_codes_differ_by_rows_and_not_by_values(panda):
     assert code(row_weights=np.ones(6)) == code(row_weights=np.full((2, 6), 3.0))
     different = [code(), code(link="panda_link6"), code(reference_link="panda_link1"), code(offset=one)]
     plain = SolveRequest((Target("panda_hand"),), TargetArrays.of([np.zeros((2, 3))]))
-    choices = ({"best_of": "cost"}, {"precision": "float64"}, {"candidates": 2})
+    choices = ({"best_of": "cost"}, {"precision": "float64"}, {"candidates": 2}, {"repair": True})
     different += [replace(plain, options=SolverOptions(**one)).code_key for one in choices]
     different += [
         code(orientations_xyzw=np.tile([0, 0, 0, 1.0], (2, 1))),

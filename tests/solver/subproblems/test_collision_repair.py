@@ -1,0 +1,177 @@
+"""Answers in contact are moved out of it: by joints to spare, or by as much as tolerances of the targets allow."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service import IKSolver, Target
+from ik_service.robots.collision.shapes import Sphere
+from ik_service.robots.collision.world import World
+from ik_service.solver.lm.status import IKStatus
+from objectives import IKObjectivePosture, InputError
+from tests.objectives.objectives_of_tests import Height
+from tests.solver.test_collision import HAND, SPHERES, WORLD, free_targets, judged, panda_with_spheres
+
+ONE_START = {"sampler": "none", "seeds": 1}
+REPAIR = {"repair": True}
+BALL = 0.05
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return panda_with_spheres()
+
+
+@pytest.fixture(scope="module")
+def solver(panda):
+    return IKSolver(panda, [HAND], device="cpu")
+
+
+def touched(robot, count, depth, seed=1):
+    """Poses of a hand, and around each a ball beyond its fingers, in contact with them by so much at the pose."""
+    targets = free_targets(robot, 3 * count, WORLD, seed=seed)
+    position, orientation = (values.astype(float) for values in targets)
+    height = SPHERES[HAND][1][2] + SPHERES[HAND][1][3] + BALL - depth  # along the hand's z, over a finger
+    place = np.array([0.0, SPHERES[HAND][1][1], height])
+    centers = position + np.stack([ik_service.robots.transforms.quaternion_rotate(q, place) for q in orientation])
+    worlds = [World({"ball": Sphere(BALL, tuple(center))}) for center in centers]
+    return targets, worlds
+
+
+def around(worlds):
+    return {"world": worlds, "world_index": np.arange(len(worlds))}
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_tolerances_are_used_where_the_target_itself_is_in_contact(panda, engine):
+    solver = IKSolver(panda, [HAND], device="cpu", engine=engine)
+    targets, worlds = touched(panda, 4, 4e-4)
+    options = {"seeds": 8}
+    before = solver.solve(*targets, **around(worlds), options=options)
+    assert (before.status == IKStatus.BLOCKED_BY_COLLISION).mean() >= 0.8
+    result = solver.solve(*targets, **around(worlds), options=options | REPAIR)
+    assert result.success.all()
+    reached = panda.forward_kinematics(result.joint_q.astype(float), [HAND])
+    off = np.linalg.norm(reached.positions[:, 0] - targets[0], axis=1)
+    assert off.max() <= 1e-3
+    assert off[~before.success].min() >= 1e-5
+    for q, world in zip(result.joint_q.astype(float), worlds, strict=True):
+        assert panda.collision(q, world).is_free.all()
+
+
+def test_what_is_too_deep_for_the_tolerances_stays_as_it_was(panda, solver):
+    targets, worlds = touched(panda, 4, 0.02)
+    before = solver.solve(*targets, **around(worlds))
+    result = solver.solve(*targets, **around(worlds), options=REPAIR)
+    assert (result.status == IKStatus.BLOCKED_BY_COLLISION).mean() >= 0.8
+    assert result.joint_q.tobytes() == before.joint_q.tobytes()
+    assert result.status_names == before.status_names
+
+
+def test_joints_to_spare_give_way_first(panda, solver):
+    targets = free_targets(panda, 400, WORLD)
+    before = solver.solve(*targets, world=WORLD, options=ONE_START)
+    result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
+    blocked = before.status == IKStatus.BLOCKED_BY_COLLISION
+    assert blocked.sum() >= 20
+    assert result.success[blocked].mean() >= 0.3
+    assert np.median(result.position_error[blocked & result.success]) <= 1e-5
+    judged(panda, result, WORLD)
+    same = ~blocked | ~result.success
+    assert result.joint_q[same].tobytes() == before.joint_q[same].tobytes()
+
+
+def test_margins_are_kept(panda, solver):
+    targets = free_targets(panda, 400, WORLD)
+    options = ONE_START | {"margin": 0.02}
+    before = solver.solve(*targets, world=WORLD, options=options)
+    result = solver.solve(*targets, world=WORLD, options=options | REPAIR)
+    assert result.success.sum() >= before.success.sum() + 20
+    assert judged(panda, result, WORLD).clearance[result.success].min() >= 0.02
+
+
+def test_limits_of_the_call_are_kept(panda, solver):
+    joint_q = panda.random_free_joint_q(np.random.default_rng(3), 400, WORLD)
+    poses = panda.forward_kinematics(joint_q, [HAND])
+    start = panda.clamp_joint_q(joint_q + np.random.default_rng(4).normal(scale=0.4, size=joint_q.shape))
+    start[:, 0] = joint_q[:, 0]
+    given = {"initial_joint_q": start, "world": WORLD, "frozen": ["panda_joint1"], "max_change": 1.0}
+    before = solver.solve(poses.positions[:, 0], **given, options=ONE_START)
+    result = solver.solve(poses.positions[:, 0], **given, options=ONE_START | REPAIR)
+    assert result.success.sum() >= before.success.sum() + 5
+    assert (result.joint_q[:, 0] == start[:, 0].astype(np.float32)).all()
+    assert np.abs(result.joint_q - start).max() <= 1.0 + 1e-6
+    judged(panda, result, WORLD)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_bytes_are_those_of_each_problem_alone(panda, solver, precision):
+    targets = free_targets(panda, 400, WORLD)
+    options = ONE_START | REPAIR | {"precision": precision}
+    blocked = solver.solve(*targets, world=WORLD, options=ONE_START).status == IKStatus.BLOCKED_BY_COLLISION
+    result = solver.solve(*targets, world=WORLD, options=options)
+    repaired = np.flatnonzero(blocked & result.success)
+    assert len(repaired) >= 10
+    for k in repaired[:3]:
+        alone = solver.solve(targets[0][k : k + 1], targets[1][k : k + 1], world=WORLD, options=options)
+        assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
+    threads = IKSolver(panda, [HAND], device="cpu", threads=2).solve(*targets, world=WORLD, options=options)
+    assert threads.joint_q.tobytes() == result.joint_q.tobytes()
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_arms_that_touch_each_other_part(engine):
+    robot = ik_service.load_robot("dual_panda")
+    links = ("left_panda_hand", "right_panda_hand")
+    solver = IKSolver(robot, list(links), device="cpu", engine=engine)
+    targets = free_targets(robot, 60 if engine == "compiled" else 30, links=links)
+    before = solver.solve(*targets, options=ONE_START)
+    blocked = before.status == IKStatus.BLOCKED_BY_COLLISION
+    result = solver.solve(*targets, options=ONE_START | REPAIR)
+    assert result.success[blocked].sum() >= 1
+    judged(robot, result)
+
+
+def test_a_tool_a_reference_and_a_posture_stay_what_they_are(panda):
+    target = Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1.0], reference_link="panda_link1", free=["rz"])
+    posture = IKObjectivePosture(panda.mid_joint_q, weight=0.01)
+    solver = IKSolver(panda, [target], objectives=[posture], device="cpu")
+    joint_q = panda.random_free_joint_q(np.random.default_rng(5), 150, WORLD)
+    targets = targets_of(panda, joint_q)
+    result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
+    before = solver.solve(*targets, world=WORLD, options=ONE_START)
+    assert result.success.sum() > before.success.sum()
+    reached = targets_of(panda, result.joint_q[result.success].astype(float))
+    assert np.linalg.norm(reached[0] - targets[0][result.success], axis=1).max() <= 1e-3
+    judged(panda, result, WORLD)
+
+
+def targets_of(robot, joint_q):
+    """Poses of a tool of 0.1 m on the hand, as seen from a link."""
+    poses = robot.forward_kinematics(joint_q, [HAND, "panda_link1"])
+    rotate, multiply = ik_service.robots.transforms.quaternion_rotate, ik_service.robots.transforms.quaternion_multiply
+    hand, seen = poses.orientations_xyzw[:, 0], poses.orientations_xyzw[:, 1] * [-1, -1, -1, 1]
+    tip = poses.positions[:, 0] + rotate(hand, np.tile([0, 0, 0.1], (len(hand), 1)))
+    return rotate(seen, tip - poses.positions[:, 1]), multiply(seen, hand)
+
+
+def test_a_deadline_ends_it(panda, solver):
+    targets = free_targets(panda, 400, WORLD)
+    result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR | {"deadline_s": 1e-6})
+    judged(panda, result, WORLD)
+
+
+def test_objectives_with_kernels_leave_it_out(panda):
+    solver = IKSolver(panda, [HAND], objectives=[Height(3, np.full(20, 0.5))], device="cpu")
+    targets = free_targets(panda, 20, WORLD)
+    before = solver.solve(*targets, world=WORLD, options=ONE_START)
+    result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
+    assert result.joint_q.tobytes() == before.joint_q.tobytes()
+
+
+def test_what_does_not_go_with_it_is_refused(panda, solver):
+    targets = free_targets(panda, 2, WORLD)
+    with pytest.raises(InputError, match="Option repair is for one solution of each problem"):
+        solver.solve(*targets, world=WORLD, options=REPAIR | {"solutions": 2})
+    with pytest.raises(InputError, match="Option repair is 'yes'"):
+        solver.solve(*targets, world=WORLD, options={"repair": "yes"})
