@@ -10,6 +10,7 @@ from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController, tick_islands
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.collisions.near_spheres import near_kernel
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,
@@ -107,8 +108,9 @@ def test_all_kernels_compile_for_cuda(tmp_path):
         assert list(folder.glob("*.cubin")), module.name
 
 
-def test_the_limit_of_clearance_compiles_for_cuda(tmp_path):
+def test_the_limit_of_clearance_and_what_is_near_compile_for_cuda(tmp_path):
     robot = ik_service.load_robot("panda")
     size = CollisionData(robot.on_device("cpu"), Lanes(1)).size
-    taken = usage(compiled_for(keep_kernel(size, robot.joint_dof_count), ARCHITECTURE, tmp_path))
-    assert 0 < taken.registers <= 255
+    for number, kernel in enumerate((keep_kernel(size, robot.joint_dof_count), near_kernel(size))):
+        taken = usage(compiled_for(kernel, ARCHITECTURE, tmp_path / str(number)))
+        assert 0 < taken.registers <= 255

@@ -19,8 +19,9 @@ from ik_service.batching.solver_cache import SolverCache
 from ik_service.bench import robot_bench
 from ik_service.bench.robot_bench import BenchPlan, run_bench
 from ik_service.errors import KernelBuildError, KernelCacheError
-from ik_service.robots.collision.shapes import Box
+from ik_service.robots.collision.shapes import Box, Sphere
 from ik_service.robots.collision.world import World
+from ik_service.robots.transforms import quaternion_rotate
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.compiled.solutions import LANES_ON_GPUS
 from ik_service.solver.inputs.target_arrays import TargetArrays
@@ -253,6 +254,31 @@ def test_obstacles_are_kept_away_from(device):
     results = [solve(solver_of(problems, "auto", where), problems, world=world) for where in (CPU, GPU)]
     np.testing.assert_array_equal(*(result.status for result in results))
     assert 0 < results[1].success.sum() < COUNT
+
+
+def test_answers_are_moved_out_of_contact(device):
+    problems = draw("panda", collision="read")
+    ahead = quaternion_rotate(problems.orientations_xyzw[:, 0], np.tile([0.0, 0.0, 1.0], (COUNT, 1)))
+    places = zip(problems.joint_q, problems.positions[:, 0], ahead, strict=True)
+    worlds = [touching(problems.robot, *one) for one in places]
+    given = {"world": worlds, "world_index": np.arange(COUNT)}
+    before = solve(solver_of(problems, "auto"), problems, **given)
+    cpu, gpu = (solve(solver_of(problems, "auto", w), problems, **given, options={"repair": True}) for w in (CPU, GPU))
+    np.testing.assert_array_equal(gpu.status, cpu.status)
+    assert gpu.success.sum() >= before.success.sum() + 5
+    free = [
+        problems.robot.collision(q, own).is_free[0] for q, own in zip(gpu.joint_q.astype(float), worlds, strict=True)
+    ]
+    assert np.array(free)[gpu.success].all()
+
+
+def touching(robot, joint_q, position, ahead):
+    """A world with a ball ahead of a hand, 0.4 mm deep in its fingers."""
+    way = 0.3
+    for _ in range(40):  # clearance is that of other links where they are nearer to each other
+        world = World({"ball": Sphere(0.05, tuple(position + way * ahead))})
+        way -= float(robot.collision(joint_q, world).clearance[0]) + 4e-4
+    return world
 
 
 def test_a_robot_is_measured_by_the_clock_on_the_wall(panda, monkeypatch):

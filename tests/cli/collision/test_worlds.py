@@ -45,6 +45,13 @@ def test_the_options_are_those_of_the_solver(run, files):
     assert "converged" not in run(*given, "--margin", "0.7", code=1).stdout  # the first is 0.65 m above the table
 
 
+def test_answers_in_contact_are_moved_out_of_it(run, files):
+    (files / "low.csv").write_text("x,y,z\n0.1,0,-0.1505\n")  # half a millimetre deep; a millimetre is a success
+    given = ("solve", "arm.urdf", "low.csv", "--world", "cell.json", "--device", "cpu")
+    assert "0 of 1 solved" in run(*given, code=1).stderr
+    assert "1 of 1 solved" in run(*given, "--repair").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
