@@ -10,6 +10,7 @@ from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.documents.columns import check_unit_quaternions
 from ik_service.api.documents.solve_request import DecodedSolve, read_solve
 from ik_service.batching.requests.solve_request import Float64Array, SolveRequest
+from ik_service.cli.console import message_console
 from ik_service.deploy.bulk.inputs.columns import CSV_COLUMNS
 from ik_service.robots import RobotModel
 from ik_service.solver import Target
@@ -71,6 +72,9 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
             f"'{path}' has the header {','.join(header)!r}. Allowed: {','.join(known)}, or only x,y,z or qx,..."
         )
     filled = [(line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip()]
+    blank = len(rows) - 1 - len(filled)
+    if blank:
+        message_console().print(f"'{path}' has {blank} blank lines, which have no answers.", markup=False)
     table = np.array([_csv_row(path, line, row, header) for line, row in filled])
     if not table.size:
         return {}

@@ -109,7 +109,8 @@ def _read_shape(name: object, fields: object, folder: Path | None) -> Obstacle:
         raise InputError(f"{where} must be a mapping of fields.")
     kind = fields.get("shape")
     if not isinstance(kind, str) or kind not in SHAPES:
-        raise InputError(f"{where} needs a 'shape'. Shapes: {', '.join(SHAPES)}.")
+        told = "needs a 'shape'" if kind is None else f"has the 'shape' {shortened(repr(kind))}, which there is not"
+        raise InputError(f"{where} {told}. Shapes: {', '.join(SHAPES)}.")
     shape = SHAPES[kind]
     if kind == "grid" and "file" in fields and folder is not None:
         shape = ShapeFields(partial(_read_grid_file, folder), {"file": 0}, _POSE)

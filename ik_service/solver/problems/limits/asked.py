@@ -136,8 +136,9 @@ class LimitReading:
         lower, upper = (self._by_dof("joint_limits", one, s * np.inf) for one, s in zip(ends, (-1, 1), strict=True))
         crossed = ~((lower <= upper) & (lower <= NUMBER_MAX) & (upper >= -NUMBER_MAX))  # with NaN
         if crossed.any():
-            name = robot.dof_names[np.flatnonzero(crossed.any(axis=0))[0]]
-            raise InputError(f"joint_limits of '{name}' are not a lower and an upper limit.")
+            line, dof = (int(k) for k in np.argwhere(crossed)[0])
+            ends = f"{lower[min(line, len(lower) - 1), dof]:.6g} and {upper[min(line, len(upper) - 1), dof]:.6g}"
+            raise InputError(f"joint_limits of '{robot.dof_names[dof]}' are {ends}, not a lower and an upper limit.")
         self._refuse_rotations("joint_limits", np.isfinite(lower) | np.isfinite(upper))
         of_active = [one[:, robot.active_dof] for one in np.broadcast_arrays(lower, upper)]
         for dof in self._followers:

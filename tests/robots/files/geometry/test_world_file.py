@@ -116,7 +116,10 @@ def test_a_file_is_read_in_both_languages(tmp_path, suffix):
         ({"objects": []}, "names to shapes"),
         ({"objects": {"a": 1}}, "Object 'a' must be a mapping"),
         ({"objects": {"a": {}}}, "Object 'a' needs a 'shape'. Shapes: sphere, capsule"),
-        ({"objects": {"a": {"shape": "mesh"}}}, "needs a 'shape'"),
+        (
+            {"objects": {"a": {"shape": "mesh"}}},
+            "Object 'a' has the 'shape' 'mesh', which there is not. Shapes: sphere",
+        ),
         ({"objects": {"a": {"shape": "box"}}}, "needs the field 'size'"),
         ({"objects": {"a": {"shape": "box", "size": [1, 1]}}}, "'size' must be a list of 3 numbers"),
         ({"objects": {"a": {"shape": "sphere", "radius": [1]}}}, "'radius' must be a number"),
