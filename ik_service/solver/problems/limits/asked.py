@@ -19,6 +19,9 @@ from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.options import SolverOptions
 from objectives import InputError
 
+TOLD_PROBLEMS = 8
+"""Problems that a message names at most."""
+
 
 class AskedLimits(NamedTuple):
     """Limits of the active DOFs in one solve, within those of the robot.
@@ -201,9 +204,9 @@ class LimitReading:
         self._lower, self._upper = np.maximum(self._lower, lower), np.minimum(self._upper, upper)
         crossed = self._lower > self._upper
         if crossed.any():
-            problem, active = np.argwhere(crossed)[0]
+            active = np.argwhere(crossed)[0, 1]
             name = self._robot.dof_names[self._robot.active_dof[active]]
-            where = f" in problem {problem}" if len(crossed) > 1 else ""
+            where = _told_problems(np.flatnonzero(crossed[:, active])) if len(crossed) > 1 else ""
             raise InputError(f"{what} leaves no value of '{name}' that is within its other limits{where}.")
 
     def _require_start(self, what: str) -> Float64Array:
@@ -249,6 +252,11 @@ class LimitReading:
         if array.shape not in ((), (1,), (self._count,)):
             raise InputError(f"{what}: shape {list(array.shape)}. Allowed: one number, or [{self._count}].")
         return np.atleast_1d(array)
+
+
+def _told_problems(problems: NDArray[np.intp]) -> str:
+    first, more = ", ".join(map(str, problems[:TOLD_PROBLEMS])), len(problems) - TOLD_PROBLEMS
+    return f" in problem{'s' * (len(problems) > 1)} {first}" + (f" and {more} more" if more > 0 else "")
 
 
 def _pair(what: str, given: Any) -> Sequence[Any]:
