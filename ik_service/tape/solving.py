@@ -3,7 +3,8 @@
 arrays -> solved and linearised on the host -> configurations; on the tape, what pulls their gradient back
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def solve_on_tape(
 ) -> TapeAnswer:
     """Solve for targets, and let a tape pull gradients of the configurations back to them.
 
-    Call it between launches that the tape records, not within its `with` block. A gradient is that of the minimum that
+    Call it between launches that the tape records, within its `with` block or beside it. A gradient is that of the minimum that
     an answer is, as it moves with its targets; configurations to start from have none. It is computed on the host.
 
     Args:
@@ -67,9 +68,10 @@ def solve_on_tape(
     turns = None if turns is None else turns.reshape(n, several, 4)
     if tools is not None:
         tools = np.broadcast_to(tools.reshape(-1, several, POSE), (n, several, POSE))
-    found = derived_solve(solver, places, turns, values["initial_joint_q"], tools, derives=True)
     like = next(one for one in (positions, orientations_xyzw) if one is not None)
-    joint_q: wp.array[Any] = wp.array(np.ascontiguousarray(found.joint_q), device=like.device, requires_grad=True)
+    with _not_recorded():
+        found = derived_solve(solver, places, turns, values["initial_joint_q"], tools, derives=True)
+        joint_q: wp.array[Any] = wp.array(np.ascontiguousarray(found.joint_q), device=like.device, requires_grad=True)
     wanted = {
         name: one for name, one in given.items() if one is not None and one.requires_grad and name != "initial_joint_q"
     }
@@ -88,6 +90,20 @@ def solve_on_tape(
 
     tape.record_func(pull_back, [joint_q, *wanted.values()])
     return TapeAnswer(joint_q, found.success, found.is_differentiable)
+
+
+@contextmanager
+def _not_recorded() -> Iterator[None]:
+    """Let no tape record what is launched in a block."""
+    runtime: Any = wp._src.context.runtime
+    tape = runtime.tape
+    if tape is not None:
+        tape.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        if tape is not None:
+            tape.__enter__()
 
 
 def _numbers(name: str, one: Any) -> NDArray[np.floating]:

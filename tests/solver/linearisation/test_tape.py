@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import warp as wp
+from warp.autograd import gradcheck
 
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.tape import solve_on_tape
@@ -80,6 +81,23 @@ def test_gradients_are_those_of_other_solves(case, as_vectors):
         return loss_of(case, p, moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
     np.testing.assert_allclose(orientations.grad.numpy(), differences(case, o, turned), rtol=1e-5, atol=1e-6)
+
+
+def test_warps_own_check_of_gradients_passes(case):
+    """It calls the function within the block of a tape of its own, and without one for differences."""
+    solver, start, p, o, _ = case
+    given = wp.array(start[:2], dtype=wp.float64, device="cpu")
+    turns = wp.array(o[:2], dtype=wp.float64, device="cpu")
+    tapes = []
+
+    def solved(positions):
+        tapes.append(wp._src.context.runtime.tape)
+        return solve_on_tape(tapes[-1] or wp.Tape(), solver, positions, turns, initial_joint_q=given).joint_q
+
+    positions = wp.array(p[:2], dtype=wp.float64, device="cpu", requires_grad=True)
+    bounds = {"eps": STEP, "atol": 1e-6, "rtol": 1e-5, "show_summary": False}
+    assert gradcheck(solved, inputs=[positions], **bounds)
+    assert {tape is None for tape in tapes} == {True, False}
 
 
 def test_tool_frames_have_gradients(case):
