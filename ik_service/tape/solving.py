@@ -42,8 +42,9 @@ def solve_on_tape(
 ) -> TapeAnswer:
     """Solve for targets, and let a tape pull gradients of the configurations back to them.
 
-    Call it between launches that the tape records, within its `with` block or beside it. A gradient is that of the minimum that
-    an answer is, as it moves with its targets; configurations to start from have none. It is computed on the host.
+    Call it between launches that the tape records, within its `with` block or beside it. A gradient is that of the
+    minimum that an answer is, as it moves with its targets; configurations to start from have none. It is computed on
+    the host.
 
     Args:
         tape: The tape.
