@@ -127,7 +127,7 @@ def host_array(name: str, value: object, *, may_be_infinite: bool = False) -> ND
         array = np.asarray(as_numpy(name, value))
         if array.dtype.kind not in "fiu":
             raise TypeError(f"dtype {array.dtype}")
-        if np.ma.is_masked(value):
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise ValueError("some of its numbers are masked; leave their problems out")
         array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
