@@ -62,12 +62,15 @@ class NearSpheres:
         self._kernel = near_kernel(self._data.size)
         load_kernels_alone(self._kernel.module, model.device)
 
-    def of(self, joint_q: FloatArray, worlds: CheckedWorlds, farthest: float) -> tuple[FloatArray, FloatArray]:
+    def use(self, worlds: CheckedWorlds) -> None:
+        """Take what is around each problem from now on."""
+        self._data.use(worlds.worlds, worlds.number, worlds.enabled, worlds.attached, 0.0)
+
+    def of(self, joint_q: FloatArray, farthest: float) -> tuple[FloatArray, FloatArray]:
         """Return distances [m], and how much each grows by every coordinate [m per rad or m].
 
         Args:
             joint_q: Configurations, [n, joint_coord_count].
-            worlds: What is around each.
             farthest: Distance from which on spheres are left out [m].
 
         Returns:
@@ -75,7 +78,6 @@ class NearSpheres:
             for coordinates of ball and floating joints.
         """
         device, data, (count, coordinates) = self._model.device, self._data, joint_q.shape
-        data.use(worlds.worlds, worlds.number, worlds.enabled, worlds.attached, 0.0)
         spheres = data.spheres(range(self._model.robot.trees.ntree))
         found = wp.zeros(count, dtype=wp.int32, device=device)
         gaps = wp.zeros((count, NEAR), dtype=wp.float32, device=device)

@@ -25,9 +25,11 @@ from ik_service.solver.linearisation.solver_rows import HostRows, LimitDistances
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.problems.rows.binding import is_constraint
 from ik_service.solver.result import IKResult
 from ik_service.solver.subproblems.fallback import FoundAnswers, TimeLeft
 from objectives.expression_objective import ExpressionObjective
+from objectives.tasks.frames.near_pose import DEADBAND
 
 STEPS_MAX = 12
 SPARE, BAND = 2e-5, 0.02
@@ -38,6 +40,8 @@ DAMPED_SHARE = 1e-5
 """Share of the largest diagonal entry by which all DOFs are damped."""
 LONGEST, SHORTEST = 0.2, 1e-6
 """Most that a DOF moves in a step, and with how little a problem stands still [m or rad]."""
+BLOCK = 256
+"""Problems that are moved side by side: bounds the memory."""
 CHOICES = 4
 """Times that a step chooses the distances that it holds."""
 
@@ -63,27 +67,36 @@ class CollisionRepair:
                 self._near = NearSpheres(self._core.model, self._core.lanes)
 
     def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
-        """Return all problems, where all rows are stated and close no loops."""
+        """Return all problems, where there are targets, all rows are stated, and no loops are closed."""
         core = self._core
-        is_stated = all(isinstance(one, ExpressionObjective) for one in core.objectives)
-        return np.full(len(result), is_stated and not core.robot.loops)
+        is_stated = all(isinstance(one, ExpressionObjective) and not is_constraint(one) for one in core.objectives)
+        return np.full(len(result), bool(core.targets.all) and is_stated and not core.robot.loops)
 
     def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return the configurations without contact that are nearest to their targets; limits are kept."""
+        blocks = [np.arange(first, min(first + BLOCK, batch.size)) for first in range(0, batch.size, BLOCK)]
+        found = [self._search(batch.part(one), time_left, joint_q[one]) for one in blocks]
+        chosen, is_free = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return chosen, is_free
+
+    def _search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         core, worlds, near = self._core, batch.worlds, self._near
         assert worlds is not None  # else nothing is in contact
-        assert near is not None
-        with batch.data_of(core.targets, core.objectives):
-            rows = HostRows(core.robot, core.layout.rows, hard_limits=self._hard_limits)
-            data = rows.data(core.targets.all, batch.given, batch.enabled)
+        assert near is not None  # `load` has made it
+        rows, data = self._rows(batch, time_left())
+        near.use(worlds)
         kept, unit, columns = time_left().margin + VERDICT_ROUNDING, core.robot.length_unit, _by_coordinate(rows)
+        largest = (rows.weights(data, batch.size) * rows.factor).max(axis=1)
+        scale = np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]  # so that weights of all rows change no step
         q, moves = np.array(joint_q, np.float64), np.ones(batch.size, dtype=bool)
         chosen, least = q.copy(), np.full(batch.size, np.inf)
         for _ in range(STEPS_MAX):
             values = rows.values(body_motion(core.robot, q), data)
-            r, jacobian = (np.ascontiguousarray(one[:, ~rows.yields]) for one in values)  # bytes depend on the layout
+            # Bytes of products depend on the layout.
+            r = np.ascontiguousarray(values.rows[:, ~rows.yields]) / scale
+            jacobian = np.ascontiguousarray(values.jacobian[:, ~rows.yields]) / scale[..., np.newaxis]
             with DEVICE_LOCK, CacheErrorsExplained():
-                gaps, slopes = near.of(q, worlds, kept + BAND * unit)
+                gaps, slopes = near.of(q, kept + BAND * unit)
             cost = (r * r).sum(axis=1)
             is_nearer = (gaps[:, 0] >= kept) & (cost < least)
             chosen[is_nearer], least[is_nearer] = q[is_nearer], cost[is_nearer]
@@ -95,11 +108,23 @@ class CollisionRepair:
             q = np.where(moves[:, np.newaxis], rows.moved(q, step, batch.limits), q)
         return chosen, np.isfinite(least)
 
+    def _rows(self, batch: ProblemBatch, options: SolverOptions) -> tuple[HostRows, list[dict[str, Float64Array]]]:
+        """Return the rows, and their numbers in these problems."""
+        core = self._core
+        with batch.data_of(core.targets, core.objectives):
+            rows = HostRows(core.robot, core.layout.rows, hard_limits=self._hard_limits)
+            data = rows.data(core.targets.all, batch.given, batch.enabled)
+            for own, target in zip(data, core.targets.all, strict=False):
+                if target.frame is not None:  # what the device has is that of the last solve
+                    allowed = options.position_tolerance, options.orientation_tolerance
+                    own[DEADBAND] = target.deadband(*allowed).astype(np.float64)
+        return rows, data
+
     def judging(
         self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
     ) -> tuple[ProblemBatch, SolverOptions]:
-        """Return the solve that judges them, from where they are: they are turned towards the start already."""
-        return batch._replace(start=chosen), replace(options, seeds=1, best_of=None)
+        """Return the solve that judges them, with the start that was given, towards which joints are turned."""
+        return batch, replace(options, seeds=1, best_of=None)
 
 
 def _by_coordinate(rows: HostRows) -> Float64Array:
@@ -124,9 +149,11 @@ def _step(
     """
     by_rows = np.swapaxes(jacobian, 1, 2)
     hessian, gradient = by_rows @ jacobian, by_rows @ r[..., np.newaxis]
-    largest = np.maximum(hessian.diagonal(axis1=1, axis2=2).max(axis=1), np.finfo(np.float64).tiny)
-    damped: Float64Array = hessian + DAMPED_SHARE * largest[:, np.newaxis, np.newaxis] * np.eye(hessian.shape[1])
-    holds, moves, step = missing > 0.0, np.ones(gradient.shape, dtype=bool), gradient
+    largest = hessian.diagonal(axis1=1, axis2=2).max(axis=1) + (slopes * slopes).sum(axis=1).max(axis=1)
+    damping = np.maximum(DAMPED_SHARE * largest, np.finfo(np.float64).tiny)
+    damped: Float64Array = hessian + damping[:, np.newaxis, np.newaxis] * np.eye(hessian.shape[1])
+    touched = (jacobian != 0.0).any(axis=1)[..., np.newaxis]  # what no row moves stays where it starts
+    holds, moves, step = missing > 0.0, touched, gradient
     for _ in range(CHOICES):  # a distance that would shrink too far is held, too, and a DOF that would leave its limits
         weighted = PUSH**2 * np.swapaxes(np.where(holds[..., np.newaxis], slopes, 0.0), 1, 2)
         wanted = weighted @ np.where(holds, missing, 0.0)[..., np.newaxis] - gradient
