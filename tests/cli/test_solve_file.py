@@ -204,7 +204,7 @@ def test_lines_of_blanks_are_passed_over(run, tmp_path):
     path.write_text("x,y,z\n0.4,0.1,0.5\n   \n\n0.5,-0.2,0.4\n\t\n")
     said = run("solve", "panda", path, "--device", "cpu").stderr
     assert "2 of 2 solved" in said
-    assert "targets.csv' has 3 blank lines, which have no answers." in said
+    assert "targets.csv' has 3 blank lines without an answer." in said
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
     filled = [(line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip()]
     blank = len(rows) - 1 - len(filled)
     if blank:
-        message_console().print(f"'{path}' has {blank} blank lines, which have no answers.", markup=False)
+        message_console().print(f"'{path}' has {blank} blank line{'s' * (blank > 1)} without an answer.", markup=False)
     table = np.array([_csv_row(path, line, row, header) for line, row in filled])
     if not table.size:
         return {}

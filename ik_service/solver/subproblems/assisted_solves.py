@@ -97,7 +97,7 @@ class AssistedSolves:
         found: list[Fallback] = [self._combinations] if may_touch else []
         if self._alone is not None:
             found.append(self._alone)
-        if may_touch and options.repair:
+        if may_touch and options.repair and not self.core.robot.loops:
             self._repair.load()
             found.append(self._repair)
         return found

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots import RobotModel
 from ik_service.robots.host_kinematics.tangent import body_motion
+from ik_service.robots.structure.float32_limits import inwards
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.collisions.collision_data import VERDICT_ROUNDING
 from ik_service.solver.collisions.near_spheres import NearSpheres
@@ -25,6 +27,7 @@ from ik_service.solver.linearisation.solver_rows import HostRows, LimitDistances
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.rows.binding import is_constraint
 from ik_service.solver.result import IKResult
 from ik_service.solver.subproblems.fallback import FoundAnswers, TimeLeft
@@ -88,6 +91,9 @@ class CollisionRepair:
         kept, unit, columns = time_left().margin + VERDICT_ROUNDING, core.robot.length_unit, _by_coordinate(rows)
         largest = (rows.weights(data, batch.size) * rows.factor).max(axis=1)
         scale = np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]  # so that weights of all rows change no step
+        kept_limits = batch.limits
+        if self._hard_limits and time_left().precision == "float32":
+            kept_limits = _inward_limits(core.robot, batch.limits)
         q, moves = np.array(joint_q, np.float64), np.ones(batch.size, dtype=bool)
         chosen, least = q.copy(), np.full(batch.size, np.inf)
         for _ in range(STEPS_MAX):
@@ -100,12 +106,12 @@ class CollisionRepair:
             cost = (r * r).sum(axis=1)
             is_nearer = (gaps[:, 0] >= kept) & (cost < least)
             chosen[is_nearer], least[is_nearer] = q[is_nearer], cost[is_nearer]
-            limits = rows.beside_limits(q, batch.limits)
+            limits = rows.beside_limits(q, kept_limits)
             step = _step(r, jacobian, kept + SPARE * unit - gaps, slopes @ columns, limits)
             moves &= np.abs(step).max(axis=1, initial=0.0) > SHORTEST
             if not moves.any() or time_left().deadline_s == TIME_LEFT_MIN_S:
                 break
-            q = np.where(moves[:, np.newaxis], rows.moved(q, step, batch.limits), q)
+            q = np.where(moves[:, np.newaxis], rows.moved(q, step, kept_limits), q)
         return chosen, np.isfinite(least)
 
     def _rows(self, batch: ProblemBatch, options: SolverOptions) -> tuple[HostRows, list[dict[str, Float64Array]]]:
@@ -125,6 +131,14 @@ class CollisionRepair:
     ) -> tuple[ProblemBatch, SolverOptions]:
         """Return the solve that judges them, with the start that was given, towards which joints are turned."""
         return batch, replace(options, seeds=1, best_of=None)
+
+
+def _inward_limits(robot: RobotModel, asked: AskedLimits | None) -> AskedLimits:
+    """Give the limits of a solve, or else those of the robot, as answers in float32 keep them."""
+    lower, upper = robot.active_limit_lower[np.newaxis], robot.active_limit_upper[np.newaxis]
+    limits = AskedLimits(lower, upper, np.zeros(lower.shape, dtype=bool)) if asked is None else asked
+    least, most = (one.astype(np.float64) for one in inwards(limits.lower, limits.upper))
+    return limits._replace(lower=least, upper=most)
 
 
 def _by_coordinate(rows: HostRows) -> Float64Array:

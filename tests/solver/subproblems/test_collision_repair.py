@@ -155,6 +155,82 @@ def targets_of(robot, joint_q):
     return rotate(seen, tip - poses.positions[:, 1]), multiply(seen, hand)
 
 
+def test_tolerances_of_each_problem_are_its_own(panda):
+    """Inside its tolerance a target has no slope; the device has the tolerances of the last solve."""
+    joint_q = panda.random_free_joint_q(np.random.default_rng(6), 120, WORLD)
+    poses = panda.forward_kinematics(joint_q, [HAND])
+    wide = np.where(np.arange(120)[:, None] % 2, [0.05, 0.05, 0.05, 0.3, 0.3, 0.3], 0.0)
+    solver = IKSolver(panda, [Target(HAND, tolerance=wide)], device="cpu")
+    given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    before = solver.solve(*given, world=WORLD, options=ONE_START)
+    result = solver.solve(*given, world=WORLD, options=ONE_START | REPAIR)
+    assert result.success.sum() >= before.success.sum() + 3
+    judged(panda, result, WORLD)
+    off = np.linalg.norm(
+        panda.forward_kinematics(result.joint_q.astype(float), [HAND]).positions[:, 0] - given[0], axis=1
+    )
+    assert off[result.success & (wide[:, 0] == 0.0)].max() <= 1e-3
+    k = int(np.flatnonzero(result.success & ~before.success)[0])
+    solver.set_target_data(0, tolerance=wide[k : k + 1])
+    alone = solver.solve(*(one[k : k + 1] for one in given), world=WORLD, options=ONE_START | REPAIR)
+    assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
+
+
+@pytest.mark.parametrize("weight", [1e-4, 1e4])
+def test_weights_of_all_rows_change_nothing(panda, solver, weight):
+    targets = free_targets(panda, 200, WORLD)
+    heavy = IKSolver(panda, [Target(HAND, row_weights=[weight] * 6)], device="cpu")
+    counts = [own.solve(*targets, world=WORLD, options=ONE_START | REPAIR).success.sum() for own in (solver, heavy)]
+    assert abs(int(counts[1]) - int(counts[0])) <= 3
+
+
+def test_joints_that_no_row_moves_stay():
+    robot = ik_service.load_robot("dual_panda")
+    solver = IKSolver(robot, ["left_panda_hand"], device="cpu")
+    joint_q = robot.random_free_joint_q(np.random.default_rng(7), 200)
+    poses = robot.forward_kinematics(joint_q, ["left_panda_hand"])
+    given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    start = np.where([name.startswith("right") for name in robot.coordinate_names], joint_q, robot.mid_joint_q)
+    before = solver.solve(*given, initial_joint_q=start, options=ONE_START)
+    result = solver.solve(*given, initial_joint_q=start, options=ONE_START | REPAIR)
+    repaired = result.success & ~before.success
+    assert repaired.sum() >= 3
+    others = [name.startswith("right") for name in robot.coordinate_names]
+    np.testing.assert_array_equal(result.joint_q[:, others], start.astype(np.float32)[:, others])
+    judged(robot, result)
+
+
+def test_answers_keep_limits_exactly_and_are_the_nearest_turn():
+    robot = ik_service.load_robot("ur5e")
+    solver, rng = IKSolver(robot, ["tool0"], device="cpu"), np.random.default_rng(8)
+    joint_q = robot.random_free_joint_q(rng, 300)
+    poses = robot.forward_kinematics(joint_q, ["tool0"])
+    given, start = (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), robot.random_joint_q(rng, 300)
+    world = World({"ball": Sphere(0.25, (0.4, 0.2, 0.4))})
+    options = ONE_START | REPAIR
+    before = solver.solve(*given, initial_joint_q=start, world=world, options=ONE_START)
+    result = solver.solve(*given, initial_joint_q=start, world=world, options=options)
+    repaired = result.success & ~before.success
+    assert repaired.sum() >= 3
+    q = result.joint_q[result.success].astype(float)
+    assert (q >= robot.joint_limit_lower).all()
+    assert (q <= robot.joint_limit_upper).all()
+    gaps = q - start[result.success]
+    nearer = q - 2.0 * np.pi * np.sign(gaps)
+    inside = (nearer >= robot.joint_limit_lower) & (nearer <= robot.joint_limit_upper)
+    assert not (inside & (np.abs(gaps) > np.pi + 1e-5)).any()
+
+
+def test_without_targets_answers_stay(panda):
+    posture = IKObjectivePosture(panda.mid_joint_q)
+    solver = IKSolver(panda, objectives=[posture], device="cpu")
+    world = World({"ball": Sphere(0.2, tuple(panda.forward_kinematics(panda.mid_joint_q, [HAND]).positions[0, 0]))})
+    before = solver.solve(problem_count=1, world=world)
+    result = solver.solve(problem_count=1, world=world, options=REPAIR)
+    assert before.status_names == result.status_names == ["blocked_by_collision"]
+    assert result.joint_q.tobytes() == before.joint_q.tobytes()
+
+
 def test_a_deadline_ends_it(panda, solver):
     targets = free_targets(panda, 400, WORLD)
     result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR | {"deadline_s": 1e-6})

@@ -109,7 +109,7 @@ def _read_shape(name: object, fields: object, folder: Path | None) -> Obstacle:
         raise InputError(f"{where} must be a mapping of fields.")
     kind = fields.get("shape")
     if not isinstance(kind, str) or kind not in SHAPES:
-        told = "needs a 'shape'" if kind is None else f"has the 'shape' {shortened(repr(kind))}, which there is not"
+        told = "needs a 'shape'" if kind is None else f"has the unknown shape {shortened(repr(kind))}"
         raise InputError(f"{where} {told}. Shapes: {', '.join(SHAPES)}.")
     shape = SHAPES[kind]
     if kind == "grid" and "file" in fields and folder is not None:

@@ -118,7 +118,7 @@ def test_a_file_is_read_in_both_languages(tmp_path, suffix):
         ({"objects": {"a": {}}}, "Object 'a' needs a 'shape'. Shapes: sphere, capsule"),
         (
             {"objects": {"a": {"shape": "mesh"}}},
-            "Object 'a' has the 'shape' 'mesh', which there is not. Shapes: sphere",
+            "Object 'a' has the unknown shape 'mesh'. Shapes: sphere",
         ),
         ({"objects": {"a": {"shape": "box"}}}, "needs the field 'size'"),
         ({"objects": {"a": {"shape": "box", "size": [1, 1]}}}, "'size' must be a list of 3 numbers"),

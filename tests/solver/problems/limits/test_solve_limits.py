@@ -311,9 +311,7 @@ def test_changes_count_from_a_start_beyond_the_limits(solvers, panda, beyond, en
     assert found.success.mean() > 0.9
     assert np.abs(found.joint_q - start).max() <= BEYOND + 0.1 + 1e-6
     assert (found.joint_q <= panda.joint_limit_upper).all()
-    with pytest.raises(
-        InputError, match=r"max_change .* 'panda_joint7' .* in problems 27, .*, 34 and \d+ more\."
-    ):
+    with pytest.raises(InputError, match=r"max_change .* 'panda_joint7' .* in problems 27, .*, 34 and \d+ more\."):
         solvers[engine].solve(*given, initial_joint_q=start, max_change=0.5 * BEYOND)
 
 
