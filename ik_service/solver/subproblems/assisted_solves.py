@@ -87,7 +87,8 @@ class AssistedSolves:
             guess = self._opened.starts(self.core.targets.all, batch, options)
         own = options if guess is None else with_time_left(options, began)
         result = self.core.solve(head, batch, own, guess=guess, judged=judged)
-        if result is not None and judged is None and options.solutions == 1:
+        may_help = batch.worlds is not None or self._alone is not None
+        if may_help and result is not None and judged is None and options.solutions == 1:
             self._fall_back(head, result, batch, options, began)
         return result
 
@@ -107,7 +108,7 @@ class AssistedSolves:
     ) -> None:
         """Look for answers of problems that are not solved, until the deadline since `began` is over."""
         core, joint_q, fallbacks = self.core, None, self._fallbacks(batch, options)
-        if not fallbacks or (result.success.all() and not self.rehearses):
+        if result.success.all() and not self.rehearses:
             return
         if not all(map(can_be_parted, core.objectives)):
             return

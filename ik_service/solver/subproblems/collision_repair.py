@@ -70,10 +70,10 @@ class CollisionRepair:
                 self._near = NearSpheres(self._core.model, self._core.lanes)
 
     def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
-        """Return all problems, where there are targets, all rows are stated, and no loops are closed."""
+        """Return all problems, where there are targets, and objectives state their rows and are no constraints."""
         core = self._core
         is_stated = all(isinstance(one, ExpressionObjective) and not is_constraint(one) for one in core.objectives)
-        return np.full(len(result), bool(core.targets.all) and is_stated and not core.robot.loops)
+        return np.full(len(result), bool(core.targets.all) and is_stated)
 
     def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return the configurations without contact that are nearest to their targets; limits are kept."""

@@ -1,14 +1,20 @@
 """Answers in contact are moved out of it: by joints to spare, or by as much as tolerances of the targets allow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import ik_service
-from ik_service import IKSolver, Target
-from ik_service.robots.collision.shapes import Sphere
+from ik_service import IKSolver, SolverOptions, Target
+from ik_service.robots.collision.shapes import HalfSpace, Sphere
 from ik_service.robots.collision.world import World
+from ik_service.solver.collisions.near_spheres import NearSpheres
+from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
 from ik_service.solver.lm.status import IKStatus
-from objectives import IKObjectivePosture, InputError
+from ik_service.solver.subproblems import assisted_solves
+from ik_service.solver.subproblems.collision_repair import STEPS_MAX
+from objectives import IKObjectiveLoop, IKObjectivePosture, InputError
 from tests.objectives.objectives_of_tests import Height
 from tests.solver.test_collision import HAND, SPHERES, WORLD, free_targets, judged, panda_with_spheres
 
@@ -45,18 +51,18 @@ def around(worlds):
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_tolerances_are_used_where_the_target_itself_is_in_contact(panda, engine):
     solver = IKSolver(panda, [HAND], device="cpu", engine=engine)
-    targets, worlds = touched(panda, 4, 4e-4)
+    targets, worlds = touched(panda, 30 if engine == "compiled" else 4, 4e-4)
     options = {"seeds": 8}
     before = solver.solve(*targets, **around(worlds), options=options)
     assert (before.status == IKStatus.BLOCKED_BY_COLLISION).mean() >= 0.8
     result = solver.solve(*targets, **around(worlds), options=options | REPAIR)
-    assert result.success.all()
+    assert result.success.mean() >= 0.97
     reached = panda.forward_kinematics(result.joint_q.astype(float), [HAND])
     off = np.linalg.norm(reached.positions[:, 0] - targets[0], axis=1)
-    assert off.max() <= 1e-3
+    assert off[result.success].max() <= 1e-3
     assert off[~before.success].min() >= 1e-5
-    for q, world in zip(result.joint_q.astype(float), worlds, strict=True):
-        assert panda.collision(q, world).is_free.all()
+    for q, world, success in zip(result.joint_q.astype(float), worlds, result.success, strict=True):
+        assert panda.collision(q, world).is_free.all() or not success
 
 
 def test_what_is_too_deep_for_the_tolerances_stays_as_it_was(panda, solver):
@@ -102,6 +108,47 @@ def test_limits_of_the_call_are_kept(panda, solver):
     assert (result.joint_q[:, 0] == start[:, 0].astype(np.float32)).all()
     assert np.abs(result.joint_q - start).max() <= 1.0 + 1e-6
     judged(panda, result, WORLD)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_joints_at_limits_of_the_call_leave_the_way_to_others(panda, solver, precision):
+    """Of 39 answers in contact 34 are moved out of it; where steps lead beyond limits, 26."""
+    rng = np.random.default_rng(4)
+    joint_q = panda.random_free_joint_q(np.random.default_rng(3), 400, WORLD)
+    positions = panda.forward_kinematics(joint_q, [HAND]).positions[:, 0]
+    start = panda.clamp_joint_q(joint_q + rng.normal(scale=0.4, size=joint_q.shape))
+    narrow = {f"panda_joint{k}": (-1.1, 1.1) for k in (1, 2, 3, 5, 7)}  # float32 of 1.1 is more
+    given, options = {"world": WORLD, "joint_limits": narrow}, ONE_START | {"precision": precision}
+    before = solver.solve(positions, initial_joint_q=start, **given, options=options)
+    result = solver.solve(positions, initial_joint_q=start, **given, options=options | REPAIR)
+    repaired = result.success & ~before.success
+    assert repaired.sum() >= 31
+    at_limits = 1.1 - np.abs(result.joint_q[repaired][:, [0, 1, 2, 4, 6]].astype(float))
+    assert at_limits.min() >= 0.0
+    judged(panda, result, WORLD)
+
+
+def test_without_limits_answers_are_moved_beyond_them(panda):
+    solver = IKSolver(panda, [HAND], device="cpu", options=SolverOptions(joint_limits="off"))
+    targets = free_targets(panda, 400, WORLD)
+    before = solver.solve(*targets, world=WORLD, options=ONE_START)
+    result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
+    repaired = result.success & ~before.success
+    assert repaired.sum() >= 22
+    joint_q = result.joint_q[repaired].astype(float)
+    assert not (panda.clamp_joint_q(joint_q) == joint_q).all()
+    judged(panda, result, WORLD)
+
+
+@pytest.mark.parametrize("weight", [0.01, 10.0])
+def test_a_posture_beside_targets_takes_no_part(panda, weight):
+    solver = IKSolver(panda, [HAND], objectives=[IKObjectivePosture(panda.mid_joint_q, weight=weight)], device="cpu")
+    targets = free_targets(panda, 400, WORLD)
+    before = solver.solve(*targets, world=WORLD, options=ONE_START)
+    result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
+    repaired = result.success & ~before.success
+    assert repaired.sum() >= 5
+    assert np.median(result.position_error[repaired]) <= 1e-5
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -170,10 +217,12 @@ def test_tolerances_of_each_problem_are_its_own(panda):
         panda.forward_kinematics(result.joint_q.astype(float), [HAND]).positions[:, 0] - given[0], axis=1
     )
     assert off[result.success & (wide[:, 0] == 0.0)].max() <= 1e-3
-    k = int(np.flatnonzero(result.success & ~before.success)[0])
-    solver.set_target_data(0, tolerance=wide[k : k + 1])
-    alone = solver.solve(*(one[k : k + 1] for one in given), world=WORLD, options=ONE_START | REPAIR)
-    assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
+    blocked = np.flatnonzero(before.status == IKStatus.BLOCKED_BY_COLLISION)
+    assert len(blocked) >= 5
+    for k in blocked:
+        solver.set_target_data(0, tolerance=wide[k : k + 1])
+        alone = solver.solve(*(one[k : k + 1] for one in given), world=WORLD, options=ONE_START | REPAIR)
+        assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
 
 
 @pytest.mark.parametrize("weight", [1e-4, 1e4])
@@ -222,26 +271,64 @@ def test_answers_keep_limits_exactly_and_are_the_nearest_turn():
 
 
 def test_without_targets_answers_stay(panda):
-    posture = IKObjectivePosture(panda.mid_joint_q)
+    """Beside targets rows decide nothing; alone, an answer must be at their minimum."""
+    joint_q = panda.random_joint_q(np.random.default_rng(7), 60)
+    posture = IKObjectivePosture(joint_q)
+    posture.priority = 0
     solver = IKSolver(panda, objectives=[posture], device="cpu")
-    world = World({"ball": Sphere(0.2, tuple(panda.forward_kinematics(panda.mid_joint_q, [HAND]).positions[0, 0]))})
-    before = solver.solve(problem_count=1, world=world)
-    result = solver.solve(problem_count=1, world=world, options=REPAIR)
+    given = {"problem_count": 60, "initial_joint_q": joint_q, "world": WORLD}
+    before = solver.solve(**given, options=ONE_START)
+    result = solver.solve(**given, options=ONE_START | REPAIR)
+    assert (before.status == IKStatus.BLOCKED_BY_COLLISION).sum() >= 10
+    assert result.status_names == before.status_names
+    assert result.joint_q.tobytes() == before.joint_q.tobytes()
+
+
+def test_a_deadline_ends_the_search_after_a_step(panda, solver, monkeypatch):
+    """What is left is asked for once before the first step, and then after each."""
+    targets = free_targets(panda, 400, WORLD)
+    options = ONE_START | {"deadline_s": 1000.0}
+    steps, step = [], NearSpheres.of
+
+    def counted(*arguments):
+        steps.append(1)
+        return step(*arguments)
+
+    def with_time_left(options, began):
+        return replace(options, deadline_s=TIME_LEFT_MIN_S if steps else 1000.0)
+
+    monkeypatch.setattr(NearSpheres, "of", counted)
+    whole = solver.solve(*targets, world=WORLD, options=options | REPAIR)
+    assert len(steps) == STEPS_MAX
+    before = solver.solve(*targets, world=WORLD, options=options)
+    steps.clear()
+    monkeypatch.setattr(assisted_solves, "with_time_left", with_time_left)
+    result = solver.solve(*targets, world=WORLD, options=options | REPAIR)
+    assert len(steps) == 1
+    assert before.success.sum() == result.success.sum() < whole.success.sum()
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_beside_a_loop_of_its_own_answers_stay(panda, engine):
+    q = panda.random_free_joint_q(np.random.default_rng(0), 1)
+    poses = panda.forward_kinematics(q, [HAND, "panda_link4"])
+    hinge = np.concatenate([poses.positions[0, 0], poses.orientations_xyzw[0, 0]])
+    loop = IKObjectiveLoop(HAND, None, "revolute", reference_offset=hinge, limits=(-1.0, 1.0))
+    loop.is_constraint = True
+    solver = IKSolver(panda, ["panda_link4"], objectives=[loop], device="cpu", engine=engine)
+    given = {"initial_joint_q": q[0], "world": World({"wall": HalfSpace((1.0, 0.0, 0.0), 5.0)})}
+    before = solver.solve(poses.positions[:, 1], **given, options=ONE_START)
+    result = solver.solve(poses.positions[:, 1], **given, options=ONE_START | REPAIR)
     assert before.status_names == result.status_names == ["blocked_by_collision"]
     assert result.joint_q.tobytes() == before.joint_q.tobytes()
 
 
-def test_a_deadline_ends_it(panda, solver):
-    targets = free_targets(panda, 400, WORLD)
-    result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR | {"deadline_s": 1e-6})
-    judged(panda, result, WORLD)
-
-
 def test_objectives_with_kernels_leave_it_out(panda):
-    solver = IKSolver(panda, [HAND], objectives=[Height(3, np.full(20, 0.5))], device="cpu")
-    targets = free_targets(panda, 20, WORLD)
+    solver = IKSolver(panda, [HAND], objectives=[Height(3, np.full(300, 0.5))], device="cpu")
+    targets = free_targets(panda, 300, WORLD)
     before = solver.solve(*targets, world=WORLD, options=ONE_START)
     result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
+    assert (before.status == IKStatus.BLOCKED_BY_COLLISION).any()
     assert result.joint_q.tobytes() == before.joint_q.tobytes()
 
 
