@@ -141,8 +141,8 @@ def show(folders: Sequence[Path]) -> None:
         print(f"| {name} | {kind} | {len(found)} | {' | '.join(map(str, counts))} |")
     everything = [one for found in outcomes.values() for one in found]
     show_reasons("Files that do not load", [(one.reason, one.path) for one in everything if one.reason])
-    left_out = [(text, one.path) for one in everything if one.robot is not None for text in one.robot.warnings]
-    show_reasons("Constraints left out", left_out)
+    warnings = [(text, one.path) for one in everything if one.robot is not None for text in one.robot.warnings]
+    show_reasons("Warnings", warnings)
     show_residuals(everything)
 
 
