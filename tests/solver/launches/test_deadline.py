@@ -8,6 +8,7 @@ import pytest
 import ik_service
 from ik_service import IKSolver
 from ik_service.solver.launches import deadline
+from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable, assert_same_bytes
 
@@ -45,10 +46,12 @@ def test_what_is_not_done_by_then_says_so(solver, given, options, deadline_s):
     found = solver.solve(*given[1:], options={"deadline_s": deadline_s, **options})
     late = found.status == DEADLINE
     assert not found.success[late].any()
-    done = ~late & (expected.success == found.success)
+    errors = np.nan_to_num(found.position_error[:, 0]), np.nan_to_num(found.orientation_error[:, 0])
+    # A success that is not precise is kept then; with more time a later seed that is precise takes its place.
+    is_precise = (errors[0] <= 0.9 * PRECISE_POSITION) & (errors[1] <= 0.9 * PRECISE_ORIENTATION)
+    done = ~late & (expected.success == found.success) & (is_precise | ~found.success)
     if not {"solutions", "best_of"} & options.keys():  # these may have chosen among fewer
         assert found.joint_q[done].tobytes() == expected.joint_q[done].tobytes()
-    errors = np.nan_to_num(found.position_error[:, 0]), np.nan_to_num(found.orientation_error[:, 0])
     met = (errors[0] <= solver.options.position_tolerance) & (errors[1] <= solver.options.orientation_tolerance)
     assert not (found.success & ~met).any()
     if deadline_s == 1e-9:
