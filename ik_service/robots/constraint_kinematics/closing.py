@@ -132,8 +132,13 @@ def distance(robot: KinematicRobot, a: Float64Array, b: Float64Array) -> Float64
 
 
 def on_nearest_turns(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array) -> Float64Array:
-    """Turn continuous joints that nothing follows by whole turns to where they are nearest to the start, in place."""
+    """Turn continuous joints by whole turns to where they are nearest to the start, in place.
+
+    Joints that another follows, or that an equation between coordinates is about, stay: a turn moves the others.
+    """
     coupled = {*robot.follower_dofs, *robot.dof_leader[robot.follower_dofs]}
+    equated = {joint for one in robot.coordinate_constraints for joint in one.joints}
+    coupled |= {int(robot.joint_qd_start[robot.joint_index(joint)]) for joint in equated}
     for joint, kind in enumerate(robot.joint_type):
         if kind == JointType.CONTINUOUS and int(robot.joint_qd_start[joint]) not in coupled:
             k = int(robot.joint_q_start[joint])

@@ -283,6 +283,7 @@ class ConstraintSet(ConstraintList):
         errors = self._errors(flat, self.residual(flat)).reshape(*status.shape, -1)
         beyond = self._bounded.errors(flat, len(self)).reshape(errors.shape) > CLOSED
         is_beyond = (beyond & np.broadcast_to(mask[:, np.newaxis], beyond.shape)).any(axis=2)
+        is_beyond |= (values < robot.joint_limit_lower[dof] - CLOSED) | (values > robot.joint_limit_upper[dof] + CLOSED)
         return SweptPath(
             values=values,
             joint_q=tree_q,

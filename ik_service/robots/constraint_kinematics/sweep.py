@@ -72,7 +72,8 @@ def scalar_coordinate(robot: KinematicRobot, joint: str, component: str | None) 
 
     Raises:
         UnknownNameError: The robot has no such joint.
-        InputError: The joint has no such component, or it has several and none is named, or it is a quaternion's.
+        InputError: The joint has no such component, or it has several and none is named, it is a quaternion's, or it
+            follows another joint.
     """
     index = robot.joint_index(joint)
     dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))
@@ -81,4 +82,7 @@ def scalar_coordinate(robot: KinematicRobot, joint: str, component: str | None) 
     if wanted not in names:
         allowed = ", ".join(repr(name) for name in names) or "none, its coordinates are a quaternion"
         raise InputError(f"Joint '{joint}' has no component {wanted!r} to sweep. Allowed: {allowed}.")
+    leader = int(robot.dof_leader[names[wanted]])
+    if leader != names[wanted]:
+        raise InputError(f"Joint '{joint}' follows '{robot.dof_names[leader]}'. Sweep that one.")
     return names[wanted]

@@ -6,7 +6,8 @@ import pytest
 from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import load_robot
-from ik_service.robots import LoopConstraint
+from ik_service.robots import LoopConstraint, load_urdf
+from ik_service.robots.constraint_kinematics.results import ClosureStatus
 from objectives.errors import InputError
 from tests.robots.constraint_kinematics.mechanisms import COUPLER, ROCKER, at, branches, four_bar
 
@@ -236,6 +237,21 @@ def test_a_closing_joint_is_swept():
     measured = robot.constraints.with_closing_joints(path.joint_q[0])[:, 3]
     np.testing.assert_allclose(measured, path.values, atol=CLOSED_FORM)
     assert path.constraint_error.max() <= 10.0 * CLOSED
+
+
+def test_a_sweep_passes_limits_and_says_so_and_no_follower_is_swept():
+    limits = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
+    joints = "".join(
+        f'<link name="{child}"/><joint name="{name}" type="revolute"><parent link="base"/><child link="{child}"/>'
+        f'<axis xyz="0 0 1"/>{limits}{mimic}</joint>'
+        for name, child, mimic in (("x", "a", ""), ("y", "b", '<mimic joint="x" multiplier="0.5"/>'))
+    )
+    constraints = load_urdf(f'<robot name="r"><link name="base"/>{joints}</robot>').constraints
+    path = constraints.sweep("x", (0.0, 3.0), 1.0)
+    np.testing.assert_allclose(path.joint_q[0, :, 0], path.values)
+    assert path.status[0].tolist() == [0, 0, *[ClosureStatus.BLOCKED_BY_LIMITS] * 2]
+    with pytest.raises(InputError, match="Joint 'y' follows 'x'"):
+        constraints.sweep("y", (0.0, 0.4), 0.2)
 
 
 def test_a_quaternion_is_not_swept():

@@ -97,6 +97,20 @@ def test_a_cam_is_followed():
     assert robot.constraints.partition(found.joint_q, ["turn"]).dependent == ("lift",)
 
 
+def test_no_turn_is_taken_off_what_a_cam_is_about():
+    """Whole turns leave the place of a body as it is, and not the value of a polynomial."""
+    cam = np.polynomial.Polynomial([-0.07, 0.01]) * np.polynomial.Polynomial.fromroots([-1.0, 1.0])
+    robot = load_urdf(
+        f'<robot name="cams"><link name="base"/>{joint("turn", "continuous", "base", "cam")}'
+        f"{joint('lift', 'continuous', 'base', 'lever', '0.3 0 0')}</robot>"
+    ).with_coordinate_constraints([CoordinateConstraint("cam", "lift", "turn", cam.coef)])
+    found = robot.constraints.close([[7.1, 0.0], [20.0, 0.0], [-9.0, 0.0]], frozen=["lift"], solutions=4)
+    assert found.closed.all()
+    for configurations in (found.joint_q, found.solutions[0, : found.solution_count[0]]):
+        np.testing.assert_allclose(cam(configurations[:, 0]), configurations[:, 1], atol=1e-9)
+    np.testing.assert_allclose(np.sort(found.solutions[0, :3, 0]), [-1.0, 1.0, 7.0], atol=1e-9)
+
+
 def test_constraints_of_all_kinds_stand_in_one_order():
     robot = branches(["planar", "weld"]).with_coordinate_constraints(COORDINATES).with_velocity_constraints(VELOCITIES)
     constraints = robot.constraints
