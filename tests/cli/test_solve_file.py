@@ -299,9 +299,31 @@ def test_limits_of_the_command_are_kept(run, targets_csv, tmp_path):
     result = run("solve", "panda", problems, "--device", "cpu")
     row = next(csv.DictReader(io.StringIO(result.stdout)))
     assert 0.1 <= float(row["panda_joint1"]) <= 0.2
-    overruled = run("solve", "panda", problems, "--joint-limits", "panda_joint1=-0.2:-0.1", "--device", "cpu")
-    row = next(csv.DictReader(io.StringIO(overruled.stdout)))
-    assert -0.2 <= float(row["panda_joint1"]) <= -0.1
+    narrower = run("solve", "panda", problems, "--joint-limits", "panda_joint1=-0.2:0.15", "--device", "cpu")
+    row = next(csv.DictReader(io.StringIO(narrower.stdout)))
+    assert 0.1 <= float(row["panda_joint1"]) <= 0.15
+    nothing = run("solve", "panda", problems, "--joint-limits", "panda_joint1=-0.2:-0.1", "--device", "cpu", code=2)
+    assert "leaves no value of 'panda_joint1'" in nothing.stderr
+
+
+def test_limits_of_the_command_drop_none_of_the_file(run, tmp_path):
+    start = [1.5, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7]
+    document = {
+        "targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}],
+        "initial_joint_q": [start],
+        "frozen": ["panda_joint1"],
+        "max_change": 0.1,
+    }
+    problems = tmp_path / "problems.json"
+    problems.write_text(json.dumps(document))
+    for limits in ("panda_joint7=-2.8:2.8", "panda_joint7=0.65:0.75", "panda_joint1=-1:1"):
+        result = run("solve", "panda", problems, "--joint-limits", limits, "--device", "cpu", code=1)
+        row = next(csv.DictReader(io.StringIO(result.stdout)))
+        joint_q = np.array([float(row[f"panda_joint{k}"]) for k in range(1, 8)])
+        assert row["status"] == "blocked_by_limits"
+        assert joint_q[0] == 1.5
+        assert np.abs(joint_q - start).max() <= 0.1 + 1e-6
+        assert not limits.startswith("panda_joint7=0.65") or 0.65 <= joint_q[6] <= 0.75
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Job:
         device: Device to solve on.
         options: Solver options that the caller gave.
         world: File of a world; None for none but that of a .json file.
-        joint_limits: Limits of joints, NAME=LOWER:UPPER each; none for those of a .json file.
+        joint_limits: Limits of joints, NAME=LOWER:UPPER each, beside those of a .json file.
     """
 
     robot: str
@@ -48,14 +48,15 @@ class Job:
     joint_limits: tuple[str, ...] = ()
 
     def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:
-        """Return the request with the caller's options, limits and world over its own.
+        """Return the request with the caller's options and world over its own, and its limits narrowed further.
 
         Raises:
             InputError: An option or a limit is not allowed, or the file of the world cannot be read.
         """
         request = replace(request, options=request.options.merged(dict(self.options)))
         if self.joint_limits:
-            reading = LimitReading(robot, CallerOrder(robot, None), request.initial_joint_q, request.problem_count)
+            given = request.initial_joint_q, request.problem_count, request.limits
+            reading = LimitReading(robot, CallerOrder(robot, None), *given)
             reading.narrow(dict(map(_named_limits, self.joint_limits)))
             request = replace(request, limits=reading.found())
         return request if self.world is None else replace(request, world=load_world(self.world), object_enabled=None)

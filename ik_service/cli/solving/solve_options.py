@@ -52,7 +52,8 @@ Repair = Annotated[
 JointLimits = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=LOWER:UPPER", help="Limits of a joint within the robot's \\[rad or m]; may be repeated."
+        metavar="NAME=LOWER:UPPER",
+        help="Limits of a joint within those of the robot and the file \\[rad or m]; may be repeated.",
     ),
 ]
 Approximate = Annotated[

@@ -108,12 +108,23 @@ class LimitReading:
         order: Where the caller's columns stand.
         start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
         problem_count: Number of problems.
+        before: Limits that have been read before, to be narrowed further; None for those of the robot.
     """
 
-    def __init__(self, robot: RobotModel, order: CallerOrder, start: NDArray[Any] | None, problem_count: int) -> None:
+    def __init__(
+        self,
+        robot: RobotModel,
+        order: CallerOrder,
+        start: NDArray[Any] | None,
+        problem_count: int,
+        before: AskedLimits | None = None,
+    ) -> None:
         self._robot, self._order, self._count = robot, order, problem_count
-        self._lower, self._upper = robot.active_limit_lower[None], robot.active_limit_upper[None]
-        self._frozen = np.zeros((1, robot.active_dof_count), dtype=bool)
+        if before is None:
+            self._lower, self._upper = robot.active_limit_lower[None], robot.active_limit_upper[None]
+            self._frozen = np.zeros((1, robot.active_dof_count), dtype=bool)
+        else:
+            self._lower, self._upper, self._frozen = before
         self._followers = robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]
         self._start = None
         if start is not None:
@@ -201,6 +212,8 @@ class LimitReading:
 
     def _keep_within(self, what: str, lower: Float64Array, upper: Float64Array) -> None:
         """Narrow the limits of the active DOFs, a line for all problems or one for each."""
+        if self._frozen.any():
+            lower, upper = np.where(self._frozen, -np.inf, lower), np.where(self._frozen, np.inf, upper)
         self._lower, self._upper = np.maximum(self._lower, lower), np.minimum(self._upper, upper)
         crossed = self._lower > self._upper
         if crossed.any():
