@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
 ENV_PREFIX = "IK_SERVICE_"
+DEVICES_MOST = 64
 KEY_LENGTH_LEAST = 16
 """Shorter API keys can be guessed."""
 _KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -68,7 +69,12 @@ class ServiceSettings(BaseSettings):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    device: str = Field(default="auto", min_length=1, description="auto, cpu, cuda, or one CUDA device such as cuda:1.")
+    device: str = Field(
+        default="auto",
+        min_length=1,
+        description="auto, cpu, cuda, or one CUDA device such as cuda:1. Several of one kind with commas between them: "
+        "cuda:0,cuda:1. Each then has a process that solves.",
+    )
     threads: int | None = Field(
         default=None,
         ge=1,
@@ -79,7 +85,8 @@ class ServiceSettings(BaseSettings):
         default=1,
         ge=1,
         le=64,
-        description="Processes that take requests. With two or more, the solver has a process of its own behind them.",
+        description="Processes that take requests. With two or more, the solver has a process of its own behind them, "
+        "and so it has with several devices.",
     )
     robots: Words | None = Field(
         default=None,
@@ -221,6 +228,27 @@ class ServiceSettings(BaseSettings):
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"cors_origins: '{origin[:100]}' is no origin such as https://lab.example:8443")
         return self
+
+    @model_validator(mode="after")
+    def _check_devices(self) -> "Self":
+        devices, kinds = self.devices, {one.partition(":")[0] for one in self.devices}
+        if not all(devices) or len(devices) > DEVICES_MOST:
+            raise ValueError(f"device: 1 to {DEVICES_MOST} names with commas between them are allowed")
+        if len(kinds) > 1 or (len(devices) > 1 and "auto" in kinds):
+            raise ValueError("device: several are of one kind, as in cuda:0,cuda:1, or answers would depend on which")
+        if "cuda" in kinds and len({*devices}) < len(devices):
+            raise ValueError("device: a CUDA device stands in it twice")
+        return self
+
+    @cached_property
+    def devices(self) -> tuple[str, ...]:
+        """The names of the devices, each of which has a process that solves where there are several."""
+        return tuple(one.strip() for one in self.device.split(","))
+
+    @property
+    def has_supervisor(self) -> bool:
+        """Whether the service is several processes."""
+        return self.fronts > 1 or len(self.devices) > 1
 
     @cached_property
     def keys(self) -> Mapping[str, str]:

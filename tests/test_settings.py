@@ -74,6 +74,10 @@ def test_a_file_of_keys_that_others_may_write_is_refused(tmp_path, mode, monkeyp
         ({"uploads_enabled": True}, "needs catalog_dir"),
         ({"uploaders": "lab"}, "'lab', which is no API key"),
         ({"cors_origins": "lab.example"}, "no origin"),
+        ({"device": "cuda:0,cpu"}, "of one kind"),
+        ({"device": "auto,auto"}, "of one kind"),
+        ({"device": "cuda:0,"}, "1 to 64 names"),
+        ({"device": "cuda:0, cuda:0"}, "stands in it twice"),
     ],
 )
 def test_what_is_wrong_is_named_and_no_secret_is(options, message):

@@ -71,6 +71,11 @@ def create_app(
     """
     settings = settings or load_settings()
     require_safe_address(settings, bound_to)
+    if front is None and len(settings.devices) > 1:
+        raise InputError(
+            f"One process solves on one device, and setting device is {settings.device!r}. `ik-service serve` starts a "
+            "process for each."
+        )
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
     worlds = _world_catalog(settings)
     observer = ServiceMetrics(catalog.serves, None if front is None else front.gather)
@@ -84,7 +89,7 @@ def create_app(
         admission.lag.start(asyncio.get_running_loop())
         state = ServiceState(settings, catalog, worlds, pool, observer, admission)
         if front is None:
-            state.warm_up = warm_up(state, settings.warm_up_robots)
+            state.warm_up = warm_up(state, pool, settings.warm_up_robots)
         else:
             keep_warm(state, front.pool, settings.warm_up_robots)
             await front.pool.wait_until_connected(FRONT_WAIT_S)

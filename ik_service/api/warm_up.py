@@ -1,15 +1,20 @@
 """The first solves after the start, which load the kernels."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from threading import Thread
+from typing import Any
 
 import numpy as np
 
 from ik_service.api.state import ServiceState
-from ik_service.batching.remote.remote_pool import RemotePool
+from ik_service.batching.errors import SolverRestartingError
+from ik_service.batching.remote.remote_pool import AnyPool, RemotePool
+from ik_service.batching.remote.solver_connection import SolverConnection
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult, pass_on
 from ik_service.robots import RobotModel, load_robot
@@ -22,11 +27,14 @@ WARM_UP_TIMEOUT_S = 600.0  # longer than that of requests: with an empty cache k
 _logger = logging.getLogger(__name__)
 
 
-def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[TimedResult]":
+def warm_up(
+    state: ServiceState, pool: AnyPool | SolverConnection, names: Sequence[str] | None = None
+) -> "Future[TimedResult]":
     """Queue a first problem for some robots.
 
     Args:
-        state: The robots and the solver thread.
+        state: The robots that are served.
+        pool: Solves them.
         names: The robots; see `warmed_robots`.
 
     Returns:
@@ -34,7 +42,7 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     """
     robots = warmed_robots(state, names)
     futures = [
-        state.pool.submit(robot, first_request(robot), timeout_s=WARM_UP_TIMEOUT_S, label=name, compile_here=True)
+        pool.submit(robot, first_request(robot), timeout_s=WARM_UP_TIMEOUT_S, label=name, compile_here=True)
         for name, robot in robots
     ]
     joined: Future[TimedResult] = Future()
@@ -47,17 +55,26 @@ def keep_warm(state: ServiceState, pool: RemotePool, names: Sequence[str] | None
     """Connect a front to its pool; queue the first problems with every new connection.
 
     Args:
-        state: The state of the front; it is not ready until they are solved.
+        state: The state of the front; it is not ready until a process has solved them.
         pool: The pool.
         names: The robots; see `warmed_robots`.
     """
+    loop = asyncio.get_running_loop()
 
-    def connected() -> None:
-        before, state.warm_up = state.warm_up, warm_up(state, names)
-        state.warm_up.add_done_callback(partial(pass_on, before))
+    def connected(connection: SolverConnection) -> None:
+        warm_up(state, connection, names).add_done_callback(partial(_call_in, loop, ended, connection))
+
+    def ended(connection: SolverConnection, done: "Future[TimedResult]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, SolverRestartingError):
+            return  # there will be another connection
+        connection.is_warm = error is None
+        if not state.warm_up.done():
+            pass_on(state.warm_up, done)
 
     def lost() -> None:
-        state.warm_up = Future()
+        if state.warm_up.done() and not pool.is_connected:
+            state.warm_up = Future()
 
     pool.start(connected, lost)
 
@@ -91,6 +108,12 @@ def first_request(
     positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
     arrays = TargetArrays.of(positions, turned if orientations else None)
     return SolveRequest(tuple(map(Target, links)), arrays, options=options or SolverOptions())
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function in an event loop, unless it has ended."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
 
 
 def _join(futures: "Sequence[Future[TimedResult]]", joined: "Future[TimedResult]") -> None:

@@ -1,1 +1,1 @@
-"""A solver pool in a process of its own: its two ends, and how requests and answers go between them."""
+"""Solver pools in processes of their own: their two ends, and how requests and answers go between them."""

@@ -37,7 +37,7 @@ def run_server(**options: Any) -> None:
         InputError: A setting is not allowed, or there is no such device.
     """
     settings = load_settings(**options)
-    with configured_logs(settings, role=None if settings.fronts == 1 else SUPERVISOR):
+    with configured_logs(settings, role=SUPERVISOR if settings.has_supervisor else None):
         for name in unknown_variables():
             _logger.warning("Environment variable %s is no setting; 'ik-service config' lists them.", name)
         _serve(settings)
@@ -48,7 +48,7 @@ def _serve(settings: ServiceSettings) -> None:
     settings = with_descriptors(_with_page_url(settings))
     listener = _listen(settings.host, settings.port)
     with listener:
-        if settings.fronts > 1:
+        if settings.has_supervisor:
             failure = Supervisor(settings, listener).run()
         else:
             app = create_app(settings, bound_to=listener.getsockname()[0])

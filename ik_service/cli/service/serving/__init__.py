@@ -1,1 +1,1 @@
-"""The server in one process, or in several: fronts that take requests, and one that solves."""
+"""The server in one process, or in several: fronts that take requests, and one that solves on each device."""

@@ -1,8 +1,9 @@
-"""A front: a process that takes requests, for the solver of another process."""
+"""A front: a process that takes requests, for solvers of other processes."""
 
 import asyncio
 import socket
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 import uvicorn
@@ -21,7 +22,7 @@ from objectives.errors import IKError
 
 
 def run_front(
-    role: str, connection: Connection, settings: ServiceSettings, solver_path: str, listener: socket.socket
+    role: str, connection: Connection, settings: ServiceSettings, solver_paths: Sequence[str], listener: socket.socket
 ) -> None:
     """Serve until told to end; runs in the process.
 
@@ -29,13 +30,13 @@ def run_front(
         role: Its name in logs.
         connection: To the supervisor.
         settings: The settings.
-        solver_path: Socket of the solver's process.
+        solver_paths: Sockets of the processes that solve.
         listener: Its socket; those of all fronts have one address, among which the kernel divides connections.
     """
     link = ProcessLink(connection, end_this_process)
     with configured_logs(settings, role=role):
         try:
-            pool = RemotePool(solver_path, pool_limits(settings))
+            pool = RemotePool(solver_paths, pool_limits(settings))
             front = Front(role, pool, link.gather)
             app = create_app(settings, bound_to=listener.getsockname()[0], front=front)
         except IKError as error:

@@ -1,4 +1,4 @@
-"""The process that solves for all fronts."""
+"""A process that solves for all fronts, on one device."""
 
 import asyncio
 import gc

@@ -1,11 +1,11 @@
-"""The supervisor of a service of several processes: fronts that take requests, and one process that solves.
+"""The supervisor of a service of several processes: fronts that take requests, and a solver for each device.
 
     supervisor -> front-1 ... front-N: each with an application and a socket of its own, all sockets of one address
-               -> solver: the only one with a solver pool, whose queue all fronts share
+               -> solver, or solver-1 ... solver-M: those with a solver pool, whose queue all fronts share
     each of them <-> supervisor: a pipe, for metrics and how the start went
 
 The supervisor takes no requests. It starts what ends, adds up metrics, and passes on the signal to end: fronts finish
-their requests first, then the solver ends.
+their requests first, then the solvers end.
 """
 
 import logging
@@ -69,11 +69,12 @@ class Supervisor:
     def run(self) -> BaseException | None:
         """Serve until a signal comes; return why the service could not start, None where it could."""
         with tempfile.TemporaryDirectory(prefix="ik-service-") as folder, self._signals():  # no other user may enter it
-            path = str(Path(folder) / "solver")
-            solver = Child("solver", run_solver, lambda: (self._settings, path))
-            names = [f"front-{k + 1}" for k in range(self._settings.fronts)]
-            self._fronts = [Child(name, run_front, lambda: (self._settings, path, self._listen())) for name in names]
-            self._children = [solver, *self._fronts]
+            devices, names = self._settings.devices, [f"front-{k + 1}" for k in range(self._settings.fronts)]
+            roles = ["solver"] if len(devices) == 1 else [f"solver-{k + 1}" for k in range(len(devices))]
+            paths = [str(Path(folder) / role) for role in roles]
+            solvers = [self._solver(*one) for one in zip(roles, devices, paths, strict=True)]
+            self._fronts = [Child(name, run_front, lambda: (self._settings, paths, self._listen())) for name in names]
+            self._children = [*solvers, *self._fronts]
             if self._settings.page_port is not None:
                 start_page(reachable_url(*self._address), self._settings.page_port)
             self._announcement.say_listening()
@@ -85,6 +86,10 @@ class Supervisor:
                     child.end(END_S)
                 end_children()
         return self._failure
+
+    def _solver(self, role: str, device: str, path: str) -> Child:
+        settings = self._settings.model_copy(update={"device": device})
+        return Child(role, run_solver, lambda: (settings, path))
 
     def _listen(self) -> socket.socket:
         """Return the socket of a front: it ends with the front, so that connections go to others from then on."""
@@ -154,7 +159,9 @@ class Supervisor:
             child.is_ready = True
             if not self._was_ready and all(front.is_ready for front in self._fronts):
                 self._was_ready = True
-                self._announcement.say_ready(message.device, message.example)
+                devices = self._settings.devices
+                where = message.device if len(devices) == 1 else ", ".join(devices)
+                self._announcement.say_ready(where, message.example)
                 self._announcement.say_where_to_look()
         elif isinstance(message, StartFailed):
             if not self._was_ready:

@@ -267,6 +267,36 @@ def test_no_process_outlives_a_supervisor_that_is_killed(fronts):
         httpx2.get(f"{url}/health/live", timeout=PATIENCE_S)
 
 
+def test_several_devices_have_a_solver_each_and_one_goes_on_without_the_other(serve):
+    server = serve("--fronts", str(FRONTS), "--device", "cpu,cpu")
+    url, log = server.url, Log(server)
+    body = json.dumps(GOOD)
+    replies = answers(url, body=body)
+    assert {reply[0] for reply in replies} == {200}
+    assert len({json.dumps(bare(reply[2])) for reply in replies}) == 1
+    solved = value(url, "ik_service_problems_total", '{robot="panda",status="converged"}')
+    roles = [log.ids(role) for role in ("solver-1", "solver-2")]
+    assert [len(ids) for ids in roles] == [1, 1]
+    assert log.ids("solver") == []
+
+    slow = {**large(100_000), "options": {"seeds": 64}}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(httpx2.post, f"{url}{SOLVE}", json=slow, timeout=PATIENCE_S)
+        until(lambda: value(url, "ik_service_requests_open") >= 2)  # it, and the question itself
+        assert {httpx2.post(f"{url}{SOLVE}", json=GOOD, timeout=PATIENCE_S).status_code for _ in range(8)} == {200}
+        os.kill(roles[0][0], signal.SIGKILL)
+        until(lambda: any("Process solver-1 has ended with exit code -9" in line for line in log.lines))
+        assert {reply[0] for reply in answers(url, "/health/ready", count=4)} == {200}
+        assert {reply[0] for reply in answers(url, body=body)} == {200}
+        reply = running.result(PATIENCE_S)
+        assert reply.status_code == 200 or reply.json()["code"] == "solver_restarting"
+    until(lambda: len(log.ids("solver-1")) == 2)
+    assert {reply[0] for reply in answers(url, body=body)} == {200}
+    assert value(url, "ik_service_problems_total", '{robot="panda",status="converged"}') > solved
+    assert log.end() == 0
+    assert "Traceback" not in "\n".join(log.lines)
+
+
 def test_what_is_wrong_at_the_start_is_said_in_one_line(run):
     result = run("serve", "--port", "0", "--device", "cuda:77", "--fronts", "2", code=2)
     assert "cuda:77" in result.stderr
