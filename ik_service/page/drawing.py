@@ -75,13 +75,18 @@ class RobotDrawing:
         if self._rods is not None:
             self._rods.points = loop_rods(self._robot, bodies).astype(np.float32)
 
-    def paint(self, tips: Color, joints: NDArray[np.uint8]) -> None:
-        """Colour the one configuration that is shown: tips and meshes, and joints by their index, shape [dofs, 3]."""
+    def paint(self, links: NDArray[np.uint8], joints: NDArray[np.uint8]) -> None:
+        """Colour the one configuration that is shown.
+
+        Args:
+            links: Colours of tips and meshes, shape [links, 3].
+            joints: Colours of joints, by the index that parts have, shape [dofs, 3].
+        """
         for part, node in self._drawn:
             colors = np.tile(np.array(ROD_COLOR, np.uint8), (len(part.body), 1))
-            colors[part.role == Role.TIP] = tips
-            colors[part.role == Role.LINK] = (0.7 * np.array(ROD_COLOR) + 0.3 * np.array(tips)).astype(np.uint8)
-            is_joint = part.role == Role.JOINT
+            is_tip, is_mesh, is_joint = (part.role == role for role in (Role.TIP, Role.LINK, Role.JOINT))
+            colors[is_tip] = links[part.index[is_tip]]
+            colors[is_mesh] = (0.7 * np.array(ROD_COLOR) + 0.3 * links[part.index[is_mesh]]).astype(np.uint8)
             colors[is_joint] = joints[part.index[is_joint]]
             node.batched_colors = colors
 

@@ -19,7 +19,8 @@ from ik_service.robots.transforms import quaternion_from_rpy
 OBSTACLES = ("none", "box", "sphere")
 UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0
 """Range of the slider of a joint without limits [rad, m]."""
-HERE = "this one"
+FREE = "Any turn about this axis of the link will do."
+HERE, NO_OTHER = "this one", "no other was found"
 
 
 class Panel:
@@ -50,7 +51,7 @@ class Panel:
             self.numbers = {target.link: self._target(target, len(posed.targets)) for target in posed.targets.values()}
             hint = "Off: stay on the branch. On: take whichever start succeeds first."
             self.any_branch = self._input("branch", gui.add_checkbox("Any branch", False, hint=hint))
-            self._button("Start again", "restart")
+            self._button("Start again", "restart", "The robot as it was shown first, without an obstacle.")
         with tabs.add_tab("Joints"):
             self.sliders = [self._slider(robot, posed, joint) for joint in _slid_joints(robot)]
         with tabs.add_tab("Batch"):
@@ -61,7 +62,9 @@ class Panel:
         self.collision: Any = None
         if robot.collision_model is not None:
             with tabs.add_tab("Collision"):
-                self.collision = self._input("collision", gui.add_checkbox("Keep links off each other", True))
+                self.collision = self._input(
+                    "collision", gui.add_checkbox("Keep links off each other and the obstacle", True)
+                )
                 self.spheres = self._input("spheres", gui.add_checkbox("Show spheres and what is closest", False))
                 self.obstacle = self._input("obstacle", gui.add_dropdown("Obstacle", list(OBSTACLES)))
                 self.obstacle_size = self._input("obstacle", gui.add_slider("Size [mm]", 20.0, 600.0, 10.0, 150.0))
@@ -70,7 +73,7 @@ class Panel:
         with gui.add_folder("View", expand_by_default=False):
             self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
             self.islands = self._input("islands", gui.add_checkbox("A colour for each island", False))
-            hint = "At most 1 MB; its meshes are not read. It is not listed to others."
+            hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
             self._input("file", gui.add_upload_button("Show my URDF", hint=hint, mime_type=".urdf,.xml"))
 
     def _target(self, target: TargetState, count: int) -> tuple[Any, Any]:
@@ -83,7 +86,7 @@ class Panel:
             rotation = gui.add_vector3("Rotation [°]", (0.0, 0.0, 0.0), step=0.1, hint="Roll, pitch, yaw")
             self._input(name, position, lambda value: {"position": np.array(value)})
             self._input(name, rotation, lambda value: {"orientation_xyzw": quaternion_of_degrees(*value)})
-            boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free) for axis in ROTATIONS]
+            boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free, hint=FREE) for axis in ROTATIONS]
             for box in boxes:
                 self._input(name, box, lambda _: {"free": _chosen(boxes)})
         return position, rotation
@@ -101,11 +104,11 @@ class Panel:
         slider = self._gui.add_slider(name, least, max(most, least), 0.1, value)
         return self._input(f"joint {coordinate}", slider, lambda value: value / scale), coordinate, scale
 
-    def _button(self, label: str, action: str) -> None:
+    def _button(self, label: str, action: str, hint: str | None = None) -> None:
         async def clicked(_: object) -> None:
             self._enqueue(action, None)
 
-        self._gui.add_button(label).on_click(clicked)
+        self._gui.add_button(label, hint=hint).on_click(clicked)
 
     def _input(self, action: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
         """Act when the visitor, and not the page, has changed a value; return the handle."""
@@ -128,10 +131,16 @@ class Panel:
             position.value = tuple(np.round(pose[:3], 4).tolist())
             rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
 
-    def show_solutions(self, count: int) -> None:
-        """Offer solutions to be taken; 0 offers none."""
-        self.solution.options = (HERE, *(f"ghost {k + 1}" for k in range(count)))
-        self.solution.value = HERE
+    def show_solutions(self, count: int, *, is_known: bool = False) -> None:
+        """Offer solutions to be taken; 0 offers none.
+
+        Args:
+            count: How many.
+            is_known: Whether there are no others, as far as was looked for.
+        """
+        first = NO_OTHER if is_known and not count else HERE
+        self.solution.options = (first, *(f"ghost {k + 1}" for k in range(count)))
+        self.solution.value = first
         self.solution.disabled = count == 0
 
 

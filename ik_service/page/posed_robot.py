@@ -17,6 +17,8 @@ from ik_service.robots.structure.names import leaf_links
 from ik_service.solver.options import SolverOptions
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
+AT_LIMIT = 1e-4
+"""Distance from a limit at which a joint that was posed by hand is at it [rad or m]."""
 SOLUTIONS = 8
 RANDOM_TARGETS = 1000
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance
@@ -173,6 +175,29 @@ class PosedRobot:
             return np.where(trees >= 0, 0, -1)
         touched = sorted({self._tree(one.link) for one in self.asked} - {-1})
         return np.array([touched.index(tree) if tree in touched else -1 for tree in trees])
+
+    def met_links(self) -> NDArray[np.bool_]:
+        """Return the links in whose island every target is met, shape [links]; those that no target moves are."""
+        robot, missed = self.robot, [one.link for one in self.asked if not self._is_met(one.link)]
+        if robot.loops and missed:
+            return np.zeros(len(robot.link_names), dtype=bool)
+        trees = {self._tree(link) for link in missed}
+        return np.array([self._tree(link) not in trees for link in robot.link_names])
+
+    def met_dofs(self) -> NDArray[np.bool_]:
+        """Return the DOFs in whose island every target is met, shape [joint_dof_count]."""
+        robot, missed = self.robot, {self._tree(one.link) for one in self.asked if not self._is_met(one.link)}
+        trees = robot.trees.dof_treeid
+        return np.array([not missed if robot.loops else tree not in missed for tree in trees], dtype=bool)
+
+    def held_dofs(self) -> NDArray[np.bool_]:
+        """Return the DOFs at a limit, shape [joint_dof_count]."""
+        if self.answer is not None:
+            return np.asarray(self.answer.active_limits[0])
+        robot, coordinate = self.robot, self.robot.dof_coordinate
+        place = np.where(coordinate >= 0, np.asarray(self.joint_q, np.float64)[np.maximum(coordinate, 0)], np.nan)
+        ends = np.stack([place - robot.joint_limit_lower, robot.joint_limit_upper - place])
+        return np.asarray((ends <= AT_LIMIT).any(axis=0) & (robot.dof_active >= 0))
 
     def _tree(self, link: str) -> int:
         """Return the tree that moves a link, -1 for none."""

@@ -100,23 +100,28 @@ class Stage:
             "/ground", grid.astype(np.float32), GRID_COLOR, thickness=1.0, thickness_units="screen"
         )
 
-    def draw(self, posed: PosedRobot, color: Color, *, shows_islands: bool = False) -> None:
+    def draw(
+        self, posed: PosedRobot, color: Color, *, met_color: Color | None = None, shows_islands: bool = False
+    ) -> None:
         """Show where the robot stands, with joints and tips in a colour, and how far links are from their targets.
 
         Args:
             posed: The robot.
             color: Of tips and joints.
+            met_color: Of those of islands whose targets are all met; None for the same.
             shows_islands: Whether joints have the colour of their island instead.
         """
         colors = np.tile(np.array(color, np.uint8), (posed.robot.joint_dof_count, 1))
+        tips = np.tile(np.array(color, np.uint8), (len(posed.robot.link_names), 1))
+        if met_color is not None:
+            colors[posed.met_dofs()], tips[posed.met_links()] = met_color, met_color
         if shows_islands:
             islands = posed.islands()
             colors = np.where((islands >= 0)[:, None], ISLAND_COLORS[islands % len(ISLAND_COLORS)], STILL_COLOR)
-        if posed.answer is not None:
-            colors[posed.answer.active_limits[0]] = LIMIT_COLOR
+        colors[posed.held_dofs()] = LIMIT_COLOR
         with self._atomic():  # all parts move in one frame
             self.drawing.move(posed.joint_q)
-            self.drawing.paint(color, colors)
+            self.drawing.paint(tips, colors)
             self._draw_misses(posed)
             self._draw_spheres(posed)
 
@@ -153,7 +158,7 @@ class Stage:
             links = posed.robot.body_spheres.links if posed.robot.body_spheres is not None else ()
             colors = np.array([LIMIT_COLOR if link in closest else SPHERE_COLOR for link in links], np.uint8)
             self.spheres.move(posed.joint_q)
-            self.spheres.paint(SPHERE_COLOR, colors)
+            self.spheres.paint(colors, colors)
 
     def read_gizmos(self) -> dict[str, Float64Array]:
         """Return where the gizmos that are shown are, by link [m, xyzw], shape [7] each."""

@@ -16,7 +16,7 @@ import viser
 
 from ik_service.page import words
 from ik_service.page.drawing import Color
-from ik_service.page.panel import HERE, Panel
+from ik_service.page.panel import HERE, NO_OTHER, Panel
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
 from ik_service.page.solving.questions import Float64Array, PageError, Question, Solving
 from ik_service.page.stage import Stage
@@ -82,7 +82,7 @@ class Visitor:
         self._pending, self._names = dict[str, Any](), list(solving.robots)
         self._dragged_at: float | None = None
         self._refreshed_at, self._is_refresh_ordered, self._random_seed = 0.0, False, 0
-        self._kinds = set[tuple[object, ...]]()
+        self._kinds, self._is_first = set[tuple[object, ...]](), False
         self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
         self.is_gone, self.trouble, self._is_dark = False, "", is_dark
         self._show(name)
@@ -145,11 +145,13 @@ class Visitor:
                 self._later(REFRESH_S, "refresh")
             return
         self._is_refresh_ordered, self._refreshed_at = False, now
-        self.panel.status.content = words.status_html(self.posed, self.trouble)
+        kept = {"keeps_branch": not self.panel.any_branch.value, "is_first": self._is_first}
+        self.panel.status.content = words.status_html(self.posed, self.trouble, **kept)
         self.panel.show_posed(self.posed)
         if self.question is not None:
-            command = words.curl_text(self.question, self._solving.address)
-            self.panel.request.content = words.request_html(words.python_text(self.question), command)
+            file = self._solving.files.get(self.question.robot)
+            command = words.curl_text(self.question, self._solving.address, file)
+            self.panel.request.content = words.request_html(words.python_text(self.question, file), command)
         self.client.flush()
 
     def _try(self, pending: dict[str, Any]) -> None:
@@ -176,6 +178,8 @@ class Visitor:
         if "file" in pending:
             pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
             self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
+        if "restart" in pending:
+            pending["robot"] = self.posed.name
         if "robot" in pending:
             self._show(pending["robot"])
             self._complete()
@@ -203,15 +207,13 @@ class Visitor:
             self.panel.random.content = words.random_html(self._solving.solve(question))
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> None:
-        """Pose the robot without a solve: by sliders, a ghost that is taken, or from the beginning."""
+        """Pose the robot without a solve: by sliders, or as a ghost that is taken."""
         joints = {int(action.split()[1]): value for action, value in pending.items() if action.startswith("joint ")}
-        if "restart" in pending:
-            self.posed = PosedRobot(self.posed.name, self.posed.robot)
-        elif joints:
+        if joints:
             joint_q = np.array(self.posed.joint_q, np.float64)
             joint_q[list(joints)] = list(joints.values())
             self.posed.stand(joint_q)
-        elif pending.get("pick", HERE) != HERE:
+        elif pending.get("pick", HERE) not in (HERE, NO_OTHER):
             self.posed.stand(self.others[int(pending["pick"].split()[1]) - 1])
         else:
             return
@@ -238,7 +240,8 @@ class Visitor:
             return
         question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())
         kind = (question.robot, *((target.link, target.free) for target in question.targets))
-        if kind not in self._kinds:
+        self._is_first = kind not in self._kinds
+        if self._is_first:
             self.panel.status.content = words.status_html(self.posed, words.COMPILING)
             self.client.flush()
         self.question = question
@@ -251,7 +254,8 @@ class Visitor:
 
     def _draw(self, color: Color = words.BY_HAND) -> None:
         shows_islands = self.is_complete and bool(self.panel.islands.value)
-        self.stage.draw(self.posed, color, shows_islands=shows_islands)
+        met = words.GOOD if color in (words.FAR_COLOR, words.HELD) else None
+        self.stage.draw(self.posed, color, met_color=met, shows_islands=shows_islands)
 
     def _look_for_solutions(self) -> None:
         """Show other solutions for the targets as ghosts."""
@@ -260,16 +264,16 @@ class Visitor:
         question = self.posed.question(any_branch=True, alone=False, **given)
         found = np.asarray(self._solving.solve(question).solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
-        self._show_others(found[distance > OTHER_SOLUTION])
+        self._show_others(found[distance > OTHER_SOLUTION], is_known=True)
 
     def _clear_ghosts(self) -> None:
         if len(self.others):
             self._show_others(self.others[:0])
 
-    def _show_others(self, others: Float64Array) -> None:
+    def _show_others(self, others: Float64Array, *, is_known: bool = False) -> None:
         self.others = others
         self.stage.show_ghosts(self.posed, others)
-        self.panel.show_solutions(len(others))
+        self.panel.show_solutions(len(others), is_known=is_known)
 
     def _given(self) -> dict[str, Any]:
         """Return the options that the panel chooses, and what the robot is kept off."""
@@ -297,4 +301,6 @@ class Visitor:
 
     def _dress(self) -> None:
         """Say how the page looks: without what leads to other hosts."""
-        self.client.gui.configure_theme(dark_mode=self._is_dark, show_logo=False, show_share_button=False)
+        self.client.gui.configure_theme(
+            dark_mode=self._is_dark, control_width="large", show_logo=False, show_share_button=False
+        )

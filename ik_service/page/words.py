@@ -21,10 +21,13 @@ FAR_COLOR: Color = (235, 150, 30)
 HELD: Color = (214, 78, 40)
 HIT: Color = (205, 40, 90)
 BY_HAND: Color = (70, 130, 205)
+ELSEWHERE = "Other starts may do better: tick 'Any branch'."
+FIRST_S = 0.2
+"""A first solve that takes longer has loaded or compiled code [s]."""
 COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
 HEADINGS: Mapping[str, tuple[str, Color]] = {
     "converged": ("Reached", GOOD),
-    "stalled": ("Out of reach", FAR_COLOR),
+    "stalled": ("Not reached", FAR_COLOR),
     "max_iterations": ("Not there yet", FAR_COLOR),
     "deadline": ("Out of time", FAR_COLOR),
     "blocked_by_limits": ("Held by joint limits", HELD),
@@ -43,19 +46,24 @@ def heading(answer: Answer | None) -> tuple[str, Color]:
     )
 
 
-def status_html(posed: PosedRobot, trouble: str = "") -> str:
+def status_html(posed: PosedRobot, trouble: str = "", *, keeps_branch: bool = False, is_first: bool = False) -> str:
     """Return what the last solve has found.
 
     Args:
         posed: The robot.
         trouble: Why there is no answer; empty where there is one.
+        keeps_branch: Whether the solve had no other start.
+        is_first: Whether it was the first of its kind.
     """
     answer = posed.answer
     words, color = ("No answer", HIT) if trouble else heading(answer)
     if trouble == COMPILING:
         words, color = "Solving ...", BY_HAND
     rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
-    lines = [trouble] if trouble else [] if answer is None else _lines(posed, answer)
+    lines = [trouble] if trouble else []
+    if answer is not None and not trouble:
+        lines = _lines(posed, answer, is_first=is_first)
+        lines[1:1] = [ELSEWHERE] if keeps_branch and not answer.success[0] else []
     said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines)
     return (
         f"<div role='status' style='padding:0.2em 0.8em;font-size:0.85em;line-height:1.35'>{_badge(words, color)}"
@@ -88,8 +96,13 @@ def request_html(program: str, command: str) -> str:
     return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{texts}</div>"
 
 
-def python_text(question: Question) -> str:
-    """Return a program that solves the same in its own process."""
+def python_text(question: Question, file: str | None = None) -> str:
+    """Return a program that solves the same in its own process.
+
+    Args:
+        question: The question.
+        file: The robot's file, if it is not built in.
+    """
     targets = question.targets
     declared = [
         f"ik_service.Target({target.link!r}, free={list(target.free)})"
@@ -104,16 +117,17 @@ def python_text(question: Question) -> str:
     if question.options:
         given.append(f"options={dict(question.options)}")
     if question.objects:
-        given.append(f"world=read_world({{'objects': {dict(question.objects)}}})")
+        given.append(f"world=World({{{', '.join(_object_text(*one) for one in question.objects.items())}}})")
     arguments = "".join(f",\n    {one}" for one in given)
-    imports = ["from ik_service.robots.files.geometry.world_file import read_world"] if question.objects else []
+    shapes = sorted({f"{one['shape'].capitalize()}" for one in question.objects.values()})
+    imports = [f"from ik_service.robots import {', '.join([*shapes, 'World'])}"] if question.objects else []
     return "\n".join(
         [
             "import numpy as np",
             "import ik_service",
             *imports,
             "",
-            f"robot = ik_service.load_robot({question.robot!r})",
+            f"robot = ik_service.load_robot({file or question.robot!r})",
             f"solver = ik_service.IKSolver(robot, [{', '.join(declared)}])",
             f"positions = [{', '.join(_array(target.positions) for target in targets)}]",
             f"orientations_xyzw = [{', '.join(turns)}]",
@@ -123,8 +137,18 @@ def python_text(question: Question) -> str:
     )
 
 
-def curl_text(question: Question, address: str) -> str:
-    """Return a shell command that asks the same over HTTP."""
+def _object_text(name: str, one: Mapping[str, Any]) -> str:
+    """Write an object of a world as Python."""
+    if one["shape"] == "sphere":
+        return f"{name!r}: Sphere({one['radius']}, {tuple(_rounded(one['position']))})"
+    pose = _rounded([*one["position"], *one.get("orientation_xyzw", (0.0, 0.0, 0.0, 1.0))])
+    return f"{name!r}: Box({tuple(one['size'])}, {tuple(pose)})"
+
+
+def curl_text(question: Question, address: str, file: str | None = None) -> str:
+    """Return a shell command that asks the same over HTTP; a service knows no robot of a visitor's file."""
+    if file is not None:
+        return f"# {address} has no such robot. Where robots may be put: PUT /v1/robots/NAME with {file}"
     body = shlex.quote(json.dumps(request_document(question)))
     return f"curl -s {address}/v1/robots/{question.robot}/solve -H 'Content-Type: application/json' -d {body}"
 
@@ -145,18 +169,26 @@ def request_document(question: Question) -> dict[str, Any]:
     if question.options:
         document["options"] = dict(question.options)
     if question.objects:
-        document["world"] = {"objects": dict(question.objects)}
+        numbers = ("position", "orientation_xyzw")
+        document["world"] = {
+            "objects": {
+                name: {key: _rounded(value) if key in numbers else value for key, value in one.items()}
+                for name, one in question.objects.items()
+            }
+        }
     return document
 
 
-def _lines(posed: PosedRobot, answer: Answer) -> list[str]:
-    """Return what there is to say about an answer, a sentence each."""
+def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
+    """Return what there is to say about an answer, a sentence each; the advice comes first."""
     lines = [] if answer.success[0] else [answer.advice]
     held = [name for name, is_held in zip(posed.robot.dof_names, answer.active_limits[0], strict=True) if is_held]
     if held:
         lines.append(f"At a limit: {', '.join(held)}.")
     if answer.closest is not None and np.isfinite(answer.clearance):
         lines.append(f"Closest: {answer.closest[0]} and {answer.closest[1]}, {1e3 * answer.clearance:.1f} mm.")
+    if is_first and answer.total_ms > 1e3 * FIRST_S:
+        return [*lines, f"{1e-3 * answer.total_ms:.1f} s in all, most of it to load or compile code, once."]
     iterations = int(answer.iterations[0])
     lines.append(
         f"{answer.solve_ms:.2f} ms to solve, {answer.total_ms:.1f} ms in all, {iterations} "

@@ -61,7 +61,7 @@ def test_a_target_out_of_reach_is_explained(seen):
     for _ in range(2):
         seen.drag(gizmo, -0.25)
     until(lambda: seen.visitor.posed.answer is not None and not seen.visitor.posed.answer.success[0])
-    seen.page.get_by_text("Out of reach").or_(seen.page.get_by_text("Held by joint limits")).first.wait_for()
+    seen.page.get_by_text("Not reached").or_(seen.page.get_by_text("Held by joint limits")).first.wait_for()
     until(lambda: seen.visitor.stage.miss is not None)
 
 

@@ -7,6 +7,7 @@ from ik_service import load_robot
 from ik_service.page import LocalSolving, PageError, RemoteSolving
 from ik_service.page.geometry import Role, robot_parts
 from ik_service.page.posed_robot import PosedRobot
+from ik_service.page.solving.local_solving import BROUGHT_MOST
 from ik_service.page.words import curl_text, python_text, random_html, request_document, status_html
 from tests.bounded import PATIENCE_S
 
@@ -84,6 +85,33 @@ def test_what_is_wrong_is_said(local, service_url, running_service):
         solving = RemoteSolving(url, "0123456789abcdef")
         assert solving.robots == ("panda",)
         solving.close()
+
+
+def test_a_robot_that_is_brought_beside_a_service_is_solved_for_here(
+    remote, service_url, tmp_path, monkeypatch, capsys
+):
+    from ik_service.robots import builtin_urdf
+
+    name = remote.add_robot("my arm.urdf", builtin_urdf("ur5e"))
+    posed = PosedRobot(name, remote.robot(name))
+    question = posed.question(any_branch=False, options={}, objects={})
+    answer = remote.solve(question)
+    assert answer.success[0]
+    assert "HTTP" not in answer.ran_on
+    assert name not in remote.robots
+    file = remote.files[name]
+    assert curl_text(question, service_url, file) == (
+        f"# {service_url} has no such robot. Where robots may be put: PUT /v1/robots/NAME with my arm.urdf"
+    )
+    (tmp_path / file).write_bytes(builtin_urdf("ur5e"))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(python_text(question, file), "shown", "exec"), {})
+    assert "converged" in capsys.readouterr().out
+    with pytest.raises(PageError, match="cannot be shown"):
+        remote.add_robot("broken.urdf", b"<robot")
+    for k in range(BROUGHT_MOST):
+        remote.add_robot("other.urdf", builtin_urdf("ur5e").replace(b"</robot>", f"<!-- {k} --></robot>".encode()))
+    assert len(remote.files) <= BROUGHT_MOST
 
 
 def test_a_robot_from_a_file_comes_first(tmp_path):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import viser
 
-from ik_service.page import LocalSolving, Page, PageError
+from ik_service.page import LocalSolving, Page, PageError, words
 from ik_service.page.drawing import LIMIT_COLOR
 from ik_service.page.geometry import Role
+from ik_service.page.panel import HERE, NO_OTHER
 from ik_service.page.solving.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
 from ik_service.page.visitor import Visitor
@@ -259,9 +260,53 @@ def test_another_robot_is_shown_from_the_beginning(guest):
     guest.work()
     assert list(guest.visitor.stage.gizmos) == ["tool0"]
     assert guest.visitor.posed.answer.success[0]
+    first = guest.visitor.posed.joint_q.copy()
+    guest.drag("tool0", [0.05, 0.0, -0.05])
+    guest.visitor.panel.obstacle.value = "box"
+    guest.visitor.enqueue("obstacle")
+    guest.work()
     guest.visitor.enqueue("restart")
     guest.work()
-    assert guest.visitor.posed.answer is None
+    assert guest.visitor.posed.answer.success[0]
+    assert np.abs(guest.visitor.posed.joint_q - first).max() < 1e-4
+    assert guest.visitor.stage.objects() == {}
+    assert guest.visitor.panel.obstacle.value == "none"
+
+
+def test_an_arm_that_is_where_it_should_be_keeps_its_colour(server, solving):
+    guest = Guest(server, solving, "dual_panda")
+    guest.drag("left_panda_hand", [3.0, 0.0, 0.0])
+    posed = guest.visitor.posed
+    assert not posed.answer.success[0]
+    right = np.array([name.startswith("right") for name in posed.robot.dof_names])
+    np.testing.assert_array_equal(posed.met_dofs(), right)
+    hands = {posed.robot.link_names[k] for k in np.flatnonzero(posed.met_links())}
+    assert "right_panda_hand" in hands
+    assert "left_panda_hand" not in hands
+    balls, node = guest.visitor.stage.drawing._drawn[1]
+    colors = {
+        link: tuple(node.batched_colors[(balls.role == Role.TIP) & (balls.index == posed.robot.link_index(link))][0])
+        for link in posed.targets
+    }
+    assert colors == {"right_panda_hand": words.GOOD, "left_panda_hand": words.heading(posed.answer)[1]}
+    assert words.ELSEWHERE.split(":")[0] in guest.visitor.panel.status.content
+
+
+def test_joints_that_a_hand_puts_at_a_limit_are_told(guest):
+    posed = guest.visitor.posed
+    joint_q = posed.joint_q.copy()
+    joint_q[3] = posed.robot.joint_limit_upper[3]
+    posed.stand(joint_q)
+    assert np.flatnonzero(posed.held_dofs()).tolist() == [3]
+
+
+def test_no_other_solution_is_said(guest):
+    guest.visitor.panel.show_solutions(0, is_known=True)
+    assert guest.visitor.panel.solution.value == NO_OTHER
+    guest.visitor.enqueue("pick", NO_OTHER)
+    guest.work()
+    guest.visitor.panel.show_solutions(0)
+    assert guest.visitor.panel.solution.value == HERE
 
 
 class Flaky:
@@ -270,7 +315,7 @@ class Flaky:
     def __init__(self, solving):
         self._solving, self.trouble = solving, None
         self.robots, self.workers, self.address, self.robot = ("panda",), 1, solving.address, solving.robot
-        self.meshes = solving.meshes
+        self.meshes, self.files = solving.meshes, {}
 
     def solve(self, question):
         if self.trouble is not None:

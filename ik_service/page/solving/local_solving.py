@@ -48,6 +48,7 @@ class LocalSolving(Solving):
         if robot_file is not None:
             name = Path(robot_file).stem
             self._models[name], self._meshes[name] = load_robot(robot_file), visual_meshes(Path(robot_file))
+            self.files[name] = robot_file
             self.robots = (name, *(other for other in self.robots if other != name))
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
 
@@ -77,10 +78,10 @@ class LocalSolving(Solving):
             model = read_uploaded(text)
         except IKError as error:
             raise PageError(f"'{name}' cannot be shown: {error}") from error
-        name = f"{Path(name).stem[:40]} {model.content_hash[:6]}"
-        self._brought[name] = model
+        file, name = name, f"{Path(name).stem[:40]} {model.content_hash[:6]}"
+        self._brought[name], self.files[name] = model, file
         while len(self._brought) > BROUGHT_MOST:
-            self._brought.popitem(last=False)
+            del self.files[self._brought.popitem(last=False)[0]]
         return name
 
     def solve(self, question: Question) -> Answer:

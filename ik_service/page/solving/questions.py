@@ -118,12 +118,13 @@ class Solving(ABC):
 
     Attributes:
         workers: Threads that may ask at a time.
+        files: Files of robots that are not built in, by name: nobody else knows them by that name.
     """
 
     workers = 1
 
     def __init__(self, robots: Sequence[str], address: str) -> None:
-        self.robots, self.address = tuple(robots), address
+        self.robots, self.address, self.files = tuple(robots), address, dict[str, str]()
         self._models = dict[str, RobotModel]()
 
     def robot(self, name: str) -> RobotModel:
@@ -142,6 +143,7 @@ class Solving(ABC):
         """Return what links of a robot look like, in their frames, by the names of those that have meshes here."""
         return {}
 
+    @abstractmethod
     def add_robot(self, name: str, text: bytes) -> str:
         """Take a robot that a visitor brings; return the name that it has from now on.
 
@@ -150,9 +152,8 @@ class Solving(ABC):
             text: The file, a URDF.
 
         Raises:
-            PageError: It is no such file, too large, or robots are not taken.
+            PageError: It is no such file, or too large.
         """
-        raise PageError(f"'{name}' is not taken: {self.address} solves. Start the page without --url to show it.")
 
     @abstractmethod
     def solve(self, question: Question) -> Answer:

@@ -1,11 +1,13 @@
-"""Answers from a service, through the public client."""
+"""Answers from a service, through the public client; robots that visitors bring are solved for in this process."""
 
+import threading
 import time
 from typing import Any
 
 import numpy as np
 
 from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.page.solving.local_solving import LocalSolving
 from ik_service.page.solving.questions import (
     Answer,
     Float64Array,
@@ -27,6 +29,8 @@ PATIENCE_S = 30.0
 class RemoteSolving(Solving):
     """A service that somebody runs. Its built-in robots are shown, drawn from the models of this installation.
 
+    Robots that visitors bring stay in this process.
+
     Args:
         url: Address of the service.
         api_key: Key of the service; None for none.
@@ -40,6 +44,8 @@ class RemoteSolving(Solving):
     def __init__(self, url: str, api_key: str | None = None) -> None:
         super().__init__((), url.rstrip("/"))
         self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
+        self._own, self._own_lock = LocalSolving(), threading.Lock()
+        self._own.robots, self.files = (), self._own.files
         try:
             served = self._client.robots()
         except ClientError as error:
@@ -50,12 +56,28 @@ class RemoteSolving(Solving):
         if not self.robots:
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
 
+    def robot(self, name: str) -> RobotModel:
+        """Return the model of a robot, one that was brought included.
+
+        Raises:
+            PageError: There is none of that name.
+        """
+        return self._own.robot(name) if name in self.files else super().robot(name)
+
+    def add_robot(self, name: str, text: bytes) -> str:
+        """Keep a robot that a visitor brings, as `LocalSolving` does."""
+        with self._own_lock:
+            return self._own.add_robot(name, text)
+
     def solve(self, question: Question) -> Answer:
         """Answer a question.
 
         Raises:
             PageError: The service refuses it, or cannot be reached.
         """
+        if question.robot in self.files:
+            with self._own_lock:
+                return self._own.solve(question)
         robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) > 1
         include = ["advice", "active_limits", *(["solutions"] if wants_solutions else [])]
         is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
@@ -86,6 +108,7 @@ class RemoteSolving(Solving):
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+        self._own.close()
 
 
 def _page_error(address: str, error: ClientError) -> PageError:
