@@ -138,8 +138,7 @@ class SolverCore:
             InputError: As for `check`.
         """
         self.check(batch)
-        if self.robot.constraint_names:  # float32 leaves them open by a micrometre
-            options = replace(options, precision="float64")
+        options = self._closing(options)
         done = self.run(batch, options, guess=guess)
         if done is None:
             return None
@@ -147,6 +146,21 @@ class SolverCore:
             with DEVICE_LOCK, CacheErrorsExplained():
                 self.work.verify_given(judged, done[0])
         return collect_result(head, self.work, *done)
+
+    def _closing(self, options: SolverOptions) -> SolverOptions:
+        """Return the options of a solve that closes loops, if there are some: float32 leaves them open by a micrometre.
+
+        Raises:
+            InputError: Several solutions are wanted.
+        """
+        if not self.robot.constraint_names:
+            return options
+        if options.solutions > 1:
+            raise InputError(
+                f"Option solutions is {options.solutions}. Allowed for a robot with constraints: 1. "
+                "robot.constraints.close(..., solutions=k) finds other ways to assemble it."
+            )
+        return replace(options, precision="float64")
 
     def run(
         self, batch: ProblemBatch, options: SolverOptions, *, guess: NDArray[Any] | None = None, verdict: bool = True
@@ -200,8 +214,7 @@ class SolverCore:
             InputError: A graph is being recorded, and no solve was like this one before.
             EngineError: Problems differ in the rows that are on.
         """
-        if self.robot.constraint_names:
-            options = replace(options, precision="float64")
+        options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
         with CacheErrorsExplained(), DEVICE_LOCK:

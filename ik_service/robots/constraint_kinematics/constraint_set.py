@@ -187,7 +187,9 @@ class ConstraintSet(ConstraintList):
             frozen: Names of joints or DOFs that keep their velocities to the bit.
             enabled: Constraints that count; None for all.
         """
-        q, qd = _alike(checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd))
+        q, qd = _alike(
+            checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd, "joint_qd")
+        )
         q, on = _alike(q, "enabled", self._rows_on(enabled))
         jacobian = self.residual_jacobian(q)
         drift, free = np.zeros(jacobian.shape[:2]), free_dofs(self.robot, frozen)
@@ -213,8 +215,10 @@ class ConstraintSet(ConstraintList):
             frozen: Names of joints or DOFs that keep their accelerations to the bit.
             enabled: Constraints that count; None for all.
         """
-        q, qd = _alike(checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd))
-        q, qdd = _alike(q, "joint_qdd", checked_tangent(self.robot, joint_qdd))
+        q, qd = _alike(
+            checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd, "joint_qd")
+        )
+        q, qdd = _alike(q, "joint_qdd", checked_tangent(self.robot, joint_qdd, "joint_qdd"))
         q, on = _alike(q, "enabled", self._rows_on(enabled))
         qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
         drift, free = self._residual.accelerations(q, qd), free_dofs(self.robot, frozen)

@@ -50,6 +50,8 @@ def partitioned(
     spread = coupling_matrix(robot)
     rows = (jacobian @ spread) * on[..., np.newaxis]
     rank = ranks(rows)
+    if not len(rows):
+        raise InputError("There is no configuration to choose independent DOFs in. Allowed: one and more.")
     if independent is None:
         dependent = dependent_columns(rows[0], int(rank[0]))
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from ik_service.robots.constraints.given import all_of, numbers_of
 from objectives.errors import InputError
 from objectives.tasks.joints.coupling import IKObjectiveCoupling
 
@@ -32,7 +33,8 @@ class CoordinateConstraint:
         Raises:
             InputError: The joints are one, or the coefficients are not 2 to 16 finite numbers.
         """
-        object.__setattr__(self, "coefficients", tuple(map(float, self.coefficients)))
+        given = numbers_of(f"Constraint '{self.name}': coefficients", self.coefficients)
+        object.__setattr__(self, "coefficients", given)
         try:
             self.rows()
         except InputError as error:
@@ -68,7 +70,7 @@ def checked_coordinate_constraints(
         InputError: Two constraints have one name, or a joint is not in the robot or has several coordinates.
     """
     found, taken = [], set(names)
-    for one in constraints:
+    for one in all_of(CoordinateConstraint, constraints):
         if one.name in taken:
             raise InputError(f"Two constraints have the name '{one.name}'.")
         for joint in one.joints:

@@ -3,6 +3,8 @@
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, fields
 
+from ik_service.errors import in_a_line
+from ik_service.robots.constraints.given import all_of, numbers_of, require_number
 from objectives.errors import InputError
 from objectives.tasks.frames.closing_joint import limit_numbers, limit_pairs, limited_coordinates
 from objectives.tasks.frames.loop import IKObjectiveLoop
@@ -48,7 +50,12 @@ class LoopConstraint:
                 link, an offset is not seven finite numbers with a quaternion of unit length, or limits are not allowed.
         """
         for field in ("offset", "reference_offset"):
-            object.__setattr__(self, field, tuple(map(float, getattr(self, field))))
+            values = numbers_of(f"Loop '{self.name}': {field}", getattr(self, field))
+            object.__setattr__(self, field, values)
+        for field in ("pitch", "distance"):
+            require_number(f"Loop '{self.name}': {field}", getattr(self, field))
+        if not isinstance(self.joint, str):
+            raise InputError(f"Loop '{self.name}': joint is {in_a_line(self.joint)}. Allowed: the name of a joint.")
         if self.link == self.reference_link:
             raise InputError(f"Loop '{self.name}' joins link '{self.link}' to itself. Allowed: two links.")
         try:
@@ -116,7 +123,7 @@ def checked_loops(loops: Iterable[LoopConstraint], link_names: Container[str]) -
     """
     found: dict[str, LoopConstraint] = {}
     said: dict[object, str] = {}
-    for loop in loops:
+    for loop in all_of(LoopConstraint, loops):
         if loop.name in found:
             raise InputError(f"Two loops have the name '{loop.name}'.")
         for link in loop.links:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from ik_service.robots.constraints.given import all_of, require_number
 from ik_service.robots.constraints.loops import IDENTITY, Transform
 from ik_service.robots.transforms import checked_transform
 from objectives.errors import InputError
@@ -55,6 +56,7 @@ class VelocityConstraint:
             raise InputError(f"Constraint '{self.name}': kind is {self.kind!r}. Allowed: {allowed}.")
         if self.link == self.reference_link:
             raise InputError(f"Constraint '{self.name}' is about link '{self.link}' twice. Allowed: two links.")
+        require_number(f"Constraint '{self.name}': radius", self.radius)
         if (self.radius is not None) != (self.kind in ROLLING) or not 0.0 < self.size < float("inf"):
             wanted = "a positive number" if self.kind in ROLLING else "None"
             raise InputError(f"Constraint '{self.name}': radius is {self.radius}. Allowed for {self.kind!r}: {wanted}.")
@@ -88,7 +90,7 @@ def checked_velocity_constraints(
     """
     found, taken = [], set(names)
     said: dict[VelocityConstraint, str] = {}
-    for one in constraints:
+    for one in all_of(VelocityConstraint, constraints):
         if one.name in taken:
             raise InputError(f"Two constraints have the name '{one.name}'.")
         for link in one.links:

@@ -28,7 +28,7 @@ def jacobian_dot(
     robot: KinematicRobot, joint_q: ArrayLike, joint_qd: ArrayLike, links: Sequence[str] | None
 ) -> Float64Array:
     """Give the time derivatives of Jacobians, of the same shape; see ``RobotModel.jacobian_dot``."""
-    configurations, velocities = checked_joint_q(robot, joint_q), checked_tangent(robot, joint_qd)
+    configurations, velocities = checked_joint_q(robot, joint_q), checked_tangent(robot, joint_qd, "joint_qd")
     places, n = chosen_links(robot, links), len(configurations)
     if len(velocities) not in (1, n):
         raise InputError(f"joint_q has {n} rows and joint_qd {len(velocities)}; they must be as many, or one.")

@@ -42,13 +42,13 @@ def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
     return array
 
 
-def checked_tangent(robot: RobotArrays, dq: ArrayLike) -> Float64Array:
-    """Read tangents as float64, shape [n, joint_dof_count].
+def checked_tangent(robot: RobotArrays, dq: ArrayLike, what: str = "dq") -> Float64Array:
+    """Read tangents as float64, shape [n, joint_dof_count]; the message of an error calls them so.
 
     Raises:
         InputError: Wrong shape or non-finite values.
     """
-    return _checked_rows(dq, robot.joint_dof_count, "dq", robot.name)
+    return _checked_rows(dq, robot.joint_dof_count, what, robot.name)
 
 
 def _checked_rows(values: ArrayLike, width: int, what: str, robot_name: str) -> Float64Array:

@@ -53,7 +53,12 @@ class MjcfEqualities:
         return f"Equality '{self._name(equality)}' ({kind})"
 
     def _name(self, equality: int) -> str:
-        return self._model.equality(equality).name or f"equality_{equality}"
+        """Give its name, or else one that no other has."""
+        model = self._model
+        taken, name = {model.equality(k).name for k in range(model.neq)}, f"equality_{equality}"
+        while name in taken:
+            name += "_"
+        return model.equality(equality).name or name
 
     def _read(self, equality: int) -> None:
         kinds = self._kinds
