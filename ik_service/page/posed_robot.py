@@ -17,7 +17,7 @@ from ik_service.robots.structure.names import leaf_links
 from ik_service.solver.options import SolverOptions
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
-AT_LIMIT = 1e-4
+DRAWN_AT_LIMIT = 1e-4
 """Distance from a limit at which a joint that was posed by hand is at it [rad or m]."""
 SOLUTIONS = 8
 RANDOM_TARGETS = 1000
@@ -197,7 +197,7 @@ class PosedRobot:
         robot, coordinate = self.robot, self.robot.dof_coordinate
         place = np.where(coordinate >= 0, np.asarray(self.joint_q, np.float64)[np.maximum(coordinate, 0)], np.nan)
         ends = np.stack([place - robot.joint_limit_lower, robot.joint_limit_upper - place])
-        return np.asarray((ends <= AT_LIMIT).any(axis=0) & (robot.dof_active >= 0))
+        return np.asarray((ends <= DRAWN_AT_LIMIT).any(axis=0) & (robot.dof_active >= 0))
 
     def _tree(self, link: str) -> int:
         """Return the tree that moves a link, -1 for none."""
