@@ -12,7 +12,7 @@ from ik_service.control.tick.arrays import POSE, TickArrays
 from ik_service.control.tick.levels.closing import LOOP_WEIGHT
 from ik_service.control.tick.task import device_array
 from ik_service.errors import EngineError
-from ik_service.robots import CoordinateConstraint, DeviceModel, LoopConstraint
+from ik_service.robots import CoordinateConstraint, DeviceModel, LoopConstraint, VelocityConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target, pose_objective
@@ -68,7 +68,8 @@ class ControlTasks:
         targets: The pose targets.
         objectives: All objectives: those of the targets, further tasks, loops, soft rows.
         task_count: How many of them are tasks: the first ones, up to the loops.
-        loops: Numbers of those of the constraints of the robot: its loops, and equations between coordinates.
+        loops: Numbers of those of the constraints of the robot: its loops, equations between coordinates, and what it
+            keeps of velocities.
         damping: Number of the one that holds joints where they are; -1 for none.
         wide: Data in float64, by number of the objective and name of the field.
         posture: Device array of the posture, float64 [1 or robots, joint_coord_count], or None.
@@ -96,7 +97,8 @@ class ControlTasks:
         for k, task in enumerate(tasks):
             self.objectives.append(self._bound(task, owner))
             self._require_motion(self.objectives[k], targets[k] if k < len(targets) else None)
-        self.objectives += [self._bound_constraint(one, owner) for one in model.robot.every_constraint]
+        constraints = (*model.robot.every_constraint, *model.robot.velocity_constraints)
+        self.objectives += [self._bound_constraint(one, owner) for one in constraints]
         self.loops = range(self.task_count, len(self.objectives))
         self._add_soft_rows(soft, arrays)
         for objective in self.objectives[self.loops.stop :]:
@@ -114,7 +116,9 @@ class ControlTasks:
         objective.bind_model(self._model)
         return objective
 
-    def _bound_constraint(self, given: LoopConstraint | CoordinateConstraint, owner: object) -> ExpressionObjective:
+    def _bound_constraint(
+        self, given: LoopConstraint | VelocityConstraint | CoordinateConstraint, owner: object
+    ) -> ExpressionObjective:
         """Make and bind the rows of a constraint; one that no joint moves is refused."""
         rows = self._bound(constraint_rows(given, LOOP_WEIGHT), owner)
         self._require_motion(rows, None, f"constraint '{given.name}'")

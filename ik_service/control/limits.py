@@ -98,8 +98,8 @@ def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | N
         raise InputError(f"ControlLimits.clearance is {clearance!r}. Allowed: one number, 0 or more, in m.")
     if robot.collision_model is None:
         raise InputError(f"Robot '{robot.name}' has no collision model. Give it one: robot.with_collision_model.")
-    if robot.every_constraint:
-        raise InputError("ControlLimits.clearance is not for robots that close loops yet. Leave it out.")
+    if robot.every_constraint or robot.velocity_constraints:
+        raise InputError("ControlLimits.clearance is not for robots that close loops or have other constraints yet.")
     if (robot.dof_coordinate[robot.dof_active >= 0] < 0).any():
         raise InputError("ControlLimits.clearance is not for ball and floating joints that move yet. Lock them.")
     return float(clearance)

@@ -85,6 +85,10 @@ class RowGroup:
     data: tuple[tuple[str, int], ...] = ()
     """Names and widths of the data fields; the rows' weights are added to them by themselves."""
 
+    starts: tuple[tuple[str, str, str], ...] = ()
+    """Data fields of 7 numbers that say where a frame stood in another one when a motion began, position and xyzw, each
+    with both frames. Programs of islands compute them from where the joints are at the start of a problem or tick."""
+
     def first_row(self, element: int) -> int:
         """Give the first row of an element that does not say it itself, counted from the first element's."""
         return 0 if self.summed else element * self.row_count

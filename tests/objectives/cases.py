@@ -17,6 +17,7 @@ from ik_service.robots.transforms import (
 from tests.objectives.conftest import Scene, scene
 from tests.objectives.joint_rows import JOINTS
 from tests.objectives.loop_rows import LOOPS
+from tests.objectives.motion_rows import MOTIONS
 from tests.objectives.near_rows import NEAR_POSES
 from tests.objectives.objectives_of_tests import Choices, Functions
 from tests.objectives.row_values import choices, functions, perpendiculars
@@ -307,7 +308,7 @@ CASES = [
             data.row_weights[problem, :1] * plane_rows(data, joint_q, problem, offset=True, reference=data.scene.other)
         ),
     ),
-    *(Case(name, make, residual) for name, (make, residual) in (LOOPS | JOINTS | NEAR_POSES).items()),
+    *(Case(name, make, residual) for name, (make, residual) in (LOOPS | JOINTS | NEAR_POSES | MOTIONS).items()),
     Case(
         "line",
         lambda data: objectives.IKObjectiveLine(data.scene.tip, target_poses(data)[:, :3], 3.0 * turned_axes(data)),

@@ -46,6 +46,7 @@ class IslandScope:
         secondary: Numbers of the objectives whose rows yield to the others.
         tertiary: Numbers of those whose rows yield to these again.
         chain: Frames and twists of the bodies that the rows need.
+        start: The same where the problem or tick starts, of those whose motion from there rows are about.
         inputs: Data that the rows have read so far, by the name of the variable.
     """
 
@@ -55,6 +56,7 @@ class IslandScope:
     secondary: Sequence[int]
     tertiary: Sequence[int]
     chain: Chain
+    start: Chain
     inputs: dict[str, DataInput]
 
     def read(self, objective: int, field: str, column: int) -> Expression:
@@ -71,14 +73,15 @@ class IslandScope:
         self.inputs.setdefault(field, DataInput(field, NO_OBJECTIVE, field, 0))
         return self.graph.variable(field)
 
-    def frame(self, link: str | int | BodyFrame) -> Frame:
-        """Give the frame of a link, of a body, or of one fixed to a body."""
+    def frame(self, link: str | int | BodyFrame, chain: Chain | None = None) -> Frame:
+        """Give the frame of a link, of a body, or of one fixed to a body; in the island's chain unless told."""
+        frames = (chain or self.chain).frames
         if isinstance(link, int):
-            return self.chain.frames[link]
+            return frames[link]
         if isinstance(link, BodyFrame):
-            return compose(self.chain.frames[link.body], constants(np.array(link.T_body_frame)))
+            return compose(frames[link.body], constants(np.array(link.T_body_frame)))
         body, offset = self.robot.link_frame(link)
-        return compose(self.chain.frames[body], constants(offset))
+        return compose(frames[body], constants(offset))
 
 
 def body_of(robot: KinematicRobot, link: str | int | BodyFrame) -> int:
@@ -108,9 +111,10 @@ def bind(
     """What stands for the variables of a group's symbols in an element: with its weights, and with weights of 1."""
     stated, group = state_rows(one.group), one.group
     values: dict[str, Scalar] = {}
-    fields = {}
+    fields = _starts(one, element, scope)
     for (field, width), names, first in zip(group.data, stated.data_names, element.data_columns, strict=False):
-        fields[field] = tuple(scope.read(one.objective, field, first + k) for k in range(width))
+        if field not in fields:
+            fields[field] = tuple(scope.read(one.objective, field, first + k) for k in range(width))
         values |= dict(zip(names, fields[field], strict=True))
     offsets = dict(group.offsets)
     for name, names, link in zip(group.frames, stated.frame_names, element.frames, strict=True):
@@ -129,3 +133,14 @@ def bind(
     scale = scope.scale_of(one.objective)
     values[WEIGHT] = objective.weight if scale is None else objective.weight * scale
     return values, plain
+
+
+def _starts(one: AppliedGroup, element: Element, scope: IslandScope) -> dict[str, tuple[Scalar, ...]]:
+    """Data fields that say where frames of an element stand in others at the start."""
+    links = dict(zip(one.group.frames, element.frames, strict=True))
+    found: dict[str, tuple[Scalar, ...]] = {}
+    for field, *names in one.group.starts:
+        frame, reference = (scope.frame(links[name], scope.start) for name in names)
+        place = frame.relative_to(reference)
+        found[field] = (*place.position, *place.orientation_xyzw)
+    return found

@@ -45,9 +45,10 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     graph = ExpressionGraph()
     wanted = [{row - start for row in signature.rows} for start in starts]
     applied = [one for k, own in enumerate(objectives) for one in applied_groups(own, k, wanted[k])]
-    bodies = {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
-    chain = build_chain(robot, bodies, graph, dofs, signature.half_angle_error)
-    scope = IslandScope(robot, graph, dofs, signature.secondary, signature.tertiary, chain, {})
+    chain = build_chain(robot, _bodies(robot, applied), graph, dofs, signature.half_angle_error)
+    moved = [one for one in applied if one.group.starts]
+    start = build_chain(robot, _bodies(robot, moved), graph, None, signature.half_angle_error)
+    scope = IslandScope(robot, graph, dofs, signature.secondary, signature.tertiary, chain, start, {})
     applied, loops = split_loops(applied, signature, scope)
     stated: list[Expression] = []
     columns: list[list[Expression]] = []
@@ -96,7 +97,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         graph=graph,
         dofs=dofs,
         quaternions=quaternions,
-        halves=dict(scope.chain.halves),
+        halves={**scope.chain.halves, **scope.start.halves},
         inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals, *_looped(loops)),
         norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged)), *norms], zero),
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
@@ -117,6 +118,10 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
         loops=tuple(loops),
     )
+
+
+def _bodies(robot: KinematicRobot, applied: Sequence[AppliedGroup]) -> set[int]:
+    return {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
 
 
 def _rows(one: AppliedGroup, values: Sequence[dict[str, Scalar]], graph: ExpressionGraph) -> list[Expression]:
@@ -183,7 +188,7 @@ def _turns(quaternions: Sequence[int]) -> list[DataInput]:
 
 
 def _fixed_coordinates(robot: KinematicRobot, graph: ExpressionGraph) -> list[DataInput]:
-    """Coordinates of locked joints and their followers that the program reads."""
+    """Coordinates of the start that the program reads."""
     names = {node.name for node in graph.nodes}
     columns = range(robot.joint_coord_count)
     return [DataInput(fixed_name(c), NO_OBJECTIVE, FIXED, c) for c in columns if fixed_name(c) in names]

@@ -1,6 +1,7 @@
 """Forward kinematics of one island as expressions: constants of the robot folded in, joints of the island as variables.
 
-Coordinates of locked joints and of their followers are inputs: a problem may hold them anywhere. A frame is written in
+Coordinates of locked joints and of their followers are inputs: a problem may hold them anywhere; and where rows are of
+a motion, those of all joints at its start. A frame is written in
 the world. The twist of a DOF is taken at the world origin, as in `joint_S_s`.
 """
 
@@ -63,7 +64,7 @@ def trial_name(active: int, component: str = "") -> str:
 
 
 def fixed_name(column: int) -> str:
-    """Input that holds a coordinate which no active DOF moves, by its column in joint_q."""
+    """Input that holds a coordinate where a problem or tick starts, by its column in joint_q."""
     return f"fixed{column}"
 
 
@@ -71,7 +72,7 @@ def build_chain(
     robot: KinematicRobot,
     bodies: set[int],
     graph: ExpressionGraph,
-    dofs: Collection[int],
+    dofs: Collection[int] | None,
     half_angle_error: float = FLOAT32_ERROR,
 ) -> Chain:
     """Return the forward kinematics of some bodies.
@@ -81,7 +82,8 @@ def build_chain(
         bodies: Bodies that are needed; -1 (the world) is ignored.
         graph: Where the expressions are made. The variables are those of `trial_name`, and the half angles.
         dofs: Active DOFs that are variables. The others stand still in the middle of their ranges: what they move, all
-            links of a relative pose alike, changes no row.
+            links of a relative pose alike, changes no row. None for where a problem or tick starts: all coordinates are
+            inputs.
         half_angle_error: Largest error of sines and cosines.
     """
     needed: set[int] = set()
@@ -99,7 +101,7 @@ class _Builder:
     """Frames and twists, joint by joint, parents first."""
 
     def __init__(
-        self, robot: KinematicRobot, graph: ExpressionGraph, dofs: Collection[int], half_angle_error: float
+        self, robot: KinematicRobot, graph: ExpressionGraph, dofs: Collection[int] | None, half_angle_error: float
     ) -> None:
         self.robot, self.graph, self.active_dofs, self.half_angle_error = robot, graph, dofs, half_angle_error
         self.frames: dict[int, Frame] = {-1: Frame(ORIGIN, UPRIGHT)}
@@ -129,14 +131,15 @@ class _Builder:
 
     def _turn(self, joint: int, dof: int) -> QuaternionXYZW:
         """The rotation of a joint whose first angular DOF this is."""
-        robot, active = self.robot, int(self.robot.dof_active[dof])
+        robot, dofs = self.robot, self.active_dofs
+        active = -1 if dofs is None else int(robot.dof_active[dof])
         if JointType(robot.joint_type[joint]).quaternion_offset is not None:
-            return quaternion_coordinate(robot, joint, self.graph, self.active_dofs)
+            return quaternion_coordinate(robot, joint, self.graph, dofs)
         axis, column = self._axis(dof), int(robot.dof_coordinate[dof])
-        if active >= 0 and active not in self.active_dofs:
+        if dofs is not None and active >= 0 and active not in dofs:
             half = 0.5 * float(robot.mid_joint_q[column])
             return (*scale(float(np.sin(half)), axis), float(np.cos(half)))
-        name = f"half{dof}"
+        name = f"start_half{dof}" if dofs is None else f"half{dof}"
         if active >= 0:
             self.halves[name] = (trial_name(active), float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
         else:
@@ -145,7 +148,7 @@ class _Builder:
         return (*scale(sine, axis), cosine)
 
 
-def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Collection[int]) -> Scalar:
+def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Collection[int] | None) -> Scalar:
     """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or where none moves it an input.
 
     Where its active DOF is no variable it is a number.
@@ -154,10 +157,10 @@ def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Co
         robot: The robot.
         dof: The DOF.
         graph: Where the expression is made.
-        dofs: Active DOFs that are variables.
+        dofs: Active DOFs that are variables; None where all coordinates are inputs.
     """
     active, column = int(robot.dof_active[dof]), int(robot.dof_coordinate[dof])
-    if active < 0:
+    if active < 0 or dofs is None:
         return graph.variable(fixed_name(column))
     if active not in dofs:
         return float(robot.mid_joint_q[column])
@@ -165,12 +168,12 @@ def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Co
 
 
 def quaternion_coordinate(
-    robot: KinematicRobot, joint: int, graph: ExpressionGraph, dofs: Collection[int]
+    robot: KinematicRobot, joint: int, graph: ExpressionGraph, dofs: Collection[int] | None
 ) -> QuaternionXYZW:
     """Return the quaternion xyzw of a ball or floating joint: variables, inputs, or numbers; alike."""
     first, end = int(robot.joint_qd_start[joint + 1]) - 3, int(robot.joint_q_start[joint + 1])
     active = int(robot.dof_active[first])
-    if active < 0:
+    if active < 0 or dofs is None:
         return quaternion([graph.variable(fixed_name(column)) for column in range(end - 4, end)])
     if active not in dofs:
         return quaternion(constants(robot.mid_joint_q[end - 4 : end]))

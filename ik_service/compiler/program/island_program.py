@@ -18,10 +18,10 @@ TURN_WIDTH = 5  # numbers of a turn's limit
 class DataInput:
     """A number that the program reads per problem: variable name, objective, field, column.
 
-    Those of no objective: with field FIXED the coordinate `column` of the problem's start, which no active DOF moves;
-    with field GOAL what row `column` is to reach instead of 0; with field TURN, five for each quaternion: where it
-    starts, xyzw, and the sine of half the largest angle by which it may turn from there; with field SECONDARY the
-    factor of the rows that yield to others, with field TERTIARY of those that yield to these again.
+    Those of no objective: with field FIXED the coordinate `column` of the start of the problem or tick; with field
+    GOAL what row `column` is to reach instead of 0; with field TURN, five for each quaternion: where it starts,
+    xyzw, and the sine of half the largest angle by which it may turn from there; with field SECONDARY the factor of
+    the rows that yield to others, with field TERTIARY of those that yield to these again.
     """
 
     name: str

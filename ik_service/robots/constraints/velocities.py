@@ -1,4 +1,4 @@
-"""Constraints on velocities alone: they hold no position, and count where rates are asked for."""
+"""Constraints on velocities alone: they hold no position, and count where robots move."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -7,10 +7,11 @@ from ik_service.robots.constraints.given import all_of, require_number
 from ik_service.robots.constraints.loops import IDENTITY, Transform
 from ik_service.robots.transforms import checked_transform
 from objectives.errors import InputError
+from objectives.tasks.frames.velocity import VelocityObjective
+from objectives.tasks.frames.velocity_rows import VELOCITY_ROWS
 
 ROLLING = ("rolling", "no_sideslip")
 """Kinds that have a radius."""
-VELOCITY_KINDS = (*ROLLING, "constant_velocity")
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class VelocityConstraint:
             InputError: There is no such kind, the radius is missing, not positive or does not belong to it, both frames
                 are on one link, or an offset is no transform.
         """
-        if self.kind not in VELOCITY_KINDS:
-            allowed = ", ".join(map(repr, VELOCITY_KINDS))
+        if self.kind not in VELOCITY_ROWS:
+            allowed = ", ".join(map(repr, VELOCITY_ROWS))
             raise InputError(f"Constraint '{self.name}': kind is {self.kind!r}. Allowed: {allowed}.")
         if self.link == self.reference_link:
             raise InputError(f"Constraint '{self.name}' is about link '{self.link}' twice. Allowed: two links.")
@@ -63,6 +64,18 @@ class VelocityConstraint:
         for field in ("offset", "reference_offset"):
             transform = checked_transform(getattr(self, field), f"Constraint '{self.name}': {field}")
             object.__setattr__(self, field, tuple(transform.tolist()))
+
+    def rows(self, weight: float = 1.0) -> VelocityObjective:
+        """Make the objective of its row over a motion, bound to nothing, with its factor [1/m or 1/rad]."""
+        return VelocityObjective(
+            self.link,
+            self.reference_link,
+            self.kind,
+            offset=self.offset,
+            reference_offset=self.reference_offset,
+            radius=self.radius,
+            weight=weight,
+        )
 
     @property
     def size(self) -> float:

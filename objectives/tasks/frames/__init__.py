@@ -1,1 +1,1 @@
-"""Objectives about frames on links: poses, directions, planes, lines and loops."""
+"""Objectives about frames on links: poses, directions, planes, lines, loops and wheels."""

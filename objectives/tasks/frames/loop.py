@@ -5,24 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from objectives.data_field import UNIT_TOLERANCE
 from objectives.element_table import Element, ElementTable, build_element_table
 from objectives.errors import InputError
 from objectives.expression import Scalar, atan2, cos, sin, sqrt, where
 from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import (
-    Frame,
-    Vector,
-    add,
-    dot,
-    quaternion,
-    quaternion_product,
-    rotate,
-    rotation_difference,
-    vector,
-)
-from objectives.model import FloatArray, IKModel
-from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
+from objectives.frame_algebra import Frame, Vector, dot, rotation_difference
+from objectives.model import IKModel
+from objectives.robot_indices import RobotIndices
 from objectives.statement.rows import RowGroup
 from objectives.tasks.frames.closing_joint import (
     CLOSING_COORDINATES,
@@ -34,6 +23,7 @@ from objectives.tasks.frames.closing_joint import (
     limited_coordinates,
     relative_group,
 )
+from objectives.tasks.frames.fixed_offset import body_frame, checked_offset
 
 OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)
@@ -210,7 +200,10 @@ class IKObjectiveLoop(ExpressionObjective):
             raise InputError(f"IKObjectiveLoop: joint is {joint!r}. Allowed: {', '.join(map(repr, LOOP_GROUPS))}.")
         self._joint, self._size = joint, _size_of(joint, {"pitch": pitch, "distance": distance})
         self._links = link, reference_link
-        self._offsets = _transform("offset", offset), _transform("reference_offset", reference_offset)
+        self._offsets = (
+            checked_offset("IKObjectiveLoop", "offset", offset),
+            checked_offset("IKObjectiveLoop", "reference_offset", reference_offset),
+        )
         self._limits: tuple[tuple[float, float], ...] = ()
         self._limited: tuple[int, ...] = ()
         if limits is not None:
@@ -253,7 +246,7 @@ class IKObjectiveLoop(ExpressionObjective):
 
     def _element(self, model: IKModel, group: RowGroup) -> Element:
         robot = RobotIndices(model)
-        frames = tuple(_frame(robot, link, offset) for link, offset in zip(self._links, self._offsets, strict=True))
+        frames = tuple(body_frame(robot, link, offset) for link, offset in zip(self._links, self._offsets, strict=True))
         numbers: tuple[float, ...] = ()
         if self._size is not None and SIZE in group.constants:
             numbers = (self._size,)
@@ -276,22 +269,3 @@ def _size_of(joint: str, given: Mapping[str, float | None]) -> float | None:
         allowed = "a positive number" if wanted == "distance" else "a number that is not 0"
         raise InputError(f"IKObjectiveLoop: {wanted} is {given[wanted]}; allowed: {allowed}.")
     return size
-
-
-def _frame(robot: RobotIndices, link: str | None, offset: FloatArray) -> BodyFrame:
-    """Where a frame stands on the body of its link."""
-    body, place = (-1, IDENTITY) if link is None else robot.frame(link)
-    turn, own = quaternion(place[3:].tolist()), offset.tolist()
-    position: Any = add(vector(place[:3].tolist()), rotate(turn, vector(own[:3])))  # numbers in, numbers out
-    orientation: Any = quaternion_product(turn, quaternion(own[3:]))
-    return BodyFrame(body, (*position, *orientation))
-
-
-def _transform(name: str, value: Any) -> FloatArray:
-    transform = IDENTITY if value is None else np.asarray(value, np.float64)
-    if transform.shape != (7,) or not np.isfinite(transform).all():
-        raise InputError(f"IKObjectiveLoop: {name} is {value}; allowed: seven finite numbers, position and xyzw.")
-    length = float(np.linalg.norm(transform[3:]))
-    if abs(length - 1.0) > UNIT_TOLERANCE:
-        raise InputError(f"IKObjectiveLoop: the quaternion of {name} has length {length:.6g}; allowed: 1.")
-    return np.concatenate([transform[:3], transform[3:] / length])

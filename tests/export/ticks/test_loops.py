@@ -12,6 +12,7 @@ from tests.control.test_loops import NEAR, circle
 from tests.export.c_controller import controller_in_c
 from tests.export.c_library import C99, OK, WARNINGS, loaded, run
 from tests.export.ticks.test_tick import compare
+from tests.robots.constraint_kinematics.test_velocities_and_cams import cart
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 ACCELERATION = 15.0
@@ -77,3 +78,17 @@ def test_the_example_gives_the_same_bytes_and_settings_hold_no_data_of_loops(hol
     header = (folder / "hold_ik.h").read_text()
     assert "HOLD_LOOP_OPEN = 6" in header
     assert "tolerances[" not in header
+
+
+def test_wheels_roll_in_c_as_they_do_in_python(tmp_path):
+    robot = cart()
+    export_controller(IKController(robot, ["cart"]), prefix="cart", tick_count=20).write(tmp_path)
+    theirs = IKController(robot, ["cart"])
+    ours = controller_in_c(loaded("cart", tmp_path), tmp_path, "cart", theirs)
+    start = robot.random_joint_q(np.random.default_rng(3), 1)[0]
+    theirs.reset(start)
+    assert ours.reset(start) == OK
+    pose = np.tile(pose_of(robot, start, "cart"), (100, 1))
+    pose[:, :2] += np.linspace(0.0, 0.2, 100)[:, None]
+    last = compare(ours, theirs, ({"targets": one} for one in pose[:, None]))
+    assert np.abs(last["joint_q"] - start)[:, 3:].min() > 0.05

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 
-import ik_service
 from ik_service.errors import InputError
 from ik_service.robots import CoordinateConstraint, LoopConstraint, VelocityConstraint, load_urdf
 from tests.robots.constraint_kinematics.mechanisms import COORDINATES, VELOCITIES, at, branches, four_bar
@@ -185,9 +184,3 @@ def test_a_robot_refuses_constraints_that_are_not_about_it():
         robot.with_velocity_constraints(twice)
     with pytest.raises(InputError, match="Two constraints have the name 'cam'"):
         robot.with_coordinate_constraints(COORDINATES).with_loops([LoopConstraint("cam", "weld", "hand")])
-
-
-def test_solvers_refuse_rows_on_velocities():
-    robot = cart()
-    with pytest.raises(InputError, match=r"'left_roll' on velocities is known to robot\.constraints alone"):
-        ik_service.IKSolver(robot, ["cart"], device="cpu")

@@ -4,9 +4,7 @@ A row on velocities is linear in the twists of two frames. It has no value: its 
 """
 
 import functools
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -16,65 +14,11 @@ from ik_service.robots.constraint_kinematics.rows.statements import POSES, TWIST
 from ik_service.robots.host_kinematics.tangent import BodyMotion, motion_subspace_rate
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array
-from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression import Expression, ExpressionGraph
 from objectives.expression.derivative import gradient
-from objectives.frame_algebra import (
-    Frame,
-    Vector,
-    add,
-    cross,
-    direction,
-    dot,
-    quaternion,
-    rotate,
-    scale,
-    subtract,
-    vector,
-)
+from objectives.frame_algebra import Frame, quaternion, vector
 from objectives.tasks.frames.closing_joint import SIZE
-
-UPWARDS: Vector = (0.0, 0.0, 1.0)
-LYING = 1e-9
-"""A wheel whose axle is this near [rad] to the ground's normal has no way."""
-
-
-class _Pair(NamedTuple):
-    """Two frames, and the velocity of the first against the second: at the world origin, and of turning."""
-
-    frame: Frame
-    reference: Frame
-    linear: Vector
-    turn: Vector
-    radius: Scalar
-
-    def wheel(self) -> tuple[Vector, Vector, Vector]:
-        """Give the way of a wheel, the direction across it, and the velocity of the lowest point."""
-        axle, normal = (rotate(frame.orientation_xyzw, UPWARDS) for frame in (self.frame, self.reference))
-        way = direction(cross(axle, normal), LYING)
-        lowest = subtract(self.frame.position, scale(self.radius, cross(way, axle)))
-        return way, cross(normal, way), add(self.linear, cross(self.turn, lowest))
-
-
-def _rolling(pair: _Pair) -> Scalar:
-    way, _, slip = pair.wheel()
-    return dot(way, slip)
-
-
-def _no_sideslip(pair: _Pair) -> Scalar:
-    _, across, slip = pair.wheel()
-    return dot(across, slip)
-
-
-def _constant_velocity(pair: _Pair) -> Scalar:
-    axes = (rotate(frame.orientation_xyzw, UPWARDS) for frame in (pair.frame, pair.reference))
-    return 0.5 * dot(add(*axes), pair.turn)
-
-
-_SPEEDS: Mapping[str, Callable[[_Pair], Scalar]] = {
-    "rolling": _rolling,
-    "no_sideslip": _no_sideslip,
-    "constant_velocity": _constant_velocity,
-}
+from objectives.tasks.frames.velocity_rows import VELOCITY_ROWS, FrameMotion
 
 
 @functools.cache
@@ -85,8 +29,8 @@ def _statement(kind: str) -> tuple[tuple[Expression, ...], tuple[Expression, ...
     twists = [[graph.variable(name) for name in names] for names in TWISTS]
     frame, reference = (Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses)
     relative = [a - b for a, b in zip(*twists, strict=True)]
-    pair = _Pair(frame, reference, vector(relative[:3]), vector(relative[3:]), graph.variable(SIZE))
-    speed = graph.constant(0.0) + _SPEEDS[kind](pair)
+    motion = FrameMotion(frame, reference, vector(relative[:3]), vector(relative[3:]), graph.variable(SIZE))
+    speed = graph.constant(0.0) + VELOCITY_ROWS[kind](motion)
     columns = gradient(speed, [part for twist in twists for part in twist])
     return tuple(columns), tuple(time_derivative(one, poses, twists) for one in columns)
 

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots import CoordinateConstraint, LoopConstraint, RobotModel
-from objectives import IKObjectiveCoupling, IKObjectiveLoop
+from ik_service.robots import CoordinateConstraint, LoopConstraint, RobotModel, VelocityConstraint
+from objectives import IKObjectiveCoupling, IKObjectiveLoop, InputError
+from objectives.tasks.frames.velocity import VelocityObjective
 
 ROW_TOLERANCE = 5e-7  # [m and rad] of a row of a loop: three are within 1e-6 where the status is not `LOOP_OPEN`
 
@@ -17,9 +18,17 @@ class ConstraintRows:
 
     Attributes:
         objectives: The objectives of the constraints.
+
+    Raises:
+        InputError: The robot has constraints on velocities.
     """
 
     def __init__(self, robot: RobotModel) -> None:
+        for one in robot.velocity_constraints:
+            raise InputError(
+                f"Constraint '{one.name}' is on velocities, which a solve does not have: controllers and "
+                "robot.constraints keep it. Leave it out here: robot.with_velocity_constraints([])."
+            )
         self.objectives = tuple(map(constraint_rows, robot.every_constraint))
         self._enabled: NDArray[np.bool_] | None = None  # of the last solve, as `enable` was given it
 
@@ -41,8 +50,8 @@ class ConstraintRows:
 
 
 def constraint_rows(
-    constraint: LoopConstraint | CoordinateConstraint, weight: float = 1.0
-) -> IKObjectiveLoop | IKObjectiveCoupling:
+    constraint: LoopConstraint | VelocityConstraint | CoordinateConstraint, weight: float = 1.0
+) -> IKObjectiveLoop | VelocityObjective | IKObjectiveCoupling:
     """Return the rows of a constraint, to which all others yield, with a factor for all of them [1/m or 1/rad]."""
     rows = constraint.rows(weight)
     rows.is_constraint, rows.label = True, f"constraint {constraint.name}"

@@ -1,0 +1,159 @@
+"""Robots with wheels and shafts, tick by tick: no wheel slips and shafts turn alike, within all limits."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, IKStatus, Target, load_robot
+from ik_service.control import ControlLimits, IKController
+from ik_service.errors import InputError
+from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, load_urdf
+from ik_service.robots.transforms import transform_inverse, transform_multiply
+from tests.control.conftest import follow, pose_of
+from tests.robots.constraint_kinematics.mechanisms import at
+from tests.robots.constraint_kinematics.test_parts import joint
+from tests.robots.constraint_kinematics.test_velocities_and_cams import RADIUS, cart
+
+DT = 1e-3
+SPEED, ACCELERATION = 7.0, 20.0  # of the wheels [rad/s, rad/s^2]
+WHEELS = {"left_axle": SPEED, "right_axle": SPEED}
+LIMITS = {
+    "none": {},
+    "speed": {"limits": ControlLimits(velocity=WHEELS)},
+    "acceleration": {"limits": ControlLimits(velocity=WHEELS, acceleration=ACCELERATION)},
+    "whole step": {"limits": ControlLimits(velocity=WHEELS), "scale_direction": True},
+}
+
+
+def slips(robot: RobotModel, run, start):
+    """Rates of the constraints on velocities in the middle of every tick [m/s and rad/s], in float64 on the host."""
+    before = np.concatenate([start[None], run.joint_q[:-1]])
+    middle = robot.integrate(before, 0.5 * DT * run.joint_qd)
+    rates = robot.constraints.error_velocity(middle, run.joint_qd)
+    rows = [robot.constraints.error_rows(one.name) for one in robot.velocity_constraints]
+    return np.concatenate([rates[:, one] for one in rows], axis=1)
+
+
+def bend(robot, start, ticks, turn=0.8):
+    """Poses of the cart on a bend, from rest to rest, with the heading along it."""
+    s = np.linspace(0.0, 1.0, ticks)
+    angle = turn * s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
+    poses = np.tile(pose_of(robot, start, "cart"), (ticks, 1))
+    poses[:, 0] += np.sin(angle)
+    poses[:, 1] += 1.0 - np.cos(angle)
+    poses[:, 5], poses[:, 6] = np.sin(0.5 * angle), np.cos(0.5 * angle)
+    return poses
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_cart_drives_along_a_bend_and_no_wheel_slips(limits):
+    robot = cart()
+    start = np.zeros(robot.joint_coord_count)
+    poses = bend(robot, start, 2000)
+    run = follow(IKController(robot, ["cart"], **LIMITS[limits]), start, poses)
+    assert np.abs(slips(robot, run, start)).max() < 1e-6
+    assert run.position_error.max() < 2e-3
+    assert run.status[-1] == IKStatus.CONVERGED
+    way = RADIUS * run.joint_q[-1, 3:].mean()
+    assert way == pytest.approx(0.8, abs=2e-3)  # the length of the bend
+    speeds = np.abs(run.speeds(start, DT)[:, 3:])
+    assert speeds.max() > 6.0
+    if limits != "none":
+        assert speeds.max() <= SPEED * (1 + 1e-9)
+    if limits == "acceleration":
+        assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("limits", [one for one in LIMITS if one != "none"])
+def test_a_cart_that_is_too_slow_falls_behind_and_does_not_slip(limits):
+    robot = cart()
+    start = np.zeros(robot.joint_coord_count)
+    run = follow(IKController(robot, ["cart"], **LIMITS[limits]), start, bend(robot, start, 800))
+    assert np.abs(slips(robot, run, start)).max() < 1e-6
+    assert run.position_error.max() > 0.1
+    assert 0.9 * SPEED < np.abs(run.speeds(start, DT)[:, 3:]).max() <= SPEED * (1 + 1e-9)
+    if limits == "acceleration":
+        assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
+
+
+def test_a_cart_is_not_pushed_sideways():
+    robot = cart()
+    start = np.zeros(robot.joint_coord_count)
+    beside = pose_of(robot, start, "cart") + np.array([0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0])
+    run = follow(IKController(robot, ["cart"]), start, np.tile(beside, (50, 1)))
+    assert np.abs(run.joint_q[:, 1]).max() < 1e-6
+    assert (run.status != IKStatus.CONVERGED).all()
+    free = follow(IKController(robot.with_velocity_constraints([]), ["cart"]), start, np.tile(beside, (50, 1)))
+    assert free.joint_q[-1, 1] == pytest.approx(0.5, abs=1e-3)
+
+
+def rolling_disc():
+    """A disc that floats, held on the ground by its centre, which an arm carries along."""
+    frames = joint("float", "floating", "world", "frame") + joint("axle", "continuous", "frame", "disc", axis="0 1 0")
+    robot = load_urdf(f'<robot name="disc"><link name="world"/>{frames}</robot>')
+    axle = at(axis=(1.0, 0.0, 0.0), angle=-0.5 * np.pi)
+    ground = LoopConstraint("height", "planar", "frame", reference_offset=at(0.0, 0.0, RADIUS))
+    return robot.with_loops([ground]).with_velocity_constraints(
+        [
+            VelocityConstraint("roll", "rolling", "disc", None, axle, radius=RADIUS),
+            VelocityConstraint("slip", "no_sideslip", "disc", None, axle, radius=RADIUS),
+        ]
+    )
+
+
+def test_loops_and_velocities_are_kept_together_by_a_floating_base():
+    robot = rolling_disc()
+    start = robot.constraints.close(robot.mid_joint_q).joint_q[0]
+    poses = np.tile(pose_of(robot, start, "frame"), (1000, 1))
+    poses[:, 0] += 0.3 * np.sin(np.linspace(0.0, 0.5 * np.pi, 1000))
+    run = follow(IKController(robot, ["frame"]), start, poses)
+    assert np.abs(robot.constraints.error(run.joint_q)[:, :6]).max() < 1e-8
+    assert np.abs(slips(robot, run, start)).max() < 1e-6
+    assert run.joint_q[-1, -1] * RADIUS == pytest.approx(0.3, abs=1e-3)
+
+
+def test_shafts_turn_alike_through_a_bend():
+    shafts = joint("drive", "continuous", "base", "first", axis="0 0 1")
+    shafts += joint("bend", "ball", "first", "second", "0 0 0.2")
+    pin = LoopConstraint(
+        "bearing", "cylindrical", "second", None, reference_offset=at(z=0.2, axis=(1, 0, 0), angle=0.6)
+    )
+    robot = load_urdf(f'<robot name="shafts"><link name="base"/>{shafts}</robot>').with_loops([pin])
+    robot = robot.with_velocity_constraints([VelocityConstraint("joint", "constant_velocity", "second", "first")])
+    start = robot.constraints.close(np.array([0.0, *at(axis=(1.0, 0.0, 0.0), angle=0.6)[3:]])).joint_q[0]
+    poses = np.array([at(z=0.0, axis=(0.0, 0.0, 1.0), angle=angle) for angle in np.linspace(0.0, 2.5, 1500)])
+    run = follow(IKController(robot, [Target("first", row_weights=[0, 0, 0, 1, 1, 1])], posture=None), start, poses)
+    assert np.abs(slips(robot, run, start)).max() < 1e-6
+    assert np.abs(robot.constraints.error(run.joint_q)[:, :6]).max() < 1e-8
+    turned = transform_multiply(transform_inverse(pin_pose(robot, start)), pin_pose(robot, run.joint_q[-1]))
+    assert 2.0 * np.arctan2(turned[0, 5], turned[0, 6]) == pytest.approx(2.5, abs=1e-4)
+
+
+def pin_pose(robot, joint_q):
+    """The second shaft's frame [1, 7]."""
+    return pose_of(robot, joint_q, "second")[None]
+
+
+def test_robots_together_have_the_bytes_of_each_alone():
+    robot = cart()
+    starts = robot.random_joint_q(np.random.default_rng(2), 11)
+    away = np.array([0.05, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0])
+    poses = np.stack([pose_of(robot, one, "cart") + away for one in starts])
+    together = IKController(robot, ["cart"], robots=len(starts), limits=ControlLimits(velocity=WHEELS))
+    together.reset(starts)
+    together.step(poses[:, None])
+    found = together.step(poses[:, None]).copy()
+    alone = IKController(robot, ["cart"], limits=ControlLimits(velocity=WHEELS))
+    for k, start in enumerate(starts):
+        alone.reset(start)
+        alone.step(poses[k])
+        assert alone.step(poses[k]).joint_q.tobytes() == found.joint_q[k].tobytes()
+    assert np.abs(found.joint_qd).max() > 0.5
+
+
+def test_what_knows_no_velocities_refuses_such_a_robot():
+    robot = cart()
+    with pytest.raises(InputError, match="'left_roll' is on velocities, which a solve does not have"):
+        IKSolver(robot, ["cart"])
+    arm = load_robot("panda").with_velocity_constraints([VelocityConstraint("a", "constant_velocity", "panda_hand")])
+    with pytest.raises(InputError, match="clearance is not for robots that close loops or have other constraints"):
+        IKController(arm, ["panda_hand"], limits=ControlLimits(clearance=0.01))

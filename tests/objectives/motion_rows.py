@@ -1,0 +1,76 @@
+"""Rows of a motion by rotation matrices: what a wheel slips and shafts turn apart between two poses."""
+
+import numpy as np
+
+from ik_service.robots.transforms import (
+    quaternion_exp,
+    quaternion_multiply,
+    rotation_vector,
+    transform_inverse,
+    transform_multiply,
+)
+from objectives.tasks.frames.velocity import VelocityObjective
+from tests.objectives.loop_rows import LOOP_OFFSETS, matrix_of
+from tests.objectives.near_rows import link_pose
+
+RADIUS = 0.15
+KINDS = {"rolling": {"radius": RADIUS}, "no_sideslip": {"radius": RADIUS}, "constant_velocity": {}}
+UPWARDS = np.array([0.0, 0.0, 1.0])
+
+
+def motion_row(kind, start, end):
+    """The row of a kind from the start [n, 7] to the end of a motion, seen from the reference frame."""
+    back = transform_multiply(end, transform_inverse(start))
+    turn = rotation_vector(back[:, 3:])
+    middle = matrix_of(quaternion_multiply(quaternion_exp(0.5 * turn), start[:, 3:]))
+    axle, position = middle[:, :, 2], 0.5 * (start[:, :3] + end[:, :3])
+    if kind == "constant_velocity":
+        return 0.5 * ((axle + UPWARDS) * turn).sum(axis=1)
+    way = np.cross(axle, UPWARDS)
+    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    lowest = position - RADIUS * np.cross(way, axle)
+    slip = end[:, :3] - start[:, :3] + np.cross(turn, lowest - position)
+    along = way if kind == "rolling" else np.cross(UPWARDS, way)
+    return (along * slip).sum(axis=1)
+
+
+def motion_case(kind, *, relative):
+    """Objective and residual of a case; motions start by the test's turn and shift before the configurations."""
+
+    def seen(data, joint_q):
+        own, base = transform_multiply(link_pose(data, data.scene.tip, joint_q), LOOP_OFFSETS[0]), LOOP_OFFSETS[1]
+        if relative:
+            base = transform_multiply(link_pose(data, data.scene.other, joint_q), base)
+        return transform_multiply(transform_inverse(base), own)
+
+    def starts(data):
+        pose = seen(data, data.joint_q)
+        back = np.concatenate([-data.shift, data.turn_xyzw * [-1.0, -1.0, -1.0, 1.0]], axis=1)
+        return np.concatenate([pose[:, :3] + back[:, :3], transform_multiply(back, pose)[:, 3:]], axis=1)
+
+    def make(data):
+        return VelocityObjective(
+            data.scene.tip,
+            data.scene.other if relative else None,
+            kind,
+            start=starts(data),
+            offset=LOOP_OFFSETS[0],
+            reference_offset=LOOP_OFFSETS[1],
+            row_weights=data.row_weights[:, :1],
+            weight=0.7,
+            **KINDS[kind],
+        )
+
+    def residual(data, joint_q, problem):
+        rows = motion_row(kind, starts(data)[problem], seen(data, joint_q))
+        return 0.7 * data.row_weights[problem, :1] * rows[:, None]
+
+    return make, residual
+
+
+MOTIONS = {
+    f"motion_{kind}_{'other' if relative else 'world'}": motion_case(kind, relative=relative)
+    for kind in KINDS
+    for relative in (True, False)
+}
+"""Objective and residual of the case of each name."""
