@@ -109,6 +109,17 @@ class PosedRobot:
             self._moved.add(link)
         self.targets[link] = new
 
+    def move(self, link: str, pose: Float64Array, *, share: float = 1.0) -> None:
+        """Move a target a share of the way to a pose [m, xyzw], shape [7]."""
+        start = self.targets[link].pose
+        if share == 1.0 or np.array_equal(start, pose):
+            self.change(link, pose=pose)
+            return
+        end = pose * np.where(np.arange(7) < 3, 1.0, np.sign(start[3:] @ pose[3:]) or 1.0)  # turns the short way
+        middle = start + share * (end - start)
+        middle[3:] /= np.linalg.norm(middle[3:])
+        self.change(link, pose=middle)
+
     def touch(self) -> None:
         """Let the next solve move everything, whether its target has moved or not."""
         self._moved |= set(self.targets)

@@ -29,9 +29,13 @@ PANEL_S = 3.0
 """Time after which the panel is sent at the latest [s]."""
 OTHER_SOLUTION = 0.05
 """Solutions are others where some coordinate differs by more [rad or m]."""
+STEP_S = 1.0 / 60.0
+"""Time between two solves on the way to where a gizmo has been dragged [s]."""
+BETWEEN_S = 2.0 * STEP_S
+"""Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
 LATENCIES_MOST = 5000
 OFF = {"collision": "off"}
-SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest"))
+SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest", "step"))
 """Actions that a solve of the targets completes."""
 TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "obstacle"))
 """Those after which no arm is frozen."""
@@ -81,6 +85,7 @@ class Visitor:
         self._lock, self._working = threading.Lock(), threading.Lock()
         self._pending, self._names = dict[str, Any](), list(solving.robots)
         self._dragged_at: float | None = None
+        self._heard_at = self._arrives_at = 0.0
         self._refreshed_at, self._is_refresh_ordered, self._random_seed = 0.0, False, 0
         self._kinds, self._is_first = set[tuple[object, ...]](), False
         self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
@@ -109,8 +114,10 @@ class Visitor:
 
     def dragged(self) -> None:
         """Note that a gizmo has been dragged."""
-        if self._dragged_at is None:
-            self._dragged_at = time.perf_counter()
+        now = time.perf_counter()
+        self._dragged_at = self._dragged_at or now
+        self._arrives_at = now + min(max(now - self._heard_at - STEP_S, 0.0), BETWEEN_S)
+        self._heard_at = now
         self.enqueue("drag")
 
     def _later(self, seconds: float, action: str) -> None:
@@ -234,8 +241,12 @@ class Visitor:
 
     def _solve(self) -> None:
         """Solve for the targets as they are now, and draw the answer."""
-        for link, pose in self.stage.read_gizmos().items():
-            self.posed.change(link, pose=pose)
+        left = max(self._arrives_at - time.perf_counter(), 0.0)
+        gizmos = self.stage.read_gizmos()
+        for link, pose in gizmos.items():
+            self.posed.move(link, pose, share=STEP_S / (STEP_S + left))
+        if any((self.posed.targets[link].pose != pose).any() for link, pose in gizmos.items()):
+            self._later(STEP_S, "step")
         if not self.posed.asked:
             return
         question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())
