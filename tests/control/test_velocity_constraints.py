@@ -11,7 +11,7 @@ from ik_service.robots.transforms import transform_inverse, transform_multiply
 from tests.control.conftest import follow, pose_of
 from tests.robots.constraint_kinematics.mechanisms import at
 from tests.robots.constraint_kinematics.test_parts import joint
-from tests.robots.constraint_kinematics.test_velocities_and_cams import RADIUS, cart
+from tests.robots.constraint_kinematics.test_velocities_and_cams import RADIUS, cart, planetary
 
 DT = 1e-3
 SPEED, ACCELERATION = 7.0, 20.0  # of the wheels [rad/s, rad/s^2]
@@ -126,6 +126,21 @@ def test_shafts_turn_alike_through_a_bend():
     assert np.abs(robot.constraints.error(run.joint_q)[:, :6]).max() < 1e-8
     turned = transform_multiply(transform_inverse(pin_pose(robot, start)), pin_pose(robot, run.joint_q[-1]))
     assert 2.0 * np.arctan2(turned[0, 5], turned[0, 6]) == pytest.approx(2.5, abs=1e-4)
+
+
+def test_gears_turn_together_on_their_carrier():
+    robot = planetary()
+    start = robot.random_joint_q(np.random.default_rng(1), 1)[0]
+    s = np.linspace(0.0, 1.0, 800)
+    poses = np.array([[at(axis=(0.0, 0.0, 1.0), angle=way * angle) for way in (1.0, 2.0)] for angle in s])
+    start[:2] = 0.0
+    turns = [Target(link, row_weights=[0, 0, 0, 1, 1, 1]) for link in ("sun", "arm")]
+    run = follow(IKController(robot, turns), start, poses)
+    assert np.abs(slips(robot, run, start)).max() < 1e-6
+    np.testing.assert_allclose(run.joint_q[-1, :2], [1.0, 2.0], atol=1e-4)
+    assert run.joint_q[-1, 2] - start[2] == pytest.approx(2.0, abs=1e-3)  # -2 (1 - 2)
+    handle = np.linalg.norm(run.joint_qd[1:, 3:], axis=1)
+    np.testing.assert_allclose(handle, 0.5 / 0.8, rtol=0.02)  # half as fast as the sun, about its axle alone
 
 
 def pin_pose(robot, joint_q):

@@ -10,11 +10,12 @@ from ik_service.robots.transforms import (
     transform_multiply,
 )
 from objectives.tasks.frames.velocity import VelocityObjective
+from objectives.tasks.frames.velocity_rows import MovingPair
 from tests.objectives.loop_rows import LOOP_OFFSETS, matrix_of
 from tests.objectives.near_rows import link_pose
 
 RADIUS = 0.15
-KINDS = {"rolling": {"radius": RADIUS}, "no_sideslip": {"radius": RADIUS}, "constant_velocity": {}}
+KINDS = {"rolling": RADIUS, "no_sideslip": RADIUS, "constant_velocity": 1.0, "turn": -0.6}
 UPWARDS = np.array([0.0, 0.0, 1.0])
 
 
@@ -26,6 +27,8 @@ def motion_row(kind, start, end):
     axle, position = middle[:, :, 2], 0.5 * (start[:, :3] + end[:, :3])
     if kind == "constant_velocity":
         return 0.5 * ((axle + UPWARDS) * turn).sum(axis=1)
+    if kind == "turn":
+        return KINDS[kind] * (axle * turn).sum(axis=1)
     way = np.cross(axle, UPWARDS)
     way /= np.linalg.norm(way, axis=1, keepdims=True)
     lowest = position - RADIUS * np.cross(way, axle)
@@ -49,17 +52,9 @@ def motion_case(kind, *, relative):
         return np.concatenate([pose[:, :3] + back[:, :3], transform_multiply(back, pose)[:, 3:]], axis=1)
 
     def make(data):
-        return VelocityObjective(
-            data.scene.tip,
-            data.scene.other if relative else None,
-            kind,
-            start=starts(data),
-            offset=LOOP_OFFSETS[0],
-            reference_offset=LOOP_OFFSETS[1],
-            row_weights=data.row_weights[:, :1],
-            weight=0.7,
-            **KINDS[kind],
-        )
+        ends = data.scene.tip, data.scene.other if relative else None, *map(tuple, LOOP_OFFSETS)
+        parts = [MovingPair(kind, *ends, KINDS[kind])]
+        return VelocityObjective(parts, start=starts(data), row_weights=data.row_weights[:, :1], weight=0.7)
 
     def residual(data, joint_q, problem):
         rows = motion_row(kind, starts(data)[problem], seen(data, joint_q))

@@ -110,6 +110,11 @@ class LoopConstraint:
         return (self.link,) if self.reference_link is None else (self.link, self.reference_link)
 
     @property
+    def is_to_world(self) -> bool:
+        """Whether it joins a link to the world."""
+        return self.reference_link is None
+
+    @property
     def frames(self) -> frozenset[tuple[str | None, Transform]]:
         """Both frames, each as its link and where it stands there."""
         return frozenset({(self.link, self.offset), (self.reference_link, self.reference_offset)})

@@ -158,7 +158,7 @@ def _kept_constraints(
     def is_inside(one: Constraint) -> bool:
         if isinstance(one, CoordinateConstraint):
             return set(one.joints) <= set(joints)
-        return set(one.links) <= links and (one.reference_link is not None or stands_still)
+        return set(one.links) <= links and (stands_still or not one.is_to_world)
 
     outside = [one.name for one in constraints_of(robot) if not is_inside(one)]
     for name in wanted or ():

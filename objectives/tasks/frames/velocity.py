@@ -4,9 +4,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from objectives.data_field import DataField
 from objectives.element_table import Element
-from objectives.errors import InputError
 from objectives.expression import Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame, quaternion, vector
@@ -14,15 +15,17 @@ from objectives.model import IKModel
 from objectives.robot_indices import IDENTITY, RobotIndices
 from objectives.statement.rows import RowGroup, RowInputs
 from objectives.tasks.frames.closing_joint import FRAME, REFERENCE_FRAME, SIZE
-from objectives.tasks.frames.fixed_offset import body_frame, checked_offset
-from objectives.tasks.frames.velocity_rows import VELOCITY_ROWS, FrameMotion
+from objectives.tasks.frames.fixed_offset import body_frame
+from objectives.tasks.frames.velocity_rows import VELOCITY_ROWS, FrameMotion, MovingPair
 
 START = "start"
+POSE = 7
+"""Numbers of a pose."""
 
 
 @functools.cache
 def velocity_group(kind: str) -> RowGroup:
-    """Return the row group of a kind of constraint on velocities."""
+    """Return the row group of a kind of parts; their rows add up."""
 
     def state(inputs: RowInputs) -> Sequence[Scalar]:
         numbers = inputs.data[START]
@@ -36,28 +39,21 @@ def velocity_group(kind: str) -> RowGroup:
         state,
         frames=(FRAME, REFERENCE_FRAME),
         constants=(SIZE,),
-        data=((START, 7),),
+        summed=True,
+        data=((START, POSE),),
         starts=((START, FRAME, REFERENCE_FRAME),),
     )
 
 
 class VelocityObjective(ExpressionObjective):
-    """Move as a constraint on velocities allows: a wheel that rolls, one that does not slip, shafts that turn alike.
+    """Move as a constraint on velocities allows: wheels roll, shafts and gears turn together.
 
     residual = weight row_weights s, one row: s is what the constraint holds at 0 of the velocity, over a motion in unit
-    time from where the frame stood in the reference frame to where it stands: the way that the lowest point of a wheel
-    slides [m], or the angle by which shafts turn apart [rad], 0 to the third order of the motion where it rolls or
-    turns alike. Take small motions: from tick to tick.
+    time from where the frames stood in their reference frames to where they stand: the way that the lowest point of a
+    wheel slides [m], or the angle by which shafts or gears turn apart [rad], to the third order of the motion.
 
-    | kind | s |
-    |---|---|
-    | rolling | slip of the lowest point of a wheel along its way |
-    | no_sideslip | the same across its way |
-    | constant_velocity | relative turn about the line halfway between both axes |
-
-    The frame of a wheel stands at its centre with z along its axle, that of the ground with z upwards; axes of shafts
-    are the z axes of both frames. In a controller the motion starts where a tick begins, whatever `start` says; robots
-    bring these rows with their constraints, solvers have no motion that they could be about.
+    In a controller the motion starts where a tick begins, whatever `start` says. Robots bring these rows with their
+    constraints; solvers have no motion that they could be about.
 
     Attributes:
         is_constraint: Whether all other rows yield to this one.
@@ -68,50 +64,33 @@ class VelocityObjective(ExpressionObjective):
     label: str | None = None
 
     def __init__(
-        self,
-        link: str,
-        reference_link: str | None,
-        kind: str,
-        *,
-        start: Any = None,
-        offset: Any = None,
-        reference_offset: Any = None,
-        radius: float | None = None,
-        row_weights: Any = None,
-        weight: float = 1.0,
+        self, parts: Sequence[MovingPair], *, start: Any = None, row_weights: Any = None, weight: float = 1.0
     ) -> None:
         """State which frames move, and how.
 
         Args:
-            link: Name of the link that carries the frame: the wheel, or a shaft.
-            reference_link: Name of the link that carries the reference frame: the ground, or the other shaft; None for
-                the world.
-            kind: One of the table above.
-            start: T_reference_frame where the motion starts, position [m] and quaternion xyzw, shape [7] or
-                [problem_count, 7]; None for the same frame. A Warp array is used in place.
-            offset: T_link_frame, alike, shape [7]; None for the link's own frame.
-            reference_offset: The same of the reference frame.
-            radius: Radius of a wheel [m].
+            parts: One or more, of one kind, whose speeds add up.
+            start: Where each frame stands in its reference frame where the motion starts, position [m] and quaternion
+                xyzw, shape [7 parts] or [problem_count, 7 parts]; None for the same frame. A Warp array is used in
+                place.
             row_weights: Weight of the row, shape [1] or [problem_count, 1]; 0 switches it off.
             weight: Factor of the row [1/m or 1/rad].
 
         Raises:
-            InputError: There is no such kind, a value has a wrong shape or is not finite, or a quaternion is not of
-                unit length.
+            InputError: A value has a wrong shape or is not finite, or a quaternion is not of unit length.
         """
-        if kind not in VELOCITY_ROWS:
-            raise InputError(f"VelocityObjective: kind is {kind!r}. Allowed: {', '.join(map(repr, VELOCITY_ROWS))}.")
-        self._kind, self._radius, self._links = kind, 1.0 if radius is None else float(radius), (link, reference_link)
-        owner = type(self).__name__
-        self._offsets = (
-            checked_offset(owner, "offset", offset),
-            checked_offset(owner, "reference_offset", reference_offset),
-        )
-        field = DataField(owner, START, 7, IDENTITY if start is None else start, quaternion_columns=(3,))
+        self._parts = tuple(parts)
+        columns = range(0, POSE * len(self._parts), POSE)
+        start = np.tile(IDENTITY, len(columns)) if start is None else start
+        turns = tuple(first + 3 for first in columns)
+        field = DataField(type(self).__name__, START, POSE * len(columns), start, quaternion_columns=turns)
         super().__init__([field], row_count=1, row_weights=row_weights, weight=weight)
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
         """State the row."""
-        robot = RobotIndices(model)
-        frames = tuple(body_frame(robot, link, offset) for link, offset in zip(self._links, self._offsets, strict=True))
-        return [(velocity_group(self._kind), [Element(frames, data_columns=(0,), constants=(self._radius,))])]
+        robot, elements = RobotIndices(model), []
+        for k, part in enumerate(self._parts):
+            places = (part.link, part.offset), (part.reference_link, part.reference_offset)
+            frames = tuple(body_frame(robot, link, np.array(offset)) for link, offset in places)
+            elements.append(Element(frames, data_columns=(POSE * k,), constants=(part.size,)))
+        return [(velocity_group(self._parts[0].kind), elements)]

@@ -1,6 +1,7 @@
 """Rows on how a frame moves against another: of its velocity, and of its motion from where it started."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from objectives.expression import Scalar, sqrt, where
@@ -28,16 +29,16 @@ OPPOSITE_TURNS = 1e-12
 
 
 class FrameMotion(NamedTuple):
-    """Two frames, and the velocity of the first against the second: at the world origin, and of turning."""
+    """Two frames, the velocity of the first against the second, at the world origin and of turning, and a number."""
 
     frame: Frame
     reference: Frame
     linear: Vector
     turn: Vector
-    radius: Scalar
+    size: Scalar
 
     @classmethod
-    def between(cls, start: Frame, end: Frame, radius: Scalar) -> "FrameMotion":
+    def between(cls, start: Frame, end: Frame, size: Scalar) -> "FrameMotion":
         """Take a motion from one pose to another in unit time, seen from the reference, at its middle.
 
         What is said of the velocity holds for it up to the third power of the turn.
@@ -46,13 +47,13 @@ class FrameMotion(NamedTuple):
         middle = scale(0.5, add(start.position, end.position))
         linear = subtract(subtract(end.position, start.position), cross(turn, middle))
         orientation = _middle(start.orientation_xyzw, end.orientation_xyzw)
-        return cls(Frame(middle, orientation), Frame((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)), linear, turn, radius)
+        return cls(Frame(middle, orientation), Frame((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)), linear, turn, size)
 
     def wheel(self) -> tuple[Vector, Vector, Vector]:
         """Give the way of a wheel, the direction across it, and the velocity of the lowest point."""
         axle, normal = (rotate(frame.orientation_xyzw, UPWARDS) for frame in (self.frame, self.reference))
         way = direction(cross(axle, normal), LYING)
-        lowest = subtract(self.frame.position, scale(self.radius, cross(way, axle)))
+        lowest = subtract(self.frame.position, scale(self.size, cross(way, axle)))
         return way, cross(normal, way), add(self.linear, cross(self.turn, lowest))
 
 
@@ -80,9 +81,35 @@ def _constant_velocity(motion: FrameMotion) -> Scalar:
     return 0.5 * dot(add(*axes), motion.turn)
 
 
+def _turn(motion: FrameMotion) -> Scalar:
+    return motion.size * dot(rotate(motion.frame.orientation_xyzw, UPWARDS), motion.turn)
+
+
 VELOCITY_ROWS: Mapping[str, Callable[[FrameMotion], Scalar]] = {
     "rolling": _rolling,
     "no_sideslip": _no_sideslip,
     "constant_velocity": _constant_velocity,
+    "turn": _turn,
 }
-"""By kind: the speed that has to be 0, linear in the velocity."""
+"""By kind: a speed, linear in the velocity; those of the parts of a constraint add up to 0."""
+
+
+@dataclass(frozen=True)
+class MovingPair:
+    """A part of a constraint on velocities: a frame that moves against another.
+
+    Attributes:
+        kind: One of `VELOCITY_ROWS`.
+        link: Link that carries the frame.
+        reference_link: Link that carries the reference frame; None for the world.
+        offset: T_link_frame, position [m] and quaternion xyzw.
+        reference_offset: The same of the reference frame.
+        size: Radius of a wheel [m], factor of a turn; 1 for others.
+    """
+
+    kind: str
+    link: str
+    reference_link: str | None
+    offset: tuple[float, ...]
+    reference_offset: tuple[float, ...]
+    size: float = 1.0

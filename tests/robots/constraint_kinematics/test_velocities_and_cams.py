@@ -7,6 +7,7 @@ import pytest
 
 from ik_service.errors import InputError
 from ik_service.robots import CoordinateConstraint, LoopConstraint, VelocityConstraint, load_urdf
+from ik_service.robots.transforms import quaternion_rotate
 from tests.robots.constraint_kinematics.mechanisms import COORDINATES, VELOCITIES, at, branches, four_bar
 from tests.robots.constraint_kinematics.test_parts import joint
 
@@ -113,22 +114,55 @@ def test_no_turn_is_taken_off_what_a_cam_is_about():
 def test_constraints_of_all_kinds_stand_in_one_order():
     robot = branches(["planar", "weld"]).with_coordinate_constraints(COORDINATES).with_velocity_constraints(VELOCITIES)
     constraints = robot.constraints
-    assert constraints.names() == ("planar_loop", "weld_loop", "roll", "slip", "shafts", "cam", "groove")
-    assert (constraints.error_count, constraints.residual_count) == (12 + 3 + 2, 9 + 3 + 2)
+    assert constraints.names() == ("planar_loop", "weld_loop", "roll", "slip", "shafts", "gear", "cam", "groove")
+    assert (constraints.error_count, constraints.residual_count) == (12 + 4 + 2, 9 + 4 + 2)
     assert constraints.error_row_at(12) == constraints.residual_row_at(9) == ("roll", "rolling")
-    assert constraints.residual_row_at(13) == ("groove", "polynomial")
+    assert constraints.residual_row_at(14) == ("groove", "polynomial")
     assert constraints.names(kind="polynomial") == ("cam", "groove")
-    assert constraints.of_link("hand") == ("planar_loop", "weld_loop", "roll", "shafts", "cam", "groove")
+    assert constraints.of_link("hand") == ("planar_loop", "weld_loop", "roll", "shafts", "gear", "cam", "groove")
     assert constraints.of_link("carriage") == ("cam", "groove")
     assert set(constraints.loop_links("roll")) == {"arm", "hand", "drone", "tail"}
     assert robot.content_hash != robot.with_velocity_constraints([]).content_hash
     assert pickle.loads(pickle.dumps(robot)).constraints.names() == constraints.names()
 
 
+def planetary():
+    """A sun and a planet on an arm, and a bevel wheel on the planet's shaft."""
+    parts = [
+        joint("sun_axle", "continuous", "base", "sun", axis="0 0 1"),
+        joint("arm_axle", "continuous", "base", "arm", axis="0 0 1"),
+        joint("planet_axle", "continuous", "arm", "planet", "0.3 0 0", axis="0 0 1"),
+        joint("crank", "ball", "base", "handle", "0 0 0.5"),
+    ]
+    robot = load_urdf(f'<robot name="planetary"><link name="base"/>{"".join(parts)}</robot>')
+    return robot.with_velocity_constraints(
+        [
+            VelocityConstraint("mesh", "gear", "planet", "sun", ratio=-2.0, carrier="arm"),
+            VelocityConstraint("bevel", "gear", "handle", "sun", AXLE, ratio=0.5),
+        ]
+    )
+
+
+def test_a_planet_turns_as_its_teeth_and_its_carrier_make_it():
+    robot = planetary()
+    rng = np.random.default_rng(5)
+    joint_q = robot.random_joint_q(rng, 20)
+    wanted = rng.standard_normal((20, 6))
+    found = robot.constraints.velocity(joint_q, wanted, frozen=["sun_axle", "arm_axle"])
+    sun, arm, planet = found.joint_qd[:, :3].T
+    # The planet's axle turns against the arm; so does the sun, by its speed less the arm's (Willis).
+    np.testing.assert_allclose(planet, -2.0 * (sun - arm), atol=1e-12)
+    axle = quaternion_rotate(joint_q[:, 3:], np.tile([0.0, 1.0, 0.0], (20, 1)))  # of the handle, in the world
+    np.testing.assert_allclose((axle * found.joint_qd[:, 3:]).sum(axis=1), 0.5 * sun, atol=1e-12)
+    assert found.constraint_error.max() <= 1e-12
+    part = robot.subrobot("arm")
+    assert part.dropped_constraints == ("mesh", "bevel")
+
+
 def test_parts_keep_what_is_theirs():
     robot = branches([]).with_coordinate_constraints(COORDINATES).with_velocity_constraints(VELOCITIES)
     part = robot.subrobot("carriage")
-    assert part.constraints.names() == ("roll", "shafts")
+    assert part.constraints.names() == ("roll", "shafts", "gear")
     assert part.dropped_constraints == ("slip", "cam", "groove")
     assert robot.subrobot("base", constraints=["cam"]).constraints.names() == ("cam",)
     assert robot.aggregate(["cam"], with_velocity=False).link_names == ("base", "carriage", "arm", "hand")
@@ -166,6 +200,12 @@ _URDF = """<robot name="bar"><link name="ground"/>
         (lambda: VelocityConstraint("a", "constant_velocity", "hand", radius=1.0), "'constant_velocity': None"),
         (lambda: VelocityConstraint("a", "constant_velocity", "hand", "hand"), "is about link 'hand' twice"),
         (lambda: VelocityConstraint("a", "constant_velocity", "hand", offset=(0.0,) * 7), "has length 0"),
+        (lambda: VelocityConstraint("a", "gear", "hand", "arm"), "ratio is None. Allowed for 'gear': a number that is"),
+        (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=np.inf), "ratio is inf"),
+        (lambda: VelocityConstraint("a", "rolling", "hand", radius=1.0, ratio=2.0), "Allowed for 'rolling': None"),
+        (lambda: VelocityConstraint("a", "gear", "hand", ratio=2.0), "is a gear with the world. Allowed: two links"),
+        (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=2.0, carrier="arm"), "Allowed .*: a third link"),
+        (lambda: VelocityConstraint("a", "rolling", "hand", radius=1.0, carrier="arm"), "carrier is 'arm'. .*: None"),
     ],
 )
 def test_what_is_no_constraint_is_refused(make, words):

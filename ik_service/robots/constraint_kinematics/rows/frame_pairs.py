@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots.constraints.loops import LoopConstraint
-from ik_service.robots.constraints.velocities import VelocityConstraint
 from ik_service.robots.host_kinematics.link_motion import moving_dofs
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array, identity_transform, transform_multiply
+from objectives.tasks.frames.velocity_rows import MovingPair
 
 SIDES = 2
 """The frame, then the reference frame."""
@@ -52,7 +52,7 @@ class FramePairs:
         )
 
 
-def frame_pairs(robot: KinematicRobot, loops: Sequence[LoopConstraint] | Sequence[VelocityConstraint]) -> FramePairs:
+def frame_pairs(robot: KinematicRobot, loops: Sequence[LoopConstraint] | Sequence[MovingPair]) -> FramePairs:
     """Place the frames of constraints on the bodies of a robot."""
     places = [
         [_place(robot, one.link, np.array(one.offset)) for one in loops],

@@ -18,7 +18,7 @@ from objectives.expression import Expression, ExpressionGraph
 from objectives.expression.derivative import gradient
 from objectives.frame_algebra import Frame, quaternion, vector
 from objectives.tasks.frames.closing_joint import SIZE
-from objectives.tasks.frames.velocity_rows import VELOCITY_ROWS, FrameMotion
+from objectives.tasks.frames.velocity_rows import VELOCITY_ROWS, FrameMotion, MovingPair
 
 
 @functools.cache
@@ -41,16 +41,19 @@ class ScalarRows:
 
     Attributes:
         robot: The robot.
-        frames: Frames of the constraints on velocities.
+        parts: Parts of the constraints on velocities, each with the number of its row.
+        frames: Their frames.
     """
 
     robot: KinematicRobot
+    parts: tuple[tuple[int, MovingPair], ...]
     frames: FramePairs
 
     @classmethod
     def of(cls, robot: KinematicRobot) -> "ScalarRows":
         """Collect the rows of a robot."""
-        return cls(robot, frame_pairs(robot, robot.velocity_constraints))
+        parts = [(k, part) for k, one in enumerate(robot.velocity_constraints) for part in one.parts]
+        return cls(robot, tuple(parts), frame_pairs(robot, [part for _, part in parts]))
 
     @property
     def count(self) -> int:
@@ -69,9 +72,9 @@ class ScalarRows:
         """Give the map of velocities to the rates of the rows, shape [n, rows, joint_dof_count]."""
         found = np.zeros((len(motion.S), self.count, self.robot.joint_dof_count))
         poses = self.frames.poses(motion.T_world_body)
-        for k, one in enumerate(self.robot.velocity_constraints):
-            by_twists = evaluated(_statement(one.kind)[0], one.size, poses[:, :, k])
-            found[:, k] = self._row(k, by_twists, motion.S)
+        for p, (k, part) in enumerate(self.parts):
+            by_twists = evaluated(_statement(part.kind)[0], part.size, poses[:, :, p])
+            found[:, k] += self._row(p, by_twists, motion.S)
         for k, (own, leader, polynomial) in enumerate(self._polynomials(), len(self.robot.velocity_constraints)):
             found[:, k, own] = 1.0
             found[:, k, leader] = -polynomial.deriv()(motion.joint_q[:, self.robot.dof_coordinate[leader]])
@@ -83,21 +86,21 @@ class ScalarRows:
         poses = self.frames.poses(motion.T_world_body)
         twists = np.einsum("sld,nd,ndk->snlk", self.frames.moved, joint_qd, motion.S)
         subspace_rate = motion_subspace_rate(self.robot, motion, joint_qd)
-        for k, one in enumerate(self.robot.velocity_constraints):
-            columns, rates = _statement(one.kind)
-            parts = evaluated([*columns, *rates], one.size, poses[:, :, k], twists[:, :, k])
+        for p, (k, part) in enumerate(self.parts):
+            columns, rates = _statement(part.kind)
+            parts = evaluated([*columns, *rates], part.size, poses[:, :, p], twists[:, :, p])
             by_twists, by_twists_rate = parts[:, : SIDES * TWIST], parts[:, SIDES * TWIST :]
-            found[:, k] = self._row(k, by_twists, subspace_rate) + self._row(k, by_twists_rate, motion.S)
+            found[:, k] += self._row(p, by_twists, subspace_rate) + self._row(p, by_twists_rate, motion.S)
         for k, (_, leader, polynomial) in enumerate(self._polynomials(), len(self.robot.velocity_constraints)):
             bend = polynomial.deriv(2)(motion.joint_q[:, self.robot.dof_coordinate[leader]])
             found[:, k, leader] = -bend * joint_qd[:, leader]
         return found
 
-    def _row(self, k: int, by_twists: Float64Array, S: Float64Array) -> Float64Array:
-        """Give one row over the DOFs from its derivatives by both twists [n, 12], shape [n, joint_dof_count]."""
+    def _row(self, part: int, by_twists: Float64Array, S: Float64Array) -> Float64Array:
+        """Give a part's row over the DOFs from its derivatives by both twists [n, 12], shape [n, joint_dof_count]."""
         sides = [by_twists[:, side * TWIST : (side + 1) * TWIST] for side in range(SIDES)]
-        moved = self.frames.moved[:, k].astype(float)
-        return np.asarray(sum(np.einsum("nk,ndk->nd", part, S) * own for part, own in zip(sides, moved, strict=True)))
+        moved = self.frames.moved[:, part].astype(float)
+        return np.asarray(sum(np.einsum("nk,ndk->nd", side, S) * own for side, own in zip(sides, moved, strict=True)))
 
     def _polynomials(self) -> list[tuple[int, int, Polynomial]]:
         """Give the DOF, the one that it depends on, and the polynomial of each constraint between coordinates."""
