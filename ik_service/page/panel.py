@@ -46,6 +46,8 @@ class Panel:
         self._gui, self._enqueue, robot = gui, enqueue, posed.robot
         self.status = gui.add_html("")
         self.robot = self._input("robot", gui.add_dropdown("Robot", list(names), initial_value=posed.name))
+        hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
+        self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
         tabs = gui.add_tab_group()
         with tabs.add_tab("Targets"):
             self.numbers = {target.link: self._target(target, len(posed.targets)) for target in posed.targets.values()}
@@ -55,7 +57,8 @@ class Panel:
         with tabs.add_tab("Joints"):
             self.sliders = [self._slider(robot, posed, joint) for joint in _slid_joints(robot)]
         with tabs.add_tab("Batch"):
-            self._button("Other solutions", "solutions")
+            only = "A robot that closes loops is solved for one." if robot.loops else None
+            self.others = self._button("Other solutions", "solutions", only, disabled=only is not None)
             self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True))
             self._button("1000 random targets", "random")
             self.random = gui.add_html("")
@@ -63,7 +66,7 @@ class Panel:
         if robot.collision_model is not None:
             with tabs.add_tab("Collision"):
                 self.collision = self._input(
-                    "collision", gui.add_checkbox("Keep links off each other and the obstacle", True)
+                    "collision", gui.add_checkbox("Avoid contact, where targets allow it", True)
                 )
                 self.spheres = self._input("spheres", gui.add_checkbox("Show spheres and what is closest", False))
                 self.obstacle = self._input("obstacle", gui.add_dropdown("Obstacle", list(OBSTACLES)))
@@ -73,8 +76,6 @@ class Panel:
         with gui.add_folder("View", expand_by_default=False):
             self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
             self.islands = self._input("islands", gui.add_checkbox("A colour for each island", False))
-            hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
-            self._input("file", gui.add_upload_button("Show my URDF", hint=hint, mime_type=".urdf,.xml"))
 
     def _target(self, target: TargetState, count: int) -> tuple[Any, Any]:
         """Make the inputs of a target; return those of its position and rotation."""
@@ -83,7 +84,7 @@ class Panel:
             if count > 1:
                 self._input(name, gui.add_checkbox("Target", target.is_on), lambda value: {"is_on": value})
             position = gui.add_vector3("Position [m]", (0.0, 0.0, 0.0), step=0.001)
-            rotation = gui.add_vector3("Rotation [°]", (0.0, 0.0, 0.0), step=0.1, hint="Roll, pitch, yaw")
+            rotation = gui.add_vector3("Roll, pitch, yaw [°]", (0.0, 0.0, 0.0), step=0.1)
             self._input(name, position, lambda value: {"position": np.array(value)})
             self._input(name, rotation, lambda value: {"orientation_xyzw": quaternion_of_degrees(*value)})
             boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free, hint=FREE) for axis in ROTATIONS]
@@ -104,11 +105,13 @@ class Panel:
         slider = self._gui.add_slider(name, least, max(most, least), 0.1, value)
         return self._input(f"joint {coordinate}", slider, lambda value: value / scale), coordinate, scale
 
-    def _button(self, label: str, action: str, hint: str | None = None) -> None:
+    def _button(self, label: str, action: str, hint: str | None = None, *, disabled: bool = False) -> Any:
         async def clicked(_: object) -> None:
             self._enqueue(action, None)
 
-        self._gui.add_button(label, hint=hint).on_click(clicked)
+        button = self._gui.add_button(label, hint=hint, disabled=disabled)
+        button.on_click(clicked)
+        return button
 
     def _input(self, action: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
         """Act when the visitor, and not the page, has changed a value; return the handle."""

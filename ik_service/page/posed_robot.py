@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ik_service.page.solving.questions import ROTATIONS, Answer, AskedTarget, Float64Array, Question
 from ik_service.robots import RobotModel
+from ik_service.robots.files.geometry.world_file import read_world
 from ik_service.robots.structure.names import leaf_links
 from ik_service.solver.options import SolverOptions
 
@@ -141,7 +142,20 @@ class PosedRobot:
             pose = np.concatenate([poses.positions[0, k], poses.orientations_xyzw[0, k]])
             self.targets[link] = replace(self.targets[link], pose=pose)
         self._moved.clear()
-        self.error = dict.fromkeys(links, (0.0, 0.0))
+        free = {link for link, target in self.targets.items() if len(target.free) == len(ROTATIONS)}
+        self.error = {link: (0.0, np.nan if link in free else 0.0) for link in links}
+
+    def closest(self, objects: Mapping[str, Any]) -> tuple[tuple[str, str] | None, float]:
+        """Return the two links or objects that are closest where it stands, and how far they are apart [m].
+
+        Args:
+            objects: What is around the robot.
+        """
+        if self.robot.collision_model is None:
+            return None, np.inf
+        world = read_world({"objects": dict(objects)}) if objects else None
+        found = self.robot.collision(self.joint_q, world)
+        return found.closest_pairs[0], float(found.clearance[0])
 
     def question(
         self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any], alone: bool = True

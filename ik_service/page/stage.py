@@ -1,5 +1,6 @@
 """The scene of one visitor: the robot, what can be dragged, ghosts, spheres, an obstacle, and the camera."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ from ik_service.page.drawing import LIMIT_COLOR, Color, RobotDrawing
 from ik_service.page.geometry import robot_parts, robot_size, sphere_parts
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot
 from ik_service.page.solving.questions import Float64Array
-from ik_service.robots.files.geometry.world_file import read_world
 from ik_service.robots.meshes.mesh_file import Mesh
 
 GIZMO_SHARE = 0.22
@@ -33,6 +33,7 @@ STILL_COLOR: Color = (160, 165, 172)
 ISLAND_COLORS = np.array([(52, 120, 200), (225, 130, 40), (60, 160, 90), (160, 90, 190), (200, 170, 40)], np.uint8)
 VIEW = (0.95, -0.8, 0.5)
 """From the middle of the robot to the camera, over the size of the robot."""
+_gizmo_numbers = itertools.count()
 
 
 class Stage:
@@ -90,7 +91,7 @@ class Stage:
     def complete(self, posed: PosedRobot) -> None:
         """Add what can be dragged, and the ground."""
         for k, (link, target) in enumerate(posed.targets.items()):
-            self.gizmos[link] = self._gizmo(f"/targets/{k}", target.pose, link, visible=target.is_on)
+            self.gizmos[link] = self._gizmo(f"target{k}", target.pose, link, visible=target.is_on)
         half = 0.5 * (GRID_LINES - 1) * GRID_SHARE * self._size
         along, ends = np.linspace(-half, half, GRID_LINES), np.full(GRID_LINES, half)
         lines = np.array([[[along, -ends], [along, ends]], [[-ends, along], [ends, along]]])  # [ways, ends, xy, lines]
@@ -152,9 +153,7 @@ class Stage:
 
     def _draw_spheres(self, posed: PosedRobot) -> None:
         if self.spheres is not None:
-            objects = self.objects()
-            world = read_world({"objects": objects}) if objects else None
-            closest = posed.robot.collision(posed.joint_q, world).closest_pairs[0] or ()
+            closest = posed.closest(self.objects())[0] or ()
             links = posed.robot.body_spheres.links if posed.robot.body_spheres is not None else ()
             colors = np.array([LIMIT_COLOR if link in closest else SPHERE_COLOR for link in links], np.uint8)
             self.spheres.move(posed.joint_q)
@@ -191,13 +190,14 @@ class Stage:
         self.obstacle = None
         if kind == "none":
             return
-        self.obstacle = self._gizmo("/obstacle", pose, "obstacle", disable_rotations=kind == "sphere")
+        self.obstacle = self._gizmo("obstacle", pose, "obstacle", disable_rotations=kind == "sphere")
+        shape = f"{self.obstacle.name}/shape"
         if kind == "box":
             self._shape = {"shape": "box", "size": [size] * 3}
-            self._scene.add_box("/obstacle/shape", OBSTACLE_COLOR, (size, size, size), opacity=0.9)
+            self._scene.add_box(shape, OBSTACLE_COLOR, (size, size, size), opacity=0.9)
         else:
             self._shape = {"shape": "sphere", "radius": 0.5 * size}
-            self._scene.add_icosphere("/obstacle/shape", 0.5 * size, OBSTACLE_COLOR, opacity=0.9)
+            self._scene.add_icosphere(shape, 0.5 * size, OBSTACLE_COLOR, opacity=0.9)
 
     def objects(self) -> dict[str, Any]:
         """Return what is around the robot, as `objects` of a world in a request."""
@@ -207,7 +207,9 @@ class Stage:
         turn = {"orientation_xyzw": pose[3:]} if self._shape["shape"] == "box" else {}
         return {"obstacle": {**self._shape, "position": pose[:3], **turn}}
 
-    def _gizmo(self, name: str, pose: Float64Array, label: str, **options: Any) -> viser.TransformControlsHandle:
+    def _gizmo(self, kind: str, pose: Float64Array, label: str, **options: Any) -> viser.TransformControlsHandle:
+        # Under a name that was there before, a browser keeps the old pose where a new one is the identity.
+        name = f"/gizmos/{kind}_{next(_gizmo_numbers)}"
         gizmo = self._scene.add_transform_controls(
             name,
             scale=self.gizmo_size,

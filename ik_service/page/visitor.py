@@ -33,12 +33,17 @@ STEP_S = 1.0 / 60.0
 """Time between two solves on the way to where a gizmo has been dragged [s]."""
 BETWEEN_S = 2.0 * STEP_S
 """Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
+UPLOAD_S = 0.5
+"""Time for a browser to say that a file has come, before the button is made anew [s]."""
 LATENCIES_MOST = 5000
 OFF = {"collision": "off"}
 SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest", "step"))
 """Actions that a solve of the targets completes."""
 TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "obstacle"))
 """Those after which no arm is frozen."""
+
+ASIDE_ACTIONS = frozenset(("file", "random", "solutions"))
+"""Those that leave the robot as it is where they fail."""
 
 _logger = logging.getLogger(__name__)
 
@@ -120,8 +125,8 @@ class Visitor:
         self._heard_at = now
         self.enqueue("drag")
 
-    def _later(self, seconds: float, action: str) -> None:
-        timer = threading.Timer(seconds, self.enqueue, [action])
+    def _later(self, seconds: float, action: str, value: Any = None) -> None:
+        timer = threading.Timer(seconds, self.enqueue, [action, value])
         timer.daemon = True
         timer.start()
 
@@ -152,8 +157,13 @@ class Visitor:
                 self._later(REFRESH_S, "refresh")
             return
         self._is_refresh_ordered, self._refreshed_at = False, now
-        kept = {"keeps_branch": not self.panel.any_branch.value, "is_first": self._is_first}
-        self.panel.status.content = words.status_html(self.posed, self.trouble, **kept)
+        self.panel.status.content = words.status_html(
+            self.posed,
+            self.trouble,
+            keeps_branch=not self.panel.any_branch.value,
+            is_first=self._is_first,
+            objects=self._watched(),
+        )
         self.panel.show_posed(self.posed)
         if self.question is not None:
             file = self._solving.files.get(self.question.robot)
@@ -168,7 +178,8 @@ class Visitor:
             self.trouble = ""
         except PageError as error:
             self.trouble = str(error)
-            self._draw(words.HIT)
+            if not pending.keys() & ASIDE_ACTIONS:
+                self._draw()
             if error.may_pass:
                 self._later(AGAIN_S, "again")
         except Exception as error:
@@ -182,6 +193,8 @@ class Visitor:
         if "dark" in pending:
             self._is_dark = pending["dark"]
             self._dress()
+        if "upload" in pending:
+            self._later(UPLOAD_S, "file", pending["upload"])
         if "file" in pending:
             pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
             self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
@@ -226,7 +239,9 @@ class Visitor:
             return
         self._clear_ghosts()
         self.stage.place_gizmos(self.posed)
-        self._draw()
+        objects = self._watched()
+        is_hit = objects is not None and self.posed.closest(objects)[1] < 0.0
+        self._draw(words.HIT if is_hit else words.BY_HAND)
 
     def _change(self, link: str, **values: Any) -> None:
         """Change a target as the panel says."""
@@ -288,8 +303,13 @@ class Visitor:
 
     def _given(self) -> dict[str, Any]:
         """Return the options that the panel chooses, and what the robot is kept off."""
-        keeps_clear = self.panel.collision is None or bool(self.panel.collision.value)
-        return {"options": {}, "objects": self.stage.objects()} if keeps_clear else {"options": OFF, "objects": {}}
+        objects = self._watched()
+        return {"options": {}, "objects": objects} if objects is not None else {"options": OFF, "objects": {}}
+
+    def _watched(self) -> dict[str, Any] | None:
+        """Return what is around the robot; None where contact does not matter."""
+        watches = self.panel.collision is None or bool(self.panel.collision.value)
+        return self.stage.objects() if watches else None
 
     def _show(self, name: str) -> None:
         """Show a robot, from the beginning, and nothing else yet."""

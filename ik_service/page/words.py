@@ -36,6 +36,8 @@ HEADINGS: Mapping[str, tuple[str, Color]] = {
     "invalid": ("Not a number", HIT),
 }
 """Heading and colour of each status."""
+STATUS_LINES = 8
+"""Lines of text that the status always has room for, but for its targets: what is below does not move then."""
 _DIGITS = 6
 
 
@@ -46,7 +48,14 @@ def heading(answer: Answer | None) -> tuple[str, Color]:
     )
 
 
-def status_html(posed: PosedRobot, trouble: str = "", *, keeps_branch: bool = False, is_first: bool = False) -> str:
+def status_html(
+    posed: PosedRobot,
+    trouble: str = "",
+    *,
+    keeps_branch: bool = False,
+    is_first: bool = False,
+    objects: Mapping[str, Any] | None = None,
+) -> str:
     """Return what the last solve has found.
 
     Args:
@@ -54,19 +63,25 @@ def status_html(posed: PosedRobot, trouble: str = "", *, keeps_branch: bool = Fa
         trouble: Why there is no answer; empty where there is one.
         keeps_branch: Whether the solve had no other start.
         is_first: Whether it was the first of its kind.
+        objects: What is around the robot, for a pose made by hand; None where contact is not looked for.
     """
     answer = posed.answer
-    words, color = ("No answer", HIT) if trouble else heading(answer)
+    words, color = ("No answer", BY_HAND) if trouble else heading(answer)
     if trouble == COMPILING:
-        words, color = "Solving ...", BY_HAND
+        words = "Solving ..."
     rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
     lines = [trouble] if trouble else []
     if answer is not None and not trouble:
         lines = _lines(posed, answer, is_first=is_first)
         lines[1:1] = [ELSEWHERE] if keeps_branch and not answer.success[0] else []
+    elif not trouble and objects is not None:
+        closest, clearance = posed.closest(objects)
+        lines = _closest_lines(closest, clearance)
+        words, color = ("By hand, in contact", HIT) if clearance < 0.0 else (words, color)
     said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines)
     return (
-        f"<div role='status' style='padding:0.2em 0.8em;font-size:0.85em;line-height:1.35'>{_badge(words, color)}"
+        f"<div role='status' style='padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;min-height:"
+        f"{STATUS_LINES + len(posed.asked)}lh'>{_badge(words, color)}"
         "<table style='width:100%;margin:0.4em 0;font-variant-numeric:tabular-nums'><tr><th style='text-align:left'>"
         "target</th><th style='text-align:right'>position</th><th style='text-align:right'>rotation</th></tr>"
         f"{rows}</table>{said}</div>"
@@ -185,8 +200,7 @@ def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
     held = [name for name, is_held in zip(posed.robot.dof_names, answer.active_limits[0], strict=True) if is_held]
     if held:
         lines.append(f"At a limit: {', '.join(held)}.")
-    if answer.closest is not None and np.isfinite(answer.clearance):
-        lines.append(f"Closest: {answer.closest[0]} and {answer.closest[1]}, {1e3 * answer.clearance:.1f} mm.")
+    lines += _closest_lines(answer.closest, answer.clearance)
     if is_first and answer.total_ms > 1e3 * FIRST_S:
         return [*lines, f"{1e-3 * answer.total_ms:.1f} s in all, most of it to load or compile code, once."]
     iterations = int(answer.iterations[0])
@@ -195,6 +209,15 @@ def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
         f"iteration{'' if iterations == 1 else 's'}, {answer.ran_on}."
     )
     return lines
+
+
+def _closest_lines(closest: tuple[str, str] | None, clearance: float) -> list[str]:
+    if closest is None or not np.isfinite(clearance):
+        return []
+    apart = (
+        f"overlap by {-1e3 * clearance:.1f} mm" if clearance < 0.0 else f"are closest, {1e3 * clearance:.1f} mm apart"
+    )
+    return [f"{closest[0]} and {closest[1]} {apart}."]
 
 
 def _error_row(link: str, position: float, orientation: float) -> str:

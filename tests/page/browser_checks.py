@@ -7,11 +7,15 @@ import pytest
 
 from ik_service.page import LocalSolving, Page, RemoteSolving
 from tests.bounded import until
-from tests.page.browser import Seen, axe_core, chromium, opened, running_browser
+from tests.page.browser import TWO_FRAMES, Seen, axe_core, chromium, opened, running_browser
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium on PATH or in CHROMIUM")
 
 ON_GIZMO_M = 1e-3
+ARM = """<robot name="mine"><link name="base"/><link name="arm"/><joint name="lift" type="revolute">
+<parent link="base"/><child link="arm"/><origin xyz="0 0 0.4"/><axis xyz="0 1 0"/><limit lower="-1" upper="1"/></joint>
+<link name="tip"/><joint name="end" type="fixed"><parent link="arm"/><child link="tip"/><origin xyz="0.4 0 0"/></joint>
+</robot>"""
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +138,36 @@ def test_a_robot_is_chosen_and_the_page_turns_dark(seen):
     seen.page.get_by_text("View", exact=True).click()
     seen.page.get_by_label("Dark", exact=True).check()
     seen.page.locator("[data-mantine-color-scheme=dark]").first.wait_for(state="attached")
+
+
+def test_a_target_of_the_next_robot_is_where_its_numbers_say(seen):
+    """A browser keeps what it knows of a name where a robot's target has no rotation, as that of the platform."""
+    seen.page.get_by_label("Robot", exact=True).click()
+    seen.page.get_by_role("option", name="stewart").click()
+    until(lambda: seen.visitor.posed.name == "stewart" and seen.visitor.posed.answer is not None)
+    seen.page.get_by_role("alert").get_by_role("button").click()  # it covers the platform
+    seen.page.evaluate(TWO_FRAMES)
+    gizmo = seen.visitor.stage.gizmos["platform"]
+    seen.drag(gizmo, -0.03)
+    assert np.abs(gizmo.wxyz - [1.0, 0.0, 0.0, 0.0]).max() < 1e-6
+
+
+def test_a_robot_of_ones_own_comes_and_the_browser_says_that_it_has(seen, tmp_path):
+    file = tmp_path / "mine.urdf"
+    file.write_text(ARM)
+    seen.page.locator("input[type=file]").set_input_files(file)
+    until(lambda: seen.visitor.posed.name.startswith("mine ") and seen.visitor.posed.answer is not None)
+    seen.page.get_by_text("File uploaded successfully").wait_for(state="attached")
+    until(lambda: not seen.page.get_by_text("Uploading").count())
+
+
+def test_the_panel_stays_where_it_is_when_a_joint_is_moved(seen):
+    click_tab(seen, "Joints")
+    tab = seen.page.get_by_role("tab", name="Joints")
+    before = tab.bounding_box()
+    seen.visitor.enqueue("joint 3", -0.2)
+    seen.page.get_by_text("Posed by hand").wait_for()
+    assert tab.bounding_box() == before
 
 
 def test_every_visitor_has_a_state_of_its_own(browser, served, seen):

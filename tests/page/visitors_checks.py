@@ -1,13 +1,9 @@
 """What a visitor's clicks do to the scene and the panel, without a browser: the server's own scene stands for it."""
 
-import contextlib
-import io
-import queue
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import viser
 
 from ik_service.page import LocalSolving, Page, PageError, words
 from ik_service.page.drawing import LIMIT_COLOR
@@ -15,73 +11,23 @@ from ik_service.page.geometry import Role
 from ik_service.page.panel import HERE, NO_OTHER
 from ik_service.page.solving.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
-from ik_service.page.visitor import Visitor
 from ik_service.robots import builtin_urdf
 from ik_service.robots.transforms import quaternion_from_rpy
 from tests.bounded import until
+from tests.page.guests import Guest, scene_server
 
 DRAWN_M = 1e-6  # positions are sent as float32
 
 
 @pytest.fixture(scope="module")
 def server():
-    with contextlib.redirect_stdout(io.StringIO()):
-        server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
+    with scene_server() as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture(scope="module")
 def solving():
     return LocalSolving("cpu")
-
-
-class Guest:
-    """A visitor for whom all is done at once."""
-
-    def __init__(self, server, solving, robot):
-        camera = SimpleNamespace(on_update=self._look)
-        client = SimpleNamespace(
-            scene=server.scene, gui=server.gui, camera=camera, flush=server.flush, atomic=server.atomic
-        )
-        self.waiting = queue.SimpleQueue()
-        self.visitor = Visitor(client, solving, robot, self.waiting.put)
-        assert not self.visitor.is_complete  # the robot first
-        self._run(self._stands(None))
-        assert self.waiting.empty()
-        self._run(self._stands(None))  # it has been drawn
-        self.work()
-
-    def _look(self, stands):
-        self._stands = stands
-
-    @staticmethod
-    def _run(callback):
-        with contextlib.suppress(StopIteration):
-            callback.send(None)
-
-    def work(self):
-        while not self.waiting.empty():
-            self.waiting.get().work()
-        self.visitor.enqueue("refresh")
-        self.waiting.get().work()
-
-    def drag(self, link, way):
-        gizmo = self.visitor.stage.gizmos[link]
-        gizmo.position = gizmo.position + np.array(way)
-        self.visitor.dragged()
-        self.work()
-        while (self.visitor.posed.targets[link].pose[:3] != gizmo.position).any():
-            self.waiting.get(timeout=10.0).work()  # a step on the way there
-        self.work()
-        return gizmo
-
-    def click(self, handle, value):
-        """Set a value as a browser does."""
-        handle._impl.value = value
-        for changed in handle._impl.update_cb:
-            self._run(changed(SimpleNamespace(client="a browser")))
-        self.work()
 
 
 @pytest.fixture
@@ -100,34 +46,6 @@ def test_the_drawn_hand_follows_its_target(guest):
     assert "Reached" in visitor.panel.status.content
     assert visitor.stage.miss is None
     assert (visitor.solves, len(visitor.latencies)) == (7, 2)  # three on the way to each place
-
-
-def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest):
-    visitor, seen = guest.visitor, []
-    gizmo = visitor.stage.gizmos["panda_hand"]
-    start, turn = np.array(gizmo.position), np.array(gizmo.wxyz)
-    gizmo.position, gizmo.wxyz = start + np.array([0.0, 0.0, -0.09]), -turn  # the same orientation
-    visitor.dragged()
-    while len(seen) < 3:
-        guest.waiting.get(timeout=10.0).work()
-        pose = visitor.posed.targets["panda_hand"].pose
-        if not seen or pose[2] != seen[-1][2]:
-            seen.append(pose)
-    ways = start[2] - np.array(seen)[:, 2]
-    assert 0.0 < ways[0] < ways[1] < ways[2]
-    assert ways[2] == pytest.approx(0.09)
-    assert np.abs(np.array(seen)[:2, 3:] - turn[[1, 2, 3, 0]]).max() < 1e-6
-    assert (seen[2] == pose_of(gizmo)).all()
-
-
-def test_targets_that_come_quickly_are_solved_for_at_once(guest):
-    visitor, gizmo = guest.visitor, guest.visitor.stage.gizmos["panda_hand"]
-    visitor.dragged()
-    for _ in range(20):
-        gizmo.position = gizmo.position + np.array([0.0, 0.0, -0.001])
-        visitor.dragged()
-        visitor.work()
-    assert visitor.posed.targets["panda_hand"].pose[2] - gizmo.position[2] < 0.01
 
 
 def test_a_target_out_of_reach_is_said_and_drawn(guest):

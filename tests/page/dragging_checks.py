@@ -1,0 +1,92 @@
+"""What a visitor sees who drags and poses by hand, without a browser."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ik_service.page import LocalSolving, words
+from ik_service.page.stage import pose_of
+from tests.page.guests import Guest, scene_server
+
+
+@pytest.fixture(scope="module")
+def server():
+    with scene_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def solving():
+    return LocalSolving("cpu")
+
+
+@pytest.fixture
+def guest(server, solving):
+    return Guest(server, solving, "panda")
+
+
+def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest):
+    visitor, seen = guest.visitor, []
+    gizmo = visitor.stage.gizmos["panda_hand"]
+    start, turn = np.array(gizmo.position), np.array(gizmo.wxyz)
+    gizmo.position, gizmo.wxyz = start + np.array([0.0, 0.0, -0.09]), -turn  # the same orientation
+    visitor.dragged()
+    while len(seen) < 3:
+        guest.waiting.get(timeout=10.0).work()
+        pose = visitor.posed.targets["panda_hand"].pose
+        if not seen or pose[2] != seen[-1][2]:
+            seen.append(pose)
+    ways = start[2] - np.array(seen)[:, 2]
+    assert 0.0 < ways[0] < ways[1] < ways[2]
+    assert ways[2] == pytest.approx(0.09)
+    assert np.abs(np.array(seen)[:2, 3:] - turn[[1, 2, 3, 0]]).max() < 1e-6
+    assert (seen[2] == pose_of(gizmo)).all()
+
+
+def test_targets_that_come_quickly_are_solved_for_at_once(guest):
+    visitor, gizmo = guest.visitor, guest.visitor.stage.gizmos["panda_hand"]
+    visitor.dragged()
+    for _ in range(20):
+        gizmo.position = gizmo.position + np.array([0.0, 0.0, -0.001])
+        visitor.dragged()
+        visitor.work()
+    assert visitor.posed.targets["panda_hand"].pose[2] - gizmo.position[2] < 0.01
+
+
+def test_links_that_touch_by_hand_are_named(guest):
+    visitor = guest.visitor
+    for (slider, _, _), value in zip(visitor.panel.sliders, (87.8, 77, -74.1, -172.7, -47.1, 3.1, 26.3), strict=True):
+        guest.click(slider, value)
+    assert "By hand, in contact" in visitor.panel.status.content
+    assert "panda_hand and panda_link1 overlap by 5" in visitor.panel.status.content.replace(
+        "panda_link1 and panda_hand", "panda_hand and panda_link1"
+    )
+    assert (visitor.stage.drawing._drawn[0][1].batched_colors.copy() == words.HIT).all(axis=1).any()
+    guest.click(visitor.panel.collision, False)
+    guest.click(visitor.panel.sliders[0][0], 80.0)
+    assert "Posed by hand" in visitor.panel.status.content
+
+
+def test_a_gizmo_is_never_one_of_a_robot_before(guest):
+    """A browser keeps the pose of what had the name before where the new one has none."""
+    visitor = guest.visitor
+    before = visitor.stage.gizmos["panda_hand"].name
+    guest.click(visitor.panel.robot, "stewart")
+    assert before not in [gizmo.name for gizmo in visitor.stage.gizmos.values()]
+
+
+def test_what_fails_beside_the_targets_leaves_the_robot_as_it_is(guest):
+    visitor = guest.visitor
+    guest.drag("panda_hand", [0.0, 0.05, 0.0])
+    colors = visitor.stage.drawing._drawn[0][1].batched_colors.copy()
+    visitor.enqueue("file", SimpleNamespace(name="none.urdf", content=b"<robot"))
+    guest.work()
+    assert "none.urdf" in visitor.panel.status.content
+    assert (visitor.stage.drawing._drawn[0][1].batched_colors.copy() == colors).all()
+
+
+def test_a_robot_that_closes_loops_offers_no_other_solutions(server, solving):
+    guest = Guest(server, solving, "delta")
+    assert guest.visitor.panel.others.disabled
+    assert not Guest(server, solving, "panda").visitor.panel.others.disabled

@@ -1,0 +1,68 @@
+"""A visitor without a browser: the server's own scene stands for it."""
+
+import contextlib
+import io
+import queue
+from types import SimpleNamespace
+
+import numpy as np
+import viser
+
+from ik_service.page.visitor import Visitor
+
+
+@contextlib.contextmanager
+def scene_server():
+    """A server of viser's that nobody looks at."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
+        yield server
+        server.stop()
+
+
+class Guest:
+    """A visitor for whom all is done at once."""
+
+    def __init__(self, server, solving, robot):
+        camera = SimpleNamespace(on_update=self._look)
+        client = SimpleNamespace(
+            scene=server.scene, gui=server.gui, camera=camera, flush=server.flush, atomic=server.atomic
+        )
+        self.waiting = queue.SimpleQueue()
+        self.visitor = Visitor(client, solving, robot, self.waiting.put)
+        assert not self.visitor.is_complete  # the robot first
+        self._run(self._stands(None))
+        assert self.waiting.empty()
+        self._run(self._stands(None))  # it has been drawn
+        self.work()
+
+    def _look(self, stands):
+        self._stands = stands
+
+    @staticmethod
+    def _run(callback):
+        with contextlib.suppress(StopIteration):
+            callback.send(None)
+
+    def work(self):
+        while not self.waiting.empty():
+            self.waiting.get().work()
+        self.visitor.enqueue("refresh")
+        self.waiting.get().work()
+
+    def drag(self, link, way):
+        gizmo = self.visitor.stage.gizmos[link]
+        gizmo.position = gizmo.position + np.array(way)
+        self.visitor.dragged()
+        self.work()
+        while (self.visitor.posed.targets[link].pose[:3] != gizmo.position).any():
+            self.waiting.get(timeout=10.0).work()  # a step on the way there
+        self.work()
+        return gizmo
+
+    def click(self, handle, value):
+        """Set a value as a browser does."""
+        handle._impl.value = value
+        for changed in handle._impl.update_cb:
+            self._run(changed(SimpleNamespace(client="a browser")))
+        self.work()
