@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from objectives.expression import Scalar, atan2, maximum, sign, sqrt, where
+from objectives.expression import Scalar, maximum, sign, sqrt
 
 Vector: TypeAlias = tuple[Scalar, Scalar, Scalar]
 QuaternionXYZW: TypeAlias = tuple[Scalar, Scalar, Scalar, Scalar]
-NO_TURN = 1e-24
-"""Squared sine of half an angle below which it is the same as its sine."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +110,3 @@ def rotation_difference(q: QuaternionXYZW, target: QuaternionXYZW) -> Vector:
     """
     x, y, z, w = quaternion_product(q, conjugate(target))
     return scale(2.0 * sign(w), (x, y, z))
-
-
-def rotation_vector(q: QuaternionXYZW) -> Vector:
-    """Give the rotation vector [rad] of a unit quaternion, on the short way."""
-    x, y, z, w = q
-    sine2 = x * x + y * y + z * z
-    turns = sine2 > NO_TURN
-    sine = sqrt(where(turns, sine2, 1.0))
-    toward = sign(w)
-    return scale(where(turns, 2.0 * toward * atan2(sine, toward * w) / sine, 2.0 * toward), (x, y, z))

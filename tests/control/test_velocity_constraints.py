@@ -1,5 +1,7 @@
 """Robots with wheels and shafts, tick by tick: no wheel slips and shafts turn alike, within all limits."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,12 @@ from ik_service.control import ControlLimits, IKController
 from ik_service.errors import InputError
 from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, load_urdf
 from ik_service.robots.transforms import transform_inverse, transform_multiply
+from objectives import IKObjectivePosture
 from tests.control.conftest import follow, pose_of
+from tests.objectives.motion_rows import motion_row
 from tests.robots.constraint_kinematics.mechanisms import at
 from tests.robots.constraint_kinematics.test_parts import joint
-from tests.robots.constraint_kinematics.test_velocities_and_cams import RADIUS, cart, planetary
+from tests.robots.constraint_kinematics.test_velocities_and_cams import RADIUS, TRACK, cart, cart_text, planetary
 
 DT = 1e-3
 SPEED, ACCELERATION = 7.0, 20.0  # of the wheels [rad/s, rad/s^2]
@@ -33,6 +37,21 @@ def slips(robot: RobotModel, run, start):
     return np.concatenate([rates[:, one] for one in rows], axis=1)
 
 
+def slid(robot: RobotModel, run, start):
+    """What wheels on the world's ground slide in every tick along the least arc from pose to pose [m]."""
+    poses = robot.forward_kinematics(np.concatenate([start[None], run.joint_q]), [one.link for one in wheels_of(robot)])
+    found = []
+    for k, one in enumerate(wheels_of(robot)):
+        wheel = np.concatenate([poses.positions[:, k], poses.orientations_xyzw[:, k]], axis=1)
+        axle = transform_multiply(wheel, np.tile(one.offset, (len(wheel), 1)))
+        found.append(motion_row(one.kind, axle[:-1], axle[1:]))
+    return np.stack(found, axis=1)
+
+
+def wheels_of(robot: RobotModel):
+    return [one for one in robot.velocity_constraints if one.radius == RADIUS and one.reference_link is None]
+
+
 def bend(robot, start, ticks, turn=0.8):
     """Poses of the cart on a bend, from rest to rest, with the heading along it."""
     s = np.linspace(0.0, 1.0, ticks)
@@ -51,6 +70,7 @@ def test_a_cart_drives_along_a_bend_and_no_wheel_slips(limits):
     poses = bend(robot, start, 2000)
     run = follow(IKController(robot, ["cart"], **LIMITS[limits]), start, poses)
     assert np.abs(slips(robot, run, start)).max() < 1e-6
+    assert np.abs(slid(robot, run, start)).max() < 1.1e-9
     assert run.position_error.max() < 2e-3
     assert run.status[-1] == IKStatus.CONVERGED
     way = RADIUS * run.joint_q[-1, 3:].mean()
@@ -68,11 +88,61 @@ def test_a_cart_that_is_too_slow_falls_behind_and_does_not_slip(limits):
     robot = cart()
     start = np.zeros(robot.joint_coord_count)
     run = follow(IKController(robot, ["cart"], **LIMITS[limits]), start, bend(robot, start, 800))
-    assert np.abs(slips(robot, run, start)).max() < 1e-6
+    assert np.abs(slid(robot, run, start)).max() < 1.1e-9
     assert run.position_error.max() > 0.1
     assert 0.9 * SPEED < np.abs(run.speeds(start, DT)[:, 3:]).max() <= SPEED * (1 + 1e-9)
     if limits == "acceleration":
         assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("left", "right"), [(3.0, 5.0), (-2.0, 3.0), (4.0, 4.0)])
+def test_wheels_that_turn_far_in_a_tick_take_the_cart_along_an_exact_arc(left, right):
+    robot, dt, ticks = cart(), 0.1, 20
+    posture = IKObjectivePosture(np.zeros(5), joints=["left_axle", "right_axle"])
+    controller = IKController(robot, objectives=[posture], damping_weight=0.0, iterations=30)
+    controller.reset(np.zeros(5))
+    for tick in range(1, ticks + 1):
+        posture.set_reference(np.array([0.0, 0.0, 0.0, left, right]) * tick * dt)
+        command = controller.step(dt=dt).joint_q[0]
+    turn = RADIUS * (right - left) / (2.0 * TRACK) * ticks * dt
+    way = RADIUS * 0.5 * (left + right) * ticks * dt
+    expected = [way * np.sinc(turn / np.pi), way * 0.5 * turn * np.sinc(0.5 * turn / np.pi) ** 2, turn]
+    np.testing.assert_allclose(command[:3], expected, atol=1e-7)
+    np.testing.assert_allclose(command[3:], np.array([left, right]) * ticks * dt, atol=1e-6)
+
+
+def test_a_wheel_that_follows_another_starts_from_where_that_is():
+    """The caller measures the leader alone; the follower was elsewhere by the command before."""
+    follower = '<mimic joint="left_axle" multiplier="1" offset="0"/></joint></robot>'
+    robot = load_urdf(cart_text().replace("</joint></robot>", follower)).with_velocity_constraints(
+        cart().velocity_constraints
+    )
+    controller = IKController(robot, ["cart"], joint_order=["drive", "left_axle"])
+    controller.reset(np.zeros(4))
+    pose = pose_of(robot, np.zeros(5), "cart") + np.array([1e-3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    controller.step(pose, dt=DT)
+    ahead = np.array([0.0, 0.0, 0.0, 0.1])
+    command = controller.step(pose, dt=DT, joint_q=ahead).joint_q[0]
+    assert abs(command[2]) < 1e-8  # both wheels turn alike
+    assert command[0] == pytest.approx(RADIUS * (command[3] - 0.1), abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_slides_is_said(seed):
+    """Speeds at which wheels slip, and accelerations that cannot stop it at once."""
+    robot, rng = cart(), np.random.default_rng(seed)
+    start = robot.random_joint_q(rng, 1)[0]
+    controller = IKController(robot, ["cart"], limits=ControlLimits(acceleration=5.0))
+    poses = np.tile(pose_of(robot, start, "cart"), (600, 1))
+    controller.reset(start, rng.uniform(-1.0, 1.0, 5))
+    found = [controller.step(pose, dt=DT).copy() for pose in poses]
+    run = SimpleNamespace(joint_q=np.concatenate([one.joint_q for one in found]))
+    is_open = np.array([one.status[0] == IKStatus.LOOP_OPEN for one in found])
+    slides = np.abs(slid(robot, run, start)).max(axis=1)
+    assert is_open[0]
+    assert slides[0] > 1e-5
+    assert slides[~is_open].max() < 1.1e-8
+    assert not is_open[-50:].any()
 
 
 def test_a_cart_is_not_pushed_sideways():

@@ -4,8 +4,6 @@ import numpy as np
 
 from ik_service.robots.transforms import (
     quaternion_exp,
-    quaternion_multiply,
-    rotation_vector,
     transform_inverse,
     transform_multiply,
 )
@@ -19,20 +17,30 @@ KINDS = {"rolling": RADIUS, "no_sideslip": RADIUS, "constant_velocity": 1.0, "tu
 UPWARDS = np.array([0.0, 0.0, 1.0])
 
 
+def unit(vectors):
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+
+
 def motion_row(kind, start, end):
     """The row of a kind from the start [n, 7] to the end of a motion, seen from the reference frame."""
-    back = transform_multiply(end, transform_inverse(start))
-    turn = rotation_vector(back[:, 3:])
-    middle = matrix_of(quaternion_multiply(quaternion_exp(0.5 * turn), start[:, 3:]))
-    axle, position = middle[:, :, 2], 0.5 * (start[:, :3] + end[:, :3])
+    first, last = matrix_of(start[:, 3:]), matrix_of(end[:, 3:])
+    axes, position = (first[:, :, 2], last[:, :, 2]), 0.5 * (start[:, :3] + end[:, :3])
+    across = np.cross(*axes)
+    sine = np.linalg.norm(across, axis=1, keepdims=True)
+    swing = np.arctan2(sine, (axes[0] * axes[1]).sum(axis=1, keepdims=True))
+    about = unit(across)
+    spun = first.swapaxes(1, 2) @ matrix_of(quaternion_exp(-swing * about)) @ last  # about z, by what is left
+    spin = np.arctan2(spun[:, 1, 0], spun[:, 0, 0])[:, None]
+    axle = unit(axes[0] + axes[1])
+    turn = swing * about + spin * axle
     if kind == "constant_velocity":
         return 0.5 * ((axle + UPWARDS) * turn).sum(axis=1)
     if kind == "turn":
         return KINDS[kind] * (axle * turn).sum(axis=1)
-    way = np.cross(axle, UPWARDS)
-    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    way = unit(np.cross(axle, UPWARDS))
     lowest = position - RADIUS * np.cross(way, axle)
-    slip = end[:, :3] - start[:, :3] + np.cross(turn, lowest - position)
+    arc = 1.0 / np.sinc(0.5 * swing / np.pi)
+    slip = arc * (end[:, :3] - start[:, :3]) + np.cross(turn, lowest - position)
     along = way if kind == "rolling" else np.cross(UPWARDS, way)
     return (along * slip).sum(axis=1)
 

@@ -68,6 +68,11 @@ def fixed_name(column: int) -> str:
     return f"fixed{column}"
 
 
+def start_name(robot: KinematicRobot, active: int) -> str:
+    """Input that holds the coordinate of an active DOF where a problem or tick starts."""
+    return fixed_name(int(robot.dof_coordinate[robot.active_dof[active]]))
+
+
 def build_chain(
     robot: KinematicRobot,
     bodies: set[int],
@@ -131,8 +136,7 @@ class _Builder:
 
     def _turn(self, joint: int, dof: int) -> QuaternionXYZW:
         """The rotation of a joint whose first angular DOF this is."""
-        robot, dofs = self.robot, self.active_dofs
-        active = -1 if dofs is None else int(robot.dof_active[dof])
+        robot, dofs, active = self.robot, self.active_dofs, int(self.robot.dof_active[dof])
         if JointType(robot.joint_type[joint]).quaternion_offset is not None:
             return quaternion_coordinate(robot, joint, self.graph, dofs)
         axis, column = self._axis(dof), int(robot.dof_coordinate[dof])
@@ -141,7 +145,8 @@ class _Builder:
             return (*scale(float(np.sin(half)), axis), float(np.cos(half)))
         name = f"start_half{dof}" if dofs is None else f"half{dof}"
         if active >= 0:
-            self.halves[name] = (trial_name(active), float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
+            leader = trial_name(active) if dofs is not None else self.graph.variable(start_name(robot, active)).name
+            self.halves[name] = (leader, float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
         else:
             self.halves[name] = (self.graph.variable(fixed_name(column)).name, 1.0, 0.0)
         sine, cosine = half_angle_sine_cosine(self.graph.variable(name), self.half_angle_error)
@@ -160,11 +165,12 @@ def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Co
         dofs: Active DOFs that are variables; None where all coordinates are inputs.
     """
     active, column = int(robot.dof_active[dof]), int(robot.dof_coordinate[dof])
-    if active < 0 or dofs is None:
+    if active < 0:
         return graph.variable(fixed_name(column))
-    if active not in dofs:
+    if dofs is not None and active not in dofs:
         return float(robot.mid_joint_q[column])
-    return graph.variable(trial_name(active)) * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
+    leader = trial_name(active) if dofs is not None else start_name(robot, active)
+    return graph.variable(leader) * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
 
 
 def quaternion_coordinate(

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from objectives.expression import Scalar, sqrt, where
+from objectives.expression import Scalar, atan2, maximum, sign, sqrt, where
 from objectives.frame_algebra import (
     Frame,
-    QuaternionXYZW,
     Vector,
     add,
     conjugate,
@@ -16,7 +15,6 @@ from objectives.frame_algebra import (
     dot,
     quaternion_product,
     rotate,
-    rotation_vector,
     scale,
     subtract,
 )
@@ -24,46 +22,78 @@ from objectives.frame_algebra import (
 UPWARDS: Vector = (0.0, 0.0, 1.0)
 LYING = 1e-9
 """A wheel whose axle is this near [rad] to the ground's normal has no way."""
-OPPOSITE_TURNS = 1e-12
-"""Squared length of the sum of two quaternions below which they have no middle: a turn by a whole turn."""
+NO_SWING = 1e-24
+"""Squared sine of an angle below which it is the same as its sine."""
 
 
 class FrameMotion(NamedTuple):
-    """Two frames, the velocity of the first against the second, at the world origin and of turning, and a number."""
+    """A frame that moves against a reference frame: its z axis and origin, and its velocity.
 
-    frame: Frame
-    reference: Frame
+    Attributes:
+        axis: z axis of the frame.
+        normal: z axis of the reference frame.
+        position: Origin of the frame.
+        linear: Velocity against the reference frame, of the point at the world origin.
+        turn: The same of turning.
+        size: A number of the constraint.
+    """
+
+    axis: Vector
+    normal: Vector
+    position: Vector
     linear: Vector
     turn: Vector
     size: Scalar
 
     @classmethod
+    def of_twist(cls, frame: Frame, reference: Frame, linear: Vector, turn: Vector, size: Scalar) -> "FrameMotion":
+        """Take the motion of a moment."""
+        axis, normal = (rotate(one.orientation_xyzw, UPWARDS) for one in (frame, reference))
+        return cls(axis, normal, frame.position, linear, turn, size)
+
+    @classmethod
     def between(cls, start: Frame, end: Frame, size: Scalar) -> "FrameMotion":
         """Take a motion from one pose to another in unit time, seen from the reference, at its middle.
 
-        What is said of the velocity holds for it up to the third power of the turn.
+        The frame's axis swings by the least angle, and the frame spins about it. What is said of the velocity holds to
+        the third power of the swing; to any power where a wheel that stands upright goes along an arc.
         """
-        turn = rotation_vector(quaternion_product(end.orientation_xyzw, conjugate(start.orientation_xyzw)))
+        first, last = (rotate(one.orientation_xyzw, UPWARDS) for one in (start, end))
+        across, cosine = cross(first, last), dot(first, last)
+        sine2 = dot(across, across)
+        swings = sine2 > NO_SWING
+        sine = sqrt(where(swings, sine2, 1.0))
+        swing_over_sine = where(swings, atan2(sine, cosine) / sine, 1.0)
+        both = add(first, last)
+        arc = 0.5 * swing_over_sine * sqrt(maximum(dot(both, both), LYING * LYING))  # its length over that of its chord
+        axis = direction(both, LYING)
+        turn = add(scale(swing_over_sine, across), scale(_spin(start, end, across, cosine), axis))
         middle = scale(0.5, add(start.position, end.position))
-        linear = subtract(subtract(end.position, start.position), cross(turn, middle))
-        orientation = _middle(start.orientation_xyzw, end.orientation_xyzw)
-        return cls(Frame(middle, orientation), Frame((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)), linear, turn, size)
+        linear = subtract(scale(arc, subtract(end.position, start.position)), cross(turn, middle))
+        return cls(axis, UPWARDS, middle, linear, turn, size)
 
     def wheel(self) -> tuple[Vector, Vector, Vector]:
         """Give the way of a wheel, the direction across it, and the velocity of the lowest point."""
-        axle, normal = (rotate(frame.orientation_xyzw, UPWARDS) for frame in (self.frame, self.reference))
-        way = direction(cross(axle, normal), LYING)
-        lowest = subtract(self.frame.position, scale(self.size, cross(way, axle)))
-        return way, cross(normal, way), add(self.linear, cross(self.turn, lowest))
+        way = direction(cross(self.axis, self.normal), LYING)
+        lowest = subtract(self.position, scale(self.size, cross(way, self.axis)))
+        return way, cross(self.normal, way), add(self.linear, cross(self.turn, lowest))
 
 
-def _middle(a: QuaternionXYZW, b: QuaternionXYZW) -> QuaternionXYZW:
-    """The orientation halfway between two, on the short way."""
-    cosine = a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3]
-    x, y, z, w = (p + where(cosine < 0.0, -q, q) for p, q in zip(a, b, strict=True))
-    length2 = x * x + y * y + z * z + w * w
-    inverse = 1.0 / sqrt(where(length2 > OPPOSITE_TURNS, length2, 1.0))
-    return inverse * x, inverse * y, inverse * z, inverse * w
+def _spin(start: Frame, end: Frame, across: Vector, cosine: Scalar) -> Scalar:
+    """The angle about the z axis that is left of a turn once this axis has swung from first to last, up to a half turn.
+
+    Args:
+        start: The first orientation.
+        end: The last.
+        across: Cross product of the first and the last axis.
+        cosine: Their inner product.
+    """
+    swing = (*across, 1.0 + cosine)  # a quaternion, but for its length, which the angle does not need
+    _, _, z, w = quaternion_product(
+        conjugate(start.orientation_xyzw), quaternion_product(conjugate(swing), end.orientation_xyzw)
+    )
+    toward = sign(w)
+    return 2.0 * atan2(toward * z, toward * w)
 
 
 def _rolling(motion: FrameMotion) -> Scalar:
@@ -77,12 +107,11 @@ def _no_sideslip(motion: FrameMotion) -> Scalar:
 
 
 def _constant_velocity(motion: FrameMotion) -> Scalar:
-    axes = (rotate(frame.orientation_xyzw, UPWARDS) for frame in (motion.frame, motion.reference))
-    return 0.5 * dot(add(*axes), motion.turn)
+    return 0.5 * dot(add(motion.axis, motion.normal), motion.turn)
 
 
 def _turn(motion: FrameMotion) -> Scalar:
-    return motion.size * dot(rotate(motion.frame.orientation_xyzw, UPWARDS), motion.turn)
+    return motion.size * dot(motion.axis, motion.turn)
 
 
 VELOCITY_ROWS: Mapping[str, Callable[[FrameMotion], Scalar]] = {

@@ -15,16 +15,20 @@ RADIUS, TRACK = 0.15, 0.25
 AXLE = at(axis=(1.0, 0.0, 0.0), angle=-0.5 * np.pi)  # z of the frame along y of the wheel
 
 
-def cart():
-    """A platform on a plane with two driven wheels that roll, one of which keeps it from slipping sideways."""
+def cart_text():
+    """A platform on a plane with two wheels."""
     wheels = "".join(
         joint(f"{side}_axle", "continuous", "cart", f"{side}_wheel", f"0 {y} {RADIUS}")
         for side, y in (("left", TRACK), ("right", -TRACK))
     )
     plane = '<link name="floor"/><link name="cart"/><joint name="drive" type="planar"><parent link="floor"/>'
-    text = f'<robot name="cart">{plane}<child link="cart"/><axis xyz="0 0 1"/></joint>{wheels}</robot>'
+    return f'<robot name="cart">{plane}<child link="cart"/><axis xyz="0 0 1"/></joint>{wheels}</robot>'
+
+
+def cart():
+    """The platform with driven wheels that roll, one of which keeps it from slipping sideways."""
     rows = (("left_roll", "rolling", "left"), ("right_roll", "rolling", "right"), ("slip", "no_sideslip", "left"))
-    return load_urdf(text).with_velocity_constraints(
+    return load_urdf(cart_text()).with_velocity_constraints(
         [VelocityConstraint(name, kind, f"{side}_wheel", None, AXLE, radius=RADIUS) for name, kind, side in rows]
     )
 

@@ -29,7 +29,8 @@ def _statement(kind: str) -> tuple[tuple[Expression, ...], tuple[Expression, ...
     twists = [[graph.variable(name) for name in names] for names in TWISTS]
     frame, reference = (Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses)
     relative = [a - b for a, b in zip(*twists, strict=True)]
-    motion = FrameMotion(frame, reference, vector(relative[:3]), vector(relative[3:]), graph.variable(SIZE))
+    velocity = vector(relative[:3]), vector(relative[3:])
+    motion = FrameMotion.of_twist(frame, reference, *velocity, graph.variable(SIZE))
     speed = graph.constant(0.0) + VELOCITY_ROWS[kind](motion)
     columns = gradient(speed, [part for twist in twists for part in twist])
     return tuple(columns), tuple(time_derivative(one, poses, twists) for one in columns)

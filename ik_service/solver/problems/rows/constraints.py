@@ -8,6 +8,7 @@ from objectives import IKObjectiveCoupling, IKObjectiveLoop, InputError
 from objectives.tasks.frames.velocity import VelocityObjective
 
 ROW_TOLERANCE = 5e-7  # [m and rad] of a row of a loop: three are within 1e-6 where the status is not `LOOP_OPEN`
+MOTION_TOLERANCE = 1e-8  # [m and rad] of a row on velocities over a tick: nothing corrects it later
 
 
 class ConstraintRows:
@@ -55,5 +56,5 @@ def constraint_rows(
     """Return the rows of a constraint, to which all others yield, with a factor for all of them [1/m or 1/rad]."""
     rows = constraint.rows(weight)
     rows.is_constraint, rows.label = True, f"constraint {constraint.name}"
-    rows.set_row_tolerances(ROW_TOLERANCE)
+    rows.set_row_tolerances(MOTION_TOLERANCE if isinstance(rows, VelocityObjective) else ROW_TOLERANCE)
     return rows
