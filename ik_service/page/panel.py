@@ -12,6 +12,7 @@ import viser
 import viser.transforms
 
 from ik_service.page.posed_robot import PosedRobot, TargetState
+from ik_service.page.reach_slice import PLANES
 from ik_service.page.solving.questions import ROTATIONS, Float64Array
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.transforms import quaternion_from_rpy
@@ -19,6 +20,9 @@ from ik_service.robots.transforms import quaternion_from_rpy
 OBSTACLES = ("none", "box", "sphere")
 UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0
 """Range of the slider of a joint without limits [rad, m]."""
+NO_SLICE = "none"
+SLICE = "Where the first target could be met as it is turned now: green; crimson where only in contact."
+PLOT_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
 FREE = "Any turn about this axis of the link will do."
 HERE, NO_OTHER = "this one", "no other was found"
 
@@ -62,6 +66,13 @@ class Panel:
             self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True))
             self._button("1000 random targets", "random")
             self.random = gui.add_html("")
+            self.plane = self._input("slice", gui.add_dropdown("Slice", [NO_SLICE, *PLANES], hint=SLICE))
+        with tabs.add_tab("Path") as self._path_tab:
+            self.record = gui.add_checkbox("Record what is dragged", False)
+            self._button("Follow", "follow", "Joints that go through all that was recorded, on the best branch.")
+            self._button("Clear", "clear")
+            self.path = gui.add_html("")
+            self._plot: Any = None
         self.collision: Any = None
         if robot.collision_model is not None:
             with tabs.add_tab("Collision"):
@@ -133,6 +144,34 @@ class Panel:
             turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
             position.value = tuple(np.round(pose[:3], 4).tolist())
             rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
+
+    def show_plot(self, posed: PosedRobot, times: Float64Array, joint_q: Float64Array) -> None:
+        """Plot where the joints with sliders are along a path; of no times, take the plot away.
+
+        Args:
+            posed: The robot.
+            times: Times of its waypoints [s].
+            joint_q: Configurations, shape [n, joint_coord_count].
+        """
+        if self._plot is not None:
+            self._plot.remove()
+            self._plot = None
+        if not len(times):
+            return
+        names = posed.robot.coordinate_names
+        shown = self.sliders[: len(PLOT_COLORS)]
+        lines = [
+            {"label": names[coordinate], "stroke": color}
+            for (_, coordinate, _), color in zip(shown, PLOT_COLORS, strict=False)
+        ]
+        with self._path_tab:
+            self._plot = self._gui.add_uplot(
+                (times, *(scale * joint_q[:, coordinate] for _, coordinate, scale in shown)),
+                ({"label": "s"}, *lines),
+                scales={"x": {"time": False}},
+                title="Joints [° or mm] over time [s]",
+                aspect=1.4,
+            )
 
     def show_solutions(self, count: int, *, is_known: bool = False) -> None:
         """Offer solutions to be taken; 0 offers none.

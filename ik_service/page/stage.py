@@ -20,6 +20,9 @@ GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
+PATH_COLOR: Color = (60, 110, 220)
+SLICE_DOT = 0.3
+"""Size of a place of a slice over the way to the next."""
 OBSTACLE_COLOR: Color = (150, 120, 90)
 SKY_COLOR: Color = (255, 255, 255)
 EARTH_COLOR: Color = (95, 100, 112)
@@ -75,6 +78,8 @@ class Stage:
         self.obstacle: viser.TransformControlsHandle | None = None
         self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
+        self._path: viser.LineSegmentsHandle | None = None
+        self._slice: viser.PointCloudHandle | None = None
         self._shape: dict[str, Any] = {}
         points = posed.robot.forward_kinematics(posed.joint_q).positions[0]
         self._middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
@@ -178,6 +183,26 @@ class Stage:
         if len(joint_q):
             self._ghosts = RobotDrawing(
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
+            )
+
+    def show_path(self, lines: Float64Array) -> None:
+        """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""
+        if self._path is not None:
+            self._path.remove()
+        self._path = None
+        if len(lines):
+            self._path = self._scene.add_line_segments(
+                "/path", lines.astype(np.float32), PATH_COLOR, thickness=2.0, thickness_units="screen"
+            )
+
+    def show_slice(self, places: Float64Array, colors: NDArray[np.uint8], apart: float) -> None:
+        """Show places of a slice [m], shape [n, 3], in colours, that far apart [m]; n may be 0."""
+        if self._slice is not None:
+            self._slice.remove()
+        self._slice = None
+        if len(places):
+            self._slice = self._scene.add_point_cloud(
+                "/slice", places.astype(np.float32), colors, point_size=SLICE_DOT * apart, point_shape="circle"
             )
 
     def put_obstacle(self, posed: PosedRobot, kind: str, size: float) -> None:

@@ -16,8 +16,10 @@ import viser
 
 from ik_service.page import words
 from ik_service.page.drawing import Color
-from ik_service.page.panel import HERE, NO_OTHER, Panel
+from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
+from ik_service.page.panel import HERE, NO_OTHER, NO_SLICE, Panel
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
+from ik_service.page.reach_slice import reached, slice_question
 from ik_service.page.solving.questions import Float64Array, PageError, Question, Solving
 from ik_service.page.stage import Stage
 
@@ -35,6 +37,8 @@ BETWEEN_S = 2.0 * STEP_S
 """Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
 UPLOAD_S = 0.5
 """Time for a browser to say that a file has come, before the button is made anew [s]."""
+SLICE_S = 0.2
+"""Least time from a solve to the next slice [s]."""
 LATENCIES_MOST = 5000
 OFF = {"collision": "off"}
 SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest", "step"))
@@ -42,7 +46,8 @@ SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "obstacle", "
 TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "obstacle"))
 """Those after which no arm is frozen."""
 
-ASIDE_ACTIONS = frozenset(("file", "random", "solutions"))
+PATH_ACTIONS = frozenset(("clear", "follow", "play"))
+ASIDE_ACTIONS = PATH_ACTIONS | {"file", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
 
 _logger = logging.getLogger(__name__)
@@ -75,6 +80,7 @@ class Visitor:
     panel: Panel
     is_complete = False
     question: Question | None = None
+    _path: DrawnPath
     others: Float64Array = np.empty((0, 0))
 
     def __init__(
@@ -164,6 +170,7 @@ class Visitor:
             is_first=self._is_first,
             objects=self._watched(),
         )
+        self.panel.path.content = words.path_html(len(self._path), self._path.followed)
         self.panel.show_posed(self.posed)
         if self.question is not None:
             file = self._solving.files.get(self.question.robot)
@@ -205,6 +212,8 @@ class Visitor:
             self._complete()
             self._solve()
             return
+        if pending.keys() - ASIDE_ACTIONS - {"refresh"}:
+            self._is_playing = False
         self._pose_by_hand(pending)
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         for link, values in targets.items():
@@ -215,16 +224,55 @@ class Visitor:
             self.posed.touch()
         if targets or pending.keys() & SOLVE_ACTIONS:
             self._solve()
+        self._do_aside(pending)
+
+    def _do_aside(self, pending: dict[str, Any]) -> None:
+        """Do what leaves targets as they are."""
         if "islands" in pending:
             self._draw(words.heading(self.posed.answer)[1])
         if "spheres" in pending:
             self.stage.show_spheres(self.posed, visible=pending["spheres"])
         if "solutions" in pending:
             self._look_for_solutions()
+        if pending.keys() & PATH_ACTIONS:
+            self._do_path(pending)
+        if "slice" in pending:
+            self._show_slice()
         if "random" in pending:
             self._random_seed += 1
             question = self.posed.random_question(self._random_seed, **self._given())
             self.panel.random.content = words.random_html(self._solving.solve(question))
+
+    def _do_path(self, pending: dict[str, Any]) -> None:
+        """Follow the path that was drawn, show the next of its waypoints, or forget it."""
+        if "clear" in pending:
+            self._path = DrawnPath()
+        path = self._path
+        if "follow" in pending and len(path):
+            path.followed = self._solving.follow(path.question(self.posed, **self._given()), WAYPOINT_S)
+            times = WAYPOINT_S * np.arange(len(path), dtype=np.float64)
+            self.panel.show_plot(self.posed, times, path.followed.joint_q)
+            self._is_playing = True
+            self._later(0.0, "play", 0)
+        elif "clear" in pending:
+            self.panel.show_plot(self.posed, np.empty(0), np.empty((0, 0)))
+        followed, at = path.followed, pending.get("play")
+        if followed is not None and at is not None and self._is_playing:
+            self.posed.stand(followed.joint_q[at])
+            self.stage.place_gizmos(self.posed)
+            self._draw(words.GOOD if followed.success[at] else words.FAR_COLOR)
+            if at + 1 < len(path):
+                self._later(WAYPOINT_S, "play", at + 1)
+        self.stage.show_path(path.lines)
+
+    def _show_slice(self) -> None:
+        """Show a slice of the workspace through the first target, or take it away."""
+        self._is_slice_ordered = False
+        if self.panel.plane.value == NO_SLICE or not self.posed.asked:
+            self.stage.show_slice(np.empty((0, 3)), np.empty((0, 3), np.uint8), 0.0)
+            return
+        question, apart = slice_question(self.posed, self.panel.plane.value, **self._given())
+        self.stage.show_slice(*reached(question, self._solving.solve(question)), apart)
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> None:
         """Pose the robot without a solve: by sliders, or as a ghost that is taken."""
@@ -277,6 +325,12 @@ class Visitor:
         self._clear_ghosts()
         self._draw(words.heading(answer)[1])
         self.solves += 1
+        if self.panel.record.value:
+            self._path.add(self.posed)
+            self.stage.show_path(self._path.lines)
+        if self.panel.plane.value != NO_SLICE and not self._is_slice_ordered:
+            self._is_slice_ordered = True
+            self._later(SLICE_S, "slice")
 
     def _draw(self, color: Color = words.BY_HAND) -> None:
         shows_islands = self.is_complete and bool(self.panel.islands.value)
@@ -315,6 +369,7 @@ class Visitor:
         """Show a robot, from the beginning, and nothing else yet."""
         self.posed = PosedRobot(name, self._solving.robot(name))
         self.is_complete, self.question, self.others = False, None, self.others[:0]
+        self._path, self._is_slice_ordered, self._is_playing = DrawnPath(), False, False
         with self.client.atomic():
             self.client.gui.reset()
             self._dress()

@@ -14,7 +14,7 @@ import numpy as np
 
 from ik_service.page.drawing import Color
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
-from ik_service.page.solving.questions import Answer, Question
+from ik_service.page.solving.questions import Answer, Followed, Question
 
 GOOD: Color = (34, 160, 90)
 FAR_COLOR: Color = (235, 150, 30)
@@ -98,6 +98,20 @@ def random_html(answer: Answer) -> str:
         f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{badge}"
         f"<p style='margin:0.35em 0'>{100.0 * solved / count:.1f} % in {answer.solve_ms:.1f} ms, "
         f"{1e3 * answer.solve_ms / count:.1f} µs each. {escape(rest)}</p></div>"
+    )
+
+
+def path_html(waypoints: int, followed: Followed | None = None) -> str:
+    """Return what there is to say about a path that was drawn."""
+    begun = "<div style='padding:0.2em 0.8em;font-size:0.85em'>"
+    if followed is None:
+        return f"{begun}{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded.</div>" if waypoints else ""
+    met, fast = int(followed.success.sum()), int(followed.is_fast.sum())
+    badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
+    faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""
+    return (
+        f"{begun}{badge}<p style='margin:0.35em 0'>{followed.solve_ms:.1f} ms; a joint moves by "
+        f"{followed.joint_change:.2f} rad or m at most from one to the next.{faster}</p></div>"
     )
 
 

@@ -1,5 +1,7 @@
 """What a visitor sees who drags and poses by hand, without a browser."""
 
+import contextlib
+import queue
 from types import SimpleNamespace
 
 import numpy as np
@@ -90,3 +92,61 @@ def test_a_robot_that_closes_loops_offers_no_other_solutions(server, solving):
     guest = Guest(server, solving, "delta")
     assert guest.visitor.panel.others.disabled
     assert not Guest(server, solving, "panda").visitor.panel.others.disabled
+
+
+def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
+    visitor, panel = guest.visitor, guest.visitor.panel
+    guest.click(panel.record, True)
+    for way in np.tile([[0.0, 0.0, -0.02], [0.0, 0.02, 0.0]], (6, 1)):
+        guest.drag("panda_hand", way)
+    count = len(visitor._path)
+    assert f"{count} waypoints recorded" in panel.path.content
+    assert 12 <= count <= 40
+    assert visitor.stage._path.points.shape == (count - 1, 2, 3)
+    visitor.enqueue("follow")
+    while visitor._path.followed is None or (visitor.posed.joint_q != visitor._path.followed.joint_q[-1]).any():
+        guest.waiting.get(timeout=10.0).work()
+    guest.work()
+    followed = visitor._path.followed
+    assert f"{count} of {count} waypoints met" in panel.path.content
+    assert followed.joint_change < 0.2
+    hands = visitor.posed.robot.forward_kinematics(followed.joint_q, ["panda_hand"]).positions[:, 0]
+    assert np.abs(hands[1:] - visitor._path.lines[:, 1]).max() < 1e-4
+    assert [len(column) for column in panel._plot.data] == [count] * 8
+    visitor.enqueue("clear")
+    guest.work()
+    assert (len(visitor._path), panel.path.content, panel._plot, visitor.stage._path) == (0, "", None, None)
+
+
+def test_a_drag_ends_the_way_along_a_path(guest):
+    visitor = guest.visitor
+    guest.click(visitor.panel.record, True)
+    for _ in range(4):
+        guest.drag("panda_hand", [0.0, 0.0, -0.05])
+    guest.click(visitor.panel.record, False)
+    visitor.enqueue("follow")
+    guest.waiting.get(timeout=10.0).work()
+    guest.waiting.get(timeout=10.0).work()  # at the first waypoint
+    place = np.array(guest.drag("panda_hand", [0.0, 0.1, 0.0]).position)
+    with contextlib.suppress(queue.Empty):
+        while True:
+            guest.waiting.get(timeout=0.3).work()
+    assert np.linalg.norm(visitor.stage.drawing.drawn_position("panda_hand") - place) < 1e-3
+
+
+def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):
+    visitor, panel = guest.visitor, guest.visitor.panel
+    guest.click(panel.plane, "upright, along x")
+    cloud = visitor.stage._slice
+    places, colors = np.array(cloud.points, np.float64), np.array(cloud.colors)
+    good = (colors == words.GOOD).all(axis=1)
+    assert 200 < good.sum() < len(good) < 41 * 41
+    assert (colors[~good] == words.HIT).all()
+    assert np.linalg.norm(places[good] - [0.0, 0.0, 0.333], axis=1).max() < 1.1  # the arm's reach from its shoulder
+    assert np.abs(places[:, 1] - visitor.posed.targets["panda_hand"].pose[1]).max() < 1e-3
+    guest.drag("panda_hand", [0.0, 0.2, 0.0])
+    while visitor.stage._slice is cloud:
+        guest.waiting.get(timeout=10.0).work()
+    assert np.abs(np.array(visitor.stage._slice.points)[:, 1] - places[0, 1] - 0.2).max() < 2e-3
+    guest.click(panel.plane, "none")
+    assert visitor.stage._slice is None

@@ -13,6 +13,7 @@ from ik_service.errors import RobotFileError
 from ik_service.page.solving.questions import (
     Answer,
     AskedTarget,
+    Followed,
     PageError,
     Question,
     Solving,
@@ -107,6 +108,31 @@ class LocalSolving(Solving):
             return _answer(solver, result, world, question.options, solve_ms, begun)
         except IKError as error:
             raise PageError(str(error)) from error
+
+    def follow(self, question: Question, dt: float) -> Followed:
+        """Return joints that go through the problems of a question one after another.
+
+        Raises:
+            PageError: A value is not allowed, or kernels cannot be compiled.
+        """
+        begun = time.perf_counter()
+        try:
+            result = self._solver(question).follow(
+                [target.positions for target in question.targets],
+                [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
+                dt,
+                world=read_world({"objects": dict(question.objects)}) if question.objects else None,
+                options=dict(question.options),
+            )
+        except IKError as error:
+            raise PageError(str(error)) from error
+        return Followed(
+            joint_q=result.joint_q,
+            success=result.success,
+            is_fast=np.asarray(result.over_velocity.any(axis=1)),
+            joint_change=result.largest_joint_change,
+            solve_ms=1e3 * (time.perf_counter() - begun),
+        )
 
     def close(self) -> None:
         """Forget the solvers."""

@@ -109,6 +109,25 @@ class Answer:
     ran_on: str
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Followed:
+    """The joints along a path.
+
+    Attributes:
+        joint_q: Configurations at the waypoints [rad or m], shape [n, joint_coord_count].
+        success: Whether each waypoint is met, the way there free of contact, shape [n].
+        is_fast: Whether a joint would go faster there than it may, shape [n].
+        joint_change: Largest change of a joint from waypoint to waypoint [rad or m].
+        solve_ms: Time that it took [ms].
+    """
+
+    joint_q: Float64Array
+    success: NDArray[np.bool_]
+    is_fast: NDArray[np.bool_]
+    joint_change: float
+    solve_ms: float
+
+
 class Solving(ABC):
     """Answers questions about some robots; one thread at a time asks `solve` of one that has `workers` = 1.
 
@@ -158,6 +177,18 @@ class Solving(ABC):
     @abstractmethod
     def solve(self, question: Question) -> Answer:
         """Answer a question.
+
+        Raises:
+            PageError: It cannot be answered.
+        """
+
+    @abstractmethod
+    def follow(self, question: Question, dt: float) -> Followed:
+        """Return joints that go through the problems of a question one after another.
+
+        Args:
+            question: Its problems are waypoints; its start does not count.
+            dt: Time from one to the next [s].
 
         Raises:
             PageError: It cannot be answered.

@@ -11,6 +11,7 @@ from ik_service.page.solving.local_solving import LocalSolving
 from ik_service.page.solving.questions import (
     Answer,
     Float64Array,
+    Followed,
     PageError,
     Question,
     Solving,
@@ -45,7 +46,7 @@ class RemoteSolving(Solving):
         super().__init__((), url.rstrip("/"))
         self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
         self._own, self._own_lock = LocalSolving(), threading.Lock()
-        self._own.robots, self.files = (), self._own.files
+        self.files = self._own.files
         try:
             served = self._client.robots()
         except ClientError as error:
@@ -53,6 +54,7 @@ class RemoteSolving(Solving):
             raise _page_error(self.address, error) from error
         known = set(builtin_robot_names())
         self.robots = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
+        self._own.robots = self.robots
         if not self.robots:
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
 
@@ -104,6 +106,15 @@ class RemoteSolving(Solving):
         except ClientError as error:
             raise _page_error(self.address, error) from error
         return _answer(robot, result, 1e3 * (time.perf_counter() - begun))
+
+    def follow(self, question: Question, dt: float) -> Followed:
+        """Return joints that go through the problems of a question; this process looks for them, not the service.
+
+        Raises:
+            PageError: A value is not allowed, or kernels cannot be compiled.
+        """
+        with self._own_lock:
+            return self._own.follow(question, dt)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,0 +1,72 @@
+"""A path that a visitor draws by dragging targets, and the joints that follow it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ik_service.page.posed_robot import PosedRobot
+from ik_service.page.solving.questions import AskedTarget, Float64Array, Followed, Question
+
+APART_M, APART_RAD = 0.005, 0.03
+"""Least way of a target from waypoint to waypoint [m], or turn [rad]."""
+WAYPOINT_S = 0.05
+"""Time from waypoint to waypoint [s]."""
+WAYPOINTS_MOST = 1000
+
+
+class DrawnPath:
+    """A path.
+
+    Attributes:
+        followed: The joints along it; None before they have been asked for.
+    """
+
+    def __init__(self) -> None:
+        self.followed: Followed | None = None
+        self._links: tuple[str, ...] = ()
+        self._poses: list[Float64Array] = []
+
+    def add(self, posed: PosedRobot) -> None:
+        """Add where the targets are now, if they have moved; where others count than before the path begins anew."""
+        links, poses = tuple(one.link for one in posed.asked), np.array([one.pose for one in posed.asked])
+        if links != self._links:
+            self._links, self._poses = links, []
+        if self._poses and not _is_apart(self._poses[-1], poses):
+            return
+        if len(self._poses) < WAYPOINTS_MOST:
+            self._poses.append(poses)
+            self.followed = None
+
+    def __len__(self) -> int:
+        """Return the number of waypoints."""
+        return len(self._poses)
+
+    @property
+    def lines(self) -> Float64Array:
+        """The way of every target from waypoint to waypoint [m], shape [pieces, 2, 3]."""
+        if len(self) < 2:
+            return np.empty((0, 2, 3))
+        places = np.array(self._poses)[:, :, :3]
+        return np.stack([places[:-1], places[1:]], axis=2).reshape(-1, 2, 3)
+
+    def question(self, posed: PosedRobot, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
+        """Return the waypoints as the problems of a question; the branch is the solver's to choose.
+
+        Args:
+            posed: The robot.
+            options: Options.
+            objects: What is around the robot.
+        """
+        poses, free = np.array(self._poses), {one.link: one.free for one in posed.asked}
+        targets = tuple(
+            AskedTarget(link, poses[:, k, :3], poses[:, k, 3:], free.get(link, ()))
+            for k, link in enumerate(self._links)
+        )
+        return Question(robot=posed.name, targets=targets, options=options, objects=objects)
+
+
+def _is_apart(before: Float64Array, after: Float64Array) -> bool:
+    way = np.linalg.norm(after[:, :3] - before[:, :3], axis=1)
+    turn = 2.0 * np.arccos(np.minimum(np.abs((after[:, 3:] * before[:, 3:]).sum(axis=1)), 1.0))
+    return bool((way > APART_M).any() or (turn > APART_RAD).any())
