@@ -31,9 +31,9 @@ PANEL_S = 3.0
 """Time after which the panel is sent at the latest [s]."""
 OTHER_SOLUTION = 0.05
 """Solutions are others where some coordinate differs by more [rad or m]."""
-STEP_S = 1.0 / 60.0
+DRAG_STEP_S = 1.0 / 60.0
 """Time between two solves on the way to where a gizmo has been dragged [s]."""
-BETWEEN_S = 2.0 * STEP_S
+BETWEEN_S = 2.0 * DRAG_STEP_S
 """Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
 UPLOAD_S = 0.5
 """Time for a browser to say that a file has come, before the button is made anew [s]."""
@@ -127,7 +127,7 @@ class Visitor:
         """Note that a gizmo has been dragged."""
         now = time.perf_counter()
         self._dragged_at = self._dragged_at or now
-        self._arrives_at = now + min(max(now - self._heard_at - STEP_S, 0.0), BETWEEN_S)
+        self._arrives_at = now + min(max(now - self._heard_at - DRAG_STEP_S, 0.0), BETWEEN_S)
         self._heard_at = now
         self.enqueue("drag")
 
@@ -307,9 +307,9 @@ class Visitor:
         left = max(self._arrives_at - time.perf_counter(), 0.0)
         gizmos = self.stage.read_gizmos()
         for link, pose in gizmos.items():
-            self.posed.move(link, pose, share=STEP_S / (STEP_S + left))
+            self.posed.move(link, pose, share=DRAG_STEP_S / (DRAG_STEP_S + left))
         if any((self.posed.targets[link].pose != pose).any() for link, pose in gizmos.items()):
-            self._later(STEP_S, "step")
+            self._later(DRAG_STEP_S, "step")
         if not self.posed.asked:
             return
         question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())

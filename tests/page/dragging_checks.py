@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ik_service.page import LocalSolving, words
+from ik_service.page import visitor as visitor_module
 from ik_service.page.stage import pose_of
 from tests.page.guests import Guest, scene_server
 
@@ -28,22 +29,21 @@ def guest(server, solving):
     return Guest(server, solving, "panda")
 
 
-def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest):
+def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypatch):
+    monkeypatch.setattr(visitor_module, "BETWEEN_S", 1.0)  # so that a busy machine does some steps, too
     visitor, seen = guest.visitor, []
     gizmo = visitor.stage.gizmos["panda_hand"]
     start, turn = np.array(gizmo.position), np.array(gizmo.wxyz)
     gizmo.position, gizmo.wxyz = start + np.array([0.0, 0.0, -0.09]), -turn  # the same orientation
     visitor.dragged()
-    while len(seen) < 3:
+    while not seen or (seen[-1] != pose_of(gizmo)).any():
         guest.waiting.get(timeout=10.0).work()
-        pose = visitor.posed.targets["panda_hand"].pose
-        if not seen or pose[2] != seen[-1][2]:
-            seen.append(pose)
-    ways = start[2] - np.array(seen)[:, 2]
-    assert 0.0 < ways[0] < ways[1] < ways[2]
-    assert ways[2] == pytest.approx(0.09)
-    assert np.abs(np.array(seen)[:2, 3:] - turn[[1, 2, 3, 0]]).max() < 1e-6
-    assert (seen[2] == pose_of(gizmo)).all()
+        seen.append(visitor.posed.targets["panda_hand"].pose)
+    ways = np.unique(start[2] - np.array(seen)[:, 2])
+    assert len(ways) >= 4
+    assert ways[0] > 0.0
+    assert ways[-1] == pytest.approx(0.09)
+    assert np.abs(np.array(seen)[:-1, 3:] - turn[[1, 2, 3, 0]]).max() < 1e-6
 
 
 def test_targets_that_come_quickly_are_solved_for_at_once(guest):

@@ -45,7 +45,8 @@ def test_the_drawn_hand_follows_its_target(guest):
     assert np.abs(drawn - hand).max() < DRAWN_M
     assert "Reached" in visitor.panel.status.content
     assert visitor.stage.miss is None
-    assert (visitor.solves, len(visitor.latencies)) == (7, 2)  # three on the way to each place
+    assert 3 <= visitor.solves <= 7  # up to three on the way to each place
+    assert len(visitor.latencies) == 2
 
 
 def test_a_target_out_of_reach_is_said_and_drawn(guest):
