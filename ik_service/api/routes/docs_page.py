@@ -50,7 +50,7 @@ iframe {{ width: 100%; height: 28rem; margin-top: 0.6rem; box-sizing: border-box
 table {{ width: 100%; border-collapse: collapse }}
 th, td {{ padding: 0.3rem 0.6rem 0.3rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line) }}
-tr > :nth-child(2) {{ text-align: right; white-space: nowrap }}
+tr > :first-child {{ min-width: 7.5rem }} tr > :nth-child(2) {{ text-align: right; white-space: nowrap }}
 </style>
 </head>
 <body>
