@@ -59,6 +59,8 @@ class Panel:
             self.any_branch = self._input("branch", gui.add_checkbox("Any branch", False, hint=hint))
             self._button("Start again", "restart", "The robot as it was shown first, without an obstacle.")
         with tabs.add_tab("Joints"):
+            if robot.constraint_names:
+                self.loops = self._input("loops", gui.add_checkbox("Keep loops closed", True))
             self.sliders = [self._slider(robot, posed, joint) for joint in _slid_joints(robot)]
         with tabs.add_tab("Batch"):
             only = "A robot that closes loops is solved for one." if robot.loops else None

@@ -82,7 +82,10 @@ class PosedRobot:
         targets: Its targets, by link.
         answer: What the last solve has answered; None where joints have been moved by hand since.
         error: Distance and angle of every target that counts, by link [m, rad]; NaN where it does not count.
+        keeps_loops: Whether its constraints are met.
     """
+
+    keeps_loops = True
 
     def __init__(self, name: str, robot: RobotModel) -> None:
         self.name, self.robot = name, robot
@@ -126,10 +129,10 @@ class PosedRobot:
         self._moved |= set(self.targets)
 
     def stand(self, joint_q: NDArray[Any]) -> None:
-        """Stand in a configuration, [joint_coord_count], loops closed near it, with all targets where links are."""
+        """Stand in a configuration, [joint_coord_count], with all targets where links are; loops closed if kept."""
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
-        if robot.loops:
+        if robot.loops and self.keeps_loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
         self.answer = None
         self.pull_targets()
@@ -177,6 +180,7 @@ class PosedRobot:
             targets=targets,
             initial_joint_q=self.joint_q[None],
             frozen=self.frozen() if alone else (),
+            opened=self._opened(),
             options={**branch, **options},
             objects=objects,
         )
@@ -255,7 +259,12 @@ class PosedRobot:
             AskedTarget(target.link, poses.positions[:, k], poses.orientations_xyzw[:, k], target.free)
             for k, target in enumerate(self.asked)
         )
-        return Question(robot=self.name, targets=targets, options=options, objects=objects)
+        opened = self._opened()
+        return Question(robot=self.name, targets=targets, opened=opened, options=options, objects=objects)
+
+    def _opened(self) -> tuple[str, ...]:
+        """Return the names of the constraints that are not met."""
+        return () if self.keeps_loops else self.robot.constraint_names
 
     def _is_met(self, link: str) -> bool:
         position, orientation = self.error[link]

@@ -41,9 +41,9 @@ SLICE_S = 0.2
 """Least time from a solve to the next slice [s]."""
 LATENCIES_MOST = 5000
 OFF = {"collision": "off"}
-SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "obstacle", "pick", "rest", "step"))
+SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "loops", "obstacle", "pick", "rest", "step"))
 """Actions that a solve of the targets completes."""
-TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "obstacle"))
+TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))
 """Those after which no arm is frozen."""
 
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
@@ -220,6 +220,7 @@ class Visitor:
             self._change(link, **values)
         if "obstacle" in pending:
             self.stage.put_obstacle(self.posed, self.panel.obstacle.value, 1e-3 * self.panel.obstacle_size.value)
+        self.posed.keeps_loops = pending.get("loops", self.posed.keeps_loops)
         if pending.keys() & TOUCH_ACTIONS:
             self.posed.touch()
         if targets or pending.keys() & SOLVE_ACTIONS:

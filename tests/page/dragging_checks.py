@@ -150,3 +150,23 @@ def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):
     assert np.abs(np.array(visitor.stage._slice.points)[:, 1] - places[0, 1] - 0.2).max() < 2e-3
     guest.click(panel.plane, "none")
     assert visitor.stage._slice is None
+
+
+def test_loops_may_be_left_open(server, solving):
+    guest = Guest(server, solving, "four_bar")
+    visitor, robot = guest.visitor, guest.visitor.posed.robot
+    guest.drag("coupler_point", [0.05, 0.0, 0.0])
+    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6
+    assert "constraint_enabled" not in visitor.panel.request.content
+    guest.click(visitor.panel.loops, False)
+    guest.drag("coupler_point", [0.0, 0.0, 0.1])
+    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() > 1e-3
+    assert "constraint_enabled={&#x27;pin&#x27;: False}" in visitor.panel.request.content
+    assert "&quot;disable&quot;: [&quot;pin&quot;]" in visitor.panel.request.content
+    (slider, coordinate, _), *_ = visitor.panel.sliders
+    others = np.arange(robot.joint_coord_count) != coordinate
+    before = visitor.posed.joint_q[others]
+    guest.click(slider, slider.value + 5.0)
+    np.testing.assert_allclose(visitor.posed.joint_q[others], before, atol=1e-6)
+    guest.click(visitor.panel.loops, True)
+    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6

@@ -28,6 +28,12 @@ def remote(service_url):
 
 
 def questions():
+    open_bar = PosedRobot("four_bar", load_robot("four_bar"))
+    open_bar.keeps_loops = False
+    target = open_bar.targets["coupler_point"].pose.copy()
+    target[:3] += [0.05, 0.0, 0.2]
+    open_bar.change("coupler_point", pose=target)
+    yield open_bar.question(any_branch=False, options={}, objects={})
     for name, free, objects, options in (
         ("panda", (), {}, {}),
         ("panda", ("rz",), {}, {}),

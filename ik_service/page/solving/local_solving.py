@@ -101,6 +101,7 @@ class LocalSolving(Solving):
                 [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
                 initial_joint_q=question.initial_joint_q,
                 frozen=question.frozen or None,
+                constraint_enabled=dict.fromkeys(question.opened, False) or None,
                 world=world,
                 options=dict(question.options),
             )

@@ -60,6 +60,7 @@ class Question:
         targets: What its links are to reach.
         initial_joint_q: Starts of the problems, shape [n, joint_coord_count]; None is the solver's own.
         frozen: Names of DOFs that stay where the start has them.
+        opened: Names of constraints that are not to be met.
         options: Options by the names that they have in an HTTP request.
         objects: What is around the robot, as `objects` of a world in an HTTP request.
     """
@@ -68,6 +69,7 @@ class Question:
     targets: tuple[AskedTarget, ...]
     initial_joint_q: NDArray[Any] | None = None
     frozen: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, Any] = field(default_factory=dict)
 

@@ -99,6 +99,7 @@ class RemoteSolving(Solving):
                 ],
                 initial_joint_q=question.initial_joint_q,
                 frozen=question.frozen or None,
+                constraints={"disable": list(question.opened)} if question.opened else None,
                 options=question.options,
                 world={"objects": question.objects} if question.objects else None,
                 include=include,
