@@ -7,13 +7,17 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots import RobotModel
+from ik_service.robots import JointType, RobotModel
 from ik_service.robots.collision.world import World
 from ik_service.robots.structure.coupling import mapped_limits
 from ik_service.robots.structure.dof_values import dof_values
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]
+
+
+TURN_STEP_MAX = 3.0
+"""Largest turn of a joint in a tick [rad] where wheels are to roll: from half a turn on it would be taken for less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,8 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         "acceleration": acceleration,
         "joint_step": dof_values(robot, "ControlLimits.joint_step", limits.joint_step, none),
     }
+    if robot.velocity_constraints:
+        found["joint_step"] = np.minimum(found["joint_step"], np.where(_turns(robot), TURN_STEP_MAX, np.inf))
     if (found["acceleration"] == 0.0).any():
         raise InputError(
             "ControlLimits.acceleration is 0 for a joint. Allowed: above 0; lock joints that must not move."
@@ -78,6 +84,14 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         name = robot.dof_names[robot.active_dof[empty[0]]]
         raise InputError(f"ControlLimits.position_margin leaves nothing of the range of '{name}'.")
     return active
+
+
+def _turns(robot: RobotModel) -> NDArray[np.bool_]:
+    """Return which DOFs turn, shape [joint_dof_count]."""
+    found = np.ones(robot.joint_dof_count, dtype=bool)
+    for kind, first in zip(robot.joint_type, robot.joint_qd_start[:-1].tolist(), strict=True):
+        found[first : first + JointType(kind).linear_dof_count] = False
+    return found
 
 
 def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | None) -> float | None:

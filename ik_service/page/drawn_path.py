@@ -28,7 +28,7 @@ class DrawnPath:
         self._poses: list[Float64Array] = []
 
     def add(self, posed: PosedRobot) -> None:
-        """Add where the targets are now, if they have moved; where others count than before the path begins anew."""
+        """Add where the targets are now, if they have moved; where others count than before, the path begins anew."""
         links, poses = tuple(one.link for one in posed.asked), np.array([one.pose for one in posed.asked])
         if links != self._links:
             self._links, self._poses = links, []
@@ -42,6 +42,10 @@ class DrawnPath:
         """Return the number of waypoints."""
         return len(self._poses)
 
+    def poses(self, at: int) -> dict[str, Float64Array]:
+        """Return the pose of every target at a waypoint, by link [m, xyzw]."""
+        return dict(zip(self._links, self._poses[at], strict=True))
+
     @property
     def lines(self) -> Float64Array:
         """The way of every target from waypoint to waypoint [m], shape [pieces, 2, 3]."""
@@ -51,19 +55,20 @@ class DrawnPath:
         return np.stack([places[:-1], places[1:]], axis=2).reshape(-1, 2, 3)
 
     def question(self, posed: PosedRobot, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
-        """Return the waypoints as the problems of a question; the branch is the solver's to choose.
+        """Return the waypoints as the problems of a question, from where the robot stands.
 
         Args:
             posed: The robot.
             options: Options.
             objects: What is around the robot.
         """
-        poses, free = np.array(self._poses), {one.link: one.free for one in posed.asked}
+        poses = np.array(self._poses)
         targets = tuple(
-            AskedTarget(link, poses[:, k, :3], poses[:, k, 3:], free.get(link, ()))
+            AskedTarget(link, poses[:, k, :3], poses[:, k, 3:], posed.targets[link].free)
             for k, link in enumerate(self._links)
         )
-        return Question(robot=posed.name, targets=targets, options=options, objects=objects)
+        start = np.asarray(posed.joint_q)[None]
+        return Question(robot=posed.name, targets=targets, initial_joint_q=start, options=options, objects=objects)
 
 
 def _is_apart(before: Float64Array, after: Float64Array) -> bool:

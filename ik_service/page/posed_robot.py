@@ -83,9 +83,10 @@ class PosedRobot:
         answer: What the last solve has answered; None where joints have been moved by hand since.
         error: Distance and angle of every target that counts, by link [m, rad]; NaN where it does not count.
         keeps_loops: Whether its constraints are met.
+        is_on_path: Whether it stands at a waypoint of a path that was drawn.
     """
 
-    keeps_loops = True
+    keeps_loops, is_on_path = True, False
 
     def __init__(self, name: str, robot: RobotModel) -> None:
         self.name, self.robot = name, robot
@@ -128,14 +129,24 @@ class PosedRobot:
         """Let the next solve move everything, whether its target has moved or not."""
         self._moved |= set(self.targets)
 
-    def stand(self, joint_q: NDArray[Any]) -> None:
-        """Stand in a configuration, [joint_coord_count], with all targets where links are; loops closed if kept."""
+    def stand(self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None) -> None:
+        """Stand in a configuration, [joint_coord_count], loops closed if they are kept, with targets where links are.
+
+        Args:
+            joint_q: The configuration.
+            poses: Where targets are instead, by link, as along a path; None for one that was posed by hand.
+        """
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
         if robot.loops and self.keeps_loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
-        self.answer = None
+        self.answer, self.is_on_path = None, poses is not None
         self.pull_targets()
+        for link, pose in (poses or {}).items():
+            reached, self.targets[link] = self.targets[link].pose, replace(self.targets[link], pose=pose)
+            turn = 2.0 * np.arccos(min(abs(float(reached[3:] @ pose[3:])), 1.0))
+            far = float(np.linalg.norm(reached[:3] - pose[:3]))
+            self.error[link] = (far, np.nan if np.isnan(self.error[link][1]) else turn)
 
     def pull_targets(self) -> None:
         """Put every target where its link is."""
@@ -235,7 +246,7 @@ class PosedRobot:
 
     def take(self, answer: Answer) -> None:
         """Stand where an answer says."""
-        self.joint_q, self.answer = answer.joint_q[0].copy(), answer
+        self.joint_q, self.answer, self.is_on_path = answer.joint_q[0].copy(), answer, False
         self._moved.clear()
         errors = np.stack([answer.position_error[0], answer.orientation_error[0]], axis=1)
         self.error = {target.link: tuple(errors[k].tolist()) for k, target in enumerate(self.asked)}

@@ -12,7 +12,7 @@ from ik_service.page.solving.questions import Answer, AskedTarget, Float64Array,
 from ik_service.page.words import GOOD, HIT
 
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
-"""Axes of the world that span each plane; it goes through the first target."""
+"""Axes of the world that span each plane, about the robot's base; it goes through the first target that counts."""
 PLACES = 41
 """Places along each side."""
 WIDTH = 2.2
@@ -24,7 +24,7 @@ def slice_question(
 ) -> tuple[Question, float]:
     """Return the question whether the first target can be met anywhere in a plane, and how far places are apart [m].
 
-    The target keeps its orientation; other targets do not count.
+    The target keeps its orientation; other targets do not count, and what they alone would move stays where it is.
 
     Args:
         posed: The robot.
@@ -41,7 +41,9 @@ def slice_question(
     positions = places.reshape(-1, 3)
     turns = np.tile(target.pose[3:], (len(positions), 1))
     asked = AskedTarget(target.link, positions, turns, target.free)
-    return Question(robot=posed.name, targets=(asked,), options=options, objects=objects), width / (PLACES - 1)
+    start = np.tile(np.asarray(posed.joint_q), (len(positions), 1))
+    question = Question(robot=posed.name, targets=(asked,), initial_joint_q=start, options=options, objects=objects)
+    return question, width / (PLACES - 1)
 
 
 def reached(question: Question, answer: Answer) -> tuple[Float64Array, NDArray[np.uint8]]:

@@ -49,6 +49,8 @@ TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 ASIDE_ACTIONS = PATH_ACTIONS | {"file", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
+VIEW_ACTIONS = frozenset(("dark", "islands", "refresh", "spheres", "upload"))
+"""Those that change what is seen alone."""
 
 _logger = logging.getLogger(__name__)
 
@@ -81,6 +83,8 @@ class Visitor:
     is_complete = False
     question: Question | None = None
     _path: DrawnPath
+    _is_slice_ordered: bool
+    _playing: int  # number of the way along a path that is shown; 0 for none
     others: Float64Array = np.empty((0, 0))
 
     def __init__(
@@ -98,7 +102,7 @@ class Visitor:
         self._dragged_at: float | None = None
         self._heard_at = self._arrives_at = 0.0
         self._refreshed_at, self._is_refresh_ordered, self._random_seed = 0.0, False, 0
-        self._kinds, self._is_first = set[tuple[object, ...]](), False
+        self._kinds, self._is_first, self._runs = set[tuple[object, ...]](), False, 0
         self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
         self.is_gone, self.trouble, self._is_dark = False, "", is_dark
         self._show(name)
@@ -182,7 +186,8 @@ class Visitor:
         """Do what is asked for; where that fails the visitor is told why, and asks again where that may help."""
         try:
             self._do(pending)
-            self.trouble = ""
+            if pending.keys() - {"play", "refresh", "slice"}:
+                self.trouble = ""
         except PageError as error:
             self.trouble = str(error)
             if not pending.keys() & ASIDE_ACTIONS:
@@ -212,8 +217,8 @@ class Visitor:
             self._complete()
             self._solve()
             return
-        if pending.keys() - ASIDE_ACTIONS - {"refresh"}:
-            self._is_playing = False
+        if pending.keys() - ASIDE_ACTIONS - VIEW_ACTIONS:
+            self._playing = 0
         self._pose_by_hand(pending)
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         for link, values in targets.items():
@@ -228,7 +233,7 @@ class Visitor:
         self._do_aside(pending)
 
     def _do_aside(self, pending: dict[str, Any]) -> None:
-        """Do what leaves targets as they are."""
+        """Do what no solve of the targets belongs to."""
         if "islands" in pending:
             self._draw(words.heading(self.posed.answer)[1])
         if "spheres" in pending:
@@ -253,18 +258,25 @@ class Visitor:
             path.followed = self._solving.follow(path.question(self.posed, **self._given()), WAYPOINT_S)
             times = WAYPOINT_S * np.arange(len(path), dtype=np.float64)
             self.panel.show_plot(self.posed, times, path.followed.joint_q)
-            self._is_playing = True
-            self._later(0.0, "play", 0)
+            self._runs += 1
+            self._playing = self._runs
+            self._later(0.0, "play", (self._playing, 0))
         elif "clear" in pending:
             self.panel.show_plot(self.posed, np.empty(0), np.empty((0, 0)))
-        followed, at = path.followed, pending.get("play")
-        if followed is not None and at is not None and self._is_playing:
-            self.posed.stand(followed.joint_q[at])
+        run, at = pending.get("play", (0, 0))
+        if path.followed is not None and run and run == self._playing:
+            self.posed.stand(path.followed.joint_q[at], path.poses(at))
             self.stage.place_gizmos(self.posed)
-            self._draw(words.GOOD if followed.success[at] else words.FAR_COLOR)
+            self._draw(words.GOOD if path.followed.success[at] else words.FAR_COLOR)
             if at + 1 < len(path):
-                self._later(WAYPOINT_S, "play", at + 1)
+                self._later(WAYPOINT_S, "play", (run, at + 1))
         self.stage.show_path(path.lines)
+
+    def _order_slice(self) -> None:
+        """Let the slice be shown anew soon, if there is one."""
+        if self.panel.plane.value != NO_SLICE and not self._is_slice_ordered:
+            self._is_slice_ordered = True
+            self._later(SLICE_S, "slice")
 
     def _show_slice(self) -> None:
         """Show a slice of the workspace through the first target, or take it away."""
@@ -312,6 +324,7 @@ class Visitor:
         if any((self.posed.targets[link].pose != pose).any() for link, pose in gizmos.items()):
             self._later(DRAG_STEP_S, "step")
         if not self.posed.asked:
+            self._order_slice()
             return
         question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())
         kind = (question.robot, *((target.link, target.free) for target in question.targets))
@@ -329,14 +342,13 @@ class Visitor:
         if self.panel.record.value:
             self._path.add(self.posed)
             self.stage.show_path(self._path.lines)
-        if self.panel.plane.value != NO_SLICE and not self._is_slice_ordered:
-            self._is_slice_ordered = True
-            self._later(SLICE_S, "slice")
 
     def _draw(self, color: Color = words.BY_HAND) -> None:
         shows_islands = self.is_complete and bool(self.panel.islands.value)
         met = words.GOOD if color in (words.FAR_COLOR, words.HELD) else None
         self.stage.draw(self.posed, color, met_color=met, shows_islands=shows_islands)
+        if self.is_complete:
+            self._order_slice()
 
     def _look_for_solutions(self) -> None:
         """Show other solutions for the targets as ghosts."""
@@ -370,7 +382,7 @@ class Visitor:
         """Show a robot, from the beginning, and nothing else yet."""
         self.posed = PosedRobot(name, self._solving.robot(name))
         self.is_complete, self.question, self.others = False, None, self.others[:0]
-        self._path, self._is_slice_ordered, self._is_playing = DrawnPath(), False, False
+        self._path, self._is_slice_ordered, self._playing = DrawnPath(), False, 0
         with self.client.atomic():
             self.client.gui.reset()
             self._dress()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ik_service.page.drawing import Color
+from ik_service.page.drawn_path import WAYPOINTS_MOST
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
 from ik_service.page.solving.questions import Answer, Followed, Question
 
@@ -67,6 +68,8 @@ def status_html(
     """
     answer = posed.answer
     words, color = ("No answer", BY_HAND) if trouble else heading(answer)
+    if posed.is_on_path and not trouble:
+        words = "On the path"
     if trouble == COMPILING:
         words = "Solving ..."
     rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
@@ -77,7 +80,7 @@ def status_html(
     elif not trouble and objects is not None:
         closest, clearance = posed.closest(objects)
         lines = _closest_lines(closest, clearance)
-        words, color = ("By hand, in contact", HIT) if clearance < 0.0 else (words, color)
+        words, color = (f"{words}, in contact", HIT) if clearance < 0.0 else (words, color)
     said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines)
     return (
         f"<div role='status' style='padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;min-height:"
@@ -105,7 +108,9 @@ def path_html(waypoints: int, followed: Followed | None = None) -> str:
     """Return what there is to say about a path that was drawn."""
     begun = "<div style='padding:0.2em 0.8em;font-size:0.85em'>"
     if followed is None:
-        return f"{begun}{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded.</div>" if waypoints else ""
+        count = f"{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded"
+        full = ", as many as there may be" if waypoints == WAYPOINTS_MOST else ""
+        return f"{begun}{count}{full}.</div>" if waypoints else ""
     met, fast = int(followed.success.sum()), int(followed.is_fast.sum())
     badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
     faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""

@@ -111,9 +111,10 @@ def test_wheels_that_turn_far_in_a_tick_take_the_cart_along_an_exact_arc(left, r
     np.testing.assert_allclose(command[3:], np.array([left, right]) * ticks * dt, atol=1e-6)
 
 
-def test_a_wheel_that_follows_another_starts_from_where_that_is():
+@pytest.mark.parametrize(("multiplier", "offset"), [(1.0, 0.0), (0.5, -0.7)])
+def test_a_wheel_that_follows_another_starts_from_where_that_is(multiplier, offset):
     """The caller measures the leader alone; the follower was elsewhere by the command before."""
-    follower = '<mimic joint="left_axle" multiplier="1" offset="0"/></joint></robot>'
+    follower = f'<mimic joint="left_axle" multiplier="{multiplier}" offset="{offset}"/></joint></robot>'
     robot = load_urdf(cart_text().replace("</joint></robot>", follower)).with_velocity_constraints(
         cart().velocity_constraints
     )
@@ -123,8 +124,23 @@ def test_a_wheel_that_follows_another_starts_from_where_that_is():
     controller.step(pose, dt=DT)
     ahead = np.array([0.0, 0.0, 0.0, 0.1])
     command = controller.step(pose, dt=DT, joint_q=ahead).joint_q[0]
-    assert abs(command[2]) < 1e-8  # both wheels turn alike
-    assert command[0] == pytest.approx(RADIUS * (command[3] - 0.1), abs=1e-8)
+    turned = command[3] - 0.1
+    assert abs(turned) > 1e-4
+    assert command[2] == pytest.approx(RADIUS * (multiplier - 1.0) * turned / (2.0 * TRACK), abs=1e-8)
+    assert np.hypot(command[0], command[1]) == pytest.approx(RADIUS * abs(multiplier + 1.0) * turned / 2.0, abs=1e-8)
+
+
+def test_no_wheel_turns_by_half_a_turn_in_a_tick():
+    """From there on it would be taken for one that turns the other way."""
+    robot = cart()
+    posture = IKObjectivePosture(np.zeros(5), joints=["left_axle", "right_axle"])
+    controller = IKController(robot, objectives=[posture], damping_weight=0.0, iterations=50)
+    controller.reset(np.zeros(5))
+    posture.set_reference(np.array([0.0, 0.0, 0.0, 7.0, 7.0]))
+    for tick in range(1, 4):
+        command = controller.step(dt=1.0).joint_q[0]
+        assert command[0] == pytest.approx(RADIUS * command[3], abs=1e-7)
+        assert command[3] == pytest.approx(min(3.0 * tick, 7.0), abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))

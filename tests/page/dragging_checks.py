@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from ik_service.page import LocalSolving, words
 from ik_service.page import visitor as visitor_module
+from ik_service.page.reach_slice import slice_question
 from ik_service.page.stage import pose_of
 from tests.page.guests import Guest, scene_server
 
@@ -46,9 +48,10 @@ def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypat
     assert np.abs(np.array(seen)[:-1, 3:] - turn[[1, 2, 3, 0]]).max() < 1e-6
 
 
-def test_targets_that_come_quickly_are_solved_for_at_once(guest):
+def test_targets_that_come_quickly_are_solved_for_at_once(guest, monkeypatch):
+    monkeypatch.setattr(visitor_module, "BETWEEN_S", 100.0)  # a step on the way would leave the robot far behind
     visitor, gizmo = guest.visitor, guest.visitor.stage.gizmos["panda_hand"]
-    visitor.dragged()
+    visitor._heard_at = time.perf_counter()
     for _ in range(20):
         gizmo.position = gizmo.position + np.array([0.0, 0.0, -0.001])
         visitor.dragged()
@@ -60,7 +63,7 @@ def test_links_that_touch_by_hand_are_named(guest):
     visitor = guest.visitor
     for (slider, _, _), value in zip(visitor.panel.sliders, (87.8, 77, -74.1, -172.7, -47.1, 3.1, 26.3), strict=True):
         guest.click(slider, value)
-    assert "By hand, in contact" in visitor.panel.status.content
+    assert "Posed by hand, in contact" in visitor.panel.status.content
     assert "panda_hand and panda_link1 overlap by 5" in visitor.panel.status.content.replace(
         "panda_link1 and panda_hand", "panda_hand and panda_link1"
     )
@@ -104,9 +107,12 @@ def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
     assert 12 <= count <= 40
     assert visitor.stage._path.points.shape == (count - 1, 2, 3)
     visitor.enqueue("follow")
-    while visitor._path.followed is None or (visitor.posed.joint_q != visitor._path.followed.joint_q[-1]).any():
-        guest.waiting.get(timeout=10.0).work()
+    guest.until(lambda: visitor._path.followed is not None)
+    visitor.enqueue("follow")  # again, on the way
+    visitor.enqueue("dark", True)  # which does not end it
+    guest.until(lambda: np.array_equal(visitor.posed.joint_q, visitor._path.followed.joint_q[-1]))
     guest.work()
+    assert "On the path" in visitor.panel.status.content
     followed = visitor._path.followed
     assert f"{count} of {count} waypoints met" in panel.path.content
     assert followed.joint_change < 0.2
@@ -144,12 +150,45 @@ def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):
     assert (colors[~good] == words.HIT).all()
     assert np.linalg.norm(places[good] - [0.0, 0.0, 0.333], axis=1).max() < 1.1  # the arm's reach from its shoulder
     assert np.abs(places[:, 1] - visitor.posed.targets["panda_hand"].pose[1]).max() < 1e-3
-    guest.drag("panda_hand", [0.0, 0.2, 0.0])
-    while visitor.stage._slice is cloud:
-        guest.waiting.get(timeout=10.0).work()
+    for _ in range(2):
+        cloud = visitor.stage._slice
+        guest.drag("panda_hand", [0.0, 0.1, 0.0])
+        guest.until(lambda before=cloud: visitor.stage._slice is not before)
     assert np.abs(np.array(visitor.stage._slice.points)[:, 1] - places[0, 1] - 0.2).max() < 2e-3
+    cloud = visitor.stage._slice
+    guest.click(panel.sliders[0][0], -60.0)
+    guest.until(lambda: visitor.stage._slice is not cloud)
+    moved = visitor.posed.targets["panda_hand"].pose[1]
+    assert np.abs(np.array(visitor.stage._slice.points)[:, 1] - moved).max() < 2e-3
     guest.click(panel.plane, "none")
     assert visitor.stage._slice is None
+
+
+def test_an_arm_without_a_target_stays_beside_a_path_and_a_slice(server, solving):
+    guest = Guest(server, solving, "dual_panda")
+    visitor = guest.visitor
+    guest.click(visitor.panel.sliders[7][0], 40.0)  # the right arm's first joint
+    visitor.enqueue("target right_panda_hand", {"is_on": False})
+    guest.click(visitor.panel.record, True)
+    for _ in range(3):
+        guest.drag("left_panda_hand", [0.0, 0.0, -0.02])
+    right = visitor.posed.joint_q[7:].copy()
+    visitor.enqueue("follow")
+    guest.until(lambda: visitor._path.followed is not None)
+    np.testing.assert_allclose(
+        visitor._path.followed.joint_q[:, 7:], np.tile(right, (len(visitor._path), 1)), atol=1e-6
+    )
+    question, _ = slice_question(visitor.posed, "level", options={}, objects={})
+    np.testing.assert_allclose(solving.solve(question).joint_q[:, 7:] - right, 0.0, atol=1e-6)
+
+
+def test_a_slice_counts_what_is_around_the_robot(guest):
+    visitor = guest.visitor
+    guest.click(visitor.panel.plane, "level")
+    free = len(visitor.stage._slice.points), int((visitor.stage._slice.colors == words.HIT).all(axis=1).sum())
+    guest.click(visitor.panel.obstacle, "box")
+    guest.click(visitor.panel.obstacle_size, 600.0)
+    guest.until(lambda: int((visitor.stage._slice.colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
 
 
 def test_loops_may_be_left_open(server, solving):

@@ -50,6 +50,11 @@ class Guest:
         self.visitor.enqueue("refresh")
         self.waiting.get().work()
 
+    def until(self, condition):
+        """Do what comes until a condition holds; nothing comes for 10 s where it never does."""
+        while not condition():
+            self.waiting.get(timeout=10.0).work()
+
     def drag(self, link, way):
         gizmo = self.visitor.stage.gizmos[link]
         gizmo.position = gizmo.position + np.array(way)

@@ -122,6 +122,7 @@ class LocalSolving(Solving):
                 [target.positions for target in question.targets],
                 [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
                 dt,
+                start_joint_q=None if question.initial_joint_q is None else question.initial_joint_q[0],
                 world=read_world({"objects": dict(question.objects)}) if question.objects else None,
                 options=dict(question.options),
             )
@@ -130,8 +131,8 @@ class LocalSolving(Solving):
         return Followed(
             joint_q=result.joint_q,
             success=result.success,
-            is_fast=np.asarray(result.over_velocity.any(axis=1)),
-            joint_change=result.largest_joint_change,
+            is_fast=result.over_velocity.any(axis=1) & (np.arange(len(result)) > 0),
+            joint_change=float(result.joint_change[1:].max(initial=0.0)),
             solve_ms=1e3 * (time.perf_counter() - begun),
         )
 

@@ -118,7 +118,7 @@ class Followed:
     Attributes:
         joint_q: Configurations at the waypoints [rad or m], shape [n, joint_coord_count].
         success: Whether each waypoint is met, the way there free of contact, shape [n].
-        is_fast: Whether a joint would go faster there than it may, shape [n].
+        is_fast: Whether a joint would go faster there from the waypoint before than it may, shape [n].
         joint_change: Largest change of a joint from waypoint to waypoint [rad or m].
         solve_ms: Time that it took [ms].
     """
@@ -189,7 +189,7 @@ class Solving(ABC):
         """Return joints that go through the problems of a question one after another.
 
         Args:
-            question: Its problems are waypoints; its start does not count.
+            question: Its problems are waypoints, with one start, where the robot comes from.
             dt: Time from one to the next [s].
 
         Raises:

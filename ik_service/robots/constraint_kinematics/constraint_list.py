@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from ik_service.robots.constraint_kinematics.rows.error_rows import ERROR_COMPONENTS, ErrorRows
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray
 from ik_service.robots.constraint_kinematics.rows.row_map import ConstraintRow, RowMap, constraint_index
+from ik_service.robots.constraints.velocities import VelocityConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.constraint_ends import Constraint, constraint_ends, constraints_of
 from ik_service.robots.structure.link_paths import path_between
@@ -85,13 +86,17 @@ class ConstraintList:
         return mask.reshape(-1, len(self))
 
     def of_link(self, link: str, kind: str | None = None) -> tuple[str, ...]:
-        """Name the constraints, or those of one kind, that have a frame on a link or are about the joint that moves it.
+        """Name the constraints, or those of one kind, that are about a link or the joint that moves it.
 
         Raises:
             UnknownNameError: The robot has no such link.
         """
-        own = self.robot.link_index(link)
-        return tuple(one.name for one in self if own in constraint_ends(self.robot, one) and kind in (None, one.kind))
+        own, found = self.robot.link_index(link), []
+        for one in self:
+            is_carrier = isinstance(one, VelocityConstraint) and one.carrier == link
+            if (is_carrier or own in constraint_ends(self.robot, one)) and kind in (None, one.kind):
+                found.append(one.name)
+        return tuple(found)
 
     def loop_links(self, name: str) -> tuple[str, ...]:
         """Name the links that make a loop: those on the ways to both frames that move against each other.

@@ -51,7 +51,8 @@ class VelocityObjective(ExpressionObjective):
     residual = weight row_weights s, one row: s is what the constraint holds at 0 of the velocity, over a motion in unit
     time from where the frames stood in their reference frames to where they stand: the way that the lowest point of a
     wheel slides [m], or the angle by which shafts or gears turn apart [rad]. It is exact where upright wheels go along
-    arcs, and to the third power of the angle by which an axis swings elsewhere.
+    arcs, and to the third power of the angle by which an axis swings elsewhere. A frame that spins by half a turn or
+    more about its axis is taken for one that spins by less.
 
     In a controller the motion starts where a tick begins, whatever `start` says. Robots bring these rows with their
     constraints; solvers have no motion that they could be about.

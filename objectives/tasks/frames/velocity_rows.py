@@ -67,10 +67,9 @@ class FrameMotion(NamedTuple):
         both = add(first, last)
         arc = 0.5 * swing_over_sine * sqrt(maximum(dot(both, both), LYING * LYING))  # its length over that of its chord
         axis = direction(both, LYING)
-        turn = add(scale(swing_over_sine, across), scale(_spin(start, end, across, cosine), axis))
-        middle = scale(0.5, add(start.position, end.position))
-        linear = subtract(scale(arc, subtract(end.position, start.position)), cross(turn, middle))
-        return cls(axis, UPWARDS, middle, linear, turn, size)
+        turn = add(scale(swing_over_sine, across), scale(_spin(start, end), axis))
+        linear = subtract(scale(arc, subtract(end.position, start.position)), cross(turn, end.position))
+        return cls(axis, UPWARDS, end.position, linear, turn, size)
 
     def wheel(self) -> tuple[Vector, Vector, Vector]:
         """Give the way of a wheel, the direction across it, and the velocity of the lowest point."""
@@ -79,19 +78,9 @@ class FrameMotion(NamedTuple):
         return way, cross(self.normal, way), add(self.linear, cross(self.turn, lowest))
 
 
-def _spin(start: Frame, end: Frame, across: Vector, cosine: Scalar) -> Scalar:
-    """The angle about the z axis that is left of a turn once this axis has swung from first to last, up to a half turn.
-
-    Args:
-        start: The first orientation.
-        end: The last.
-        across: Cross product of the first and the last axis.
-        cosine: Their inner product.
-    """
-    swing = (*across, 1.0 + cosine)  # a quaternion, but for its length, which the angle does not need
-    _, _, z, w = quaternion_product(
-        conjugate(start.orientation_xyzw), quaternion_product(conjugate(swing), end.orientation_xyzw)
-    )
+def _spin(start: Frame, end: Frame) -> Scalar:
+    """The angle about the z axis that is left of a turn once this axis has swung the least way, up to a half turn."""
+    _, _, z, w = quaternion_product(conjugate(start.orientation_xyzw), end.orientation_xyzw)
     toward = sign(w)
     return 2.0 * atan2(toward * z, toward * w)
 

@@ -63,7 +63,7 @@ VELOCITIES = [
     VelocityConstraint(
         "shafts", "constant_velocity", "hand", "drone", at(0.1, 0.2), at(axis=(0.6, 0.8, 0.0), angle=0.3)
     ),
-    VelocityConstraint("gear", "gear", "hand", "tail", at(0.3), at(0.1, angle=0.4), ratio=-1.7, carrier="arm"),
+    VelocityConstraint("gear", "gear", "hand", "tail", at(0.3), at(0.1, angle=0.4), ratio=-1.7, carrier="drone"),
 ]
 COORDINATES = [
     CoordinateConstraint("cam", "hinge", "slide", (0.1, -0.5, 0.8, 0.3)),

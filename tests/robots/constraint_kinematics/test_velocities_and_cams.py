@@ -130,15 +130,20 @@ def test_constraints_of_all_kinds_stand_in_one_order():
     assert pickle.loads(pickle.dumps(robot)).constraints.names() == constraints.names()
 
 
-def planetary():
-    """A sun and a planet on an arm, and a bevel wheel on the planet's shaft."""
-    parts = [
+PLANETARY = "".join(
+    (
         joint("sun_axle", "continuous", "base", "sun", axis="0 0 1"),
         joint("arm_axle", "continuous", "base", "arm", axis="0 0 1"),
         joint("planet_axle", "continuous", "arm", "planet", "0.3 0 0", axis="0 0 1"),
         joint("crank", "ball", "base", "handle", "0 0 0.5"),
-    ]
-    robot = load_urdf(f'<robot name="planetary"><link name="base"/>{"".join(parts)}</robot>')
+        "</robot>",
+    )
+)
+
+
+def planetary():
+    """A sun and a planet on an arm, and a bevel wheel on the planet's shaft."""
+    robot = load_urdf(f'<robot name="planetary"><link name="base"/>{PLANETARY}')
     return robot.with_velocity_constraints(
         [
             VelocityConstraint("mesh", "gear", "planet", "sun", ratio=-2.0, carrier="arm"),
@@ -161,6 +166,10 @@ def test_a_planet_turns_as_its_teeth_and_its_carrier_make_it():
     assert found.constraint_error.max() <= 1e-12
     part = robot.subrobot("arm")
     assert part.dropped_constraints == ("mesh", "bevel")
+    assert robot.constraints.of_link("arm") == ("mesh",)
+    turning = load_urdf('<robot name="r"><link name="root"/>' + joint("all", "continuous", "root", "base") + PLANETARY)
+    turning = turning.with_velocity_constraints(robot.velocity_constraints)
+    assert turning.subrobot("base").dropped_constraints == ("bevel",)  # its bearings stand in the world
 
 
 def test_parts_keep_what_is_theirs():
@@ -206,6 +215,7 @@ _URDF = """<robot name="bar"><link name="ground"/>
         (lambda: VelocityConstraint("a", "constant_velocity", "hand", offset=(0.0,) * 7), "has length 0"),
         (lambda: VelocityConstraint("a", "gear", "hand", "arm"), "ratio is None. Allowed for 'gear': a number that is"),
         (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=np.inf), "ratio is inf"),
+        (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=0.0), "ratio is 0"),
         (lambda: VelocityConstraint("a", "rolling", "hand", radius=1.0, ratio=2.0), "Allowed for 'rolling': None"),
         (lambda: VelocityConstraint("a", "gear", "hand", ratio=2.0), "is a gear with the world. Allowed: two links"),
         (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=2.0, carrier="arm"), "Allowed .*: a third link"),
