@@ -16,7 +16,8 @@ def scene_server():
     """A server of viser's that nobody looks at."""
     with contextlib.redirect_stdout(io.StringIO()):
         server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-        yield server
+    yield server
+    with contextlib.redirect_stdout(io.StringIO()):
         server.stop()
 
 
