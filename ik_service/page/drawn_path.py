@@ -1,5 +1,6 @@
 """A path that a visitor draws by dragging targets, and the joints that follow it."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ APART_M, APART_RAD = 0.005, 0.03
 WAYPOINT_S = 0.05
 """Time from waypoint to waypoint [s]."""
 WAYPOINTS_MOST = 1000
+_ways = itertools.count(1)
 
 
 class DrawnPath:
@@ -20,7 +22,10 @@ class DrawnPath:
 
     Attributes:
         followed: The joints along it; None before they have been asked for.
+        shown: Number of the way along it that is shown now; 0 for none.
     """
+
+    shown = 0
 
     def __init__(self) -> None:
         self.followed: Followed | None = None
@@ -41,6 +46,11 @@ class DrawnPath:
     def __len__(self) -> int:
         """Return the number of waypoints."""
         return len(self._poses)
+
+    def begin(self) -> int:
+        """Return the number of a new way along it; the one before ends."""
+        self.shown = next(_ways)
+        return self.shown
 
     def poses(self, at: int) -> dict[str, Float64Array]:
         """Return the pose of every target at a waypoint, by link [m, xyzw]."""

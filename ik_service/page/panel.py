@@ -147,18 +147,18 @@ class Panel:
             position.value = tuple(np.round(pose[:3], 4).tolist())
             rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
 
-    def show_plot(self, posed: PosedRobot, times: Float64Array, joint_q: Float64Array) -> None:
-        """Plot where the joints with sliders are along a path; of no times, take the plot away.
+    def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
+        """Plot where the joints with sliders are along a path; of no waypoints, take the plot away.
 
         Args:
             posed: The robot.
-            times: Times of its waypoints [s].
             joint_q: Configurations, shape [n, joint_coord_count].
+            dt: Time from one to the next [s].
         """
         if self._plot is not None:
             self._plot.remove()
             self._plot = None
-        if not len(times):
+        if not len(joint_q):
             return
         names = posed.robot.coordinate_names
         shown = self.sliders[: len(PLOT_COLORS)]
@@ -168,7 +168,7 @@ class Panel:
         ]
         with self._path_tab:
             self._plot = self._gui.add_uplot(
-                (times, *(scale * joint_q[:, coordinate] for _, coordinate, scale in shown)),
+                (dt * np.arange(len(joint_q)), *(scale * joint_q[:, coordinate] for _, coordinate, scale in shown)),
                 ({"label": "s"}, *lines),
                 scales={"x": {"time": False}},
                 title="Joints [° or mm] over time [s]",

@@ -84,7 +84,6 @@ class Visitor:
     question: Question | None = None
     _path: DrawnPath
     _is_slice_ordered: bool
-    _playing: int  # number of the way along a path that is shown; 0 for none
     others: Float64Array = np.empty((0, 0))
 
     def __init__(
@@ -102,7 +101,7 @@ class Visitor:
         self._dragged_at: float | None = None
         self._heard_at = self._arrives_at = 0.0
         self._refreshed_at, self._is_refresh_ordered, self._random_seed = 0.0, False, 0
-        self._kinds, self._is_first, self._runs = set[tuple[object, ...]](), False, 0
+        self._kinds, self._is_first = set[tuple[object, ...]](), False
         self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
         self.is_gone, self.trouble, self._is_dark = False, "", is_dark
         self._show(name)
@@ -218,7 +217,7 @@ class Visitor:
             self._solve()
             return
         if pending.keys() - ASIDE_ACTIONS - VIEW_ACTIONS:
-            self._playing = 0
+            self._path.shown = 0
         self._pose_by_hand(pending)
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         for link, values in targets.items():
@@ -253,18 +252,14 @@ class Visitor:
         """Follow the path that was drawn, show the next of its waypoints, or forget it."""
         if "clear" in pending:
             self._path = DrawnPath()
+            self.panel.show_plot(self.posed, np.empty((0, 0)), WAYPOINT_S)
         path = self._path
         if "follow" in pending and len(path):
             path.followed = self._solving.follow(path.question(self.posed, **self._given()), WAYPOINT_S)
-            times = WAYPOINT_S * np.arange(len(path), dtype=np.float64)
-            self.panel.show_plot(self.posed, times, path.followed.joint_q)
-            self._runs += 1
-            self._playing = self._runs
-            self._later(0.0, "play", (self._playing, 0))
-        elif "clear" in pending:
-            self.panel.show_plot(self.posed, np.empty(0), np.empty((0, 0)))
+            self.panel.show_plot(self.posed, path.followed.joint_q, WAYPOINT_S)
+            self._later(0.0, "play", (path.begin(), 0))
         run, at = pending.get("play", (0, 0))
-        if path.followed is not None and run and run == self._playing:
+        if path.followed is not None and run and run == path.shown:
             self.posed.stand(path.followed.joint_q[at], path.poses(at))
             self.stage.place_gizmos(self.posed)
             self._draw(words.GOOD if path.followed.success[at] else words.FAR_COLOR)
@@ -382,7 +377,7 @@ class Visitor:
         """Show a robot, from the beginning, and nothing else yet."""
         self.posed = PosedRobot(name, self._solving.robot(name))
         self.is_complete, self.question, self.others = False, None, self.others[:0]
-        self._path, self._is_slice_ordered, self._playing = DrawnPath(), False, 0
+        self._path, self._is_slice_ordered = DrawnPath(), False
         with self.client.atomic():
             self.client.gui.reset()
             self._dress()
