@@ -31,7 +31,8 @@ class ControlLimits:
         velocity: Largest speed [m/s or rad/s]; of the robot's model where not given.
         acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; none where not given. With it, joints brake
             in front of their position limits.
-        joint_step: Largest change of position in one tick [m or rad]; none where not given.
+        joint_step: Largest change of position in one tick [m or rad]; none where not given. Robots with constraints on
+            velocities turn no joint by more than 3 rad.
         position_margin: Distance that is kept from the position limits [m or rad]; 0 where not given.
         clearance: Distance that links keep from each other and from obstacles [m], one number; None checks nothing. It
             holds in every tick that begins with as much, on the way to its end, and for as long as the joints then take
