@@ -1,22 +1,24 @@
 """One and more processes that take requests: answers per second, and CPU time of each process per answer.
 
-python -m benchmarks.service.fronts [--seconds S] [--rounds N] [--write]
+python -m benchmarks.service.fronts [--fronts 1 2 ...] [--loads N] [--device D] [--seconds S] [--rounds N] [--write]
 
-Services of one process, and of two fronts with a process that solves, in turns; OpenBLAS has one thread in all of them,
-whose waiting would be counted otherwise. The load is another process of the same
-machine, so that answers per second tell something only where there are more free cores than processes. The CPU time of
-a front and of the solver's process per answer tells how many fronts one solver can feed, on any machine: the rate is at
-most that of a core that does nothing else. --write keeps the figures in fronts.md beside this file.
+Services of one process, and of several fronts with a process that solves, in turns; OpenBLAS has one thread in all of
+them, whose waiting would be counted otherwise. The load is made by other processes of the same machine, so that answers
+per second tell something only where there are more free cores than processes. The CPU time of a front and of the
+solver's process per answer tells how many fronts one solver can feed, on any machine: the rate is at most that of a
+core that does nothing else. --write keeps the figures in fronts.md beside this file.
 """
 
 import argparse
 import http.client
+import multiprocessing
 import os
 import statistics
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,8 +31,7 @@ from benchmarks.service.service_process import TICKS, service
 from ik_service.bench.load import LoadPlan, run_load
 from ik_service.packed_columns import packed
 
-CLIENTS, MANY_CLIENTS = 64, 4
-FRONTS = (1, 2)
+CLIENTS, MANY_CLIENTS = 64, 8  # of all processes of the load together
 MSGPACK = {"Content-Type": "application/msgpack", "Accept": "application/msgpack"}
 RATIO_LEAST = 1.8
 """Answers per second of two fronts over those of one that are asked for."""
@@ -59,44 +60,61 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure each time")
     parser.add_argument("--rounds", type=int, default=3, help="how often, in turns")
     parser.add_argument("--write", action="store_true", help="keep the figures in fronts.md")
+    parser.add_argument("--fronts", type=int, nargs="+", default=[1, 2], help="processes that take requests")
+    parser.add_argument("--loads", type=int, default=1, help="processes that send requests")
+    parser.add_argument("--device", default="cpu", help="what solves")
     arguments = parser.parse_args()
     wp.config.log_level = wp.LOG_ERROR
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the services
-    report = Report("One process that takes requests, and two")
+    report = Report("Processes that take requests, one and more")
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     report.line(
         f"\n{machine()}; {cores} cores for the service and the load together; before, {load:.1f} threads "
-        f"wanted to run on them. Medians of {arguments.rounds} rounds."
+        f"wanted to run on them. Medians of {arguments.rounds} rounds. Solved on {described(arguments.device)}. "
+        f"Requests are sent by {arguments.loads} {'process' if arguments.loads == 1 else 'processes'}."
     )
     problems = free_problems(MANY, 0)
     columns = {"positions": packed(problems.positions), "orientations_xyzw": packed(problems.orientations_xyzw)}
     many = msgpack.packb({"targets": [{"link": LINK, **columns}]})
-    single = {fronts: Figures() for fronts in FRONTS}
-    large = {fronts: Figures() for fronts in FRONTS}
-    for _ in range(arguments.rounds):
-        for fronts in FRONTS:
-            with service(None, {"fronts": fronts, "access_log": False}) as running:
-                measure(single[fronts], running.pid, lambda url=running.url: ask_single(url, arguments.seconds))
-                measure(large[fronts], running.pid, lambda url=running.url: ask_many(url, many, arguments.seconds))
+    single, large = ({fronts: Figures() for fronts in arguments.fronts} for _ in range(2))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.loads, mp_context=context) as processes:
+        for _ in range(arguments.rounds):
+            for fronts in arguments.fronts:
+                with service(None, {"fronts": fronts, "access_log": False}, device=arguments.device) as running:
+                    for figures, ask in ((single, ask_single), (large, partial(ask_many, many))):
+                        send = partial(ask, running.url, arguments.seconds)
+                        measure(figures[fronts], running.pid, partial(ask_all, processes, arguments.loads, send))
     show(report, f"Single targets as JSON, {CLIENTS} clients", single)
     show(report, f"{MANY} targets by MessagePack, {MANY_CLIENTS} clients", large)
     if arguments.write:
         report.save(Path(__file__).with_suffix(".md"))
 
 
+def described(device: str) -> str:
+    """Return the name of a device."""
+    return "the CPU" if device == "cpu" else f"{device}, an {wp.get_device(device).name}"
+
+
 def show(report: Report, title: str, figures: dict[int, Figures]) -> None:
     """Add a table."""
     report.section(title, "The last column is what one core gives that solves for fronts alone, or does all.")
-    report.table("fronts", "answers/s", "front CPU [ms]", "solver CPU [ms]", "least share of a front", "most answers/s")
+    heads = "answers/s", "over the first", "front CPU [ms]", "solver CPU [ms]", "least share of a front"
+    report.table("fronts", *heads, "most answers/s")
     medians = {fronts: statistics.median(own.per_second) for fronts, own in figures.items()}
+    first, *others = medians
     for fronts, own in figures.items():
         front, solver = statistics.median(own.front_ms), statistics.median(own.solver_ms)
         most = 1e3 / front if not solver else min(fronts * 1e3 / front, 1e3 / solver)
-        share = f"{statistics.median(own.shares):.2f}"
-        report.row(fronts, f"{medians[fronts]:.0f}", f"{front:.3f}", f"{solver:.3f}", share, f"{most:.0f}")
+        share, ratio = f"{statistics.median(own.shares):.2f}", medians[fronts] / medians[first]
+        report.row(
+            fronts, f"{medians[fronts]:.0f}", f"{ratio:.2f}", f"{front:.3f}", f"{solver:.3f}", share, f"{most:.0f}"
+        )
     report.line("")
-    ratio = medians[FRONTS[1]] / medians[FRONTS[0]]
-    report.claim("answers per second, two fronts over one", f"{ratio:.2f}", f"{RATIO_LEAST}", ratio >= RATIO_LEAST)
+    if others:
+        ratio = medians[others[0]] / medians[first]
+        what = f"answers per second, {others[0]} fronts over {first}"
+        report.claim(what, f"{ratio:.2f}", f"{RATIO_LEAST}", ratio >= RATIO_LEAST)
 
 
 def measure(figures: Figures, pid: int, ask: Callable[[], tuple[int, float]]) -> None:
@@ -124,39 +142,39 @@ def cpu_seconds(pid: int) -> list[float]:
     return times
 
 
-def ask_single(url: str, seconds: float) -> tuple[int, float]:
-    """Send single targets; return the number of answers and the time [s]."""
-    load = run_load(LoadPlan(url=url, link=LINK, warm_up_s=0.0, clients=CLIENTS, duration_s=seconds))
+def ask_all(processes: Executor, count: int, ask: Callable[[int], tuple[int, float]]) -> tuple[int, float]:
+    """Send requests from several processes at once; return the number of answers and the longest time [s]."""
+    answers, seconds = zip(*processes.map(ask, [count] * count), strict=True)
+    return sum(answers), max(seconds)
+
+
+def ask_single(url: str, seconds: float, loads: int) -> tuple[int, float]:
+    """Send single targets, with this process's share of the clients; return the number of answers and the time [s]."""
+    clients = max(1, CLIENTS // loads)
+    load = run_load(LoadPlan(url=url, link=LINK, warm_up_s=0.0, clients=clients, duration_s=seconds))
     return load.statuses[200], load.seconds
 
 
-def ask_many(url: str, body: bytes, seconds: float) -> tuple[int, float]:
-    """Send requests of many targets; return the number of answers and the time [s]."""
-    started, counts = time.perf_counter(), [0] * MANY_CLIENTS
+def ask_many(body: bytes, url: str, seconds: float, loads: int) -> tuple[int, float]:
+    """Send requests of many targets alike."""
+    started, clients = time.perf_counter(), max(1, MANY_CLIENTS // loads)
+    address = urlsplit(url)
 
-    def ask(k: int) -> None:
-        address = urlsplit(url)
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60.0)
+    def ask(_: int) -> int:
+        connection, answers = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60.0), 0
         while time.perf_counter() < started + seconds:
-            connection.request(
-                "POST",
-                "/v1/robots/panda/solve",
-                body,
-                {"Content-Type": "application/msgpack", "Accept": "application/msgpack"},
-            )
+            connection.request("POST", "/v1/robots/panda/solve", body, MSGPACK)
             reply = connection.getresponse()
             reply.read()
             if reply.status != 200:
                 raise RuntimeError(f"A request was answered by {reply.status}.")
-            counts[k] += 1
+            answers += 1
         connection.close()
+        return answers
 
-    threads = [threading.Thread(target=ask, args=(k,)) for k in range(MANY_CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts), time.perf_counter() - started
+    with ThreadPoolExecutor(clients) as threads:
+        answers = sum(threads.map(ask, range(clients)))
+    return answers, time.perf_counter() - started
 
 
 if __name__ == "__main__":

@@ -72,12 +72,15 @@ class ServiceProcess:
 
 
 @contextmanager
-def service(core: int | None, settings: Mapping[str, object] | None = None) -> Iterator[ServiceProcess]:
+def service(
+    core: int | None, settings: Mapping[str, object] | None = None, *, device: str = "cpu"
+) -> Iterator[ServiceProcess]:
     """Run the service on one core, ready, and end it afterwards.
 
     Args:
         core: Its core; None leaves it all of them.
         settings: Settings that differ from the defaults, without their prefix.
+        device: What it solves on.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -85,7 +88,7 @@ def service(core: int | None, settings: Mapping[str, object] | None = None) -> I
     given = {f"IK_SERVICE_{name.upper()}": str(value) for name, value in (settings or {}).items()}
     command = [sys.executable, "-c", "from ik_service.cli import main; main()", "serve"]
     process = subprocess.Popen(
-        [*command, "--port", str(port), "--device", "cpu"],
+        [*command, "--port", str(port), "--device", device],
         env={**os.environ, **given},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
