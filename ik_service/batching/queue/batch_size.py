@@ -1,13 +1,15 @@
 """The number of problems in a batch: as many as are solved in a quantum of time, so that no request waits long.
 
 Large batches cost less per problem. So a single request that has had the solver to itself for a while gets long quanta;
-once another one comes, quanta are short again.
+once another one comes, quanta are short again. A batch that takes a quantum however few problems it holds, as on a GPU,
+is doubled for as long as that takes little more time.
 
 A batch cannot be interrupted, and one of fewer than `BATCH_LEAST` problems wastes the solver. Only where so few
 problems would take longer than `HOLD_S` are batches smaller, down to one problem. Keys that may be slow start with one
 problem, and those with a known worst case never exceed the size that it allows.
 """
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +26,11 @@ HOLD_S = 0.25
 """Longest time of a batch of `BATCH_LEAST` problems; of slower problems it holds fewer."""
 FIRST_GUESS_S = 4e-6
 """Time of a problem of a key without batches so far."""
+DOUBLING_PAYS = 1.75
+"""Times as long that a batch of twice as many problems may take: a seventh of its time is the same for all sizes."""
+REMEMBERED, FORGOTTEN = 1.1, 0.999
+"""By how much the least time of a size of batches grows with each slower batch, and by how much that of the double size
+falls with each batch that is not doubled, so that doubling is tried again."""
 BATCHES_KEPT = 4
 """Batches of a key that are remembered; the fastest is the one that no other process has slowed down."""
 KEYS_MOST = 1024
@@ -59,6 +66,8 @@ class BatchSizer:
         # Keys that may be slow, without a batch that counts: whether not even one problem has been solved.
         self._untried: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)
         self._bounds: BoundedDict[Hashable, int] = BoundedDict(KEYS_MOST)
+        # Least time of a batch [s], by its size, a power of two.
+        self._by_size: BoundedDict[Hashable, dict[int, float]] = BoundedDict(KEYS_MOST)
 
     def start_small(self, key: Hashable) -> None:
         """Start a new key with single problems; the first one includes the time to build the solver."""
@@ -86,7 +95,17 @@ class BatchSizer:
             fitting = int(max(HOLD_S / times.most, 1))
         else:
             fitting = int(max(quantum / times.least, BATCH_LEAST))
-        return min(1 << (fitting.bit_length() - 1), self._most, self._bounds.get(key, self._most))
+        size, most = 1 << (fitting.bit_length() - 1), min(self._most, self._bounds.get(key, self._most))
+        return min(self._doubled(key, size, most), most)
+
+    def _doubled(self, key: Hashable, size: int, most: int) -> int:
+        """Return a size, doubled for as long as that pays or has not been tried."""
+        seconds = self._by_size.get(key, {})
+        while BATCH_LEAST <= size <= most / 2 and size in seconds and seconds[size] <= LONG_QUANTUM_S / 2:
+            if seconds.get(2 * size, 0.0) > DOUBLING_PAYS * seconds[size]:
+                break
+            size *= 2
+        return size
 
     def least_seconds(self, key: Hashable) -> float:
         """Return the least time of a problem of a key so far [s]; 0 without batches."""
@@ -107,3 +126,9 @@ class BatchSizer:
         before = self._seconds[key].kept if key in self._seconds else ()
         kept = (*before, max(seconds / problem_count, 1e-9))
         self._seconds[key] = _Times.of(kept[-BATCHES_KEPT:])
+        if problem_count & (problem_count - 1) == 0:
+            by_size = self._by_size.get(key, {})
+            by_size[problem_count] = min(seconds, REMEMBERED * by_size.get(problem_count, math.inf))
+            if 2 * problem_count in by_size:
+                by_size[2 * problem_count] *= FORGOTTEN
+            self._by_size[key] = by_size

@@ -1,5 +1,7 @@
 """How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
 
+import itertools
+
 from ik_service.batching.queue.batch_size import (
     BATCH_LEAST,
     BATCHES_KEPT,
@@ -23,6 +25,7 @@ def test_a_batch_holds_what_fits_into_a_quantum():
 
 def test_small_changes_of_pace_leave_the_size_of_batches():
     sizer = BatchSizer(4096)
+    sizer.record("key", 1024, 1024 * QUANTUM_S / 600)
     sizes = set()
     for per_quantum in (600, 650, 700, 580, 640):
         sizer.record("key", 512, 512 * QUANTUM_S / per_quantum)
@@ -35,6 +38,47 @@ def test_a_batch_that_had_to_wait_for_the_core_changes_nothing():
     sizer.record("key", 600, QUANTUM_S)
     sizer.record("key", 600, 20 * QUANTUM_S)
     assert sizer.budget("key") == 512
+
+
+def sizes_of(per_batch_s, per_problem_s, batches):
+    """Sizes of batches that each take a time and a time per problem."""
+    sizer, sizes = BatchSizer(16_384), []
+    for _ in range(batches):
+        sizes.append(sizer.budget("key"))
+        sizer.record("key", sizes[-1], per_batch_s + per_problem_s * sizes[-1])
+    return sizes
+
+
+def test_batches_that_take_a_quantum_whatever_they_hold_are_doubled():
+    sizes = sizes_of(0.8 * QUANTUM_S, 2e-5 * QUANTUM_S, 20)
+    assert sizes[-1] == 16_384
+    assert all(2 * before >= size for before, size in itertools.pairwise(sizes))
+
+
+def test_where_time_grows_with_the_problems_doubling_is_tried_and_given_up():
+    sizes = sizes_of(0.05 * QUANTUM_S, QUANTUM_S / 600, 100)
+    assert sizes.count(512) > 80
+    assert sizes.count(1024) >= 1
+    assert set(sizes) <= {128, 256, 512, 1024}
+
+
+def test_doubling_is_tried_again_later():
+    sizer = BatchSizer(16_384)
+    sizer.record("key", 512, 512 * QUANTUM_S / 600)
+    sizer.record("key", 1024, 3 * QUANTUM_S)  # the core had other work
+    tried = 0
+    while sizer.budget("key") == 512 and tried < 2000:
+        tried += 1
+        sizer.record("key", 512, 512 * QUANTUM_S / 600)
+    assert sizer.budget("key") > 512
+    assert 100 < tried < 2000
+
+
+def test_long_batches_are_not_doubled():
+    sizer = BatchSizer(16_384)
+    for _ in range(BATCHES_KEPT):
+        sizer.record("key", BATCH_LEAST, 0.6 * LONG_QUANTUM_S)
+    assert sizer.budget("key") == BATCH_LEAST
 
 
 def test_problems_that_have_become_slow_shrink_the_batches():
