@@ -7,6 +7,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.errors import EngineError
 from ik_service.export.c_code.objects import compile_cubins
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.entries.solve_entry import GIVEN, solve_words
@@ -55,6 +56,8 @@ class GpuSolve:
     """
 
     def __init__(self, solver: IKSolver, *, orientations: bool = True) -> None:
+        if solver.robot.every_constraint:
+            raise EngineError("Code for GPUs is exported for robots without constraints.")
         self.orientations = orientations
         recorded = solver.recorded(orientations=orientations, for_gpus=True, collision=False)
         islands = [step for step in recorded.steps if step.phase == "solve"]

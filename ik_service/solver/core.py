@@ -266,7 +266,7 @@ class SolverCore:
         with DEVICE_LOCK, CacheErrorsExplained():
             work = self._fitted_workspace(2, replace(self._options, best_of=None), worlds)
             work.use_limits(None, None, 0)
-            return work.recorded(self.engine.record_islands(work, 2, **given))
+            return work.recorded(self.engine.record_islands(work, 2, **given), values=for_gpus)
 
     def _workspace(self, capacity: int) -> Workspace:
         hard = self._options.joint_limits == "hard"

@@ -31,6 +31,7 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
     Raises:
         EngineError: The islands are too large for a GPU; the staged engine solves there.
     """
+    float64_finish = float64_finish or bool(solver.robot.every_constraint)
     found: dict[Any, int] = {WAVES: KEEP_BLOCK}
     for collision in (False, True) if solver.robot.collision_model is not None else (False,):
         recorded = solver.recorded(

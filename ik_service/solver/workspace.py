@@ -208,15 +208,17 @@ class Workspace:
         fetches = [mirror.fetch for mirror in copied_together(results)]
         return PartLaunches([*map(per_problem, launches), *fetches], [partition])
 
-    def recorded(self, islands: RecordedIslands) -> RecordedLaunches:
+    def recorded(self, islands: RecordedIslands, *, values: bool) -> RecordedLaunches:
         """Return the launches of a solve of pose targets on one thread, for export.
 
         Args:
             islands: Those of the engine.
+            values: Whether the values of constraints are wanted.
         """
         problems, inputs, verification = self.problems, self.inputs, self.verification
         read = inputs.launches(problems, 0, 1)
-        verify = verification.launches(problems, inputs, islands.partition, 0, 1, islands.joint_q_float64, values=False)
+        judged = problems, inputs, islands.partition, 0, 1, islands.joint_q_float64
+        verify = verification.launches(*judged, values=values)
         steps = [RecordedStep.of_launch("read", launch) for launch in read]
         steps += [*islands.steps, *(RecordedStep.of_launch("judge", launch) for launch in verify)]
         lines = {

@@ -99,7 +99,7 @@ def test_constraints_between_coordinates_go_with_it(tmp_path):
 
 def test_other_rows_and_gpus_are_refused(holding):
     solver, _, _ = holding
-    with pytest.raises(EngineError, match="no further objectives"):
+    with pytest.raises(EngineError, match="without constraints"):
         export_for_gpus(solver)
     posture = IKObjectivePosture(solver.robot.mid_joint_q)
     with pytest.raises(EngineError, match="no further objectives"):

@@ -186,7 +186,7 @@ class CompiledEngine:
         Raises:
             EngineError: There are rows of other kinds than targets, or an island is too large.
         """
-        if (for_gpus and self._others) or not all(map(is_robot_constraint, self._others)):
+        if not all(map(is_robot_constraint, self._others)):
             raise EngineError(NOT_RECORDABLE)
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
         kernels.checks_collision = collision

@@ -11,6 +11,7 @@ import warp as wp
 import ik_service
 from ik_service.cli.robots.warmup_command import OBJECT_SUFFIXES
 from ik_service.errors import EngineError, KernelCacheError
+from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.launches import shipped_kernels
@@ -180,3 +181,17 @@ def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, mon
     made = sorted(path.name for path in tmp_path.glob("*/*") if path.suffix in (*OBJECT_SUFFIXES, ".sha256"))
     assert len(made) == 4
     assert [f"{name}.sha256" for name in made[::2]] == made[1::2]
+
+
+@pytest.mark.parametrize("name", ["panda", "delta", "stewart"])
+@pytest.mark.usefixtures("threads")
+def test_a_solve_loads_no_other_modules(name, monkeypatch):
+    robot, loaded = ik_service.load_robot(name), dict[object, int]()
+    link = "panda_hand" if name == "panda" else "platform"
+    monkeypatch.setattr(engine, "load_kernels", lambda modules, device: loaded.update(modules))
+    solver = ik_service.IKSolver(robot, [link], device="cpu")
+    pose = robot.forward_kinematics(robot.mid_joint_q, [link])
+    assert solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0]).status.shape == (1,)
+    modules = gpu_modules(solver)
+    assert loaded
+    assert {module: modules.get(module) for module in loaded} == loaded
