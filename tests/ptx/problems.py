@@ -8,6 +8,7 @@ import numpy as np
 
 import ik_service
 from ik_service.bench.pose_problems import PoseProblems
+from tests.foreign_robots import EXAMPLE, installed
 
 LINKS = {
     "allegro": ("link_3.0_tip", "link_7.0_tip", "link_11.0_tip", "link_15.0_tip"),
@@ -21,6 +22,12 @@ LINKS = {
     "panda_gripper": ("panda_hand_tcp",),
     "stewart": ("platform",),
     "ur5e": ("tool0",),
+}
+FOREIGN = {  # of `EXAMPLE`: files and links
+    "baxter": ("baxter_description/urdf/baxter.urdf", ("left_gripper",)),
+    "kinova": ("kinova_description/robots/kinova.urdf", ("j2s6s200_end_effector",)),
+    "ur5": ("ur_description/urdf/ur5_robot.urdf", ("tool0",)),
+    "xarm7": ("xarm_description/urdf/xarm7.urdf", ("link_eef",)),
 }
 POSITION, ORIENTATION = 1e-3, 1e-2  # tolerances of the solver [m, rad], which the check in float64 shares
 MOVED = 1e-7  # [m]: how far a target is moved to see what rounding does, the last bit of a float32 of some 1 m
@@ -64,13 +71,14 @@ class Course:
 
 
 def draw(name: str, count: int) -> PoseProblems:
-    """Targets of a robot, which it reaches; where it has loops, with all of them closed."""
-    robot = ik_service.load_robot(name, collision="ignore")
+    """Return targets of a robot, which it reaches; where it has loops, with all of them closed."""
+    file, links = FOREIGN.get(name) or (None, LINKS[name])
+    robot = ik_service.load_robot(name if file is None else installed(EXAMPLE, file), collision="ignore")
     joint_q = robot.random_joint_q(np.random.default_rng(SEED), count)
     if robot.constraint_names:
         joint_q = robot.constraints.close(joint_q).joint_q
-    poses = robot.forward_kinematics(joint_q, list(LINKS[name]))
-    return PoseProblems(robot, LINKS[name], poses.positions, poses.orientations_xyzw)
+    poses = robot.forward_kinematics(joint_q, list(links))
+    return PoseProblems(robot, links, poses.positions, poses.orientations_xyzw)
 
 
 def solver_of(problems: PoseProblems, device: str) -> ik_service.IKSolver:

@@ -14,7 +14,7 @@ import pytest
 from ik_service import builtin_robot_names
 from tests.pretended_cuda.plugin import run_on_device
 from tests.ptx.plugin import ptx_folder
-from tests.ptx.problems import LINKS, Course, draw, explained, solve, solver_of
+from tests.ptx.problems import FOREIGN, LINKS, Course, draw, explained, solve, solver_of
 
 HERE = Path(__file__).parent
 CHECKS = sorted(str(path) for path in HERE.glob("*_checks.py"))
@@ -81,7 +81,7 @@ def test_the_evidence_has_all_built_in_robots():
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("name", [*LINKS, *FOREIGN])
 def test_ten_thousand_targets_in_a_hundred_schedules(name, tmp_path):
     course = Course((name,), 10_000, 100, (0, 1), tmp_path)
     run(course, *(check for check in CHECKS if "answer_checks" in check))
