@@ -29,7 +29,7 @@ import numpy as np
 import warp as wp
 
 import ik_service
-from benchmarks.gpu import gradients, loops_and_contacts, newton, rates, sanitizers
+from benchmarks.gpu import company, gradients, loops_and_contacts, newton, rates, sanitizers
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, PANDA
 from benchmarks.report import Report, machine
 from ik_service.control import ControlLimits, IKController
@@ -338,6 +338,8 @@ STEPS: dict[str, Callable[[Contact], None]] = {
     "robots": show_robots,
     "loops": lambda contact: loops_and_contacts.show_loops(contact.runs()),
     "contacts": lambda contact: loops_and_contacts.show_contacts(contact.runs()),
+    "company": lambda contact: company.show_company(contact.report, contact.device, 4.0 * contact.seconds),
+    "first_use": lambda contact: company.show_first_use(contact.report, contact.device),
     "launches": show_launches,
     "sanitizers": lambda contact: sanitizers.show_sanitizers(contact.report, contact.device),
     "service": show_service,

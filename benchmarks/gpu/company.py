@@ -1,0 +1,102 @@
+"""A GPU that several threads use at once, and a first use with an empty cache of kernels."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import warp as wp
+
+import ik_service
+from benchmarks.report import Report
+from ik_service.control import ControlLimits, IKController
+
+COUNTS = 1, 7, 500, 5000  # of problems, in turns at random
+TICKS, DT = 300, 1e-3  # of a circle
+FIRST_USE_S = 120.0
+FIRST_USE = """
+import sys, time
+began = time.perf_counter()
+import numpy as np, ik_service
+solver = ik_service.IKSolver(ik_service.load_robot("panda"), ["panda_hand"], device=sys.argv[1])
+result = solver.solve(np.array([[0.4, 0.1, 0.5]]), np.array([[1.0, 0.0, 0.0, 0.0]]))
+print(result.success.all(), time.perf_counter() - began)
+"""
+
+
+def show_company(report: Report, device: wp.Device, seconds: float) -> None:
+    """Report whether ticks of a controller and solves of two solvers, each in a thread, are as alone."""
+    report.section(
+        "In other threads",
+        f"A controller's ticks and the solves of two solvers, each in a thread, for {seconds:g} s: bytes of each tick "
+        "and each solve beside those of the same alone.",
+    )
+    robot = ik_service.load_robot("panda", collision="ignore")
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(7), max(COUNTS)), ["panda_hand"])
+    given = poses.positions.astype(np.float32), poses.orientations_xyzw.astype(np.float32)
+    alone = ik_service.IKSolver(robot, ["panda_hand"], device=str(device)).solve(*given).joint_q
+    commands, found, done = ticks(robot, device), list[str](), {"ticks": 0, "solves": 0}
+    ends = time.monotonic() + seconds
+
+    def control() -> None:
+        while time.monotonic() < ends:
+            if ticks(robot, device) != commands:
+                found.append("other commands")
+            done["ticks"] += TICKS
+
+    def solve(random_seed: int) -> None:
+        rng, solver = np.random.default_rng(random_seed), ik_service.IKSolver(robot, ["panda_hand"], device=str(device))
+        while time.monotonic() < ends:
+            count = int(rng.choice(COUNTS))
+            answer = solver.solve(*(one[:count] for one in given)).joint_q
+            if answer.tobytes() != alone[:count].tobytes():
+                found.append(f"other answers of {count}")
+            done["solves"] += 1
+
+    def guarded(work: Callable[..., None], *arguments: int) -> None:
+        try:
+            work(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever a card or its driver raises is a finding
+            found.append(f"{type(error).__name__}: {error}")
+
+    work = (control,), (solve, 1), (solve, 2)
+    threads = [threading.Thread(target=guarded, args=one) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    what = f"differences in {done['ticks']} ticks and {done['solves']} solves"
+    report.claim(what, "; ".join(found[:3]) or "none", "none", not found)
+
+
+def ticks(robot: ik_service.RobotModel, device: wp.Device) -> bytes:
+    """Return the commands of a circle of 0.1 m."""
+    controller = IKController(robot, ["panda_hand"], limits=ControlLimits(acceleration=10.0), device=str(device))
+    start = robot.mid_joint_q
+    pose = robot.forward_kinematics(start, ["panda_hand"])
+    controller.reset(start)
+    target, commands = np.concatenate([pose.positions[0, 0], pose.orientations_xyzw[0, 0]]), []
+    for angle in 2.0 * np.pi * np.arange(TICKS) / TICKS:
+        moved = target + np.array([0.1 * (np.cos(angle) - 1.0), 0.1 * np.sin(angle), *[0.0] * 5])
+        commands.append(controller.step(moved, dt=DT).joint_q.copy())
+    return np.concatenate(commands).tobytes()
+
+
+def show_first_use(report: Report, device: wp.Device) -> None:
+    """Report how long the first solve of a process takes where nothing has been compiled before."""
+    report.section("A first use", "The package imported, a robot loaded and a target solved, with no compiled kernels.")
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.run(
+            [sys.executable, "-c", FIRST_USE, str(device)],
+            env={**os.environ, "WARP_CACHE_PATH": folder, "IK_SERVICE_SHIPPED_KERNELS": ""},
+            capture_output=True,
+            text=True,
+            timeout=FIRST_USE_S,
+            check=True,
+        )
+    solved, seconds = process.stdout.split()[-2:]
+    report.claim("solved", f"{solved}, in {float(seconds):.1f} s", "True", solved == "True")
