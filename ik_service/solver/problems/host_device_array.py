@@ -2,29 +2,18 @@
 
 Copies go through page-locked memory and take their turn among the launches of the device, so they can be recorded with
 them; whoever reads on the host waits once for all of them. A copy of a few numbers takes as long as one of thousands:
-small arrays that are copied at the same time stand side by side in a block. What the host copies between the caller's
-arrays and that memory takes longer than a GPU needs to solve: large arrays are copied by several threads.
+small arrays that are copied at the same time stand side by side in a block.
 """
 
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
 BLOCK_BYTES = 1 << 18
 ARRAY_ALIGNMENT = 16  # bytes
-PIECE_BYTES = 1 << 17
-"""Of a large array that a thread copies at once."""
-PIECES_LEAST = 4
-"""With fewer, the caller's thread copies alone."""
-COPY_THREADS = 8
-"""At most; more do not make the memory faster."""
 
 
 def has_host_copy(device: wp.Device) -> bool:
@@ -139,34 +128,6 @@ def copied_together(arrays: Sequence[HostDeviceArray]) -> list[HostDeviceArray |
     return list(dict.fromkeys(array if array.block is None else array.block for array in arrays))
 
 
-@cache
-def _copying_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(COPY_THREADS, len(os.sched_getaffinity(0))), "ik-copies")
-
-
-def _pieces(to: NDArray[Any], source: Any) -> Iterator[tuple[NDArray[Any], Any]]:
-    lines = max(1, PIECE_BYTES // max(1, to.nbytes // max(1, len(to))))
-    return ((to[first : first + lines], source[first : first + lines]) for first in range(0, len(to), lines))
-
-
-def _copy(piece: tuple[NDArray[Any], Any]) -> None:
-    to, source = piece
-    to[...] = source
-
-
-def copy_in_pieces(pairs: Sequence[tuple[NDArray[Any], Any]]) -> None:
-    """Copy what is given into arrays with as many lines, large ones by several threads.
-
-    Args:
-        pairs: Each an array, and what it is to hold.
-    """
-    if sum(to.nbytes for to, _ in pairs) < PIECES_LEAST * PIECE_BYTES:
-        for pair in pairs:
-            _copy(pair)
-        return
-    list(_copying_threads().map(_copy, (piece for pair in pairs for piece in _pieces(*pair))))
-
-
 class HostColumns:
     """Arrays that are read together, line by line of problems.
 
@@ -176,7 +137,6 @@ class HostColumns:
 
     def __init__(self, arrays: Mapping[str, HostDeviceArray]) -> None:
         self._arrays = {name: array.host for name, array in arrays.items()}
-        self._is_copied = any(array.has_host_copy for array in arrays.values())
         self._count, self._lines = -1, tuple[tuple[str, NDArray[Any]], ...]()
 
     def read(self, count: int) -> dict[str, Any]:
@@ -184,11 +144,7 @@ class HostColumns:
         if count != self._count:  # solves of as many problems as the last slice nothing
             self._lines = tuple((name, array[:count]) for name, array in self._arrays.items())
             self._count = count
-        if not self._is_copied:
-            return {name: lines.copy() for name, lines in self._lines}
-        copied = {name: np.empty_like(lines) for name, lines in self._lines}
-        copy_in_pieces([(copied[name], lines) for name, lines in self._lines])
-        return copied
+        return {name: lines.copy() for name, lines in self._lines}
 
 
 def wait(device: wp.Device) -> None:

@@ -23,7 +23,7 @@ from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.best_attempts import Searches, begin_search
-from ik_service.solver.problems.host_device_array import HostDeviceArray, HostDeviceBlock, copy_in_pieces
+from ik_service.solver.problems.host_device_array import HostDeviceArray, HostDeviceBlock
 from ik_service.solver.problems.kernel_modules import SOLVE_IO, SOLVE_ON_DEVICE
 from ik_service.solver.problems.parts import first_problem
 from objectives.data_field import UNIT_TOLERANCE, fitting_array
@@ -228,25 +228,16 @@ class InputArrays:
         given = self.given.host
         given[0] = NO_START if start is None else ONE_START if start.ndim == 1 else OWN_START
         if start is not None:
-            starts = np.atleast_2d(start)
-            self._take([(self.starts.host[: len(starts)], starts)])
-            self.starts.push(len(starts))
-        taken = list[tuple[NDArray[Any], Any]]()
+            lines = 1 if start.ndim == 1 else len(start)
+            self.starts.host[:lines] = start
+            self.starts.push(lines)
         for k, (position, orientation) in enumerate(zip(positions, orientations_xyzw, strict=True)):
             given[1 + 2 * k], given[2 + 2 * k] = position is not None, orientation is not None
             if position is not None:
-                taken.append((self.positions.host[: len(position), k], position))
+                self.positions.host[: len(position), k] = position
             if orientation is not None:
-                taken.append((self.orientations_xyzw.host[: len(orientation), k], orientation))
-        self._take(taken)
+                self.orientations_xyzw.host[: len(orientation), k] = orientation
         self.fault.host[:] = 0
-
-    def _take(self, pairs: Sequence[tuple[NDArray[Any], Any]]) -> None:
-        if self.positions.has_host_copy:
-            copy_in_pieces(pairs)
-            return
-        for to, source in pairs:
-            to[...] = source
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:
