@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from ik_service import builtin_robot_names
+from ik_service.solver.compiled import island_launches
+from ik_service.solver.compiled.island_launches import ThreadLaunches
 from tests.pretended_cuda.plugin import run_on_device
 from tests.ptx.plugin import ptx_folder
 from tests.ptx.problems import FOREIGN, LINKS, Course, draw, explained, solve, solver_of
@@ -40,9 +42,12 @@ def run(course, *files):
 
 def compared(course, name):
     """Compare the answers of a robot with the CPU engine's; return lines that say what was found."""
-    problems = draw(name, course.count)
-    solver = solver_of(problems, "cpu")
-    expected, lines = solve(solver, problems), []
+    problems, lines = draw(name, course.count), list[str]()
+    with pytest.MonkeyPatch.context() as patch:  # a step in the space of rows rounds otherwise than one in that of DOFs
+        patch.setattr(island_launches.PacketLaunches, "step_entries_max", ThreadLaunches.step_entries_max)
+        patch.setattr(island_launches, "_packet_kernel", island_launches._packet_kernel.__wrapped__)
+        solver = solver_of(problems, "cpu")
+        expected = solve(solver, problems)
     with np.load(course.file(name)) as found:
         listed = json.loads(str(found["opcodes"]))
         names = {opcode.split(".")[0] for opcode in listed}
