@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,23 @@ def test_warmup_for_gpus_takes_architectures_and_leaves_what_is_too_large(run, m
     assert [warmed["engine"] for warmed in report["robots"]] == ["compiled"] * 5 + ["staged"]
     assert [warmed["compiled"] for warmed in report["robots"]] == [5] * 5 + [0]
     assert {warmed["device"] for warmed in report["robots"]} == {"sm_80, sm_90"}
+
+
+def test_warmup_for_gpus_takes_robots_with_loops_where_they_are_named(monkeypatch):
+    compiled = []
+
+    def note(robot, links, job):
+        compiled.append((robot.name, links))
+        return "compiled", "sm_90", 0
+
+    monkeypatch.setattr(warmup_command, "_compile_for_gpus", note)
+    job = warmup_command.WarmUpJob(device="cuda", architectures=(90,))
+    assert len(list(warmup_command.warm_up(job))) == len(compiled)
+    assert ("panda", ("panda_hand",)) in compiled
+    assert not {"delta", "stewart", "four_bar", "five_bar"} & {name for name, _ in compiled}
+    compiled.clear()
+    list(warmup_command.warm_up(replace(job, names=("delta",), links=("platform",))))
+    assert compiled == [("delta", ("platform",))]
 
 
 def test_warmup_refuses_architectures_that_there_are_not(run):

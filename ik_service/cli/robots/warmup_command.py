@@ -52,7 +52,8 @@ class WarmUpJob:
     """What to compile.
 
     Attributes:
-        names: Built-in names or paths; none takes all built-in robots.
+        names: Built-in names or paths; none takes all built-in robots, for architectures of GPUs those without
+            constraints: code for each rod of a mechanism would fill an image.
         links: Links that have pose targets together; none takes every leaf link alone, then all together.
         device: Device to compile for.
         architectures: Of GPUs to compile for instead, such as 90; of those none is needed.
@@ -111,6 +112,8 @@ def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
         raise InputError(f"Architecture {unknown[0]} is not known. Allowed: {allowed}.")
     for name in job.names or builtin_robot_names():
         robot = load_robot(name)
+        if job.architectures and not job.names and robot.every_constraint:
+            continue
         for together in link_sets(robot, job.links):
             start = time.perf_counter()
             fill = _compile_for_gpus if job.architectures else _solve_once
