@@ -68,8 +68,9 @@ def _narrowed(lines: NDArray[np.intp], targets: PoseTargets, objectives: Sequenc
             if isinstance(objective, ExpressionObjective):
                 undo.callback(objective.use_lines, None)
                 objective.use_lines(lines)
-        undo.callback(targets.take, whole)
-        targets.take(tuple(part_of(target, lines) for target in whole))
+        if targets.with_lines:
+            undo.callback(targets.take, whole)
+            targets.take(tuple(part_of(target, lines) for target in whole))
         yield
 
 
