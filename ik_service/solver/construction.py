@@ -110,7 +110,18 @@ def resolve_device(device: Any) -> wp.Device:
         _logger.warning("Device %s does not work: solving on the CPU. Its driver's log may say why.", found)
         found = wp.get_device("cpu")
     use_gpu_code(found)
+    if found.is_cuda:
+        _tell_once(str(found))
     return found
+
+
+@functools.cache
+def _tell_once(name: str) -> None:
+    """Say which GPU a name means: a whole one, or the part that an instance of MIG is."""
+    gpu = wp.get_device(name)
+    version = f"{gpu.arch // 10}.{gpu.arch % 10}"
+    told = name, gpu.name, version, gpu.sm_count, gpu.total_memory / 2**30
+    _logger.info("Device %s is %s: compute capability %s, %d multiprocessors, %.0f GiB.", *told)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from ik_service import IKSolver, load_robot
 from ik_service.api import create_app
 from ik_service.export import gpu_export
 from ik_service.settings import ServiceSettings
+from ik_service.solver import construction
 from tests.solver.conftest import Reachable
 
 READY_S = 600.0  # the first solve compiles kernels
@@ -80,6 +81,15 @@ def test_where_the_operator_lets_it_the_cpu_takes_over_at_the_next_start(device,
     assert str(solver.device) == "cpu"
     assert solver.solve([[0.4, 0.1, 0.5]]).success.all()
     assert "Device cuda:0 does not work: solving on the CPU" in caplog.text
+
+
+def test_the_log_says_once_which_gpu_it_is(caplog):
+    construction._tell_once.cache_clear()
+    with caplog.at_level("INFO", "ik_service"):
+        gpu, _ = (construction.resolve_device("cuda:0") for _ in range(2))
+    (line,) = [record.getMessage() for record in caplog.records if "multiprocessors" in record.getMessage()]
+    assert line.startswith(f"Device cuda:0 is {gpu.name}: compute capability {gpu.arch / 10:.1f}, {gpu.sm_count} multi")
+    assert line.endswith(" GiB.")
 
 
 def test_an_export_of_a_solver_on_the_device_is_that_of_one_on_a_cpu(monkeypatch):
