@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import warp as wp
@@ -16,6 +17,7 @@ from benchmarks.report import Report
 from ik_service.control import ControlLimits, IKController
 
 COUNTS = 1, 7, 500, 5000  # of problems, in turns at random
+THREADS = 1, 2, 3
 TICKS, DT = 300, 1e-3  # of a circle
 FIRST_USE_S = 120.0
 FIRST_USE = """
@@ -84,6 +86,34 @@ def ticks(robot: ik_service.RobotModel, device: wp.Device) -> bytes:
         moved = target + np.array([0.1 * (np.cos(angle) - 1.0), 0.1 * np.sin(angle), *[0.0] * 5])
         commands.append(controller.step(moved, dt=DT).joint_q.copy())
     return np.concatenate(commands).tobytes()
+
+
+def show_threads(report: Report, device: wp.Device, count: int, seconds: float) -> None:
+    """Report how many targets several solvers solve, each in a thread: copies of one beside the solves of others."""
+    report.section(
+        "Several threads",
+        f"Batches of {count} Panda targets, NumPy arrays in and out, by as many solvers as threads: while the host "
+        "copies for one, the device solves for another.",
+    )
+    report.table("threads", "targets/s")
+    robot = ik_service.load_robot("panda", collision="ignore")
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(7), count), ["panda_hand"])
+    given = poses.positions.astype(np.float32), poses.orientations_xyzw.astype(np.float32)
+    for number in THREADS:
+        solvers = [ik_service.IKSolver(robot, ["panda_hand"], device=str(device)) for _ in range(number)]
+        for solver in solvers:
+            solver.warmup(*given)
+
+        def solve(solver: ik_service.IKSolver, ends: float) -> int:
+            solved = 0
+            while time.perf_counter() < ends:
+                solved += len(solver.solve(*given))
+            return solved
+
+        began = time.perf_counter()
+        with ThreadPoolExecutor(number) as threads:
+            solved = sum(threads.map(solve, solvers, [began + seconds] * number))
+        report.row(number, f"{solved / (time.perf_counter() - began):,.0f}")
 
 
 def show_first_use(report: Report, device: wp.Device) -> None:
