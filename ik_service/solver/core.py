@@ -175,8 +175,6 @@ class SolverCore:
         """
         given, start, enabled, worlds, limits, _ = batch
         count = given.problem_count
-        if options.deadline_s is not None and self._device.is_cuda:
-            raise InputError("Option deadline_s needs a solver on a CPU.")
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
         with CacheErrorsExplained():
             with DEVICE_LOCK:

@@ -23,9 +23,11 @@ from ik_service.robots.collision.shapes import Box, Sphere
 from ik_service.robots.collision.world import World
 from ik_service.robots.transforms import quaternion_rotate
 from ik_service.solver import SolverOptions, Target
+from ik_service.solver.compiled import waves
 from ik_service.solver.compiled.solutions import LANES_ON_GPUS
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.launches import recording
+from ik_service.solver.problems.host_device_array import HostDeviceArray, block_on
 from objectives import InputError, ObjectiveError
 from tests.pretended_cuda.device import SCHEDULES
 from tests.solver.conftest import Reachable, assert_same_bytes, inside_limits
@@ -228,9 +230,38 @@ def test_threads_of_the_host_change_nothing(panda):
     assert_same_bytes(solve(several, panda), solve(one, panda))
 
 
-def test_a_deadline_is_refused(panda):
-    with pytest.raises(InputError, match="deadline_s needs a solver on a CPU"):
-        solve(solver_of(panda, "auto"), panda, options={"deadline_s": 1.0})
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("late", [0, 1])  # streams that do their work at once, or when somebody waits
+def test_a_deadline_ends_a_search_and_changes_nothing_else(panda, engine, late, device, monkeypatch):
+    monkeypatch.setattr(waves, "THREADS_PER_SM", 1)  # more waves
+    positions, orientations = panda.positions.copy(), panda.orientations_xyzw
+    positions[::4] *= 3.0  # out of reach
+    with device.scheduled(late=late):
+        solver = solver_of(panda, engine)
+        expected = solver.solve(positions, orientations)
+        for _ in range(4):  # launched, and as a graph
+            assert_same_bytes(solver.solve(positions, orientations, options={"deadline_s": 1e6}), expected)
+            found = solver.solve(positions, orientations, options={"deadline_s": 1e-9})
+            ended = found.status == ik_service.IKStatus.DEADLINE
+            assert ended[::4].all()
+            assert not found.success[ended].any()
+            assert found.joint_q[found.success].tobytes() == expected.joint_q[found.success].tobytes()
+            assert found.success.any() == (engine == "compiled")  # whose first wave is made
+            assert_same_bytes(solver.solve(positions, orientations), expected)
+
+
+def test_a_number_is_copied_at_once_beside_others(device):
+    with device.scheduled(late=1):
+        gpu = wp.get_device(GPU)
+        block = block_on(gpu)
+        arrays = [HostDeviceArray((4,), wp.int32, gpu, block=block) for _ in range(2)]
+        for array in arrays:
+            array.host[:] = 1, 2, 3, 4
+        block.push(4)
+        wp.synchronize_device(gpu)
+        arrays[1].host[:] = 5, 6, 7, 8
+        arrays[1].push_now(2)
+    assert [array.device.numpy().tolist() for array in arrays] == [[1, 2, 3, 4], [1, 2, 7, 4]]
 
 
 def test_arrays_of_the_host_in_an_objective_are_an_error_and_not_the_end_of_the_process(panda, device):

@@ -13,6 +13,7 @@ from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precisi
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
 from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
+from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
@@ -85,7 +86,9 @@ class PacketLaunches:
         """Return what launches for so much work serve: solves of the same size can share them."""
         return ()
 
-    def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
+    def record(
+        self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int, *, is_timed: bool = False
+    ) -> PartLaunches:
         """Return the launches of one part.
 
         Args:
@@ -93,6 +96,7 @@ class PacketLaunches:
             work: The islands.
             part: Which part.
             parts: Number of parts.
+            is_timed: Whether there is a deadline.
         """
         steps = []
         for one, task in work:
@@ -127,7 +131,9 @@ class ThreadLaunches:
         """Return what launches for so much work serve: numbers of problems and seeds at most."""
         return 2 ** math.ceil(math.log2(problem_count)), int(seeds)
 
-    def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
+    def record(
+        self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int, *, is_timed: bool = False
+    ) -> PartLaunches:
         """Return the launches of all problems, which are one part.
 
         Args:
@@ -135,6 +141,7 @@ class ThreadLaunches:
             work: The islands.
             part: 0.
             parts: 1.
+            is_timed: Whether there is a deadline.
         """
         problem_count, seeds = size
         steps: list[Step] = []
@@ -142,7 +149,9 @@ class ThreadLaunches:
             device = task.settings.device
             if one.waves:
                 self._make_room(one.source, problem_count, problem_count * seeds, device)
-                steps.append(without_count(record_waves(one.kernel, task, problem_count, seeds, self._storage)))
+                deadline = WaveDeadline(task, self._storage, problem_count) if is_timed else None
+                waves = record_waves(one.kernel, task, problem_count, seeds, self._storage, deadline)
+                steps.append(without_count(waves))
             else:
                 steps.append(per_problem(wp.launch(one.kernel, 1, [task], device=device, record_cmd=True)))
         return PartLaunches(steps, [*work, self._storage])

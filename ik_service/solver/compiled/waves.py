@@ -10,7 +10,7 @@ counted, and waves are made while there are any: a loop that is part of a record
 
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import warp as wp
 
@@ -255,7 +255,19 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
     )
 
 
-def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any) -> Callable[[], None]:
+class Deadline(Protocol):
+    """What ends waves before all problems are solved."""
+
+    def stop(self) -> None:
+        """Leave the next wave no problems, if it is late."""
+
+    def end(self) -> None:
+        """Tell which searches have been ended."""
+
+
+def record_waves(
+    kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any, deadline: Deadline | None = None
+) -> Callable[[], None]:
     """Return what solves an island of all its problems into the task's best attempts.
 
     It launches, or becomes part of a graph that is being recorded, and holds the arrays of task and storage by address
@@ -269,6 +281,7 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
         problem_count: Problems of the task, at most.
         seeds: Seeds per problem, at most.
         storage: Of `allocate_storage`.
+        deadline: What a deadline adds; None for none.
     """
     by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
     assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
@@ -291,10 +304,16 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
     def make_two() -> None:
         for launch in further:
             launch.launch()
+        if deadline is not None:
+            deadline.stop()
 
     def run() -> None:
         for launch in first:
             launch.launch()
+        if deadline is not None:
+            deadline.stop()
         wp.capture_while(storage.listed_count[:1], make_two)  # the first wave, and every second one, lists for turn 0
+        if deadline is not None:
+            deadline.end()
 
     return run

@@ -1,7 +1,7 @@
 """The deadline of a solve: no attempt begins after it, and problems that are not solved by then say so.
 
-Kernels read a mark in the settings of the solve before each attempt, which a timer of the host sets. So a CPU is
-needed, whose memory both share.
+Kernels read a mark in the settings of the solve before each attempt, which a timer of the host sets, in the memory of a
+GPU too: there the mark is read after the first wave of attempts, and after every two.
 """
 
 import math

@@ -155,8 +155,10 @@ class Problems:
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def stop(self, stops: bool = True) -> None:
-        """Let no further attempt begin on a CPU, or let attempts begin again."""
+        """Let no further attempt begin, or let attempts begin again; in any thread, while a solve is running."""
         self._settings.host[STOP] = stops
+        if stops:
+            self._settings.push_now(int(STOP))
 
     def use_limits(self, limits: LimitArrays, turns: Any) -> None:
         """Take limits, and the `Turns` of the joints that come back on the turn nearest the start."""

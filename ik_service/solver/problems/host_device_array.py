@@ -109,6 +109,20 @@ class HostDeviceArray:
         if self._copied is not None:
             wp.copy(self.device, self._copied, count=self._numbers(count))
 
+    def push_now(self, place: int) -> None:
+        """Copy one number from the host to the device at once, whatever the device's stream does; in any thread.
+
+        Twice, for its old value may be on its way, among the numbers of a solve.
+        """
+        if self._copied is None:
+            return
+        device = wp.get_device(self.device.device)
+        stream = wp.Stream(device) if device.is_cuda else None
+        for _ in range(2):
+            wp.copy(self.device, self._copied, dest_offset=place, src_offset=place, count=1, stream=stream)
+            if stream is not None:
+                wp.synchronize_stream(stream)
+
     def fetch(self, count: int) -> None:
         """Have what `count` problems need copied from the device to the host."""
         if self._copied is not None:

@@ -1,0 +1,79 @@
+"""What a deadline adds to waves of attempts on a GPU: no further wave is made once the mark of the deadline stands.
+
+    after the first wave and after every two   the mark? then the problems that are listed are the stopped ones
+    at the end                                 all searches have ended but those of stopped problems
+
+The first wave of an island is made in any case.
+"""
+
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import warp as wp
+
+from ik_service.solver.compiled.island_task import IslandTask, setting_now
+from ik_service.solver.compiled.waves import AttemptStorage
+from ik_service.solver.lm.codes import STOP
+from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
+
+LISTED, STOPPED = wp.constant(0), wp.constant(1)
+"""Turns of a wave: which problems go on stands in the list of the first; here the count of the other says how many of
+them are stopped."""
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _stop_waves(task: IslandTask, storage: AttemptStorage):
+    """Leave the next wave no problems, if the mark stands; by one thread."""
+    stopped = int(0)
+    if setting_now(task.settings, STOP) != 0:
+        stopped = storage.listed_count[LISTED]
+        storage.listed_count[LISTED] = 0
+    storage.listed_count[STOPPED] = stopped
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _end_searches(task: IslandTask, storage: AttemptStorage, threads: int):
+    """Let all searches have handed out their seeds."""
+    place = wp.tid()
+    while place < task.count[0]:
+        p = task.problem[place]
+        task.searches.next_seed[p, task.island] = task.searches.end_seed[p, task.island]
+        place += threads
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _reopen_stopped(task: IslandTask, storage: AttemptStorage, threads: int):
+    """Let the searches of stopped problems have seeds left."""
+    place = wp.tid()
+    while place < storage.listed_count[STOPPED]:
+        p = task.problem[storage.listed[LISTED, place]]
+        task.searches.next_seed[p, task.island] = 0
+        place += threads
+
+
+class WaveDeadline:
+    """The launches that a deadline adds to the waves of an island.
+
+    Args:
+        task: What the waves work on.
+        storage: Where.
+        threads: Threads for the problems.
+    """
+
+    def __init__(self, task: Any, storage: Any, threads: int) -> None:
+        def recorded(kernel: wp.Kernel, size: int, *more: int) -> Callable[[], None]:
+            inputs, device = [task, storage, *more], task.settings.device
+            launch: wp.Launch = wp.launch(kernel, size, inputs, device=device, record_cmd=True)
+            return launch.launch
+
+        self.stop = recorded(_stop_waves, 1)
+        self._ends = recorded(_end_searches, threads, threads), recorded(_reopen_stopped, threads, threads)
+
+    def end(self) -> None:
+        """Tell which searches the deadline has ended."""
+        for launch in self._ends:
+            launch()

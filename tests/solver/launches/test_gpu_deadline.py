@@ -1,0 +1,95 @@
+"""The deadline of a solve by the kernels for GPUs, on a CPU: waves end, and what is not solved by then says so."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, load_robot
+from ik_service.solver.compiled import waves
+from tests.solver.conftest import assert_same_bytes, use_threads
+from tests.solver.launches.test_deadline import COUNT, DEADLINE, OPTIONS, given
+
+__all__ = ["given"]  # the fixture
+FEW = 40  # problems
+
+
+@pytest.fixture
+def solver(given, monkeypatch):
+    use_threads(monkeypatch)
+    return IKSolver(given[0], ["panda_hand"], device="cpu", engine="compiled")
+
+
+def stop_at(turn, solver, monkeypatch):
+    """Has the deadline come in a turn of the loop of waves, from 0; returns how many turns each island has taken."""
+    turns = []
+
+    def capture_while(condition, body):
+        turns.append(0)
+        while condition.numpy()[0] > 0:
+            if turns[-1] == turn:
+                solver._core.work.problems.stop()
+            body()
+            turns[-1] += 1
+
+    monkeypatch.setattr(waves.wp, "capture_while", capture_while)
+    return turns
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_deadline_that_does_not_come_changes_nothing(solver, given, options):
+    few = [one[:FEW] for one in given[1:]]
+    expected = solver.solve(*few, options=options)
+    found = solver.solve(*few, options={"deadline_s": 1e6, **options})
+    assert_same_bytes(found, expected)
+    assert DEADLINE not in found.status
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_what_is_solved_before_stays_and_the_rest_says_so(solver, given, turn, monkeypatch):
+    options = {"seeds": 4096}
+    expected = solver.solve(*given[1:], options=options)
+    turns = stop_at(turn, solver, monkeypatch)
+    found = solver.solve(*given[1:], options={"deadline_s": 1e6, **options})
+    assert turns == [turn + 1]
+    late = found.status == DEADLINE
+    assert 0 < late.sum() < COUNT
+    assert not found.success[late].any()
+    assert (found.success == expected.success)[~late].all()
+    same = ~late & (found.seed_index == expected.seed_index)
+    assert found.joint_q[same].tobytes() == expected.joint_q[same].tobytes()
+    assert found.success[~late & ~same].all()  # not precise: with more time a later seed takes its place
+    assert same.sum() > 0.9 * (~late).sum()
+    assert (found.seed_index <= expected.seed_index)[late].all()
+    turns.clear()
+    assert_same_bytes(solver.solve(*given[1:], options=options), expected)
+    assert turns[0] > turn + 1
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_first_wave_is_made_in_any_case(solver, given, options):
+    few = [one[:FEW] for one in given[1:]]
+    found = solver.solve(*few, options={"deadline_s": 1e-9, **options})
+    expected = solver.solve(*few, options=options)
+    late, reachable = found.status == DEADLINE, np.arange(FEW) % 4 > 0
+    assert not found.success[late].any()
+    assert found.success[reachable].mean() > 0.5
+    assert late[expected.success & ~found.success].all()
+    assert_same_bytes(solver.solve(*few, options=options), expected)
+
+
+def test_no_island_of_several_is_late_where_all_are_solved(monkeypatch):
+    use_threads(monkeypatch)
+    robot = load_robot("dual_panda", collision="ignore")
+    hands = ["left_panda_hand", "right_panda_hand"]
+    solver = IKSolver(robot, hands, device="cpu", engine="compiled")
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(1), 50), hands)
+    positions = poses.positions.copy()
+    positions[::5, 1] *= 3.0  # the right hand's target is out of reach
+    targets = [positions[:, k] for k in (0, 1)], [poses.orientations_xyzw[:, k] for k in (0, 1)]
+    expected = solver.solve(*targets, options={"seeds": 4096})
+    stop_at(0, solver, monkeypatch)
+    found = solver.solve(*targets, options={"seeds": 4096, "deadline_s": 1e6})
+    late = found.islands.status == DEADLINE
+    assert late[::5, 1].all()
+    assert (found.islands.success == expected.islands.success)[~late].all()
+    assert (found.status == DEADLINE)[::5].all()
+    assert not found.success[late.any(axis=1)].any()
