@@ -36,7 +36,7 @@ def island_kernels(solver, **options):
     found = []
 
     class Listed(ThreadLaunches):
-        def record(self, size, work, part, parts, **timed):
+        def record(self, size, work, part, parts):
             found.extend(one for one, _ in work if one not in found)
             return PartLaunches([])
 

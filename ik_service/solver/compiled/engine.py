@@ -279,8 +279,8 @@ class CompiledEngine:
         others = [SOLVE_IO, *extras, *work.verification.modules()]
         load_kernels(modules | dict.fromkeys(others, LAUNCH_BLOCK), self._model.device)
         launches = self.kernels.launches
-        record = partial(launches.record, launches.size(count, settings.seeds))
-        found: list[_Record] = [partial(record, attempts, is_timed=is_timed)]
+        record = partial(launches.record, launches.size(count, settings.seeds, is_timed=is_timed))
+        found: list[_Record] = [partial(record, attempts)]
         if choice is not None:
             # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
             whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)

@@ -82,13 +82,11 @@ class PacketLaunches:
         """Return the kernel of an island; in float64, where answers are improved, none checks for collision."""
         return _packet_kernel(signature, Lanes.on_cpu(precision), None if precision == "float64" else collision)
 
-    def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
-        """Return what launches for so much work serve: solves of the same size can share them."""
+    def size(self, problem_count: int, seeds: int, *, is_timed: bool = False) -> tuple[int, ...]:
+        """Return what launches for so much work serve, with a deadline or without: solves of equal sizes share them."""
         return ()
 
-    def record(
-        self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int, *, is_timed: bool = False
-    ) -> PartLaunches:
+    def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
         """Return the launches of one part.
 
         Args:
@@ -96,7 +94,6 @@ class PacketLaunches:
             work: The islands.
             part: Which part.
             parts: Number of parts.
-            is_timed: Whether there is a deadline.
         """
         steps = []
         for one, task in work:
@@ -127,13 +124,11 @@ class ThreadLaunches:
         """Return the kernel of an island; alike."""
         return _thread_kernel(signature, precision, None if precision == "float64" else collision)
 
-    def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
-        """Return what launches for so much work serve: numbers of problems and seeds at most."""
-        return 2 ** math.ceil(math.log2(problem_count)), int(seeds)
+    def size(self, problem_count: int, seeds: int, *, is_timed: bool = False) -> tuple[int, ...]:
+        """Return what launches serve: numbers of problems and seeds at most, and whether there is a deadline."""
+        return 2 ** math.ceil(math.log2(problem_count)), int(seeds), int(is_timed)
 
-    def record(
-        self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int, *, is_timed: bool = False
-    ) -> PartLaunches:
+    def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
         """Return the launches of all problems, which are one part.
 
         Args:
@@ -141,9 +136,8 @@ class ThreadLaunches:
             work: The islands.
             part: 0.
             parts: 1.
-            is_timed: Whether there is a deadline.
         """
-        problem_count, seeds = size
+        problem_count, seeds, is_timed = size
         steps: list[Step] = []
         for one, task in work:
             device = task.settings.device
