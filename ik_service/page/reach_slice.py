@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.page.geometry import robot_size
+from ik_service.page.drawings.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.solving.questions import Answer, AskedTarget, Float64Array, Question
 from ik_service.page.words import GOOD, HIT

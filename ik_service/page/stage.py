@@ -8,8 +8,8 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.page.drawing import LIMIT_COLOR, Color, RobotDrawing
-from ik_service.page.geometry import robot_parts, robot_size, sphere_parts
+from ik_service.page.drawings.drawing import LIMIT_COLOR, Color, RobotDrawing
+from ik_service.page.drawings.geometry import robot_parts, robot_size, sphere_parts
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot
 from ik_service.page.solving.questions import Float64Array
 from ik_service.robots.meshes.mesh_file import Mesh

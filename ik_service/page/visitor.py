@@ -15,11 +15,12 @@ import numpy as np
 import viser
 
 from ik_service.page import words
-from ik_service.page.drawing import Color
+from ik_service.page.drawings.drawing import Color
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
 from ik_service.page.panel import HERE, NO_OTHER, NO_SLICE, Panel
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
 from ik_service.page.reach_slice import reached, slice_question
+from ik_service.page.request_texts import request_html
 from ik_service.page.solving.questions import Float64Array, PageError, Question, Solving
 from ik_service.page.stage import Stage
 
@@ -176,9 +177,7 @@ class Visitor:
         self.panel.path.content = words.path_html(len(self._path), self._path.followed)
         self.panel.show_posed(self.posed)
         if self.question is not None:
-            file = self._solving.files.get(self.question.robot)
-            command = words.curl_text(self.question, self._solving.address, file)
-            self.panel.request.content = words.request_html(words.python_text(self.question, file), command)
+            self.panel.request.content = request_html(self.question, self._solving)
         self.client.flush()
 
     def _try(self, pending: dict[str, Any]) -> None:

@@ -1,10 +1,8 @@
-"""What the panel says: status, errors and advice as HTML, a question as Python and as a shell command.
+"""What the panel says: status, errors and advice as HTML.
 
 Names come from files of robots, so everything that goes into HTML is escaped.
 """
 
-import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from html import escape
@@ -12,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.page.drawing import Color
+from ik_service.page.drawings.drawing import Color
 from ik_service.page.drawn_path import WAYPOINTS_MOST
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
-from ik_service.page.solving.questions import Answer, Followed, Question
+from ik_service.page.solving.questions import Answer, Followed
 
 GOOD: Color = (34, 160, 90)
 FAR_COLOR: Color = (235, 150, 30)
@@ -39,7 +37,6 @@ HEADINGS: Mapping[str, tuple[str, Color]] = {
 """Heading and colour of each status."""
 STATUS_LINES = 8
 """Lines of text that the status always has room for, but for its targets: what is below does not move then."""
-_DIGITS = 6
 
 
 def heading(answer: Answer | None) -> tuple[str, Color]:
@@ -120,103 +117,6 @@ def path_html(waypoints: int, followed: Followed | None = None) -> str:
     )
 
 
-def request_html(program: str, command: str) -> str:
-    """Return a program and a shell command, each to be selected with one click."""
-    look = "margin:0.3em 0 0.8em;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all;font-size:0.9em"
-    texts = "".join(
-        f"{name}<pre style='{look}'>{escape(text)}</pre>" for name, text in (("Python", program), ("Shell", command))
-    )
-    note = "What was asked last; a click selects it.<br><br>"
-    return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{texts}</div>"
-
-
-def python_text(question: Question, file: str | None = None) -> str:
-    """Return a program that solves the same in its own process.
-
-    Args:
-        question: The question.
-        file: The robot's file, if it is not built in.
-    """
-    targets = question.targets
-    declared = [
-        f"ik_service.Target({target.link!r}, free={list(target.free)})"
-        if target.free and not target.turns_freely
-        else repr(target.link)
-        for target in targets
-    ]
-    turns = ["None" if target.turns_freely else _array(target.orientations_xyzw) for target in targets]
-    given = []
-    if question.initial_joint_q is not None:
-        given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
-    if question.opened:
-        given.append(f"constraint_enabled={dict.fromkeys(question.opened, False)}")
-    if question.options:
-        given.append(f"options={dict(question.options)}")
-    if question.objects:
-        given.append(f"world=World({{{', '.join(_object_text(*one) for one in question.objects.items())}}})")
-    arguments = "".join(f",\n    {one}" for one in given)
-    shapes = sorted({f"{one['shape'].capitalize()}" for one in question.objects.values()})
-    imports = [f"from ik_service.robots import {', '.join([*shapes, 'World'])}"] if question.objects else []
-    return "\n".join(
-        [
-            "import numpy as np",
-            "import ik_service",
-            *imports,
-            "",
-            f"robot = ik_service.load_robot({file or question.robot!r})",
-            f"solver = ik_service.IKSolver(robot, [{', '.join(declared)}])",
-            f"positions = [{', '.join(_array(target.positions) for target in targets)}]",
-            f"orientations_xyzw = [{', '.join(turns)}]",
-            f"result = solver.solve(positions, orientations_xyzw{arguments})",
-            "print(result.status_names, result.joint_q)",
-        ]
-    )
-
-
-def _object_text(name: str, one: Mapping[str, Any]) -> str:
-    """Write an object of a world as Python."""
-    if one["shape"] == "sphere":
-        return f"{name!r}: Sphere({one['radius']}, {tuple(_rounded(one['position']))})"
-    pose = _rounded([*one["position"], *one.get("orientation_xyzw", (0.0, 0.0, 0.0, 1.0))])
-    return f"{name!r}: Box({tuple(one['size'])}, {tuple(pose)})"
-
-
-def curl_text(question: Question, address: str, file: str | None = None) -> str:
-    """Return a shell command that asks the same over HTTP; a service knows no robot of a visitor's file."""
-    if file is not None:
-        return f"# {address} has no such robot. Where robots may be put: PUT /v1/robots/NAME with {file}"
-    body = shlex.quote(json.dumps(request_document(question)))
-    return f"curl -s {address}/v1/robots/{question.robot}/solve -H 'Content-Type: application/json' -d {body}"
-
-
-def request_document(question: Question) -> dict[str, Any]:
-    """Return a question as the body of an HTTP request."""
-    targets = []
-    for target in question.targets:
-        fields: dict[str, Any] = {"link": target.link, "positions": _rounded(target.positions)}
-        if not target.turns_freely:
-            fields["orientations_xyzw"] = _rounded(target.orientations_xyzw)
-            if target.free:
-                fields["free"] = list(target.free)
-        targets.append(fields)
-    document: dict[str, Any] = {"targets": targets}
-    if question.initial_joint_q is not None:
-        document["initial_joint_q"] = _rounded(question.initial_joint_q)
-    if question.opened:
-        document["constraints"] = {"disable": list(question.opened)}
-    if question.options:
-        document["options"] = dict(question.options)
-    if question.objects:
-        numbers = ("position", "orientation_xyzw")
-        document["world"] = {
-            "objects": {
-                name: {key: _rounded(value) if key in numbers else value for key, value in one.items()}
-                for name, one in question.objects.items()
-            }
-        }
-    return document
-
-
 def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
     """Return what there is to say about an answer, a sentence each; the advice comes first."""
     lines = [] if answer.success[0] else [answer.advice]
@@ -259,11 +159,3 @@ def _badge(words: str, color: Color) -> str:
     background = ",".join(str(int(0.78 * channel)) for channel in color)  # white on it is readable
     style = f"background:rgb({background});color:#fff;border-radius:0.4em;padding:0.15em 0.6em;font-weight:600"
     return f"<span style='{style}'>{escape(words)}</span>"
-
-
-def _array(values: Any) -> str:
-    return f"np.array({_rounded(values)})"
-
-
-def _rounded(values: Any) -> Any:
-    return (np.round(np.asarray(values, np.float64), _DIGITS) + 0.0).tolist()  # no minus before a zero

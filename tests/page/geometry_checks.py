@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, loop_rods, placed_bodies, robot_parts, robot_size
+from ik_service.page.drawings.geometry import (
+    Role,
+    ball_mesh,
+    cylinder_mesh,
+    loop_rods,
+    placed_bodies,
+    robot_parts,
+    robot_size,
+)
 from ik_service.robots import JointType, builtin_robot_names
 from ik_service.robots.structure.names import leaf_links
 from ik_service.robots.transforms import quaternion_rotate, transform_multiply

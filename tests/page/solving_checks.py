@@ -5,10 +5,11 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.page import LocalSolving, PageError, RemoteSolving
-from ik_service.page.geometry import Role, robot_parts
+from ik_service.page.drawings.geometry import Role, robot_parts
 from ik_service.page.posed_robot import PosedRobot
+from ik_service.page.request_texts import curl_text, python_text, request_document
 from ik_service.page.solving.local_solving import BROUGHT_MOST
-from ik_service.page.words import curl_text, python_text, random_html, request_document, status_html
+from ik_service.page.words import random_html, status_html
 from tests.bounded import PATIENCE_S
 
 BOX = {"wall": {"shape": "box", "size": [0.2, 0.2, 0.2], "position": [0.6, 0.0, 0.4]}}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ik_service.page import LocalSolving, Page, PageError, words
-from ik_service.page.drawing import LIMIT_COLOR
-from ik_service.page.geometry import Role
+from ik_service.page.drawings.drawing import LIMIT_COLOR
+from ik_service.page.drawings.geometry import Role
 from ik_service.page.panel import HERE, NO_OTHER
 from ik_service.page.solving.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of

@@ -10,7 +10,7 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.page.geometry import Float64Array, Parts, Role, loop_rods, placed_bodies
+from ik_service.page.drawings.geometry import Float64Array, Parts, Role, loop_rods, placed_bodies
 from ik_service.robots import RobotModel
 
 Color = tuple[int, int, int]

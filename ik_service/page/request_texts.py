@@ -1,0 +1,123 @@
+"""What was asked last, as text to be copied: a program in Python and a shell command."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ik_service.page.solving.questions import Question, Solving
+
+_DIGITS = 6
+
+
+def request_html(question: Question, solving: Solving) -> str:
+    """Return a question as texts, each to be selected with one click.
+
+    Args:
+        question: The question.
+        solving: Who has solved it.
+    """
+    file = solving.files.get(question.robot)
+    texts = (("Python", python_text(question, file)), ("Shell", curl_text(question, solving.address, file)))
+    look = "margin:0.3em 0 0.8em;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all;font-size:0.9em"
+    shown = "".join(f"{name}<pre style='{look}'>{escape(text)}</pre>" for name, text in texts)
+    note = "What was asked last; a click selects it.<br><br>"
+    return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{shown}</div>"
+
+
+def python_text(question: Question, file: str | None = None) -> str:
+    """Return a program that solves the same in its own process.
+
+    Args:
+        question: The question.
+        file: The robot's file, if it is not built in.
+    """
+    targets = question.targets
+    declared = [
+        f"ik_service.Target({target.link!r}, free={list(target.free)})"
+        if target.free and not target.turns_freely
+        else repr(target.link)
+        for target in targets
+    ]
+    turns = ["None" if target.turns_freely else _array(target.orientations_xyzw) for target in targets]
+    given = []
+    if question.initial_joint_q is not None:
+        given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
+    if question.opened:
+        given.append(f"constraint_enabled={dict.fromkeys(question.opened, False)}")
+    if question.options:
+        given.append(f"options={dict(question.options)}")
+    if question.objects:
+        given.append(f"world=World({{{', '.join(_object_text(*one) for one in question.objects.items())}}})")
+    arguments = "".join(f",\n    {one}" for one in given)
+    shapes = sorted({f"{one['shape'].capitalize()}" for one in question.objects.values()})
+    imports = [f"from ik_service.robots import {', '.join([*shapes, 'World'])}"] if question.objects else []
+    return "\n".join(
+        [
+            "import numpy as np",
+            "import ik_service",
+            *imports,
+            "",
+            f"robot = ik_service.load_robot({file or question.robot!r})",
+            f"solver = ik_service.IKSolver(robot, [{', '.join(declared)}])",
+            f"positions = [{', '.join(_array(target.positions) for target in targets)}]",
+            f"orientations_xyzw = [{', '.join(turns)}]",
+            f"result = solver.solve(positions, orientations_xyzw{arguments})",
+            "print(result.status_names, result.joint_q)",
+        ]
+    )
+
+
+def _object_text(name: str, one: Mapping[str, Any]) -> str:
+    """Write an object of a world as Python."""
+    if one["shape"] == "sphere":
+        return f"{name!r}: Sphere({one['radius']}, {tuple(_rounded(one['position']))})"
+    pose = _rounded([*one["position"], *one.get("orientation_xyzw", (0.0, 0.0, 0.0, 1.0))])
+    return f"{name!r}: Box({tuple(one['size'])}, {tuple(pose)})"
+
+
+def curl_text(question: Question, address: str, file: str | None = None) -> str:
+    """Return a shell command that asks the same over HTTP; a service knows no robot of a visitor's file."""
+    if file is not None:
+        return f"# {address} has no such robot. Where robots may be put: PUT /v1/robots/NAME with {file}"
+    body = shlex.quote(json.dumps(request_document(question)))
+    return f"curl -s {address}/v1/robots/{question.robot}/solve -H 'Content-Type: application/json' -d {body}"
+
+
+def request_document(question: Question) -> dict[str, Any]:
+    """Return a question as the body of an HTTP request."""
+    targets = []
+    for target in question.targets:
+        fields: dict[str, Any] = {"link": target.link, "positions": _rounded(target.positions)}
+        if not target.turns_freely:
+            fields["orientations_xyzw"] = _rounded(target.orientations_xyzw)
+            if target.free:
+                fields["free"] = list(target.free)
+        targets.append(fields)
+    document: dict[str, Any] = {"targets": targets}
+    if question.initial_joint_q is not None:
+        document["initial_joint_q"] = _rounded(question.initial_joint_q)
+    if question.opened:
+        document["constraints"] = {"disable": list(question.opened)}
+    if question.options:
+        document["options"] = dict(question.options)
+    if question.objects:
+        numbers = ("position", "orientation_xyzw")
+        document["world"] = {
+            "objects": {
+                name: {key: _rounded(value) if key in numbers else value for key, value in one.items()}
+                for name, one in question.objects.items()
+            }
+        }
+    return document
+
+
+def _array(values: Any) -> str:
+    return f"np.array({_rounded(values)})"
+
+
+def _rounded(values: Any) -> Any:
+    return (np.round(np.asarray(values, np.float64), _DIGITS) + 0.0).tolist()  # no minus before a zero
