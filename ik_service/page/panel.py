@@ -24,6 +24,7 @@ NO_SLICE = "none"
 SLICE = "Where the first target could be met as it is turned now: green; crimson where only in contact."
 PLOT_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
 FREE = "Any turn about this axis of the link will do."
+TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
 HERE, NO_OTHER = "this one", "no other was found"
 
 
@@ -57,6 +58,7 @@ class Panel:
             self.numbers = {target.link: self._target(target, len(posed.targets)) for target in posed.targets.values()}
             hint = "Off: stay on the branch. On: take whichever start succeeds first."
             self.any_branch = self._input("branch", gui.add_checkbox("Any branch", False, hint=hint))
+            self.axes = self._input("axes", gui.add_dropdown("Arrows along", [TOOL_AXES, WORLD_AXES]))
             self._button("Start again", "restart", "The robot as it was shown first, without an obstacle.")
         with tabs.add_tab("Joints"):
             if robot.constraint_names:

@@ -13,6 +13,7 @@ from ik_service.page.drawings.geometry import robot_parts, robot_size, sphere_pa
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot
 from ik_service.page.solving.questions import Float64Array
 from ik_service.robots.meshes.mesh_file import Mesh
+from ik_service.robots.transforms import identity_transform, quaternion_multiply
 
 GIZMO_SHARE = 0.22
 """Size of a gizmo over that of the robot."""
@@ -46,7 +47,7 @@ class Stage:
         client: The browser.
         posed: The robot and its targets.
         meshes: What its links look like, in their frames; links without are drawn as rods.
-        dragged: Called on the event loop when a gizmo has been dragged.
+        dragged: Called on the event loop when a gizmo is taken, dragged and let go, with viser's word for it.
 
     Attributes:
         gizmos: What can be dragged, by link.
@@ -61,7 +62,7 @@ class Stage:
         client: viser.ClientHandle,
         posed: PosedRobot,
         meshes: Mapping[str, Sequence[Mesh]],
-        dragged: Callable[[], None],
+        dragged: Callable[[str], None],
     ) -> None:
         self._scene, self._dragged, self._atomic = client.scene, dragged, client.atomic
         self._scene.reset()
@@ -74,6 +75,8 @@ class Stage:
         self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
         self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}
+        self._turns: dict[str, Float64Array] = {}  # of targets in gizmos that lie along axes of the world
+        self._along_world = self._is_held = False
         self.spheres: RobotDrawing | None = None
         self.obstacle: viser.TransformControlsHandle | None = None
         self.miss: viser.LineSegmentsHandle | None = None
@@ -164,16 +167,48 @@ class Stage:
             self.spheres.move(posed.joint_q)
             self.spheres.paint(colors, colors)
 
+    def read_gizmo(self, link: str) -> Float64Array:
+        """Return where the gizmo of a link says that the target is [m, xyzw], shape [7]."""
+        pose = pose_of(self.gizmos[link])
+        if link in self._turns:
+            pose[3:] = quaternion_multiply(pose[3:], self._turns[link])
+        return pose
+
     def read_gizmos(self) -> dict[str, Float64Array]:
-        """Return where the gizmos that are shown are, by link [m, xyzw], shape [7] each."""
-        return {link: pose_of(gizmo) for link, gizmo in self.gizmos.items() if gizmo.visible}
+        """Return where the gizmos that are shown say that targets are, by link [m, xyzw], shape [7] each."""
+        return {link: self.read_gizmo(link) for link, gizmo in self.gizmos.items() if gizmo.visible}
+
+    def place_gizmo(self, link: str, pose: Float64Array) -> None:
+        """Put the gizmo of a link where a target is [m, xyzw], shape [7]."""
+        self.gizmos[link].position = pose[:3]
+        self._turn_gizmo(link, pose[3:])
 
     def place_gizmos(self, posed: PosedRobot) -> None:
         """Put gizmos where the targets are."""
         for link, gizmo in self.gizmos.items():
-            target = posed.targets[link]
-            gizmo.position, gizmo.wxyz = target.pose[:3], target.pose[[6, 3, 4, 5]]
-            gizmo.visible = target.is_on
+            self.place_gizmo(link, posed.targets[link].pose)
+            gizmo.visible = posed.targets[link].is_on
+
+    def align_gizmos(self, *, along_world: bool) -> None:
+        """Turn the arrows and rings of targets to the axes of the world, or to those of the targets.
+
+        viser's gizmos have axes of their own alone: one along the world stands unturned beside its target, which turns
+        by as much as it does, and is turned back when it has been let go.
+        """
+        if self._is_held and along_world == self._along_world:
+            return  # it has been taken again since, and a browser knows best where it is
+        self._along_world, poses = along_world, {link: self.read_gizmo(link) for link in self.gizmos}
+        for link, pose in poses.items():
+            self._turn_gizmo(link, pose[3:])
+
+    def _turn_gizmo(self, link: str, orientation_xyzw: Float64Array) -> None:
+        """Turn a gizmo as its axes ask for, with the target as given."""
+        gizmo, axes = self.gizmos[link], orientation_xyzw
+        self._turns.pop(link, None)
+        if self._along_world:
+            axes, self._turns[link] = identity_transform()[3:], orientation_xyzw
+        if (gizmo.wxyz != axes[[3, 0, 1, 2]]).any():
+            gizmo.wxyz = axes[[3, 0, 1, 2]]
 
     def show_ghosts(self, posed: PosedRobot, joint_q: NDArray[Any]) -> None:
         """Show other configurations, [n, joint_coord_count], in place of those before; n may be 0."""
@@ -246,8 +281,9 @@ class Stage:
         )
         self._scene.add_label(f"{name}/label", label, anchor="bottom-left")
 
-        async def moved(_: object) -> None:
-            self._dragged()
+        async def moved(event: viser.TransformControlsEvent) -> None:
+            self._is_held = event.phase != "end"
+            self._dragged(event.phase)
 
         gizmo.on_update(moved)
         return gizmo

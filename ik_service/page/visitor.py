@@ -15,9 +15,18 @@ import numpy as np
 import viser
 
 from ik_service.page import words
+from ik_service.page.actions import (
+    ASIDE_ACTIONS,
+    PATH_ACTIONS,
+    QUIET_ACTIONS,
+    SOLVE_ACTIONS,
+    TOUCH_ACTIONS,
+    VIEW_ACTIONS,
+    ActionQueue,
+)
 from ik_service.page.drawings.drawing import Color
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
-from ik_service.page.panel import HERE, NO_OTHER, NO_SLICE, Panel
+from ik_service.page.panel import HERE, NO_OTHER, NO_SLICE, WORLD_AXES, Panel
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
 from ik_service.page.reach_slice import reached, slice_question
 from ik_service.page.request_texts import request_html
@@ -42,16 +51,6 @@ SLICE_S = 0.2
 """Least time from a solve to the next slice [s]."""
 LATENCIES_MOST = 5000
 OFF = {"collision": "off"}
-SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "loops", "obstacle", "pick", "rest", "step"))
-"""Actions that a solve of the targets completes."""
-TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))
-"""Those after which no arm is frozen."""
-
-PATH_ACTIONS = frozenset(("clear", "follow", "play"))
-ASIDE_ACTIONS = PATH_ACTIONS | {"file", "random", "slice", "solutions"}
-"""Those that leave the robot as it is where they fail."""
-VIEW_ACTIONS = frozenset(("dark", "islands", "refresh", "spheres", "upload"))
-"""Those that change what is seen alone."""
 
 _logger = logging.getLogger(__name__)
 
@@ -84,7 +83,6 @@ class Visitor:
     is_complete = False
     question: Question | None = None
     _path: DrawnPath
-    _is_slice_ordered: bool
     others: Float64Array = np.empty((0, 0))
 
     def __init__(
@@ -96,12 +94,11 @@ class Visitor:
         *,
         is_dark: bool = False,
     ) -> None:
-        self.client, self._solving, self._wake = client, solving, wake
-        self._lock, self._working = threading.Lock(), threading.Lock()
-        self._pending, self._names = dict[str, Any](), list(solving.robots)
+        self.client, self._solving, self._working = client, solving, threading.Lock()
+        self._actions, self._names = ActionQueue(lambda: wake(self)), list(solving.robots)
         self._dragged_at: float | None = None
         self._heard_at = self._arrives_at = 0.0
-        self._refreshed_at, self._is_refresh_ordered, self._random_seed = 0.0, False, 0
+        self._refreshed_at, self._random_seed = 0.0, 0
         self._kinds, self._is_first = set[tuple[object, ...]](), False
         self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
         self.is_gone, self.trouble, self._is_dark = False, "", is_dark
@@ -114,38 +111,33 @@ class Visitor:
             next(frames, int)()
 
         client.camera.on_update(camera_stands)
-        self._later(PANEL_S, "rest")
+        self._actions.add_later(PANEL_S, "rest")
 
     def enqueue(self, action: str, value: Any = None) -> None:
         """Note that something is to be done, on any thread."""
-        with self._lock:
-            old = self._pending.get(action)
-            self._pending[action] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
-        self._wake(self)
+        self._actions.add(action, value)
 
     def leave(self) -> None:
         """Do nothing more: the browser has gone, and its scene with it."""
         self.is_gone = True
 
-    def dragged(self) -> None:
-        """Note that a gizmo has been dragged."""
+    def dragged(self, phase: str = "update") -> None:
+        """Note that a gizmo has been dragged, or let go: viser's phases of a drag are start, update and end."""
+        if phase != "update":
+            if phase == "end":
+                self.enqueue("release")
+            return
         now = time.perf_counter()
         self._dragged_at = self._dragged_at or now
         self._arrives_at = now + min(max(now - self._heard_at - DRAG_STEP_S, 0.0), BETWEEN_S)
         self._heard_at = now
         self.enqueue("drag")
 
-    def _later(self, seconds: float, action: str, value: Any = None) -> None:
-        timer = threading.Timer(seconds, self.enqueue, [action, value])
-        timer.daemon = True
-        timer.start()
-
     def work(self) -> None:
         """Do what is asked for; a thread of the page calls it."""
         with self._working:
-            with self._lock:
-                pending, self._pending = self._pending, {}
-                dragged_at, self._dragged_at = self._dragged_at, None
+            pending = self._actions.take()
+            dragged_at, self._dragged_at = self._dragged_at, None
             if self.is_complete:
                 pending.pop("rest", None)  # it is there
             if self.is_gone or not pending:
@@ -161,12 +153,10 @@ class Visitor:
     def _refresh(self, *, is_due: bool) -> None:
         """Bring the panel up to date, now or after `REFRESH_S`."""
         now = time.monotonic()
-        if not is_due and (self._is_refresh_ordered or now < self._refreshed_at + REFRESH_S):
-            if not self._is_refresh_ordered:
-                self._is_refresh_ordered = True
-                self._later(REFRESH_S, "refresh")
+        if not is_due and (self._actions.is_ordered("refresh") or now < self._refreshed_at + REFRESH_S):
+            self._actions.add_once(REFRESH_S, "refresh")
             return
-        self._is_refresh_ordered, self._refreshed_at = False, now
+        self._refreshed_at = now
         self.panel.status.content = words.status_html(
             self.posed,
             self.trouble,
@@ -184,14 +174,14 @@ class Visitor:
         """Do what is asked for; where that fails the visitor is told why, and asks again where that may help."""
         try:
             self._do(pending)
-            if pending.keys() - {"play", "refresh", "slice"}:
+            if pending.keys() - QUIET_ACTIONS:
                 self.trouble = ""
         except PageError as error:
             self.trouble = str(error)
             if not pending.keys() & ASIDE_ACTIONS:
                 self._draw()
             if error.may_pass:
-                self._later(AGAIN_S, "again")
+                self._actions.add_later(AGAIN_S, "again")
         except Exception as error:
             if not self.is_gone:
                 _logger.exception("A visitor's action failed: %s", ", ".join(pending))
@@ -204,7 +194,7 @@ class Visitor:
             self._is_dark = pending["dark"]
             self._dress()
         if "upload" in pending:
-            self._later(UPLOAD_S, "file", pending["upload"])
+            self._actions.add_later(UPLOAD_S, "file", pending["upload"])
         if "file" in pending:
             pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
             self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
@@ -232,6 +222,8 @@ class Visitor:
 
     def _do_aside(self, pending: dict[str, Any]) -> None:
         """Do what no solve of the targets belongs to."""
+        if pending.keys() & {"axes", "release"}:
+            self.stage.align_gizmos(along_world=self.panel.axes.value == WORLD_AXES)
         if "islands" in pending:
             self._draw(words.heading(self.posed.answer)[1])
         if "spheres" in pending:
@@ -256,25 +248,23 @@ class Visitor:
         if "follow" in pending and len(path):
             path.followed = self._solving.follow(path.question(self.posed, **self._given()), WAYPOINT_S)
             self.panel.show_plot(self.posed, path.followed.joint_q, WAYPOINT_S)
-            self._later(0.0, "play", (path.begin(), 0))
+            self._actions.add_later(0.0, "play", (path.begin(), 0))
         run, at = pending.get("play", (0, 0))
         if path.followed is not None and run and run == path.shown:
             self.posed.stand(path.followed.joint_q[at], path.poses(at))
             self.stage.place_gizmos(self.posed)
             self._draw(words.GOOD if path.followed.success[at] else words.FAR_COLOR)
             if at + 1 < len(path):
-                self._later(WAYPOINT_S, "play", (run, at + 1))
+                self._actions.add_later(WAYPOINT_S, "play", (run, at + 1))
         self.stage.show_path(path.lines)
 
     def _order_slice(self) -> None:
         """Let the slice be shown anew soon, if there is one."""
-        if self.panel.plane.value != NO_SLICE and not self._is_slice_ordered:
-            self._is_slice_ordered = True
-            self._later(SLICE_S, "slice")
+        if self.panel.plane.value != NO_SLICE:
+            self._actions.add_once(SLICE_S, "slice")
 
     def _show_slice(self) -> None:
         """Show a slice of the workspace through the first target, or take it away."""
-        self._is_slice_ordered = False
         if self.panel.plane.value == NO_SLICE or not self.posed.asked:
             self.stage.show_slice(np.empty((0, 3)), np.empty((0, 3), np.uint8), 0.0)
             return
@@ -300,14 +290,12 @@ class Visitor:
 
     def _change(self, link: str, **values: Any) -> None:
         """Change a target as the panel says."""
-        gizmo = self.stage.gizmos[link]
-        if "position" in values:
-            gizmo.position = values.pop("position")
-        if "orientation_xyzw" in values:
-            gizmo.wxyz = values.pop("orientation_xyzw")[[3, 0, 1, 2]]
+        pose = self.stage.read_gizmo(link)
+        parts = values.pop("position", pose[:3]), values.pop("orientation_xyzw", pose[3:])
+        self.stage.place_gizmo(link, np.concatenate(parts))
         if values:
             self.posed.change(link, **values)
-        gizmo.visible = self.posed.targets[link].is_on
+        self.stage.gizmos[link].visible = self.posed.targets[link].is_on
 
     def _solve(self) -> None:
         """Solve for the targets as they are now, and draw the answer."""
@@ -316,7 +304,7 @@ class Visitor:
         for link, pose in gizmos.items():
             self.posed.move(link, pose, share=DRAG_STEP_S / (DRAG_STEP_S + left))
         if any((self.posed.targets[link].pose != pose).any() for link, pose in gizmos.items()):
-            self._later(DRAG_STEP_S, "step")
+            self._actions.add_later(DRAG_STEP_S, "step")
         if not self.posed.asked:
             self._order_slice()
             return
@@ -376,7 +364,7 @@ class Visitor:
         """Show a robot, from the beginning, and nothing else yet."""
         self.posed = PosedRobot(name, self._solving.robot(name))
         self.is_complete, self.question, self.others = False, None, self.others[:0]
-        self._path, self._is_slice_ordered = DrawnPath(), False
+        self._path = DrawnPath()
         with self.client.atomic():
             self.client.gui.reset()
             self._dress()

@@ -60,6 +60,19 @@ def test_a_drag_on_the_canvas_moves_the_gizmo_and_the_robot(seen):
     seen.page.get_by_text("Reached").wait_for()
 
 
+def test_a_gizmo_is_dragged_along_axes_of_the_world(seen):
+    seen.page.get_by_label("Arrows along", exact=True).click()
+    seen.page.get_by_role("option", name="axes of the world").click()
+    gizmo = seen.visitor.stage.gizmos["panda_hand"]
+    until(lambda: gizmo.wxyz[0] == 1.0)
+    seen.page.evaluate(TWO_FRAMES)
+    before, turn = np.array(gizmo.position), seen.visitor.posed.targets["panda_hand"].pose[3:].copy()
+    seen.drag(gizmo, -0.1)
+    until(lambda: seen.hand_gap("panda_hand") < ON_GIZMO_M)
+    assert np.abs((gizmo.position - before)[:2]).max() < 1e-6 < 0.02 < before[2] - gizmo.position[2]
+    assert np.abs(seen.visitor.posed.targets["panda_hand"].pose[3:] - turn).max() < 1e-6
+
+
 def test_a_target_out_of_reach_is_explained(seen):
     gizmo = seen.visitor.stage.gizmos["panda_hand"]
     for _ in range(2):

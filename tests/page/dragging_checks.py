@@ -10,8 +10,10 @@ import pytest
 
 from ik_service.page import LocalSolving, words
 from ik_service.page import visitor as visitor_module
+from ik_service.page.panel import TOOL_AXES, WORLD_AXES
 from ik_service.page.reach_slice import slice_question
 from ik_service.page.stage import pose_of
+from ik_service.robots.transforms import quaternion_from_rpy, quaternion_multiply
 from tests.page.guests import Guest, scene_server
 
 
@@ -209,3 +211,31 @@ def test_loops_may_be_left_open(server, solving):
     np.testing.assert_allclose(visitor.posed.joint_q[others], before, atol=1e-6)
     guest.click(visitor.panel.loops, True)
     assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6
+
+
+def test_a_gizmo_along_the_world_turns_its_target_and_is_turned_back(guest):
+    visitor, gizmo = guest.visitor, guest.visitor.stage.gizmos["panda_hand"]
+    before = pose_of(gizmo)
+    guest.click(visitor.panel.axes, WORLD_AXES)
+    assert gizmo.wxyz.tolist() == [1.0, 0.0, 0.0, 0.0]
+    np.testing.assert_array_equal(visitor.posed.targets["panda_hand"].pose, before)
+    guest.drag("panda_hand", [0.0, 0.0, -0.05])
+    assert visitor.posed.answer.success[0]
+    turn = quaternion_from_rpy(0.0, 0.0, 0.3)
+    gizmo.wxyz = turn[[3, 0, 1, 2]]
+    for phase in ("start", "update", "end"):
+        guest.send(gizmo, phase)
+    asked = quaternion_multiply(turn, before[3:])
+    guest.until(lambda: np.allclose(visitor.posed.targets["panda_hand"].pose[3:], asked))
+    guest.work()
+    assert gizmo.wxyz.tolist() == [1.0, 0.0, 0.0, 0.0]
+    robot, joint_q = visitor.posed.robot, visitor.posed.joint_q
+    hand = robot.forward_kinematics(joint_q, ["panda_hand"]).orientations_xyzw[0, 0]
+    assert abs(hand @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
+    guest.send(gizmo, "start")
+    gizmo.wxyz = turn[[3, 0, 1, 2]]
+    visitor.enqueue("release")  # of the drag before: this one goes on
+    guest.work()
+    np.testing.assert_allclose(pose_of(gizmo)[3:], turn, atol=1e-12)
+    guest.click(visitor.panel.axes, TOOL_AXES)
+    np.testing.assert_allclose(pose_of(gizmo)[3:], quaternion_multiply(turn, asked), atol=1e-12)

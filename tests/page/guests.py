@@ -66,6 +66,11 @@ class Guest:
         self.work()
         return gizmo
 
+    def send(self, gizmo, phase):
+        """Say what a browser says of a drag: "start", "update" or "end"."""
+        for moved in gizmo._impl_aux.update_cb:
+            self._run(moved(SimpleNamespace(phase=phase)))
+
     def click(self, handle, value):
         """Set a value as a browser does."""
         handle._impl.value = value

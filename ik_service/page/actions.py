@@ -1,0 +1,59 @@
+"""What a visitor asks for: actions by kind, and those that are not done yet."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "loops", "obstacle", "pick", "rest", "step"))
+"""Actions that a solve of the targets completes."""
+TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))
+"""Those after which no arm is frozen."""
+PATH_ACTIONS = frozenset(("clear", "follow", "play"))
+ASIDE_ACTIONS = PATH_ACTIONS | {"file", "random", "slice", "solutions"}
+"""Those that leave the robot as it is where they fail."""
+VIEW_ACTIONS = frozenset(("axes", "dark", "islands", "refresh", "release", "spheres", "upload"))
+"""Those that change what is seen alone."""
+QUIET_ACTIONS = frozenset(("play", "refresh", "release", "slice"))
+"""Those after which it is still said why there was no answer."""
+
+
+class ActionQueue:
+    """Actions that are not done yet, each with its newest value.
+
+    Args:
+        wake: Called when there is something to do.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake, self._lock = wake, threading.Lock()
+        self._pending, self._ordered = dict[str, Any](), set[str]()
+
+    def add(self, action: str, value: Any = None) -> None:
+        """Note that something is to be done, on any thread; fields of a value that has some are merged."""
+        with self._lock:
+            old = self._pending.get(action)
+            self._pending[action] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+        self._wake()
+
+    def add_later(self, seconds: float, action: str, value: Any = None) -> None:
+        """Note it after some seconds."""
+        timer = threading.Timer(seconds, self.add, [action, value])
+        timer.daemon = True
+        timer.start()
+
+    def add_once(self, seconds: float, action: str) -> None:
+        """Note it after some seconds, if it is not to come anyway."""
+        if not self.is_ordered(action):
+            self._ordered.add(action)
+            self.add_later(seconds, action)
+
+    def is_ordered(self, action: str) -> bool:
+        """Return whether an action is to come by `add_once`."""
+        return action in self._ordered
+
+    def take(self) -> dict[str, Any]:
+        """Return all that is to be done."""
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        self._ordered -= pending.keys()
+        return pending
