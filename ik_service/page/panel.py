@@ -13,7 +13,7 @@ import viser.transforms
 
 from ik_service.page.posed_robot import PosedRobot, TargetState
 from ik_service.page.reach_slice import PLANES
-from ik_service.page.solving.questions import ROTATIONS, Float64Array
+from ik_service.page.solving.questions import ROTATIONS, Float64Array, PageError
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.transforms import quaternion_from_rpy
 
@@ -24,6 +24,9 @@ NO_SLICE = "none"
 SLICE = "Where the first target could be met as it is turned now: green; crimson where only in contact."
 PLOT_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
 FREE = "Any turn about this axis of the link will do."
+EULER, QUATERNION = "Euler angles [°]", "quaternion x, y, z, w"
+SAME_TURN = 1.0 - 1e-8
+"""Cosine of half the turn between two orientations up to which their numbers are not told apart."""
 TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
 HERE, NO_OTHER = "this one", "no other was found"
 
@@ -54,7 +57,9 @@ class Panel:
         hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
         self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
         tabs = gui.add_tab_group()
+        self.quaternions: dict[str, list[Any]] = {}
         with tabs.add_tab("Targets"):
+            self.orientation = self._input("refresh", gui.add_dropdown("Orientation as", [EULER, QUATERNION]))
             self.numbers = {target.link: self._target(target, len(posed.targets)) for target in posed.targets.values()}
             hint = "Off: stay on the branch. On: take whichever start succeeds first."
             self.any_branch = self._input("branch", gui.add_checkbox("Any branch", False, hint=hint))
@@ -102,6 +107,10 @@ class Panel:
             rotation = gui.add_vector3("Roll, pitch, yaw [°]", (0.0, 0.0, 0.0), step=0.1)
             self._input(name, position, lambda value: {"position": np.array(value)})
             self._input(name, rotation, lambda value: {"orientation_xyzw": quaternion_of_degrees(*value)})
+            quaternion = [gui.add_number(f"Quaternion {axis}", 0.0, step=0.001, visible=False) for axis in "xyzw"]
+            for number in quaternion:
+                self._input(name, number, lambda _: {"quaternion": [one.value for one in quaternion]})
+            self.quaternions[target.link] = quaternion
             boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free, hint=FREE) for axis in ROTATIONS]
             for box in boxes:
                 self._input(name, box, lambda _: {"free": _chosen(boxes)})
@@ -145,9 +154,22 @@ class Panel:
             slider.value = round(min(max(value, slider.min), slider.max), 2)
         for link, (position, rotation) in self.numbers.items():
             pose = posed.targets[link].pose
-            turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
             position.value = tuple(np.round(pose[:3], 4).tolist())
-            rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
+            rotation.visible = self.orientation.value == EULER
+            if rotation.visible:
+                turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
+                rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
+            self._show_quaternion(self.quaternions[link], pose[3:], visible=not rotation.visible)
+
+    @staticmethod
+    def _show_quaternion(numbers: Sequence[Any], quaternion: Float64Array, *, visible: bool) -> None:
+        """Show a quaternion, in the numbers that were typed where these are a multiple of it."""
+        typed = np.array([number.value for number in numbers])
+        is_typed = abs(typed @ quaternion) > SAME_TURN * np.linalg.norm(typed)
+        for number, value in zip(numbers, quaternion.tolist(), strict=True):
+            number.visible = visible
+            if visible and not is_typed:
+                number.value = round(value, 5)
 
     def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
         """Plot where the joints with sliders are along a path; of no waypoints, take the plot away.
@@ -197,6 +219,21 @@ def _chosen(boxes: Sequence[viser.GuiCheckboxHandle]) -> tuple[str, ...]:
 def quaternion_of_degrees(roll: float, pitch: float, yaw: float) -> Float64Array:
     """Return the quaternion xyzw, shape [4], of turns about x, y and z of the world, in this order [deg]."""
     return quaternion_from_rpy(*np.radians([roll, pitch, yaw]).tolist())
+
+
+def unit_quaternion(numbers: Sequence[float]) -> Float64Array:
+    """Return the quaternion of length 1 that four numbers are a multiple of, shape [4].
+
+    Raises:
+        PageError: All of them are 0.
+    """
+    largest = np.abs(numbers).max()
+    if largest == 0.0:
+        raise PageError(
+            "A quaternion x, y, z, w of length 0 is no orientation, so the target stays. Allowed: any other length."
+        )
+    scaled = np.array(numbers) / largest
+    return np.asarray(scaled / np.linalg.norm(scaled))
 
 
 def _slid_joints(robot: RobotModel) -> list[int]:

@@ -26,7 +26,7 @@ from ik_service.page.actions import (
 )
 from ik_service.page.drawings.drawing import Color
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
-from ik_service.page.panel import HERE, NO_OTHER, NO_SLICE, WORLD_AXES, Panel
+from ik_service.page.panel import HERE, NO_OTHER, NO_SLICE, WORLD_AXES, Panel, unit_quaternion
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
 from ik_service.page.reach_slice import reached, slice_question
 from ik_service.page.request_texts import request_html
@@ -290,6 +290,8 @@ class Visitor:
 
     def _change(self, link: str, **values: Any) -> None:
         """Change a target as the panel says."""
+        if "quaternion" in values:
+            values["orientation_xyzw"] = unit_quaternion(values.pop("quaternion"))
         pose = self.stage.read_gizmo(link)
         parts = values.pop("position", pose[:3]), values.pop("orientation_xyzw", pose[3:])
         self.stage.place_gizmo(link, np.concatenate(parts))

@@ -8,7 +8,7 @@ import pytest
 from ik_service.page import LocalSolving, Page, PageError, words
 from ik_service.page.drawings.drawing import LIMIT_COLOR
 from ik_service.page.drawings.geometry import Role
-from ik_service.page.panel import HERE, NO_OTHER
+from ik_service.page.panel import HERE, NO_OTHER, QUATERNION
 from ik_service.page.solving.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
 from ik_service.robots import builtin_urdf
@@ -100,6 +100,31 @@ def test_numbers_put_a_target(guest):
     assert abs(hand.orientations_xyzw[0, 0] @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
     assert np.linalg.norm(hand.positions[0, 0] - [0.4, 0.1, 0.5]) < 1e-3
     assert rotation.value == pytest.approx((170.0, 5.0, -20.0), abs=0.01)
+
+
+def test_an_orientation_is_shown_and_typed_as_a_quaternion(guest):
+    visitor, panel = guest.visitor, guest.visitor.panel
+    rotation, numbers = panel.numbers["panda_hand"][1], panel.quaternions["panda_hand"]
+    assert (rotation.visible, numbers[0].visible) == (True, False)
+    guest.click(panel.orientation, QUATERNION)
+    assert (rotation.visible, numbers[0].visible) == (False, True)
+    pose = visitor.posed.targets["panda_hand"].pose
+    assert [number.value for number in numbers] == pytest.approx(pose[3:].tolist(), abs=1e-5)
+    for number, value in zip(numbers, (2.0, 0.0, 0.0, 0.5), strict=True):
+        guest.click(number, value)
+    asked = np.array([2.0, 0.0, 0.0, 0.5]) / np.hypot(2.0, 0.5)
+    np.testing.assert_allclose(visitor.posed.targets["panda_hand"].pose[3:], asked, atol=1e-6)
+    assert [number.value for number in numbers] == [2.0, 0.0, 0.0, 0.5]  # as typed
+    hand = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand"])
+    assert abs(hand.orientations_xyzw[0, 0] @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
+    guest.click(numbers[3], 0.0)
+    before = visitor.posed.targets["panda_hand"].pose
+    guest.click(numbers[0], 0.0)
+    assert "of length 0 is no orientation" in panel.status.content
+    np.testing.assert_array_equal(visitor.posed.targets["panda_hand"].pose, before)
+    assert numbers[0].value == 1.0
+    guest.click(numbers[1], 1.0)
+    assert "Reached" in panel.status.content
 
 
 def test_other_solutions_are_ghosts_to_be_taken(guest):
