@@ -4,14 +4,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-SOLVE_ACTIONS = frozenset(("again", "branch", "collision", "drag", "loops", "obstacle", "pick", "rest", "step"))
+SOLVE_ACTIONS = frozenset(
+    ("again", "branch", "click", "collision", "drag", "loops", "obstacle", "pick", "rest", "step")
+)
 """Actions that a solve of the targets completes."""
 TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))
 """Those after which no arm is frozen."""
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
-ASIDE_ACTIONS = PATH_ACTIONS | {"file", "random", "slice", "solutions"}
+ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
-VIEW_ACTIONS = frozenset(("axes", "dark", "islands", "refresh", "release", "spheres", "upload"))
+VIEW_ACTIONS = frozenset(("axes", "dark", "islands", "picks", "refresh", "release", "spheres", "upload"))
 """Those that change what is seen alone."""
 QUIET_ACTIONS = frozenset(("play", "refresh", "release", "slice"))
 """Those after which it is still said why there was no answer."""

@@ -28,6 +28,7 @@ EULER, QUATERNION = "Euler angles [°]", "quaternion x, y, z, w"
 SAME_TURN = 1.0 - 1e-8
 """Cosine of half the turn between two orientations up to which their numbers are not told apart."""
 TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
+PICK = "A click on a link gives it a target where it is; another click takes that away."
 HERE, NO_OTHER = "this one", "no other was found"
 
 
@@ -57,13 +58,17 @@ class Panel:
         hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
         self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
         tabs = gui.add_tab_group()
+        self.numbers: dict[str, tuple[Any, Any]] = {}
         self.quaternions: dict[str, list[Any]] = {}
-        with tabs.add_tab("Targets"):
+        self._switches: dict[str, Any] = {}
+        with tabs.add_tab("Targets") as self._targets_tab:
             self.orientation = self._input("refresh", gui.add_dropdown("Orientation as", [EULER, QUATERNION]))
-            self.numbers = {target.link: self._target(target, len(posed.targets)) for target in posed.targets.values()}
+            for target in posed.targets.values():
+                self._add_target(target, is_open=len(posed.targets) == 1)
             hint = "Off: stay on the branch. On: take whichever start succeeds first."
             self.any_branch = self._input("branch", gui.add_checkbox("Any branch", False, hint=hint))
             self.axes = self._input("axes", gui.add_dropdown("Arrows along", [TOOL_AXES, WORLD_AXES]))
+            self.picks = self._input("picks", gui.add_checkbox("Pick links", False, hint=PICK))
             self._button("Start again", "restart", "The robot as it was shown first, without an obstacle.")
         with tabs.add_tab("Joints"):
             if robot.constraint_names:
@@ -97,12 +102,11 @@ class Panel:
             self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
             self.islands = self._input("islands", gui.add_checkbox("A colour for each island", False))
 
-    def _target(self, target: TargetState, count: int) -> tuple[Any, Any]:
-        """Make the inputs of a target; return those of its position and rotation."""
+    def _add_target(self, target: TargetState, *, is_open: bool) -> None:
+        """Make the inputs of a target."""
         gui, name = self._gui, f"target {target.link}"
-        with gui.add_folder(target.link, expand_by_default=count == 1):
-            if count > 1:
-                self._input(name, gui.add_checkbox("Target", target.is_on), lambda value: {"is_on": value})
+        with gui.add_folder(target.link, expand_by_default=is_open):
+            switch = self._input(name, gui.add_checkbox("Target", target.is_on), lambda value: {"is_on": value})
             position = gui.add_vector3("Position [m]", (0.0, 0.0, 0.0), step=0.001)
             rotation = gui.add_vector3("Roll, pitch, yaw [°]", (0.0, 0.0, 0.0), step=0.1)
             self._input(name, position, lambda value: {"position": np.array(value)})
@@ -110,11 +114,11 @@ class Panel:
             quaternion = [gui.add_number(f"Quaternion {axis}", 0.0, step=0.001, visible=False) for axis in "xyzw"]
             for number in quaternion:
                 self._input(name, number, lambda _: {"quaternion": [one.value for one in quaternion]})
-            self.quaternions[target.link] = quaternion
             boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free, hint=FREE) for axis in ROTATIONS]
             for box in boxes:
                 self._input(name, box, lambda _: {"free": _chosen(boxes)})
-        return position, rotation
+        self.numbers[target.link], self.quaternions[target.link] = (position, rotation), quaternion
+        self._switches[target.link] = switch
 
     def _slider(self, robot: RobotModel, posed: PosedRobot, joint: int) -> tuple[Any, int, float]:
         """Make the slider of a joint; return it, its coordinate, and its units in a unit of that."""
@@ -148,12 +152,15 @@ class Panel:
         return handle
 
     def show_posed(self, posed: PosedRobot) -> None:
-        """Show where joints and targets are."""
+        """Show where joints and targets are, those of links that were picked included."""
+        with self._targets_tab:
+            for link in posed.targets.keys() - self.numbers.keys():
+                self._add_target(posed.targets[link], is_open=True)
         for slider, coordinate, scale in self.sliders:
             value = scale * float(posed.joint_q[coordinate])
             slider.value = round(min(max(value, slider.min), slider.max), 2)
         for link, (position, rotation) in self.numbers.items():
-            pose = posed.targets[link].pose
+            pose, self._switches[link].value = posed.targets[link].pose, posed.targets[link].is_on
             position.value = tuple(np.round(pose[:3], 4).tolist())
             rotation.visible = self.orientation.value == EULER
             if rotation.visible:

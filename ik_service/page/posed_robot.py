@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.page.solving.questions import ROTATIONS, Answer, AskedTarget, Float64Array, Question
+from ik_service.page.solving.questions import ROTATIONS, Answer, AskedTarget, Float64Array, PageError, Question
 from ik_service.robots import RobotModel
 from ik_service.robots.files.geometry.world_file import read_world
 from ik_service.robots.structure.names import leaf_links
@@ -113,6 +113,26 @@ class PosedRobot:
         if not np.array_equal(new.pose, self.targets[link].pose) or len(values) > ("pose" in values):
             self._moved.add(link)
         self.targets[link] = new
+
+    def pick(self, link: str) -> TargetState:
+        """Give a link a target where it is now, or take away that which counts; return it.
+
+        Raises:
+            PageError: Nothing moves the link.
+        """
+        old = self.targets.get(link)
+        if old is not None and old.is_on:
+            self.change(link, is_on=False)
+            return self.targets[link]
+        ways = _ways(self.robot, self.joint_q, link)
+        if not ways:
+            raise PageError(f"No joint moves '{link}', so it cannot be dragged. Pick a link that moves.")
+        free = old.free if old is not None else ROTATIONS if ways < 6 else ()
+        here = self.robot.forward_kinematics(np.asarray(self.joint_q, np.float64), [link])
+        pose = np.concatenate([here.positions[0, 0], here.orientations_xyzw[0, 0]])
+        self.targets[link] = TargetState(link, pose, free)
+        self.error[link] = (0.0, np.nan if len(free) == len(ROTATIONS) else 0.0)
+        return self.targets[link]
 
     def move(self, link: str, pose: Float64Array, *, share: float = 1.0) -> None:
         """Move a target a share of the way to a pose [m, xyzw], shape [7]."""

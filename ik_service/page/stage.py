@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ik_service.page.drawings.drawing import LIMIT_COLOR, Color, RobotDrawing
 from ik_service.page.drawings.geometry import robot_parts, robot_size, sphere_parts
-from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot
+from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetState
 from ik_service.page.solving.questions import Float64Array
 from ik_service.robots.meshes.mesh_file import Mesh
 from ik_service.robots.transforms import identity_transform, quaternion_multiply
@@ -98,8 +98,8 @@ class Stage:
 
     def complete(self, posed: PosedRobot) -> None:
         """Add what can be dragged, and the ground."""
-        for k, (link, target) in enumerate(posed.targets.items()):
-            self.gizmos[link] = self._gizmo(f"target{k}", target.pose, link, visible=target.is_on)
+        for target in posed.targets.values():
+            self.show_target(target)
         half = 0.5 * (GRID_LINES - 1) * GRID_SHARE * self._size
         along, ends = np.linspace(-half, half, GRID_LINES), np.full(GRID_LINES, half)
         lines = np.array([[[along, -ends], [along, ends]], [[-ends, along], [ends, along]]])  # [ways, ends, xy, lines]
@@ -108,6 +108,13 @@ class Stage:
         self._scene.add_line_segments(
             "/ground", grid.astype(np.float32), GRID_COLOR, thickness=1.0, thickness_units="screen"
         )
+
+    def show_target(self, target: TargetState) -> None:
+        """Show the gizmo of a target where that is, or hide it where it does not count."""
+        if target.link not in self.gizmos:
+            self.gizmos[target.link] = self._gizmo("target", target.pose, target.link, visible=target.is_on)
+        self.place_gizmo(target.link, target.pose)
+        self.gizmos[target.link].visible = target.is_on
 
     def draw(
         self, posed: PosedRobot, color: Color, *, met_color: Color | None = None, shows_islands: bool = False
@@ -185,9 +192,8 @@ class Stage:
 
     def place_gizmos(self, posed: PosedRobot) -> None:
         """Put gizmos where the targets are."""
-        for link, gizmo in self.gizmos.items():
-            self.place_gizmo(link, posed.targets[link].pose)
-            gizmo.visible = posed.targets[link].is_on
+        for target in posed.targets.values():
+            self.show_target(target)
 
     def align_gizmos(self, *, along_world: bool) -> None:
         """Turn the arrows and rings of targets to the axes of the world, or to those of the targets.

@@ -211,6 +211,9 @@ class Visitor:
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         for link, values in targets.items():
             self._change(link, **values)
+        if "click" in pending:
+            self._path.shown = 0
+            self.stage.show_target(self.posed.pick(pending["click"]))
         if "obstacle" in pending:
             self.stage.put_obstacle(self.posed, self.panel.obstacle.value, 1e-3 * self.panel.obstacle_size.value)
         self.posed.keeps_loops = pending.get("loops", self.posed.keeps_loops)
@@ -226,6 +229,8 @@ class Visitor:
             self.stage.align_gizmos(along_world=self.panel.axes.value == WORLD_AXES)
         if "islands" in pending:
             self._draw(words.heading(self.posed.answer)[1])
+        if "picks" in pending:
+            self.stage.drawing.tell_clicks((lambda link: self.enqueue("click", link)) if pending["picks"] else None)
         if "spheres" in pending:
             self.stage.show_spheres(self.posed, visible=pending["spheres"])
         if "solutions" in pending:

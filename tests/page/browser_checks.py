@@ -92,6 +92,23 @@ def test_dragging_one_arm_leaves_the_other_to_the_bit(browser):
         assert np.abs(seen.visitor.posed.joint_q[:7] - before[:7]).max() > 0.02
 
 
+def test_a_link_is_picked_by_a_click_and_dragged(seen):
+    visitor = seen.visitor
+    seen.page.get_by_label("Pick links").check()
+    until(lambda: visitor.stage.drawing._drawn[0][1]._impl.click_cb)
+    seen.page.evaluate(TWO_FRAMES)
+    elbow = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_link4"]).positions[0, 0]
+    seen.page.mouse.click(*seen.place_of(elbow))
+    until(lambda: "panda_link4" in visitor.stage.gizmos)
+    until(lambda: seen.page.get_by_text("Position [m]").count() == 2)
+    seen.page.get_by_label("Pick links").uncheck()
+    until(lambda: not visitor.stage.drawing._drawn[0][1]._impl.click_cb)
+    seen.page.evaluate(TWO_FRAMES)
+    before = visitor.posed.joint_q.copy()
+    seen.drag(visitor.stage.gizmos["panda_link4"], 0.05)
+    until(lambda: np.abs(visitor.posed.joint_q - before).max() > 0.01)
+
+
 def test_a_slider_moves_the_robot_and_its_target(seen):
     click_tab(seen, "Joints")
     target = np.array(seen.visitor.stage.gizmos["panda_hand"].position)

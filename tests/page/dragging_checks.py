@@ -239,3 +239,52 @@ def test_a_gizmo_along_the_world_turns_its_target_and_is_turned_back(guest):
     np.testing.assert_allclose(pose_of(gizmo)[3:], turn, atol=1e-12)
     guest.click(visitor.panel.axes, TOOL_AXES)
     np.testing.assert_allclose(pose_of(gizmo)[3:], quaternion_multiply(turn, asked), atol=1e-12)
+
+
+def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):
+    visitor, panel = guest.visitor, guest.visitor.panel
+    robot, hand = visitor.posed.robot, visitor.posed.targets["panda_hand"].pose
+    assert not guest.click_link("panda_link4")
+    guest.click(panel.picks, True)
+    elbow = robot.forward_kinematics(visitor.posed.joint_q, ["panda_link4"]).positions[0, 0]
+    guest.click_link("panda_link4")
+    assert [target.link for target in visitor.question.targets] == ["panda_hand", "panda_link4"]
+    np.testing.assert_allclose(visitor.stage.gizmos["panda_link4"].position, elbow, atol=1e-6)
+    assert panel.numbers["panda_link4"][0].value == pytest.approx(elbow.tolist(), abs=1e-4)
+    guest.drag("panda_link4", [0.0, 0.02, 0.0])
+    moved = robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand", "panda_link4"]).positions[0]
+    assert moved[1, 1] - elbow[1] > 0.01
+    assert np.linalg.norm(moved[0] - hand[:3]) < 0.02
+    guest.click_link("panda_link4")
+    assert [target.link for target in visitor.question.targets] == ["panda_hand"]
+    assert not visitor.stage.gizmos["panda_link4"].visible
+    assert not panel._switches["panda_link4"].value
+    now = robot.forward_kinematics(visitor.posed.joint_q, ["panda_link4"]).positions[0, 0]
+    guest.click_link("panda_link4")
+    np.testing.assert_allclose(visitor.stage.gizmos["panda_link4"].position, now, atol=1e-6)
+    guest.click(panel.picks, False)
+    assert not guest.click_link("panda_link4")
+
+
+def test_a_link_that_no_joint_moves_is_refused(guest):
+    visitor = guest.visitor
+    guest.click(visitor.panel.picks, True)
+    colors = visitor.stage.drawing._drawn[0][1].batched_colors.copy()
+    guest.click_link("panda_link0")
+    assert "No joint moves &#x27;panda_link0&#x27;" in visitor.panel.status.content
+    assert list(visitor.posed.targets) == ["panda_hand"]
+    np.testing.assert_array_equal(visitor.stage.drawing._drawn[0][1].batched_colors, colors)
+
+
+def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):
+    guest = Guest(server, solving, "delta")
+    visitor, robot = guest.visitor, guest.visitor.posed.robot
+    link = robot.link_names[int(np.flatnonzero(robot.link_body == 0)[0])]
+    guest.click(visitor.panel.picks, True)
+    guest.click_link(link)
+    assert [target.link for target in visitor.question.targets] == ["platform", link]
+    guest.drag("platform", [0.0, 0.0, -0.01])
+    visitor.enqueue("target platform", {"is_on": False})
+    guest.drag(link, [0.0, 0.0, 0.002])
+    assert [target.link for target in visitor.question.targets] == [link]
+    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6

@@ -71,6 +71,16 @@ class Guest:
         for moved in gizmo._impl_aux.update_cb:
             self._run(moved(SimpleNamespace(phase=phase)))
 
+    def click_link(self, link):
+        """Click on what is drawn of a link; return whether that is heard."""
+        drawing, number = self.visitor.stage.drawing, self.visitor.posed.robot.link_index(link)
+        part, node = next((part, node) for part, node in drawing._drawn if number in part.link)
+        heard = list(node._impl.click_cb)
+        for entry in heard:
+            self._run(entry.callback(SimpleNamespace(instance_index=int(np.flatnonzero(part.link == number)[0]))))
+        self.work()
+        return bool(heard)
+
     def click(self, handle, value):
         """Set a value as a browser does."""
         handle._impl.value = value

@@ -8,7 +8,7 @@ import pytest
 from ik_service.page import LocalSolving, Page, PageError, words
 from ik_service.page.drawings.drawing import LIMIT_COLOR
 from ik_service.page.drawings.geometry import Role
-from ik_service.page.panel import HERE, NO_OTHER, QUATERNION
+from ik_service.page.panel import HERE, NO_OTHER, QUATERNION, unit_quaternion
 from ik_service.page.solving.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
 from ik_service.robots import builtin_urdf
@@ -117,6 +117,7 @@ def test_an_orientation_is_shown_and_typed_as_a_quaternion(guest):
     assert [number.value for number in numbers] == [2.0, 0.0, 0.0, 0.5]  # as typed
     hand = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand"])
     assert abs(hand.orientations_xyzw[0, 0] @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
+    np.testing.assert_allclose(unit_quaternion([0.0, 3e-300, 0.0, 4e-300]), [0.0, 0.6, 0.0, 0.8])
     guest.click(numbers[3], 0.0)
     before = visitor.posed.targets["panda_hand"].pose
     guest.click(numbers[0], 0.0)

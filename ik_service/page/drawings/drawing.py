@@ -3,7 +3,7 @@
 A drawing makes its scene nodes once; moving it sends the poses of all its parts as one array a mesh.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,22 @@ class RobotDrawing:
             colors[is_mesh] = (0.7 * np.array(ROD_COLOR) + 0.3 * links[part.index[is_mesh]]).astype(np.uint8)
             colors[is_joint] = joints[part.index[is_joint]]
             node.batched_colors = colors
+
+    def tell_clicks(self, clicked: Callable[[str], None] | None) -> None:
+        """Call on the event loop with the name of each link that is clicked from now on; None ends that.
+
+        A part that can be clicked keeps the mouse from gizmos behind it.
+        """
+        for part, node in self._drawn:
+            node.remove_click_callback()
+            if clicked is not None:
+                node.on_click(self._clicked_link(part, clicked))
+
+    def _clicked_link(self, part: Parts, clicked: Callable[[str], None]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+        async def told(event: Any) -> None:
+            clicked(self._robot.link_names[part.link[event.instance_index]])
+
+        return told
 
     def drawn_position(self, link: str) -> Float64Array:
         """Return where the tip of a link is drawn [m], as it was last sent, shape [3].

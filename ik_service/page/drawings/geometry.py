@@ -5,7 +5,7 @@ poses of the parts in them. No part of this file knows viser.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -53,6 +53,7 @@ class Parts:
         scales: Of the mesh along its axes [m], shape [parts, 3].
         role: `Role` of each, shape [parts].
         index: DOF of a disc, link of a tip, a mesh or a sphere, -1 for others, shape [parts].
+        link: Link that each belongs to, a disc to the one that it turns; -1 for spheres, shape [parts].
     """
 
     mesh: Mesh
@@ -61,6 +62,7 @@ class Parts:
     scales: Float64Array
     role: NDArray[np.int64]
     index: NDArray[np.int64]
+    link: NDArray[np.int64]
 
     def poses(self, bodies: Float64Array) -> Float64Array:
         """Return where the parts are in the world frame [m, xyzw], shape [n, parts, 7].
@@ -80,6 +82,7 @@ class _Row:
     scales: tuple[float, float, float]
     role: Role
     index: int = -1
+    link: int = -1
 
 
 def loop_rods(robot: RobotModel, bodies: Float64Array) -> Float64Array:
@@ -130,25 +133,27 @@ def robot_parts(robot: RobotModel, meshes: Mapping[str, Sequence[Mesh]] | None =
         if length > 0.05 * radius:
             turn = quaternion_between(_Z_AXIS, (end - start) / length)
             pose = np.concatenate([0.5 * (start + end), turn])
-            cylinders.append(_Row(body, pose, (radius, radius, length), Role.ROD))
+            cylinders.append(_Row(body, pose, (radius, radius, length), Role.ROD, link=link))
         for point in (start, end):
             key = (body, *np.round(point, 9).tolist())
             if key not in rounded:
-                balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD))
+                balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD, link=link))
             rounded.add(key)
     for joint in range(robot.joint_count):
         link = int(np.flatnonzero(robot.link_body == joint)[0])
-        cylinders += _joint(robot, float(thickness[link]), RAIL_SHARE * size, joint)
+        cylinders += (
+            replace(row, link=link) for row in _joint(robot, float(thickness[link]), RAIL_SHARE * size, joint)
+        )
     leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
     for link in sorted(leaves):
         radius = 1.15 * float(thickness[link])
-        balls.append(_Row(int(robot.link_body[link]), robot.link_X_body[link], (radius,) * 3, Role.TIP, link))
+        balls.append(_Row(int(robot.link_body[link]), robot.link_X_body[link], (radius,) * 3, Role.TIP, link, link))
     links = [(link, mesh) for link, name in enumerate(robot.link_names) for mesh in meshes.get(name, ())]
     return (
         _parts(cylinder_mesh(), cylinders),
         _parts(ball_mesh(), balls),
         *(
-            _parts(mesh, [_Row(int(robot.link_body[link]), robot.link_X_body[link], (1.0,) * 3, Role.LINK, link)])
+            _parts(mesh, [_Row(int(robot.link_body[link]), robot.link_X_body[link], (1.0,) * 3, Role.LINK, link, link)])
             for link, mesh in links
         ),
     )
@@ -248,6 +253,7 @@ def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
         np.array([row.scales for row in rows], np.float64).reshape(-1, 3),
         np.array([row.role for row in rows], np.int64),
         np.array([row.index for row in rows], np.int64),
+        np.array([row.link for row in rows], np.int64),
     )
 
 
