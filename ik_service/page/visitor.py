@@ -167,7 +167,7 @@ class Visitor:
         self.panel.path.content = words.path_html(len(self._path), self._path.followed)
         self.panel.show_posed(self.posed)
         if self.question is not None:
-            self.panel.request.content = request_html(self.question, self._solving)
+            self.panel.request.content = request_html(self.question, self.posed.robot, self._solving)
         self.client.flush()
 
     def _try(self, pending: dict[str, Any]) -> None:

@@ -126,7 +126,7 @@ def test_an_axis_is_left_free_and_the_request_says_so(seen):
     seen.page.get_by_label("Free about z").check()
     until(lambda: seen.visitor.posed.targets["panda_hand"].free == ("rz",))
     click_tab(seen, "Request")
-    seen.page.get_by_text("free=['rz']").wait_for()
+    seen.page.get_by_text("free=['rz']").first.wait_for()
     seen.page.get_by_text('"free": ["rz"]').wait_for()
 
 

@@ -39,6 +39,17 @@ def test_every_built_in_robot_shows(name):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
+def test_every_part_is_known_by_the_link_that_it_moves_with(name):
+    robot = load_robot(name)
+    for part in robot_parts(robot):
+        is_joint = part.role == Role.JOINT
+        assert (robot.link_body[part.link[~is_joint]] == part.body[~is_joint]).all()
+        turned = robot.link_body[part.link[is_joint]]
+        assert (robot.joint_qd_start[turned] <= part.index[is_joint]).all()
+        assert (part.index[is_joint] < robot.joint_qd_start[turned + 1]).all()
+
+
+@pytest.mark.parametrize("name", ROBOTS)
 def test_tips_are_drawn_where_links_are(name):
     robot, parts = load_robot(name), robot_parts(load_robot(name))
     joint_q = configurations(robot)

@@ -1,5 +1,10 @@
 """Whoever solves gives the same answers to the same questions, and says in words why there is none."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,12 +12,14 @@ from ik_service import load_robot
 from ik_service.page import LocalSolving, PageError, RemoteSolving
 from ik_service.page.drawings.geometry import Role, robot_parts
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.request_texts import curl_text, python_text, request_document
+from ik_service.page.request_texts import c_text, curl_text, export_text, python_text, request_document
 from ik_service.page.solving.local_solving import BROUGHT_MOST
 from ik_service.page.words import random_html, status_html
 from tests.bounded import PATIENCE_S
 
 BOX = {"wall": {"shape": "box", "size": [0.2, 0.2, 0.2], "position": [0.6, 0.0, 0.4]}}
+ROOT = Path(__file__).parents[2]
+ROUNDED = 1e-3  # [rad or m] requests that are shown are rounded
 SAME_M = 1e-6  # [m or rad] the service reads float64 starts, and its answers are float32
 
 
@@ -172,6 +179,52 @@ def test_the_request_that_is_shown_asks_the_same(local, service_url, question, c
     assert np.abs(np.array(answer["joint_q"]) - found.joint_q).max() < 1e-3  # the request is rounded
     exec(compile(python_text(question), "shown", "exec"), {})
     assert found.status[0] in capsys.readouterr().out
+
+
+def moved(name, *, free=(), objects=None, options=None):
+    """What is asked of a robot whose targets have moved a little."""
+    posed = PosedRobot(name, load_robot(name))
+    for link, target in posed.targets.items():
+        pose = target.pose + np.array([0.02, 0.0, 0.01, 0.0, 0.0, 0.0, 0.0])
+        posed.change(link, pose=pose, free=free or target.free)
+    return posed.question(any_branch=False, options=options or {}, objects=objects or {})
+
+
+@pytest.mark.parametrize(
+    "question",
+    [moved("panda"), moved("four_bar"), moved("dual_panda", free=("rx",), objects=BOX)],
+    ids=["one target", "a loop", "two targets and a box"],
+)
+def test_the_c_that_is_shown_compiles_and_gives_the_same_joints(local, question, tmp_path):
+    for name, call in (("python", ""), ("ik-service", " -c 'from ik_service.cli import main; main()'")):
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable}{call} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "call.c").write_text(c_text(question, local.robot(question.robot)))
+    command = export_text(question).replace("cc -O2", "gcc -Wall -Wextra -Werror -O2")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    printed = subprocess.check_output(["sh", "-e", "-c", command], cwd=tmp_path, env=environment, text=True)
+    said, _, numbers = printed.splitlines()[-1].partition(":")
+    found = local.solve(question)
+    assert said == ("reached" if found.success[0] else "not reached")
+    assert np.abs(np.array(numbers.split(), float) - found.joint_q[0]).max() < ROUNDED
+    assert np.abs(found.joint_q[0] - question.initial_joint_q[0]).max() > 10.0 * ROUNDED
+
+
+def test_c_tries_other_starts_where_any_branch_will_do(local):
+    posed = PosedRobot("panda", local.robot("panda"))
+    texts = [
+        c_text(posed.question(any_branch=is_free, options={}, objects={}), posed.robot) for is_free in (False, True)
+    ]
+    for option in ("options.seeds = 1;", "options.approximate_nearest = 1;"):
+        assert [option in text for text in texts] == [True, False]
+
+
+def test_c_is_refused_where_loops_are_left_open(local):
+    posed = PosedRobot("four_bar", local.robot("four_bar"))
+    posed.keeps_loops = False
+    question = posed.question(any_branch=False, options={}, objects={})
+    assert c_text(question, posed.robot) == ""
+    assert "Keep loops closed" in export_text(question)
 
 
 def test_words_say_status_errors_limits_and_advice(local):
