@@ -8,14 +8,18 @@ SOLVE_ACTIONS = frozenset(
     ("again", "branch", "click", "collision", "drag", "loops", "obstacle", "pick", "rest", "step")
 )
 """Actions that a solve of the targets completes."""
+START_ACTIONS = (SOLVE_ACTIONS - {"again", "drag", "rest", "step"}) | {"grab"}
+"""Those that begin a drag, or a solve that is no part of one."""
 TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))
 """Those after which no arm is frozen."""
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
-VIEW_ACTIONS = frozenset(("axes", "dark", "islands", "picks", "refresh", "release", "spheres", "upload"))
+VIEW_ACTIONS = frozenset(
+    ("axes", "dark", "grab", "islands", "picks", "refresh", "release", "spheres", "start", "upload")
+)
 """Those that change what is seen alone."""
-QUIET_ACTIONS = frozenset(("play", "refresh", "release", "slice"))
+QUIET_ACTIONS = frozenset(("grab", "play", "refresh", "release", "slice"))
 """Those after which it is still said why there was no answer."""
 
 

@@ -29,6 +29,7 @@ SAME_TURN = 1.0 - 1e-8
 """Cosine of half the turn between two orientations up to which their numbers are not told apart."""
 TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
 PICK = "A click on a link gives it a target where it is; another click takes that away."
+START = "Where the last drag or solve began, faint."
 HERE, NO_OTHER = "this one", "no other was found"
 
 
@@ -100,6 +101,7 @@ class Panel:
             self.request = gui.add_html("")
         with gui.add_folder("View", expand_by_default=False):
             self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
+            self.start = self._input("start", gui.add_checkbox("Ghost of the start", False, hint=START))
             self.islands = self._input("islands", gui.add_checkbox("A colour for each island", False))
 
     def _add_target(self, target: TargetState, *, is_open: bool) -> None:

@@ -19,6 +19,8 @@ GIZMO_SHARE = 0.22
 """Size of a gizmo over that of the robot."""
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
+START_COLOR: Color = (160, 120, 80)
+START_OPACITY = 0.2
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
 PATH_COLOR: Color = (60, 110, 220)
@@ -81,6 +83,7 @@ class Stage:
         self.obstacle: viser.TransformControlsHandle | None = None
         self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
+        self._start: RobotDrawing | None = None
         self._path: viser.LineSegmentsHandle | None = None
         self._slice: viser.PointCloudHandle | None = None
         self._shape: dict[str, Any] = {}
@@ -225,6 +228,19 @@ class Stage:
             self._ghosts = RobotDrawing(
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
             )
+
+    def show_start(self, posed: PosedRobot, joint_q: NDArray[Any] | None) -> None:
+        """Show a configuration faintly, shape [joint_coord_count]; None for nothing."""
+        if joint_q is None:
+            if self._start is not None:
+                self._start.remove()
+            self._start = None
+        elif self._start is None:
+            self._start = RobotDrawing(
+                self._scene, "/start", posed.robot, self._parts, joint_q, color=START_COLOR, opacity=START_OPACITY
+            )
+        else:
+            self._start.move(joint_q)
 
     def show_path(self, lines: Float64Array) -> None:
         """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import viser
+from numpy.typing import NDArray
 
 from ik_service.page import words
 from ik_service.page.actions import (
@@ -20,6 +21,7 @@ from ik_service.page.actions import (
     PATH_ACTIONS,
     QUIET_ACTIONS,
     SOLVE_ACTIONS,
+    START_ACTIONS,
     TOUCH_ACTIONS,
     VIEW_ACTIONS,
     ActionQueue,
@@ -83,6 +85,7 @@ class Visitor:
     is_complete = False
     question: Question | None = None
     _path: DrawnPath
+    _start_q: NDArray[Any]
     others: Float64Array = np.empty((0, 0))
 
     def __init__(
@@ -122,10 +125,9 @@ class Visitor:
         self.is_gone = True
 
     def dragged(self, phase: str = "update") -> None:
-        """Note that a gizmo has been dragged, or let go: viser's phases of a drag are start, update and end."""
+        """Note that a gizmo has been taken, dragged or let go: viser's phases are start, update and end."""
         if phase != "update":
-            if phase == "end":
-                self.enqueue("release")
+            self.enqueue("grab" if phase == "start" else "release")
             return
         now = time.perf_counter()
         self._dragged_at = self._dragged_at or now
@@ -207,8 +209,12 @@ class Visitor:
             return
         if pending.keys() - ASIDE_ACTIONS - VIEW_ACTIONS:
             self._path.shown = 0
-        self._pose_by_hand(pending)
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
+        if targets or pending.keys() & START_ACTIONS:
+            self._start_q = self.posed.joint_q
+        if targets or pending.keys() & (START_ACTIONS | {"start"}):
+            self.stage.show_start(self.posed, self._start_q if self.panel.start.value else None)
+        self._pose_by_hand(pending)
         for link, values in targets.items():
             self._change(link, **values)
         if "click" in pending:
@@ -371,7 +377,7 @@ class Visitor:
         """Show a robot, from the beginning, and nothing else yet."""
         self.posed = PosedRobot(name, self._solving.robot(name))
         self.is_complete, self.question, self.others = False, None, self.others[:0]
-        self._path = DrawnPath()
+        self._path, self._start_q = DrawnPath(), self.posed.joint_q
         with self.client.atomic():
             self.client.gui.reset()
             self._dress()

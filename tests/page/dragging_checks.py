@@ -10,6 +10,7 @@ import pytest
 
 from ik_service.page import LocalSolving, words
 from ik_service.page import visitor as visitor_module
+from ik_service.page.drawings.geometry import placed_bodies
 from ik_service.page.panel import TOOL_AXES, WORLD_AXES
 from ik_service.page.reach_slice import slice_question
 from ik_service.page.stage import pose_of
@@ -288,3 +289,31 @@ def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):
     guest.drag(link, [0.0, 0.0, 0.002])
     assert [target.link for target in visitor.question.targets] == [link]
     assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6
+
+
+def test_a_ghost_stays_where_the_drag_began(guest):
+    visitor, panel, stage = guest.visitor, guest.visitor.panel, guest.visitor.stage
+    guest.click(panel.start, True)
+    ghost = stage._start._drawn[0][1]
+
+    def stands_at(joint_q):
+        part = stage.drawing._drawn[0][0]
+        places = part.poses(placed_bodies(visitor.posed.robot, joint_q))[0, :, :3]
+        return bool(np.abs(ghost.batched_positions - places).max() < 1e-6)
+
+    gizmo = stage.gizmos["panda_hand"]
+    for _ in range(2):
+        before = visitor.posed.joint_q.copy()
+        guest.send(gizmo, "start")
+        for _ in range(3):
+            guest.drag("panda_hand", [0.0, 0.02, -0.02])
+            assert stands_at(before)
+        guest.send(gizmo, "end")
+        guest.work()
+        assert stands_at(before)
+        assert not stands_at(visitor.posed.joint_q)
+    before = visitor.posed.joint_q.copy()
+    guest.click(panel.numbers["panda_hand"][0], (0.4, 0.1, 0.5))
+    assert stands_at(before)
+    guest.click(panel.start, False)
+    assert stage._start is None
