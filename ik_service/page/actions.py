@@ -16,7 +16,7 @@ PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
 VIEW_ACTIONS = frozenset(
-    ("axes", "dark", "grab", "islands", "picks", "refresh", "release", "spheres", "start", "upload")
+    ("axes", "dark", "grab", "islands", "picks", "ranges", "refresh", "release", "spheres", "start", "upload")
 )
 """Those that change what is seen alone."""
 QUIET_ACTIONS = frozenset(("grab", "play", "refresh", "release", "slice"))

@@ -30,6 +30,7 @@ SAME_TURN = 1.0 - 1e-8
 TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
 PICK = "A click on a link gives it a target where it is; another click takes that away."
 START = "Where the last drag or solve began, faint."
+RANGES = "An arc from limit to limit of each joint that turns, with a line at its angle."
 HERE, NO_OTHER = "this one", "no other was found"
 
 
@@ -102,6 +103,7 @@ class Panel:
         with gui.add_folder("View", expand_by_default=False):
             self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
             self.start = self._input("start", gui.add_checkbox("Ghost of the start", False, hint=START))
+            self.ranges = self._input("ranges", gui.add_checkbox("Ranges of joints", False, hint=RANGES))
             self.islands = self._input("islands", gui.add_checkbox("A colour for each island", False))
 
     def _add_target(self, target: TargetState, *, is_open: bool) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ik_service.page.drawings.drawing import LIMIT_COLOR, Color, RobotDrawing
 from ik_service.page.drawings.geometry import robot_parts, robot_size, sphere_parts
+from ik_service.page.drawings.joint_arcs import JointArcs
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetState
 from ik_service.page.solving.questions import Float64Array
 from ik_service.robots.meshes.mesh_file import Mesh
@@ -83,6 +84,7 @@ class Stage:
         self.obstacle: viser.TransformControlsHandle | None = None
         self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
+        self._arcs: JointArcs | None = None
         self._start: RobotDrawing | None = None
         self._path: viser.LineSegmentsHandle | None = None
         self._slice: viser.PointCloudHandle | None = None
@@ -143,6 +145,8 @@ class Stage:
             self.drawing.paint(tips, colors)
             self._draw_misses(posed)
             self._draw_spheres(posed)
+            if self._arcs is not None:
+                self._arcs.move(posed.joint_q)
 
     def _draw_misses(self, posed: PosedRobot) -> None:
         missed = [target for target in posed.asked if posed.error[target.link][0] > POSITION_TOLERANCE]
@@ -228,6 +232,12 @@ class Stage:
             self._ghosts = RobotDrawing(
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
             )
+
+    def show_ranges(self, posed: PosedRobot, *, visible: bool) -> None:
+        """Show or hide the ranges of joints."""
+        if self._arcs is not None:
+            self._arcs.remove()
+        self._arcs = JointArcs(self._scene, posed.robot, posed.joint_q) if visible else None
 
     def show_start(self, posed: PosedRobot, joint_q: NDArray[Any] | None) -> None:
         """Show a configuration faintly, shape [joint_coord_count]; None for nothing."""

@@ -235,6 +235,8 @@ class Visitor:
             self.stage.align_gizmos(along_world=self.panel.axes.value == WORLD_AXES)
         if "islands" in pending:
             self._draw(words.heading(self.posed.answer)[1])
+        if "ranges" in pending:
+            self.stage.show_ranges(self.posed, visible=pending["ranges"])
         if "picks" in pending:
             self.stage.drawing.tell_clicks((lambda link: self.enqueue("click", link)) if pending["picks"] else None)
         if "spheres" in pending:
@@ -293,7 +295,7 @@ class Visitor:
             self.posed.stand(self.others[int(pending["pick"].split()[1]) - 1])
         else:
             return
-        self._clear_ghosts()
+        self._show_others(self.others[:0])
         self.stage.place_gizmos(self.posed)
         objects = self._watched()
         is_hit = objects is not None and self.posed.closest(objects)[1] < 0.0
@@ -331,7 +333,7 @@ class Visitor:
         answer = self._solving.solve(question)
         self._kinds.add(kind)
         self.posed.take(answer)
-        self._clear_ghosts()
+        self._show_others(self.others[:0])
         self._draw(words.heading(answer)[1])
         self.solves += 1
         if self.panel.record.value:
@@ -354,11 +356,9 @@ class Visitor:
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
         self._show_others(found[distance > OTHER_SOLUTION], is_known=True)
 
-    def _clear_ghosts(self) -> None:
-        if len(self.others):
-            self._show_others(self.others[:0])
-
     def _show_others(self, others: Float64Array, *, is_known: bool = False) -> None:
+        if not (len(others) or len(self.others) or is_known):
+            return
         self.others = others
         self.stage.show_ghosts(self.posed, others)
         self.panel.show_solutions(len(others), is_known=is_known)

@@ -13,13 +13,22 @@ from ik_service.page.drawings.geometry import (
     robot_parts,
     robot_size,
 )
+from ik_service.page.drawings.joint_arcs import JointArcs
 from ik_service.robots import JointType, builtin_robot_names
 from ik_service.robots.structure.names import leaf_links
 from ik_service.robots.transforms import quaternion_rotate, transform_multiply
+from tests.page.guests import scene_server
 
+DRAWN_M = 1e-6  # positions are sent as float32
 NEAR_M = 1e-9  # both are sums of the same few products in float64
 CUT_OFF = 0.07  # part of a ball that is outside of the mesh with 16 sides in it, 0.063, and less of a cylinder
 ROBOTS = builtin_robot_names()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with scene_server() as server:
+        yield server
 
 
 def configurations(robot, count=3):
@@ -140,3 +149,31 @@ def test_meshes_are_closed_and_look_outwards(mesh):
     volume = np.einsum("ij,ij->i", corners[:, 0], normals).sum() / 6.0
     round_volume = np.pi if vertices[:, 2].max() < 0.6 else 4.0 * np.pi / 3.0
     assert (1.0 - CUT_OFF) * round_volume < volume < round_volume
+
+
+@pytest.mark.parametrize("name", ["panda", "four_bar", "stewart"])
+def test_arcs_lead_from_limit_to_limit_of_each_joint_and_lines_to_its_angle(name, server):
+    robot = load_robot(name)
+    (joint_q,) = configurations(robot, 1)
+    arcs = JointArcs(server.scene, robot, robot.mid_joint_q)
+    arcs.move(joint_q)
+    pieces, angles = (np.array(node.points, np.float64) for node in arcs._nodes)
+    joints = np.flatnonzero(np.isin(robot.joint_type, (JointType.REVOLUTE, JointType.CONTINUOUS)))
+    assert len(angles) == len(joints) > 2
+    for k, joint in enumerate(joints):
+        dof, coordinate = robot.joint_qd_start[joint], robot.joint_q_start[joint]
+        own = pieces[arcs._place == k]
+        center = angles[k, 0]
+        assert np.abs(np.linalg.norm(own - center, axis=2) - np.linalg.norm(own[0, 0] - center)).max() < DRAWN_M
+        ends = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])
+        is_circle = not np.ptp(ends) < 2.0 * np.pi
+        assert (np.linalg.norm(own[0, 0] - own[-1, 1]) < DRAWN_M) == is_circle
+        for limit, end in zip(ends, () if is_circle else (own[0, 0], own[-1, 1]), strict=not is_circle):
+            there = joint_q.copy()
+            there[coordinate] = limit  # the line comes to the end of the arc
+            _, moved = arcs.lines(there)
+            across = np.cross(moved[k, 1] - center, end - center)
+            assert np.linalg.norm(across) < DRAWN_M
+            assert (moved[k, 1] - center) @ (end - center) > 0.0
+    arcs.remove()
+    assert all(node._impl.removed for node in arcs._nodes)

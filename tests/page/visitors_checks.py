@@ -7,7 +7,7 @@ import pytest
 
 from ik_service.page import LocalSolving, Page, PageError, words
 from ik_service.page.drawings.drawing import LIMIT_COLOR
-from ik_service.page.drawings.geometry import Role
+from ik_service.page.drawings.geometry import Role, placed_bodies
 from ik_service.page.panel import HERE, NO_OTHER, QUATERNION, unit_quaternion
 from ik_service.page.solving.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
@@ -179,6 +179,18 @@ def test_spheres_and_an_obstacle(guest):
         assert objects["obstacle"]["shape"] == kind
     guest.click(visitor.panel.obstacle, "none")
     assert visitor.stage.objects() == {}
+
+
+def test_ranges_of_joints_are_drawn_where_the_robot_stands(guest):
+    visitor = guest.visitor
+    guest.click(visitor.panel.ranges, True)
+    guest.drag("panda_hand", [0.0, 0.05, -0.05])
+    drawn, angles = visitor.stage._arcs._nodes
+    np.testing.assert_array_equal(drawn.points, visitor.stage._arcs.lines(visitor.posed.joint_q)[0])
+    origins = placed_bodies(visitor.posed.robot, visitor.posed.joint_q)[0, :7, :3]
+    assert np.abs(angles.points[:, 0] - origins).max() < DRAWN_M
+    guest.click(visitor.panel.ranges, False)
+    assert visitor.stage._arcs is None
 
 
 def test_collision_can_be_left_out(guest):
