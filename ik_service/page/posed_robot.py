@@ -201,7 +201,12 @@ class PosedRobot:
             options: Further options.
             objects: What is around the robot.
             alone: Whether arms whose targets are met and have not moved are frozen.
+
+        Raises:
+            PageError: No target counts.
         """
+        if not self.asked:
+            raise PageError("No target counts, so there is nothing to solve for. Tick 'Target' of a link.")
         branch = {} if any_branch else KEEP_BRANCH
         targets = tuple(
             AskedTarget(target.link, target.pose[None, :3], target.pose[None, 3:], target.free) for target in self.asked

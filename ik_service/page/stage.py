@@ -208,8 +208,8 @@ class Stage:
         viser's gizmos have axes of their own alone: one along the world stands unturned beside its target, which turns
         by as much as it does, and is turned back when it has been let go.
         """
-        if self._is_held and along_world == self._along_world:
-            return  # it has been taken again since, and a browser knows best where it is
+        if along_world == self._along_world and (self._is_held or not along_world):
+            return  # it has its axes, or has been taken again since: a browser knows best where it is
         self._along_world, poses = along_world, {link: self.read_gizmo(link) for link in self.gizmos}
         for link, pose in poses.items():
             self._turn_gizmo(link, pose[3:])

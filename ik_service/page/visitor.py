@@ -320,9 +320,6 @@ class Visitor:
             self.posed.move(link, pose, share=DRAG_STEP_S / (DRAG_STEP_S + left))
         if any((self.posed.targets[link].pose != pose).any() for link, pose in gizmos.items()):
             self._actions.add_later(DRAG_STEP_S, "step")
-        if not self.posed.asked:
-            self._order_slice()
-            return
         question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())
         kind = (question.robot, *((target.link, target.free) for target in question.targets))
         self._is_first = kind not in self._kinds

@@ -317,3 +317,13 @@ def test_a_ghost_stays_where_the_drag_began(guest):
     assert stands_at(before)
     guest.click(panel.start, False)
     assert stage._start is None
+
+
+def test_without_a_target_it_is_said_that_there_is_nothing_to_solve_for(guest):
+    visitor = guest.visitor
+    visitor.enqueue("target panda_hand", {"is_on": False})
+    guest.work()
+    assert "nothing to solve for" in visitor.panel.status.content
+    visitor.enqueue("target panda_hand", {"is_on": True})
+    guest.work()
+    assert "Reached" in visitor.panel.status.content
