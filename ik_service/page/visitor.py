@@ -149,7 +149,7 @@ class Visitor:
             self.client.flush()
             if dragged_at is not None:
                 self.latencies.append(time.perf_counter() - dragged_at)
-            if self.is_complete:
+            if self.is_complete and not self.is_gone:
                 self._refresh(is_due="refresh" in pending)
 
     def _refresh(self, *, is_due: bool) -> None:

@@ -347,6 +347,21 @@ def test_who_has_left_gets_nothing_more(guest):
     assert guest.visitor.solves == solves
 
 
+def test_who_leaves_during_a_solve_gets_no_answer(guest, solving, monkeypatch):
+    visitor = guest.visitor
+
+    def solve(question):
+        visitor.leave()
+        return solving.solve(question)
+
+    monkeypatch.setattr(visitor, "_solving", SimpleNamespace(solve=solve))
+    visitor.panel.status.content, visitor._refreshed_at = "as it was", 0.0
+    visitor.enqueue("branch")
+    guest.work()
+    assert visitor.is_gone
+    assert visitor.panel.status.content == "as it was"
+
+
 def test_a_page_without_its_robot_or_port_is_refused(solving):
     with pytest.raises(PageError, match="no robot 'nobody'"):
         Page(Flaky(solving), "nobody")
