@@ -12,7 +12,7 @@ import viser
 import viser.transforms
 
 from ik_service.page.posed_robot import PosedRobot, TargetState
-from ik_service.page.reach_slice import PLANES
+from ik_service.page.reach_slice import PLANES, SliceView
 from ik_service.page.solving.questions import ROTATIONS, Float64Array, PageError
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.transforms import quaternion_from_rpy
@@ -22,6 +22,8 @@ UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0
 """Range of the slider of a joint without limits [rad, m]."""
 NO_SLICE = "none"
 SLICE = "Where the first target could be met as it is turned now: green; crimson where only in contact."
+BY_STATUS, BY_CLEARANCE = "met or not", "clearance"
+TOOL = "The slice is of the tip of a tool of this length, along z of the target."
 PLOT_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
 FREE = "Any turn about this axis of the link will do."
 EULER, QUATERNION = "Euler angles [°]", "quaternion x, y, z, w"
@@ -83,6 +85,9 @@ class Panel:
             self._button("1000 random targets", "random")
             self.random = gui.add_html("")
             self.plane = self._input("slice", gui.add_dropdown("Slice", [NO_SLICE, *PLANES], hint=SLICE))
+            self.tool = self._input("slice", gui.add_slider("Tool length [mm]", 0.0, 500.0, 10.0, 0.0, hint=TOOL))
+            colors = [BY_STATUS] if robot.collision_model is None else [BY_STATUS, BY_CLEARANCE]
+            self.slice_color = self._input("slice", gui.add_dropdown("Colours of the slice", colors))
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
             self._button("Follow", "follow", "Joints that go through all that was recorded, on the best branch.")
@@ -154,6 +159,13 @@ class Panel:
 
         (handle.on_upload if isinstance(handle, viser.GuiUploadButtonHandle) else handle.on_update)(changed)
         return handle
+
+    @property
+    def slice_view(self) -> SliceView | None:
+        """What is to be shown as a slice; None for nothing."""
+        if self.plane.value == NO_SLICE:
+            return None
+        return SliceView(self.plane.value, 1e-3 * self.tool.value, self.slice_color.value == BY_CLEARANCE)
 
     def show_posed(self, posed: PosedRobot) -> None:
         """Show where joints and targets are, those of links that were picked included."""

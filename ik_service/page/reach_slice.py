@@ -1,6 +1,10 @@
-"""A slice of the workspace: a grid of places of a target in a plane, each solved, in the colour of what came out."""
+"""A slice of the workspace: a grid of places in a plane, each solved, in the colour of what came out.
+
+The places are of the first target, or of the tip of a tool that would stand out from it.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,8 @@ from numpy.typing import NDArray
 from ik_service.page.drawings.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.solving.questions import Answer, AskedTarget, Float64Array, Question
-from ik_service.page.words import GOOD, HIT
+from ik_service.page.words import FAR_COLOR, GOOD, HIT
+from ik_service.robots.transforms import quaternion_rotate
 
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
 """Axes of the world that span each plane, about the robot's base; it goes through the first target that counts."""
@@ -17,38 +22,64 @@ PLACES = 41
 """Places along each side."""
 WIDTH = 2.2
 """Of the plane, over the size of the robot."""
+WELL_CLEAR = 0.05
+"""Clearance that has the colour of the best, over the size of the robot."""
 
 
-def slice_question(
-    posed: PosedRobot, plane: str, options: Mapping[str, Any], objects: Mapping[str, Any]
-) -> tuple[Question, float]:
-    """Return the question whether the first target can be met anywhere in a plane, and how far places are apart [m].
+@dataclass(frozen=True)
+class SliceView:
+    """What a slice shows.
+
+    Attributes:
+        plane: One of `PLANES`.
+        tool_length: How far the tip of the tool is from the target's link, along z of the target [m].
+        by_clearance: Whether places have the colour of the robot's clearance there.
+    """
+
+    plane: str
+    tool_length: float = 0.0
+    by_clearance: bool = False
+
+
+class ReachSlice:
+    """A slice that is asked for.
 
     The target keeps its orientation; other targets do not count, and what they alone would move stays where it is.
 
     Args:
         posed: The robot.
-        plane: One of `PLANES`.
-        options: Options.
+        view: What to show.
+        options: Options of the solve.
         objects: What is around the robot.
+
+    Attributes:
+        question: Whether the target can be met in each place.
+        apart: How far places are apart [m].
     """
-    target, width = posed.asked[0], WIDTH * robot_size(posed.robot)
-    base = posed.robot.forward_kinematics(posed.joint_q, [posed.robot.link_names[0]]).positions[0, 0]
-    steps = np.linspace(-0.5 * width, 0.5 * width, PLACES)
-    places = np.tile(target.pose[:3], (PLACES, PLACES, 1))
-    for axis, along in zip(PLANES[plane], np.meshgrid(steps, steps, indexing="ij"), strict=True):
-        places[:, :, axis] = base[axis] + along
-    positions = places.reshape(-1, 3)
-    turns = np.tile(target.pose[3:], (len(positions), 1))
-    asked = AskedTarget(target.link, positions, turns, target.free)
-    start = np.tile(np.asarray(posed.joint_q), (len(positions), 1))
-    question = Question(robot=posed.name, targets=(asked,), initial_joint_q=start, options=options, objects=objects)
-    return question, width / (PLACES - 1)
 
+    def __init__(
+        self, posed: PosedRobot, view: SliceView, options: Mapping[str, Any], objects: Mapping[str, Any]
+    ) -> None:
+        target, width = posed.asked[0], WIDTH * robot_size(posed.robot)
+        tool = quaternion_rotate(target.pose[3:], np.array([0.0, 0.0, view.tool_length]))
+        base = posed.robot.forward_kinematics(posed.joint_q, [posed.robot.link_names[0]]).positions[0, 0]
+        steps = np.linspace(-0.5 * width, 0.5 * width, PLACES)
+        places = np.tile(target.pose[:3] + tool, (PLACES, PLACES, 1))
+        for axis, along in zip(PLANES[view.plane], np.meshgrid(steps, steps, indexing="ij"), strict=True):
+            places[:, :, axis] = base[axis] + along
+        self._places, self._by_clearance = places.reshape(-1, 3), view.by_clearance
+        self._well_clear, self.apart = WELL_CLEAR * robot_size(posed.robot), width / (PLACES - 1)
+        turns = np.tile(target.pose[3:], (len(self._places), 1))
+        asked = AskedTarget(target.link, self._places - tool, turns, target.free)
+        start = np.tile(np.asarray(posed.joint_q), (len(self._places), 1))
+        given: dict[str, Any] = {"initial_joint_q": start, "options": options, "objects": objects}
+        self.question = Question(robot=posed.name, targets=(asked,), **given)
 
-def reached(question: Question, answer: Answer) -> tuple[Float64Array, NDArray[np.uint8]]:
-    """Return the places that are within reach [m], and their colours: met, or in contact; shapes [k, 3]."""
-    touches = np.array(answer.status) == "blocked_by_collision"
-    is_shown = answer.success | touches
-    colors = np.where(touches[:, None], np.array(HIT, np.uint8), np.array(GOOD, np.uint8))
-    return question.targets[0].positions[is_shown], colors[is_shown]
+    def reached(self, answer: Answer) -> tuple[Float64Array, NDArray[np.uint8]]:
+        """Return the places that are within reach [m], and their colours, shapes [k, 3]."""
+        touches = np.array(answer.status) == "blocked_by_collision"
+        is_shown = answer.success | touches
+        share = np.clip(answer.clearance / self._well_clear, 0.0, 1.0) if self._by_clearance else np.ones(len(touches))
+        free = np.array(FAR_COLOR) + share[:, None] * np.subtract(GOOD, FAR_COLOR)
+        colors = np.where(touches[:, None], HIT, free).round().astype(np.uint8)
+        return self._places[is_shown], colors[is_shown]

@@ -28,9 +28,9 @@ from ik_service.page.actions import (
 )
 from ik_service.page.drawings.drawing import Color
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
-from ik_service.page.panel import HERE, NO_OTHER, NO_SLICE, WORLD_AXES, Panel, unit_quaternion
+from ik_service.page.panel import HERE, NO_OTHER, WORLD_AXES, Panel, unit_quaternion
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
-from ik_service.page.reach_slice import reached, slice_question
+from ik_service.page.reach_slice import ReachSlice
 from ik_service.page.request_texts import request_html
 from ik_service.page.solving.questions import Float64Array, PageError, Question, Solving
 from ik_service.page.stage import Stage
@@ -273,16 +273,17 @@ class Visitor:
 
     def _order_slice(self) -> None:
         """Let the slice be shown anew soon, if there is one."""
-        if self.panel.plane.value != NO_SLICE:
+        if self.panel.slice_view is not None:
             self._actions.add_once(SLICE_S, "slice")
 
     def _show_slice(self) -> None:
         """Show a slice of the workspace through the first target, or take it away."""
-        if self.panel.plane.value == NO_SLICE or not self.posed.asked:
+        view = self.panel.slice_view
+        if view is None or not self.posed.asked:
             self.stage.show_slice(np.empty((0, 3)), np.empty((0, 3), np.uint8), 0.0)
             return
-        question, apart = slice_question(self.posed, self.panel.plane.value, **self._given())
-        self.stage.show_slice(*reached(question, self._solving.solve(question)), apart)
+        shown = ReachSlice(self.posed, view, **self._given())
+        self.stage.show_slice(*shown.reached(self._solving.solve(shown.question)), shown.apart)
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> None:
         """Pose the robot without a solve: by sliders, or as a ghost that is taken."""

@@ -123,7 +123,7 @@ def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
     held = [name for name, is_held in zip(posed.robot.dof_names, answer.active_limits[0], strict=True) if is_held]
     if held:
         lines.append(f"At a limit: {', '.join(held)}.")
-    lines += _closest_lines(answer.closest, answer.clearance)
+    lines += _closest_lines(answer.closest, float(answer.clearance[0]))
     if is_first and answer.total_ms > 1e3 * FIRST_S:
         return [*lines, f"{1e-3 * answer.total_ms:.1f} s in all, most of it to load or compile code, once."]
     iterations = int(answer.iterations[0])

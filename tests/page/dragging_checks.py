@@ -11,10 +11,12 @@ import pytest
 from ik_service.page import LocalSolving, words
 from ik_service.page import visitor as visitor_module
 from ik_service.page.drawings.geometry import placed_bodies
-from ik_service.page.panel import TOOL_AXES, WORLD_AXES
-from ik_service.page.reach_slice import slice_question
+from ik_service.page.panel import BY_CLEARANCE, TOOL_AXES, WORLD_AXES
+from ik_service.page.reach_slice import ReachSlice, SliceView
 from ik_service.page.stage import pose_of
-from ik_service.robots.transforms import quaternion_from_rpy, quaternion_multiply
+from ik_service.robots import load_robot
+from ik_service.robots.transforms import quaternion_from_rpy, quaternion_multiply, quaternion_rotate
+from ik_service.solver import IKSolver, IKStatus
 from tests.page.guests import Guest, scene_server
 
 
@@ -181,7 +183,7 @@ def test_an_arm_without_a_target_stays_beside_a_path_and_a_slice(server, solving
     np.testing.assert_allclose(
         visitor._path.followed.joint_q[:, 7:], np.tile(right, (len(visitor._path), 1)), atol=1e-6
     )
-    question, _ = slice_question(visitor.posed, "level", options={}, objects={})
+    question = ReachSlice(visitor.posed, SliceView("level"), options={}, objects={}).question
     np.testing.assert_allclose(solving.solve(question).joint_q[:, 7:] - right, 0.0, atol=1e-6)
 
 
@@ -192,6 +194,42 @@ def test_a_slice_counts_what_is_around_the_robot(guest):
     guest.click(visitor.panel.obstacle, "box")
     guest.click(visitor.panel.obstacle_size, 600.0)
     guest.until(lambda: int((visitor.stage._slice.colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
+
+
+def test_a_slice_is_of_the_tip_of_a_tool(guest):
+    visitor, panel = guest.visitor, guest.visitor.panel
+    guest.click(panel.plane, "level")
+    before = np.array(visitor.stage._slice.points, np.float64)
+    guest.click(panel.tool, 300.0)
+    guest.until(lambda: len(visitor.stage._slice.points) != len(before))
+    target, after = visitor.posed.targets["panda_hand"], np.array(visitor.stage._slice.points, np.float64)
+    down = quaternion_rotate(target.pose[3:], np.array([0.0, 0.0, 0.3]))
+    np.testing.assert_allclose(before[:, 2], target.pose[2], atol=1e-3)
+    np.testing.assert_allclose(after[:, 2], target.pose[2] + down[2], atol=1e-3)
+    solver = IKSolver(load_robot("panda"), ["panda_hand"], device="cpu")
+    turns = np.tile(target.pose[3:], (len(after), 1))
+    solved = solver.solve(after - down, turns, options={"seeds": 64})
+    assert (solved.success | (solved.status == IKStatus.BLOCKED_BY_COLLISION)).mean() > 0.99
+
+
+def test_a_slice_has_the_colours_of_the_clearance(guest):
+    visitor, panel = guest.visitor, guest.visitor.panel
+    guest.click(panel.plane, "level")
+    by_status = np.array(visitor.stage._slice.colors)
+    guest.click(panel.slice_color, BY_CLEARANCE)
+    guest.until(lambda: not np.array_equal(visitor.stage._slice.colors, by_status))
+    shown = ReachSlice(visitor.posed, panel.slice_view, **visitor._given())
+    answer = visitor._solving.solve(shown.question)
+    places, colors = shown.reached(answer)
+    np.testing.assert_allclose(visitor.stage._slice.points, places, atol=1e-3)
+    np.testing.assert_array_equal(visitor.stage._slice.colors, colors)
+    clearance = answer.clearance[answer.success | (np.array(answer.status) == "blocked_by_collision")]
+    is_free = clearance > 0.0
+    order = np.argsort(clearance[is_free])
+    redness = colors[is_free][order, 0].astype(int)
+    assert (np.diff(redness) <= 0).all()  # from orange to green
+    assert redness[0] > words.GOOD[0] + 50
+    assert (colors[~is_free] == words.HIT).all()
 
 
 def test_loops_may_be_left_open(server, solving):

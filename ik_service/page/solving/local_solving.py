@@ -184,7 +184,7 @@ def _answer(
         active_limits=result.active_limits,
         advice=words,
         closest=named_pair(result.closest, names),
-        clearance=np.inf if result.clearance is None else float(result.clearance[0]),
+        clearance=np.full(len(result), np.inf) if result.clearance is None else result.clearance,
         solutions=found_solutions(result),
         solve_ms=solve_ms,
         total_ms=1e3 * (time.perf_counter() - begun),

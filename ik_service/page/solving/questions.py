@@ -88,7 +88,7 @@ class Answer:
         active_limits: DOFs at a limit, shape [n, joint_dof_count].
         advice: What to do about the first problem, in words.
         closest: The two that are closest in the first problem; None where collision is not checked.
-        clearance: How far these are apart [m]; inf where nothing can touch.
+        clearance: How far the two that are closest are apart [m], shape [n]; inf where nothing can touch.
         solutions: Distinct solutions of the first problem, shape [k, joint_coord_count].
         solve_ms: Time of the solve [ms].
         total_ms: Time from question to answer, as the page has seen it [ms].
@@ -104,7 +104,7 @@ class Answer:
     active_limits: NDArray[np.bool_]
     advice: str
     closest: tuple[str, str] | None
-    clearance: float
+    clearance: Float64Array
     solutions: NDArray[Any]
     solve_ms: float
     total_ms: float

@@ -147,7 +147,7 @@ def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
         active_limits=np.zeros((len(result), robot.joint_dof_count), bool) if limits is None else limits,
         advice=result.advice[0] if result.advice else "",
         closest=named_pair(result.closest, result.collision_names or ()),
-        clearance=np.inf if result.clearance_m is None else float(result.clearance_m[0]),
+        clearance=np.full(len(result), np.inf) if result.clearance_m is None else result.clearance_m,
         solutions=found_solutions(result),
         solve_ms=float(result.timing_ms["solve"]),
         total_ms=total_ms,
