@@ -132,6 +132,8 @@ class SolverPool:
             self._require_open()
             if self._is_solving or self._queue.requests:
                 self._shared_at = now
+            if request.options.deadline_s is not None:
+                self._batch_sizer.set_timed(queued.key)
             if queued.may_be_slow:
                 self._batch_sizer.start_small(queued.key)
             queued.is_small = self._room.is_small(queued.key, request.problem_count)

@@ -3,13 +3,16 @@
 import math
 import threading
 from concurrent.futures import CancelledError
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.batching.pool_limits import PoolLimits
+from ik_service.batching.queue.batch_size import BATCHES_KEPT, TRUSTED_S
 from ik_service.batching.queue.queued_request import Expected, QueuedRequest
+from ik_service.solver import SolverOptions
 from objectives.errors import InputError
 from tests.batching.conftest import numbered, numbers_of, solved_by
 from tests.bounded import until
@@ -169,6 +172,28 @@ def test_a_request_that_cannot_be_in_time_is_not_begun(make_pool, panda):
     assert numbers_of(good.result(PATIENCE))[0] == 200
     assert first.done()
     assert not {100, 163} & cache.solved
+
+
+def test_who_is_given_up_because_of_slow_batches_is_tried_again_after_a_while(make_pool, panda):
+    pool, cache = make_pool()
+    solved_by(pool, panda, numbered(0, 100))
+    sizer = pool._batch_sizer
+    (key,) = sizer._seconds
+    for _ in range(BATCHES_KEPT):
+        sizer.record(key, 100, 100.0)  # 1 s a problem
+    with pytest.raises(ExpiredError):
+        pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE)
+    assert 200 not in cache.solved
+    sizer._seconds[key] = replace(sizer._seconds[key], at=sizer._seconds[key].at - 2.0 * TRUSTED_S)
+    assert numbers_of(pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE))[0] == 200
+
+
+def test_searches_with_a_deadline_have_no_doubled_batches(make_pool, panda):
+    pool, _ = make_pool()
+    for deadline_s in (None, 0.004):
+        options = SolverOptions(deadline_s=deadline_s)
+        solved_by(pool, panda, replace(numbered(0, 10), options=options))
+    assert len(pool._batch_sizer._timed) == 1
 
 
 def test_a_cancelled_request_is_never_solved_and_frees_its_place(make_pool, panda):

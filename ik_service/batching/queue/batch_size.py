@@ -2,7 +2,7 @@
 
 Large batches cost less per problem. So a single request that has had the solver to itself for a while gets long quanta;
 once another one comes, quanta are short again. A batch that takes a quantum however few problems it holds, as on a GPU,
-is doubled for as long as that takes little more time.
+is doubled for as long as that takes little more time; not so where a deadline of the search ends all batches alike.
 
 A batch cannot be interrupted, and one of fewer than `BATCH_LEAST` problems wastes the solver. Only where so few
 problems would take longer than `HOLD_S` are batches smaller, down to one problem. Keys that may be slow start with one
@@ -10,6 +10,7 @@ problem, and those with a known worst case never exceed the size that it allows.
 """
 
 import math
+import time
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ HOLD_S = 0.25
 """Longest time of a batch of `BATCH_LEAST` problems; of slower problems it holds fewer."""
 FIRST_GUESS_S = 4e-6
 """Time of a problem of a key without batches so far."""
+DOUBLED_S = 8e-3
+"""Longest time of a batch that is doubled, by the slowest of the last batches."""
 DOUBLING_PAYS = 1.75
 """Times as long that a batch of twice as many problems may take: a seventh of its time is the same for all sizes."""
 REMEMBERED, FORGOTTEN = 1.1, 0.999
@@ -33,21 +36,24 @@ REMEMBERED, FORGOTTEN = 1.1, 0.999
 falls with each batch that is not doubled, so that doubling is tried again."""
 BATCHES_KEPT = 4
 """Batches of a key that are remembered; the fastest is the one that no other process has slowed down."""
+TRUSTED_S = 1.0
+"""How long their times tell what later problems take at least [s]: whoever is refused by them is tried again then."""
 KEYS_MOST = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Solver time per problem [s] in the last batches of a key, with its least, largest and mean value."""
+    """Solver time per problem [s] in the last batches of a key, with its least, largest and mean value, and when."""
 
     kept: tuple[float, ...]
     least: float
     most: float
     mean: float
+    at: float
 
     @classmethod
     def of(cls, kept: tuple[float, ...]) -> "Self":
-        return cls(kept, min(kept), max(kept), sum(kept) / len(kept))
+        return cls(kept, min(kept), max(kept), sum(kept) / len(kept), time.monotonic())
 
 
 _GUESS = _Times.of((FIRST_GUESS_S,))
@@ -66,6 +72,7 @@ class BatchSizer:
         # Keys that may be slow, without a batch that counts: whether not even one problem has been solved.
         self._untried: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)
         self._bounds: BoundedDict[Hashable, int] = BoundedDict(KEYS_MOST)
+        self._timed: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)  # keys whose batches are never doubled
         # Least time of a batch [s], by its size, a power of two.
         self._by_size: BoundedDict[Hashable, dict[int, float]] = BoundedDict(KEYS_MOST)
 
@@ -73,6 +80,10 @@ class BatchSizer:
         """Start a new key with single problems; the first one includes the time to build the solver."""
         if key not in self._seconds and key not in self._untried:
             self._untried[key] = True
+
+    def set_timed(self, key: Hashable) -> None:
+        """Note that the batches of a key end by a deadline of their own, however many problems they hold."""
+        self._timed[key] = True
 
     def bound(self, key: Hashable, problem_count: int) -> None:
         """Set the most problems of a batch of a key."""
@@ -91,25 +102,25 @@ class BatchSizer:
             return 1
         quantum = LONG_QUANTUM_S if alone else QUANTUM_S
         times = self._seconds.get(key, _GUESS)
-        if BATCH_LEAST * times.most > HOLD_S:
-            fitting = int(max(HOLD_S / times.most, 1))
-        else:
-            fitting = int(max(quantum / times.least, BATCH_LEAST))
+        fitting = int(max(min(max(quantum / times.least, BATCH_LEAST), HOLD_S / times.most), 1.0))
         size, most = 1 << (fitting.bit_length() - 1), min(self._most, self._bounds.get(key, self._most))
-        return min(self._doubled(key, size, most), most)
+        return min(size if key in self._timed else self._doubled(key, size, min(most, DOUBLED_S / times.most)), most)
 
-    def _doubled(self, key: Hashable, size: int, most: int) -> int:
+    def _doubled(self, key: Hashable, size: int, most: float) -> int:
         """Return a size, doubled for as long as that pays or has not been tried."""
         seconds = self._by_size.get(key, {})
-        while BATCH_LEAST <= size <= most / 2 and size in seconds and seconds[size] <= LONG_QUANTUM_S / 2:
+        while BATCH_LEAST <= size <= most / 2 and size in seconds:
             if seconds.get(2 * size, 0.0) > DOUBLING_PAYS * seconds[size]:
                 break
             size *= 2
         return size
 
     def least_seconds(self, key: Hashable) -> float:
-        """Return the least time of a problem of a key so far [s]; 0 without batches."""
-        return self._seconds[key].least if key in self._seconds else 0.0
+        """Return the least time of a problem of a key [s]; 0 where too few batches, or none lately, could tell it."""
+        times = self._seconds.get(key)
+        if times is None or len(times.kept) < BATCHES_KEPT or time.monotonic() > times.at + TRUSTED_S:
+            return 0.0
+        return times.least
 
     def usual_seconds(self, key: Hashable) -> float:
         """Return the mean time of a problem of a key in the last batches, other load on the core included [s]."""

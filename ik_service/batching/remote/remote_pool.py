@@ -1,6 +1,6 @@
 """A front's end: the pools that are in other processes, and the bridge to them, as if all were one in this process.
 
-    request -> of the processes that solve, the one with the fewest problems under way -> its connection
+    request -> of the processes that solve and speak, the one with the fewest problems under way -> its connection
     a process ends -> its requests fail -> the others take what comes until it is back
 
 A request is solved by one process. They solve on devices of one kind, so that answers do not depend on which it is.
@@ -72,8 +72,8 @@ class RemotePool:
         return max(one.solving_s for one in self._connections)
 
     def _chosen(self) -> SolverConnection:
-        """The connection of the next request; one that is lost where all are."""
-        return min(self._connections, key=lambda one: (not one.is_connected, not one.is_warm, one.load))
+        """The connection of the next request; one that is lost or silent where all are."""
+        return min(self._connections, key=lambda one: (not one.is_connected, one.is_silent, not one.is_warm, one.load))
 
     def require_room(
         self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0

@@ -41,6 +41,8 @@ from ik_service.solver.results.instances import instance_of
 
 CONNECT_AGAIN_S = 0.05
 """From one attempt to connect to the next [s]."""
+SILENT_S = 1.0
+"""Silence of a process after which requests go to others [s]; it speaks every quarter of that."""
 
 
 class OpenRequest(NamedTuple):
@@ -142,6 +144,11 @@ class SolverConnection:
     def is_connected(self) -> bool:
         """Whether there is a pool at the other end."""
         return self._channel is not None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the other process has said nothing for a while: it is held up, or its machine is."""
+        return time.monotonic() - self._status_at > SILENT_S
 
     @property
     def load(self) -> int:

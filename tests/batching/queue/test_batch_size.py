@@ -1,14 +1,20 @@
 """How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
 
 import itertools
+from types import SimpleNamespace
 
+import pytest
+
+from ik_service.batching.queue import batch_size
 from ik_service.batching.queue.batch_size import (
     BATCH_LEAST,
     BATCHES_KEPT,
+    DOUBLED_S,
     FIRST_GUESS_S,
     HOLD_S,
     LONG_QUANTUM_S,
     QUANTUM_S,
+    TRUSTED_S,
     BatchSizer,
 )
 
@@ -77,8 +83,51 @@ def test_doubling_is_tried_again_later():
 def test_long_batches_are_not_doubled():
     sizer = BatchSizer(16_384)
     for _ in range(BATCHES_KEPT):
-        sizer.record("key", BATCH_LEAST, 0.6 * LONG_QUANTUM_S)
+        sizer.record("key", BATCH_LEAST, 0.6 * DOUBLED_S)
     assert sizer.budget("key") == BATCH_LEAST
+    for _ in range(BATCHES_KEPT):
+        sizer.record("key", BATCH_LEAST, 0.4 * DOUBLED_S)
+    assert sizer.budget("key") == 2 * BATCH_LEAST
+
+
+@pytest.mark.parametrize("per_problem_s", [3e-5, 1e-4, 1e-3])
+def test_doubled_batches_shrink_when_problems_become_slow(per_problem_s):
+    sizer, fixed_s = BatchSizer(16_384), 0.8 * QUANTUM_S
+    for _ in range(200):
+        size = sizer.budget("key")
+        sizer.record("key", size, fixed_s + 2e-8 * size)
+    assert size == 16_384
+    times = []
+    for _ in range(2000):
+        size = sizer.budget("key")
+        times.append(fixed_s + per_problem_s * size)
+        sizer.record("key", size, times[-1])
+    assert max(times[1:]) < 1.2 * HOLD_S
+    assert max(times[1 + BATCHES_KEPT :]) < 1.2 * max(DOUBLED_S, fixed_s + BATCH_LEAST * per_problem_s)
+
+
+def test_batches_that_end_by_a_deadline_of_their_own_are_not_doubled():
+    sizer = BatchSizer(16_384)
+    sizer.set_timed("key")
+    for _ in range(20):
+        size = sizer.budget("key")
+        sizer.record("key", size, QUANTUM_S)
+    assert size == 128
+
+
+def test_what_a_problem_takes_at_least_is_known_of_several_batches_lately(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(batch_size, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    sizer = BatchSizer(4096)
+    for count in range(BATCHES_KEPT):
+        assert sizer.least_seconds("key") == 0.0, count
+        sizer.record("key", 100, 0.01 * (1 + count))
+    assert sizer.least_seconds("key") == 1e-4
+    now[0] += 0.9 * TRUSTED_S
+    assert sizer.least_seconds("key") == 1e-4
+    now[0] += 0.2 * TRUSTED_S
+    assert sizer.least_seconds("key") == 0.0
+    assert sizer.usual_seconds("key") == 2.5e-4
 
 
 def test_problems_that_have_become_slow_shrink_the_batches():

@@ -10,6 +10,7 @@ import pytest
 from ik_service.batching.errors import SolverRestartingError
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.remote.remote_pool import RemotePool
+from ik_service.batching.remote.solver_connection import SILENT_S
 from tests.batching.conftest import numbered, numbers_of
 from tests.batching.remote.test_solver_connection import HOLDS_S, Service
 from tests.bounded import run
@@ -121,6 +122,25 @@ def test_those_that_have_nothing_to_load_come_first(tmp_path, panda, make_pool):
             return Counter({k: len(cache.solved) for k, cache in enumerate(caches)})
 
     assert run(ask()) == Counter({0: 0, 1: 0, 2: 4})
+
+
+def test_one_that_is_silent_gets_nothing_while_others_speak(tmp_path, panda, make_pool):
+    gates = [threading.Event() for _ in range(COUNT)]
+
+    async def ask():
+        async with pools_of(tmp_path, make_pool, gates=gates) as (remote, _, _caches):
+            remote._connections[0]._status_at -= 2.0 * SILENT_S
+            futures = [remote.solve(panda, numbered(k, 1)) for k in range(4)]
+            loads = [one.load for one in remote._connections]
+            for one in remote._connections:
+                one._status_at -= 2.0 * SILENT_S
+            futures.append(remote.solve(panda, numbered(9, 1)))
+            loads += [one.load for one in remote._connections]
+            for gate in gates:
+                gate.set()
+            return loads, [numbers_of(answer) for answer in await asyncio.gather(*futures)]
+
+    assert run(ask()) == ([0, 2, 2, 1, 2, 2], [[0], [1], [2], [3], [9]])
 
 
 def test_all_are_told_of_robots_that_are_served_no_more(tmp_path, make_pool):
