@@ -340,6 +340,7 @@ STEPS: dict[str, Callable[[Contact], None]] = {
     "contacts": lambda contact: loops_and_contacts.show_contacts(contact.runs()),
     "company": lambda contact: company.show_company(contact.report, contact.device, 4.0 * contact.seconds),
     "threads": lambda contact: company.show_threads(contact.report, contact.device, 5 * contact.count, contact.seconds),
+    "deadline": lambda contact: company.show_deadline(contact.report, contact.device, min(1000, contact.count)),
     "first_use": lambda contact: company.show_first_use(contact.report, contact.device),
     "launches": show_launches,
     "sanitizers": lambda contact: sanitizers.show_sanitizers(contact.report, contact.device),

@@ -4,9 +4,9 @@ python -m benchmarks.service.fronts [--fronts 1 2 ...] [--loads N] [--device D] 
 
 Services of one process, and of several fronts with a process that solves, in turns; OpenBLAS has one thread in all of
 them, whose waiting would be counted otherwise. The load is made by other processes of the same machine, so that answers
-per second tell something only where there are more free cores than processes. The CPU time of a front and of the
-solver's process per answer tells how many fronts one solver can feed, on any machine: the rate is at most that of a
-core that does nothing else. --write keeps the figures in fronts.md beside this file.
+per second tell something only where there are more free cores than processes. The CPU time of the
+fronts and of the solver's process per answer tells how many fronts one solver can feed. The number of processes that
+send is to be a divisor of the clients. --write keeps the figures in fronts.md beside this file.
 """
 
 import argparse
@@ -98,18 +98,14 @@ def described(device: str) -> str:
 
 def show(report: Report, title: str, figures: dict[int, Figures]) -> None:
     """Add a table."""
-    report.section(title, "The last column is what one core gives that solves for fronts alone, or does all.")
-    heads = "answers/s", "over the first", "front CPU [ms]", "solver CPU [ms]", "least share of a front"
-    report.table("fronts", *heads, "most answers/s")
+    report.section(title, "CPU time of all fronts, and of the process that solves, per answer.")
+    report.table("fronts", "answers/s", "over the first", "fronts [ms]", "solver [ms]", "least share of a front")
     medians = {fronts: statistics.median(own.per_second) for fronts, own in figures.items()}
     first, *others = medians
     for fronts, own in figures.items():
         front, solver = statistics.median(own.front_ms), statistics.median(own.solver_ms)
-        most = 1e3 / front if not solver else min(fronts * 1e3 / front, 1e3 / solver)
         share, ratio = f"{statistics.median(own.shares):.2f}", medians[fronts] / medians[first]
-        report.row(
-            fronts, f"{medians[fronts]:.0f}", f"{ratio:.2f}", f"{front:.3f}", f"{solver:.3f}", share, f"{most:.0f}"
-        )
+        report.row(fronts, f"{medians[fronts]:.0f}", f"{ratio:.2f}", f"{front:.3f}", f"{solver:.3f}", share)
     report.line("")
     if others:
         ratio = medians[others[0]] / medians[first]

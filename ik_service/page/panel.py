@@ -248,10 +248,10 @@ def unit_quaternion(numbers: Sequence[float]) -> Float64Array:
     """Return the quaternion of length 1 that four numbers are a multiple of, shape [4].
 
     Raises:
-        PageError: All of them are 0.
+        PageError: All of them are 0, or one is no number.
     """
     largest = np.abs(numbers).max()
-    if largest == 0.0:
+    if not 0.0 < largest < np.inf:
         raise PageError(
             "A quaternion x, y, z, w of length 0 is no orientation, so the target stays. Allowed: any other length."
         )

@@ -50,6 +50,8 @@ def python_text(question: Question, file: str | None = None) -> str:
     given = []
     if question.initial_joint_q is not None:
         given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
+    if question.frozen:
+        given.append(f"frozen={list(question.frozen)}")
     if question.opened:
         given.append(f"constraint_enabled={dict.fromkeys(question.opened, False)}")
     if question.options:
@@ -75,11 +77,11 @@ def python_text(question: Question, file: str | None = None) -> str:
 
 def _declared(target: AskedTarget, *, is_free: bool) -> str:
     """Write a target as Python declares it; `is_free` says that its orientation is not given."""
-    return (
-        f"ik_service.Target({target.link!r}, free={list(target.free)})"
-        if target.free and not is_free
-        else repr(target.link)
-    )
+    if not target.free or is_free:
+        return repr(target.link)
+    if target.turns_freely:  # beside targets with orientations
+        return f"ik_service.Target({target.link!r}, row_weights=(1, 1, 1, 0, 0, 0))"
+    return f"ik_service.Target({target.link!r}, free={list(target.free)})"
 
 
 def _world_imports(question: Question) -> list[str]:
@@ -102,7 +104,7 @@ def _object_text(name: str, one: Mapping[str, Any]) -> str:
 def curl_text(question: Question, address: str, file: str | None = None) -> str:
     """Return a shell command that asks the same over HTTP; a service knows no robot of a visitor's file."""
     if file is not None:
-        return f"# {address} has no such robot. Where robots may be put: PUT /v1/robots/NAME with {file}"
+        return f"# {address} has no such robot. Where robots may be put: PUT /v1/robots/NAME with {file!r}"
     body = shlex.quote(json.dumps(request_document(question)))
     return f"curl -s {address}/v1/robots/{question.robot}/solve -H 'Content-Type: application/json' -d {body}"
 
@@ -144,12 +146,22 @@ def c_text(question: Question, robot: RobotModel) -> str:
     options = [f"options.seeds = {question.options['seeds']};"] if "seeds" in question.options else []
     if question.options.get("approximate") == "nearest":
         options.append("options.approximate_nearest = 1;")
+    frozen = ""
+    if question.frozen:
+        stays = np.zeros(robot.joint_coord_count, int)
+        stays[[robot.joint_q_start[robot.joint_index(name)] for name in question.frozen]] = 1
+        frozen = (
+            f"\n    const uint8_t frozen[] = {{{', '.join(map(str, stays))}}}; /* 1: stays where the start has it */"
+        )
+        options += ["problems.joint_limit_count = 1;", "problems.frozen = frozen;"]
     return TEMPLATES.filled(
         "call.c",
         {
             "positions": _numbers(np.stack([target.positions for target in question.targets])),
             "orientations_xyzw": _numbers(np.stack([target.orientations_xyzw for target in question.targets])),
             "start": _numbers(question.initial_joint_q),
+            "frozen": frozen,
+            "limits": "limits_" if question.frozen else "",
             "joint_q_type": "double" if robot.every_constraint else "float",
             "options": "".join(f"\n    {option}" for option in options),
         },
@@ -173,6 +185,8 @@ def request_document(question: Question) -> dict[str, Any]:
     document: dict[str, Any] = {"targets": targets}
     if question.initial_joint_q is not None:
         document["initial_joint_q"] = _rounded(question.initial_joint_q)
+    if question.frozen:
+        document["frozen"] = list(question.frozen)
     if question.opened:
         document["constraints"] = {"disable": list(question.opened)}
     if question.options:

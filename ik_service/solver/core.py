@@ -26,7 +26,7 @@ from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problem_batch import ProblemBatch
-from ik_service.solver.problems.host_device_array import wait
+from ik_service.solver.problems.host_device_array import side_stream, wait
 from ik_service.solver.problems.kernel_modules import SOLVE_ON_DEVICE
 from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.problems.rows.binding import release_objective
@@ -186,6 +186,8 @@ class SolverCore:
                 work.inputs.stage(given.positions, given.orientations_xyzw, first)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
+                if options.deadline_s is not None:
+                    side_stream(str(self._device))
             with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
                 if options.deadline_s is None:
                     prepared.run()

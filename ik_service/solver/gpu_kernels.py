@@ -32,14 +32,14 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
         EngineError: The islands are too large for a GPU; the staged engine solves there.
     """
     float64_finish = float64_finish or bool(solver.robot.every_constraint)
-    found: dict[Any, int] = {WAVES: KEEP_BLOCK}
+    found: dict[Any, int] = {WAVES: KEEP_BLOCK, SOLVE_EXTRAS: LAUNCH_BLOCK}  # of deadlines too
     for collision in (False, True) if solver.robot.collision_model is not None else (False,):
         recorded = solver.recorded(
             orientations=orientations, for_gpus=True, float64_finish=float64_finish, collision=collision
         )
         for step in recorded.steps:
             found[step.kernel.module] = WAVE_BLOCK_DIM if step.phase == "solve" else LAUNCH_BLOCK
-    return found | ({SOLVE_EXTRAS: LAUNCH_BLOCK} if float64_finish else {})
+    return found
 
 
 def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -> list[Path]:

@@ -61,10 +61,11 @@ class SolverOptions:
             Attempts of that engine near targets to which other rows yield have four times as many, and count them.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
-        deadline_s: Time of the search after which no attempt begins [s], in the compiled engine on a GPU no further
-            wave of attempts after the first; None for none. What is not solved by then has the best attempt so far, and
-            the status DEADLINE. Answers then depend on the time. The first solves of a kind load and record code, which
-            does not count; `IKSolver.warmup` does it beforehand.
+        deadline_s: Time of the search after which no attempt begins [s], in the compiled engine on a GPU one more
+            wave of attempts at most; None for none. What is not solved by then has the best attempt so far, and the
+            status DEADLINE. Answers then depend on the time; with `best_of` and `solutions` solved problems have chosen
+            among fewer attempts. The first solves of a kind load and record code, which does not count;
+            `IKSolver.warmup` does it beforehand.
         random_seed: Shifts the start configurations that are drawn; equal seeds give equal bytes.
         sampler: How starts are drawn, after `initial_joint_q` and the middle of the ranges: "roberts" by one
             quasi-random sequence through the ranges, which covers them most evenly; "uniform" independently; "gauss"

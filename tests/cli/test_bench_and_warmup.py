@@ -106,7 +106,8 @@ def test_warmup_for_gpus_takes_architectures_and_leaves_what_is_too_large(run, m
     monkeypatch.setattr(warmup_command, "compile_for_gpus", note)
     monkeypatch.setattr(ThreadLaunches, "step_entries_max", 240)  # all five limbs together have 307
     report = json.loads(run("warmup", "humanoid", "--device", "cuda", "--arch", "80,90", "--json").stdout)
-    assert asked == [(5, (80, 90))] * 5  # waves, what follows them, clearances, and islands with and without a check
+    # Waves, what follows them, deadlines, clearances, and islands with and without a check.
+    assert asked == [(6, (80, 90))] * 5
     assert [warmed["engine"] for warmed in report["robots"]] == ["compiled"] * 5 + ["staged"]
     assert [warmed["compiled"] for warmed in report["robots"]] == [5] * 5 + [0]
     assert {warmed["device"] for warmed in report["robots"]} == {"sm_80, sm_90"}

@@ -1,8 +1,11 @@
 """Whoever solves gives the same answers to the same questions, and says in words why there is none."""
 
 import os
+import shlex
 import subprocess
 import sys
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from ik_service import load_robot
 from ik_service.page import LocalSolving, PageError, RemoteSolving
 from ik_service.page.drawings.geometry import Role, robot_parts
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.request_texts import c_text, curl_text, export_text, python_text, request_document
+from ik_service.page.request_texts import c_text, curl_text, export_text, python_text, request_document, request_html
 from ik_service.page.solving.local_solving import BROUGHT_MOST
 from ik_service.page.words import random_html, status_html
 from tests.bounded import PATIENCE_S
@@ -115,7 +118,7 @@ def test_a_robot_that_is_brought_beside_a_service_is_solved_for_here(
     assert name not in remote.robots
     file = remote.files[name]
     assert curl_text(question, service_url, file) == (
-        f"# {service_url} has no such robot. Where robots may be put: PUT /v1/robots/NAME with my arm.urdf"
+        f"# {service_url} has no such robot. Where robots may be put: PUT /v1/robots/NAME with 'my arm.urdf'"
     )
     (tmp_path / file).write_bytes(builtin_urdf("ur5e"))
     monkeypatch.chdir(tmp_path)
@@ -165,7 +168,6 @@ def test_links_have_the_meshes_that_their_file_names_and_that_are_there(tmp_path
 @pytest.mark.parametrize("question", list(questions()))
 def test_the_request_that_is_shown_asks_the_same(local, service_url, question, capsys):
     import json
-    import shlex
 
     import httpx2
 
@@ -190,10 +192,37 @@ def moved(name, *, free=(), objects=None, options=None):
     return posed.question(any_branch=False, options=options or {}, objects=objects or {})
 
 
+def picked():
+    """What is asked of a hand, and beside it of a link that turns freely."""
+    posed = PosedRobot("panda", load_robot("panda"))
+    posed.pick("panda_link4")
+    there = posed.robot.forward_kinematics(posed.joint_q + 0.05, ["panda_hand", "panda_link4"])
+    for k, link in enumerate(("panda_hand", "panda_link4")):
+        posed.change(link, pose=np.concatenate([there.positions[0, k], there.orientations_xyzw[0, k]]))
+    return posed.question(any_branch=False, options={}, objects={})
+
+
+def frozen():
+    """What is asked of two arms, a joint of which stays."""
+    posed = PosedRobot("dual_panda", load_robot("dual_panda"))
+    change = np.linspace(0.02, 0.08, 14)
+    change[2] = 0.0  # left_panda_joint3
+    there = posed.robot.forward_kinematics(posed.joint_q + change, list(posed.targets))
+    for k, link in enumerate(posed.targets):
+        posed.change(link, pose=np.concatenate([there.positions[0, k], there.orientations_xyzw[0, k]]))
+    question = posed.question(any_branch=False, options={}, objects={}, alone=False)
+    return replace(question, frozen=("left_panda_joint3",))
+
+
+@pytest.mark.parametrize("make", [picked, frozen])
+def test_picked_links_and_frozen_joints_are_in_all_texts(local, service_url, make, capsys):
+    test_the_request_that_is_shown_asks_the_same(local, service_url, make(), capsys)
+
+
 @pytest.mark.parametrize(
     "question",
-    [moved("panda"), moved("four_bar"), moved("dual_panda", free=("rx",), objects=BOX)],
-    ids=["one target", "a loop", "two targets and a box"],
+    [moved("panda"), moved("four_bar"), moved("dual_panda", free=("rx",), objects=BOX), picked(), frozen()],
+    ids=["one target", "a loop", "two targets and a box", "a link that turns freely", "a joint that stays"],
 )
 def test_the_c_that_is_shown_compiles_and_gives_the_same_joints(local, question, tmp_path):
     for name, call in (("python", ""), ("ik-service", " -c 'from ik_service.cli import main; main()'")):
@@ -208,6 +237,19 @@ def test_the_c_that_is_shown_compiles_and_gives_the_same_joints(local, question,
     assert said == ("reached" if found.success[0] else "not reached")
     assert np.abs(np.array(numbers.split(), float) - found.joint_q[0]).max() < ROUNDED
     assert np.abs(found.joint_q[0] - question.initial_joint_q[0]).max() > 10.0 * ROUNDED
+
+
+def test_what_was_asked_is_in_the_export(local):
+    off = moved("panda", options={"collision": "off"})
+    assert "options=ik_service.SolverOptions(collision='off')" in export_text(off)
+    assert "world=World({" in export_text(moved("panda", objects=BOX))
+    command = export_text(moved("panda"), "/a folder/it's mine.urdf")
+    assert shlex.split(command.splitlines()[0])[:3] == ["ik-service", "export", "/a folder/it's mine.urdf"]
+    named = load_robot("panda").with_frame("the tool", "panda_hand", [0, 0, 0, 0, 0, 0, 1])
+    question = PosedRobot("panda", named).question(any_branch=False, options={}, objects={})
+    assert "the tool" in shlex.split(export_text(question).splitlines()[0])
+    for text in (export_text(off), c_text(off, local.robot("panda"))):
+        assert escape(text) in request_html(off, local.robot("panda"), local)
 
 
 def test_c_tries_other_starts_where_any_branch_will_do(local):

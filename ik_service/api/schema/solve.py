@@ -114,9 +114,9 @@ class SolveOptions(Envelope):
         gt=0,
         le=60,
         allow_inf_nan=False,
-        description="Time of the solver after which no start is tried any more [s], on a GPU no further wave of starts "
-        "after the first; what is not solved by then has the status `deadline`, and answers depend on the time. null: "
-        "no other deadline than the request's.",
+        description="Time of the solver after which no start is tried any more [s], on a GPU one more wave of starts "
+        "at most; what is not solved by then has the status `deadline`, and answers depend on the time. null: no other "
+        "deadline than the request's.",
     )
     random_seed: Whole = Field(
         default=_DEFAULTS.random_seed,

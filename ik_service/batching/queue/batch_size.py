@@ -73,7 +73,7 @@ class BatchSizer:
         self._untried: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)
         self._bounds: BoundedDict[Hashable, int] = BoundedDict(KEYS_MOST)
         self._timed: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)  # keys whose batches are never doubled
-        # Least time of a batch [s], by its size, a power of two.
+        # Least time of a batch [s], by its size, a power of two; infinite after the first, which records the launches.
         self._by_size: BoundedDict[Hashable, dict[int, float]] = BoundedDict(KEYS_MOST)
 
     def start_small(self, key: Hashable) -> None:
@@ -109,8 +109,8 @@ class BatchSizer:
     def _doubled(self, key: Hashable, size: int, most: float) -> int:
         """Return a size, doubled for as long as that pays or has not been tried."""
         seconds = self._by_size.get(key, {})
-        while BATCH_LEAST <= size <= most / 2 and size in seconds:
-            if seconds.get(2 * size, 0.0) > DOUBLING_PAYS * seconds[size]:
+        while BATCH_LEAST <= size <= most / 2 and seconds.get(size, math.inf) < math.inf:
+            if DOUBLING_PAYS * seconds[size] < seconds.get(2 * size, 0.0) < math.inf:
                 break
             size *= 2
         return size
@@ -139,7 +139,8 @@ class BatchSizer:
         self._seconds[key] = _Times.of(kept[-BATCHES_KEPT:])
         if problem_count & (problem_count - 1) == 0:
             by_size = self._by_size.get(key, {})
-            by_size[problem_count] = min(seconds, REMEMBERED * by_size.get(problem_count, math.inf))
+            is_first = problem_count not in by_size
+            by_size[problem_count] = math.inf if is_first else min(seconds, REMEMBERED * by_size[problem_count])
             if 2 * problem_count in by_size:
                 by_size[2 * problem_count] *= FORGOTTEN
             self._by_size[key] = by_size

@@ -4,6 +4,7 @@ Kernels read a mark in the settings of the solve before each attempt, which a ti
 GPU too: there the mark is read after the first wave of attempts, and after every two.
 """
 
+import logging
 import math
 import threading
 import time
@@ -13,6 +14,8 @@ from dataclasses import replace
 
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
+
+_logger = logging.getLogger(__name__)
 
 
 class _Clock:
@@ -48,9 +51,16 @@ class _Clock:
             while True:
                 now = time.monotonic()
                 for key in [key for key, (ends, _) in self._due.items() if ends <= now]:
-                    self._due.pop(key)[1].stop()
+                    _stop(self._due.pop(key)[1])
                 self._wakes_at = min((ends for ends, _ in self._due.values()), default=math.inf)
                 self._changed.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
+
+
+def _stop(problems: Problems) -> None:
+    try:
+        problems.stop()
+    except Exception:  # of a GPU that is lost, say: other solves keep their deadlines
+        _logger.exception("A search could not be ended at its deadline.")
 
 
 _CLOCK = _Clock()

@@ -7,6 +7,7 @@ small arrays that are copied at the same time stand side by side in a block.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import warp as wp
@@ -54,6 +55,17 @@ class HostDeviceBlock:
     def fetch(self, count: int) -> None:
         """Have it copied from the device to the host."""
         wp.copy(self._copied, self._device, count=self._taken)
+
+
+@cache
+def side_stream(device: str) -> wp.Stream | None:
+    """Return a stream for copies beside a device's own, made at the first call, with the device locked; a CPU has none.
+
+    Args:
+        device: Its name.
+    """
+    found = wp.get_device(device)
+    return wp.Stream(found) if found.is_cuda else None
 
 
 def block_on(device: wp.Device) -> HostDeviceBlock | None:
@@ -116,8 +128,7 @@ class HostDeviceArray:
         """
         if self._copied is None:
             return
-        device = wp.get_device(self.device.device)
-        stream = wp.Stream(device) if device.is_cuda else None
+        stream = side_stream(str(self.device.device))
         for _ in range(2):
             wp.copy(self.device, self._copied, dest_offset=place, src_offset=place, count=1, stream=stream)
             if stream is not None:

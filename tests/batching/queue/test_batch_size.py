@@ -1,6 +1,7 @@
 """How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
 
 import itertools
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -31,7 +32,8 @@ def test_a_batch_holds_what_fits_into_a_quantum():
 
 def test_small_changes_of_pace_leave_the_size_of_batches():
     sizer = BatchSizer(4096)
-    sizer.record("key", 1024, 1024 * QUANTUM_S / 600)
+    for _ in range(2):
+        sizer.record("key", 1024, 1024 * QUANTUM_S / 600)
     sizes = set()
     for per_quantum in (600, 650, 700, 580, 640):
         sizer.record("key", 512, 512 * QUANTUM_S / per_quantum)
@@ -61,6 +63,25 @@ def test_batches_that_take_a_quantum_whatever_they_hold_are_doubled():
     assert all(2 * before >= size for before, size in itertools.pairwise(sizes))
 
 
+def test_what_the_first_batch_of_a_size_takes_besides_does_not_keep_it_from_being_doubled():
+    sizer, sizes = BatchSizer(16_384), Counter()
+    for _ in range(150):
+        size = sizer.budget("key")
+        sizes[size] += 1
+        recording_s = 15.0 * QUANTUM_S * (sizes[size] in (1, 3))
+        sizer.record("key", size, 0.8 * QUANTUM_S + 2e-5 * QUANTUM_S * size + recording_s)
+    assert size == 16_384
+
+
+def test_a_bound_holds_for_doubled_batches_too():
+    sizer = BatchSizer(16_384)
+    sizer.bound("key", 300)
+    for _ in range(50):
+        size = sizer.budget("key")
+        sizer.record("key", size, 0.8 * QUANTUM_S)
+        assert size <= 300
+
+
 def test_where_time_grows_with_the_problems_doubling_is_tried_and_given_up():
     sizes = sizes_of(0.05 * QUANTUM_S, QUANTUM_S / 600, 100)
     assert sizes.count(512) > 80
@@ -70,8 +91,9 @@ def test_where_time_grows_with_the_problems_doubling_is_tried_and_given_up():
 
 def test_doubling_is_tried_again_later():
     sizer = BatchSizer(16_384)
-    sizer.record("key", 512, 512 * QUANTUM_S / 600)
-    sizer.record("key", 1024, 3 * QUANTUM_S)  # the core had other work
+    for _ in range(2):
+        sizer.record("key", 512, 512 * QUANTUM_S / 600)
+        sizer.record("key", 1024, 3 * QUANTUM_S)  # the core had other work
     tried = 0
     while sizer.budget("key") == 512 and tried < 2000:
         tried += 1
@@ -113,6 +135,10 @@ def test_batches_that_end_by_a_deadline_of_their_own_are_not_doubled():
         size = sizer.budget("key")
         sizer.record("key", size, QUANTUM_S)
     assert size == 128
+    for _ in range(40):
+        size = sizer.budget("other")
+        sizer.record("other", size, 0.8 * QUANTUM_S)
+    assert size > 1024
 
 
 def test_what_a_problem_takes_at_least_is_known_of_several_batches_lately(monkeypatch):

@@ -93,3 +93,50 @@ def test_no_island_of_several_is_late_where_all_are_solved(monkeypatch):
     assert (found.islands.success == expected.islands.success)[~late].all()
     assert (found.status == DEADLINE)[::5].all()
     assert not found.success[late.any(axis=1)].any()
+
+
+def test_seeds_that_have_all_run_are_not_late(solver, given):
+    expected = solver.solve(*given[1:], options={"seeds": 1})
+    assert not expected.success.all()
+    assert_same_bytes(solver.solve(*given[1:], options={"seeds": 1, "deadline_s": 1e-9}), expected)
+
+
+def test_after_a_deadline_that_is_over_there_is_one_wave(solver, given, monkeypatch):
+    turns = stop_at(-1, solver, monkeypatch)
+    solver.solve(*given[1:], options={"seeds": 4096, "deadline_s": 1e-9})
+    assert turns == [0]
+
+
+def test_the_same_solve_again_is_as_if_nothing_had_ended_it(solver, given, monkeypatch):
+    options = {"seeds": 4096, "deadline_s": 1e6}
+    expected = solver.solve(*given[1:], options=options)
+    with monkeypatch.context() as patch:
+        stop_at(0, solver, patch)
+        assert (solver.solve(*given[1:], options=options).status == DEADLINE).any()
+    assert_same_bytes(solver.solve(*given[1:], options=options), expected)
+
+
+@pytest.mark.parametrize("seeds", [2, 5, 64, 4096])
+def test_a_deadline_after_the_last_wave_ends_nothing(solver, given, seeds, monkeypatch):
+    monkeypatch.setattr(waves, "WAVE_ATTEMPTS_MAX", 1)  # an attempt for each problem
+    expected = solver.solve(*given[1:], options={"seeds": seeds})
+
+    def capture_while(condition, body):
+        while condition.numpy()[0] > 0:
+            body()
+        solver._core.work.problems.stop()
+
+    monkeypatch.setattr(waves.wp, "capture_while", capture_while)
+    assert_same_bytes(solver.solve(*given[1:], options={"seeds": seeds, "deadline_s": 1e6}), expected)
+
+
+@pytest.mark.parametrize("options", [{"best_of": "cost"}, {"solutions": 4}, {"best_of": "nearest", "solutions": 2}])
+def test_nothing_of_other_problems_is_taken_for_attempts(solver, given, options, monkeypatch):
+    monkeypatch.setattr(waves, "WAVE_ATTEMPTS_MAX", 1)
+    robot, positions, orientations = given
+    options = {"seeds": 64, **options}
+    solver.solve(positions[::-1].copy(), orientations[::-1].copy(), options=options)
+    found = solver.solve(positions, orientations, options={**options, "deadline_s": 1e-9})
+    assert (found.status == DEADLINE).any()
+    reached = robot.forward_kinematics(found.joint_q, ["panda_hand"]).positions[:, 0]
+    assert np.abs(reached - positions)[found.success].max() < 1e-3

@@ -82,9 +82,9 @@ def found_by(card, compiled, monkeypatch):
 
 
 def test_every_module_of_a_solve_is_compiled_for_each_architecture_and_as_ptx(compiled):
-    assert {SOLVE_IO, WAVES} < set(compiled.modules)
-    assert len(compiled.modules) == 3
-    assert len(compiled.first) == 3 * (len(ARCHITECTURES) + 1)
+    assert {SOLVE_IO, SOLVE_EXTRAS, WAVES} < set(compiled.modules)
+    assert len(compiled.modules) == 4
+    assert len(compiled.first) == 4 * (len(ARCHITECTURES) + 1)
     assert all(path.stat().st_size > 1000 and path.suffix in OBJECT_SUFFIXES for path in compiled.first)
     assert json.loads((compiled.folder / GPU_CODE).read_text()) == {"cubins": [75, 90], "ptx": 75}
 
@@ -93,14 +93,14 @@ def test_every_module_of_a_solve_is_compiled_for_each_architecture_and_as_ptx(co
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_card_with_code_of_its_own_takes_that_whatever_its_driver(arch, driver, compiled, monkeypatch):
     found = found_by(Card(arch, driver), compiled, monkeypatch)
-    assert len(found) == 3
+    assert len(found) == 4
     assert all(path.endswith(f".sm{arch}.cubin") for path in found)
 
 
 @pytest.mark.parametrize("arch", [89, 103, 121, 130])
 def test_other_cards_with_a_recent_driver_take_the_ptx(arch, compiled, monkeypatch):
     found = found_by(Card(arch, TOOLKIT), compiled, monkeypatch)
-    assert len(found) == 3
+    assert len(found) == 4
     assert all(path.endswith(".sm75.ptx") for path in found)
 
 
@@ -191,7 +191,9 @@ def test_a_solve_loads_no_other_modules(name, monkeypatch):
     monkeypatch.setattr(engine, "load_kernels", lambda modules, device: loaded.update(modules))
     solver = ik_service.IKSolver(robot, [link], device="cpu")
     pose = robot.forward_kinematics(robot.mid_joint_q, [link])
-    assert solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0]).status.shape == (1,)
+    for options in (None, {"deadline_s": 10.0}):
+        solved = solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0], options=options)
+        assert solved.status.shape == (1,)
     modules = gpu_modules(solver)
     assert loaded
     assert {module: modules.get(module) for module in loaded} == loaded
