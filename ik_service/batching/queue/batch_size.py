@@ -29,8 +29,8 @@ FIRST_GUESS_S = 4e-6
 """Time of a problem of a key without batches so far."""
 DOUBLED_S = 8e-3
 """Longest time of a batch that is doubled, by the slowest of the last batches."""
-DOUBLING_PAYS = 1.75
-"""Times as long that a batch of twice as many problems may take: a seventh of its time is the same for all sizes."""
+DOUBLING_PAYS = 1.5
+"""Times as long that a batch of twice as many problems may take: half of the smaller one's time does not grow then."""
 REMEMBERED, FORGOTTEN = 1.1, 0.999
 """By how much the least time of a size of batches grows with each slower batch, and by how much that of the double size
 falls with each batch that is not doubled, so that doubling is tried again."""
