@@ -11,8 +11,9 @@ import numpy as np
 import viser
 import viser.transforms
 
+from ik_service.page.drawings.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot, TargetState
-from ik_service.page.reach_slice import PLANES, SliceView
+from ik_service.page.reach_slice import PLANES, WELL_CLEAR, SliceView
 from ik_service.page.solving.questions import ROTATIONS, Float64Array, PageError
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.transforms import quaternion_from_rpy
@@ -21,16 +22,20 @@ OBSTACLES = ("none", "box", "sphere")
 UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0
 """Range of the slider of a joint without limits [rad, m]."""
 NO_SLICE = "none"
-SLICE = "Where the first target could be met as it is turned now: green; crimson where only in contact."
+SLICE = "Where the first target could be met as it is turned now; crimson where only in contact."
+SLICE_COLORS = "By clearance: orange near contact, green from {0:.0f} mm on."
 BY_STATUS, BY_CLEARANCE = "met or not", "clearance"
-TOOL = "The slice is of the tip of a tool of this length, along z of the target."
+TOOL = "The slice is of the tip of a tool of this length, along z of the target; the tool itself touches nothing."
 PLOT_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
 FREE = "Any turn about this axis of the link will do."
 EULER, QUATERNION = "Euler angles [°]", "quaternion x, y, z, w"
 SAME_TURN = 1.0 - 1e-8
 """Cosine of half the turn between two orientations up to which their numbers are not told apart."""
 TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
-PICK = "A click on a link gives it a target where it is; another click takes that away."
+PICK = (
+    "A click on a link gives its frame a target where it is; another click takes that away. "
+    "Untick other targets that leave it no freedom."
+)
 START = "Where the last drag or solve began, faint."
 RANGES = "An arc from limit to limit of each joint that turns, with a line at its angle."
 HERE, NO_OTHER = "this one", "no other was found"
@@ -73,7 +78,7 @@ class Panel:
             self.any_branch = self._input("branch", gui.add_checkbox("Any branch", False, hint=hint))
             self.axes = self._input("axes", gui.add_dropdown("Arrows along", [TOOL_AXES, WORLD_AXES]))
             self.picks = self._input("picks", gui.add_checkbox("Pick links", False, hint=PICK))
-            self._button("Start again", "restart", "The robot as it was shown first, without an obstacle.")
+            self._button("Start again", "restart", "Robot and settings as they were at first, without an obstacle.")
         with tabs.add_tab("Joints"):
             if robot.constraint_names:
                 self.loops = self._input("loops", gui.add_checkbox("Keep loops closed", True))
@@ -87,7 +92,8 @@ class Panel:
             self.plane = self._input("slice", gui.add_dropdown("Slice", [NO_SLICE, *PLANES], hint=SLICE))
             self.tool = self._input("slice", gui.add_slider("Tool length [mm]", 0.0, 500.0, 10.0, 0.0, hint=TOOL))
             colors = [BY_STATUS] if robot.collision_model is None else [BY_STATUS, BY_CLEARANCE]
-            self.slice_color = self._input("slice", gui.add_dropdown("Colours of the slice", colors))
+            hint = SLICE_COLORS.format(1e3 * WELL_CLEAR * robot_size(robot))
+            self.slice_color = self._input("slice", gui.add_dropdown("Colours of the slice", colors, hint=hint))
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
             self._button("Follow", "follow", "Joints that go through all that was recorded, on the best branch.")

@@ -28,12 +28,12 @@ def request_html(question: Question, robot: RobotModel, solving: Solving) -> str
     texts = {
         "Python": python_text(question, file),
         "Shell": curl_text(question, solving.address, file),
-        "Shell, for C: exports the solver, compiles call.c": export_text(question, file),
+        "Shell, for C: save call.c from below first; exports the solver, compiles, runs": export_text(question, file),
         "C: call.c": c_text(question, robot),
     }
     look = "margin:0.3em 0 0.8em;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all;font-size:0.9em"
     shown = "".join(f"{name}<pre style='{look}'>{escape(text)}</pre>" for name, text in texts.items() if text)
-    note = "What was asked last; a click selects it.<br><br>"
+    note = "The last solve, of a drag its last step; a click selects a text.<br><br>"
     return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{shown}</div>"
 
 
