@@ -24,7 +24,7 @@ QUANTUM_S, LONG_QUANTUM_S = 1e-3, 20e-3
 BATCH_LEAST = 64
 """Fewer problems would not fill the lanes of the solver."""
 HOLD_S = 0.25
-"""Longest time of a batch of `BATCH_LEAST` problems; of slower problems it holds fewer."""
+"""Longest time of a batch, by the slowest of the last batches; of slower problems it holds fewer."""
 FIRST_GUESS_S = 4e-6
 """Time of a problem of a key without batches so far."""
 DOUBLED_S = 8e-3

@@ -1,4 +1,4 @@
-"""What a deadline adds to waves of attempts on a GPU: no further wave is made once the mark of the deadline stands.
+"""What a deadline adds to waves of attempts on a GPU: one more is made at most once the mark of the deadline stands.
 
     after the first wave and after every two   the mark? then the problems that are listed are the stopped ones
     at the end                                 all searches have ended but those of stopped problems
@@ -25,7 +25,7 @@ them are stopped."""
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
 def _stop_waves(task: IslandTask, storage: AttemptStorage):
-    """Leave the next wave no problems, if the mark stands; by one thread."""
+    """Leave the next two waves no problems, if the mark stands; by one thread."""
     stopped = int(0)
     if setting_now(task.settings, STOP) != 0:
         stopped = storage.listed_count[LISTED]

@@ -259,7 +259,7 @@ class Deadline(Protocol):
     """What ends waves before all problems are solved."""
 
     def stop(self) -> None:
-        """Leave the next wave no problems, if it is late."""
+        """Leave the next two waves no problems, if it is late."""
 
     def end(self) -> None:
         """Tell which searches have been ended."""
