@@ -91,9 +91,9 @@ class Panel:
             self.random = gui.add_html("")
             self.plane = self._input("slice", gui.add_dropdown("Slice", [NO_SLICE, *PLANES], hint=SLICE))
             self.tool = self._input("slice", gui.add_slider("Tool length [mm]", 0.0, 500.0, 10.0, 0.0, hint=TOOL))
-            colors, hint = [BY_STATUS], None
-            if robot.collision_model is not None:
-                colors, hint = [BY_STATUS, BY_CLEARANCE], SLICE_COLORS.format(1e3 * WELL_CLEAR * robot_size(robot))
+            has_model = robot.collision_model is not None
+            colors = [BY_STATUS, BY_CLEARANCE] if has_model else [BY_STATUS]
+            hint = SLICE_COLORS.format(1e3 * WELL_CLEAR * robot_size(robot)) if has_model else None
             self.slice_color = self._input("slice", gui.add_dropdown("Colours of the slice", colors, hint=hint))
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
