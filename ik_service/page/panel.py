@@ -93,8 +93,8 @@ class Panel:
             self.tool = self._input("slice", gui.add_slider("Tool length [mm]", 0.0, 500.0, 10.0, 0.0, hint=TOOL))
             has_model = robot.collision_model is not None
             colors = [BY_STATUS, BY_CLEARANCE] if has_model else [BY_STATUS]
-            hint = SLICE_COLORS.format(1e3 * WELL_CLEAR * robot_size(robot)) if has_model else None
-            self.slice_color = self._input("slice", gui.add_dropdown("Colours of the slice", colors, hint=hint))
+            legend = SLICE_COLORS.format(1e3 * WELL_CLEAR * robot_size(robot)) if has_model else None
+            self.slice_color = self._input("slice", gui.add_dropdown("Colours of the slice", colors, hint=legend))
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
             self._button("Follow", "follow", "Joints that go through all that was recorded, on the best branch.")
