@@ -28,9 +28,12 @@ HOLD_S = 0.25
 FIRST_GUESS_S = 4e-6
 """Time of a problem of a key without batches so far."""
 DOUBLED_S = 8e-3
-"""Longest time of a batch that is doubled, by the slowest of the last batches."""
+"""Longest time of a batch that is doubled, by the mean of the last batches."""
 DOUBLING_PAYS = 1.5
 """Times as long that a batch of twice as many problems may take: half of the smaller one's time does not grow then."""
+DOUBLING_TRIES = 4
+"""Batches of a size by which its time is told. The first, which records the launches, does not count; of the others
+the fastest does, since any of them may have waited for the core."""
 REMEMBERED, FORGOTTEN = 1.1, 0.999
 """By how much the least time of a size of batches grows with each slower batch, and by how much that of the double size
 falls with each batch that is not doubled, so that doubling is tried again."""
@@ -73,8 +76,8 @@ class BatchSizer:
         self._untried: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)
         self._bounds: BoundedDict[Hashable, int] = BoundedDict(KEYS_MOST)
         self._timed: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)  # keys whose batches are never doubled
-        # Least time of a batch [s], by its size, a power of two; infinite after the first, which records the launches.
-        self._by_size: BoundedDict[Hashable, dict[int, float]] = BoundedDict(KEYS_MOST)
+        # By the size of batches, a power of two: how many there were, and the least time of one [s].
+        self._by_size: BoundedDict[Hashable, dict[int, tuple[int, float]]] = BoundedDict(KEYS_MOST)
 
     def start_small(self, key: Hashable) -> None:
         """Start a new key with single problems; the first one includes the time to build the solver."""
@@ -104,13 +107,14 @@ class BatchSizer:
         times = self._seconds.get(key, _GUESS)
         fitting = int(max(min(max(quantum / times.least, BATCH_LEAST), HOLD_S / times.most), 1.0))
         size, most = 1 << (fitting.bit_length() - 1), min(self._most, self._bounds.get(key, self._most))
-        return min(size if key in self._timed else self._doubled(key, size, min(most, DOUBLED_S / times.most)), most)
+        doubled = min(most, DOUBLED_S / times.mean, HOLD_S / times.most)
+        return min(size if key in self._timed else self._doubled(key, size, doubled), most)
 
     def _doubled(self, key: Hashable, size: int, most: float) -> int:
-        """Return a size, doubled for as long as that pays or has not been tried."""
-        seconds = self._by_size.get(key, {})
-        while BATCH_LEAST <= size <= most / 2 and seconds.get(size, math.inf) < math.inf:
-            if DOUBLING_PAYS * seconds[size] < seconds.get(2 * size, 0.0) < math.inf:
+        """Return a size, doubled for as long as that pays or has not been tried often enough."""
+        seconds = {size: least for size, (count, least) in self._by_size.get(key, {}).items() if count > DOUBLING_TRIES}
+        while BATCH_LEAST <= size <= most / 2 and size in seconds:
+            if DOUBLING_PAYS * seconds[size] < seconds.get(2 * size, 0.0):
                 break
             size *= 2
         return size
@@ -139,8 +143,9 @@ class BatchSizer:
         self._seconds[key] = _Times.of(kept[-BATCHES_KEPT:])
         if problem_count & (problem_count - 1) == 0:
             by_size = self._by_size.get(key, {})
-            is_first = problem_count not in by_size
-            by_size[problem_count] = math.inf if is_first else min(seconds, REMEMBERED * by_size[problem_count])
+            count, least = by_size.get(problem_count, (0, math.inf))
+            by_size[problem_count] = count + 1, math.inf if count == 0 else min(seconds, REMEMBERED * least)
             if 2 * problem_count in by_size:
-                by_size[2 * problem_count] *= FORGOTTEN
+                count, least = by_size[2 * problem_count]
+                by_size[2 * problem_count] = count, FORGOTTEN * least
             self._by_size[key] = by_size

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from ik_service.batching.queue.batch_size import (
     BATCH_LEAST,
     BATCHES_KEPT,
     DOUBLED_S,
+    DOUBLING_TRIES,
     FIRST_GUESS_S,
     HOLD_S,
     LONG_QUANTUM_S,
@@ -32,7 +34,7 @@ def test_a_batch_holds_what_fits_into_a_quantum():
 
 def test_small_changes_of_pace_leave_the_size_of_batches():
     sizer = BatchSizer(4096)
-    for _ in range(2):
+    for _ in range(1 + DOUBLING_TRIES):
         sizer.record("key", 1024, 1024 * QUANTUM_S / 600)
     sizes = set()
     for per_quantum in (600, 650, 700, 580, 640):
@@ -58,7 +60,7 @@ def sizes_of(per_batch_s, per_problem_s, batches):
 
 
 def test_batches_that_take_a_quantum_whatever_they_hold_are_doubled():
-    sizes = sizes_of(0.8 * QUANTUM_S, 2e-5 * QUANTUM_S, 20)
+    sizes = sizes_of(0.8 * QUANTUM_S, 2e-5 * QUANTUM_S, 50)
     assert sizes[-1] == 16_384
     assert all(2 * before >= size for before, size in itertools.pairwise(sizes))
 
@@ -89,9 +91,18 @@ def test_where_time_grows_with_the_problems_doubling_is_tried_and_given_up():
     assert set(sizes) <= {128, 256, 512, 1024}
 
 
+def test_single_batches_that_had_to_wait_for_the_core_do_not_keep_a_size_from_being_doubled():
+    sizer, random = BatchSizer(16_384), Random(5)
+    for _ in range(300):
+        size = sizer.budget("key")
+        waited = random.choice((1.0, 1.0, 3.0, 6.0))
+        sizer.record("key", size, waited * (0.5 * QUANTUM_S + 3e-5 * QUANTUM_S * size))
+    assert size >= 4096
+
+
 def test_doubling_is_tried_again_later():
     sizer = BatchSizer(16_384)
-    for _ in range(2):
+    for _ in range(1 + DOUBLING_TRIES):
         sizer.record("key", 512, 512 * QUANTUM_S / 600)
         sizer.record("key", 1024, 3 * QUANTUM_S)  # the core had other work
     tried = 0
