@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.compiler import IterationSource, Lanes, StepSpace
+from ik_service.compiler.code.steps.elimination import Elimination
 from tests.compiler.island_cases import island
 from tests.compiler.reference_iteration import DAMPING, program_of
 
@@ -58,6 +59,18 @@ def test_the_largest_chains_that_there_is_room_for(most, alone, beside_many):
     too_many = beside_many + 1
     depends = chain(too_many, np.ones((60, too_many), bool))
     assert StepSpace.of(range(too_many), depends, most=most).entries > most
+
+
+def test_many_rows_of_few_dofs_are_not_factored_to_see_that_they_take_longer(monkeypatch):
+    factored, of = list[int](), Elimination.of
+
+    def noted(dofs, coupled):
+        factored.append(len(dofs))
+        return of(dofs, coupled)
+
+    monkeypatch.setattr(Elimination, "of", noted)
+    assert not StepSpace.of(range(7), chain(7, np.ones((1000, 7), bool))).in_rows
+    assert factored == [7]
 
 
 def test_rows_that_yield_are_kept_apart_while_there_is_room():

@@ -53,15 +53,17 @@ class StepSpace:
         lengths = depends.sum(axis=1)
         coupling = np.flatnonzero(lengths > 1)
         shared = depends[coupling].astype(int) @ depends[coupling].T
-        pairs = np.argwhere(np.tril(shared, -1))
-        by_rows = Elimination.of(coupling.tolist(), [(int(coupling[r]), int(coupling[s])) for r, s in pairs])
         is_chain = 0 < len(coupling) <= min(len(dofs), CHAIN_ROWS) and (lengths != 1).all()
         dof_cost = int(np.tril(products).sum()) + by_dofs.products
-        row_cost = int(np.tril(shared).sum() + np.trace(products)) + 2 * int(lengths[coupling].sum()) + by_rows.products
-        entries = by_rows.size + int(lengths[coupling].sum())
-        of_dofs, of_rows = cls(False, by_dofs, by_dofs.size), cls(True, by_rows, entries)
-        if in_dofs or not len(coupling):
+        row_cost = int(np.tril(shared).sum() + np.trace(products)) + 2 * int(lengths[coupling].sum())
+        of_dofs = cls(False, by_dofs, by_dofs.size)
+        dearer = row_cost >= dof_cost and not is_chain and not has_levels  # whatever the factorisation takes
+        if in_dofs or not len(coupling) or (dearer and of_dofs.entries <= most):
             return of_dofs
+        pairs = np.argwhere(np.tril(shared, -1))
+        by_rows = Elimination.of(coupling.tolist(), [(int(coupling[r]), int(coupling[s])) for r, s in pairs])
+        row_cost += by_rows.products
+        of_rows = cls(True, by_rows, by_rows.size + int(lengths[coupling].sum()))
         better, other = of_dofs, of_rows
         if is_chain or has_levels or row_cost < dof_cost:
             better, other = of_rows, of_dofs
