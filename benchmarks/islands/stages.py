@@ -72,8 +72,8 @@ class RecordedStages:
 
     def _kinematics(self) -> None:
         batch = self._batch
-        batch._rows.compute_residuals(batch._accepted)
-        batch._rows.compute_jacobian(batch._accepted, batch._joint_S_s, batch._jacobian, batch._tape)
+        batch._rows.compute_residuals(batch._accepted, batch._tapes)
+        batch._rows.compute_jacobian(batch._accepted, batch._joint_S_s, batch._jacobian, batch._tapes)
 
     def _normal_equations(self) -> None:
         batch = self._batch

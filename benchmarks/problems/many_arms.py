@@ -87,7 +87,7 @@ class HandProblems:
     def couplings(
         self, pairs: list[tuple[int, int]], switched_on: NDArray[np.bool_]
     ) -> tuple[IKObjectiveRelativePose, ...]:
-        """Return objectives that hold pairs of links at the relative poses of their targets.
+        """Return objectives that hold pairs of links at the relative poses of their targets, of the targets' priority.
 
         Args:
             pairs: Reference and link of each objective.
@@ -100,7 +100,9 @@ class HandProblems:
             inverse = quaternion_conjugate(a.orientations_xyzw)
             position = quaternion_rotate(inverse, b.positions - a.positions).astype(np.float32)
             turn = quaternion_multiply(inverse, b.orientations_xyzw).astype(np.float32)
-            objectives.append(IKObjectiveRelativePose(b.link, a.link, position, turn, row_weights=row_weights))
+            objective = IKObjectiveRelativePose(b.link, a.link, position, turn, row_weights=row_weights)
+            objective.priority = 0
+            objectives.append(objective)
         return tuple(objectives)
 
 
