@@ -8,6 +8,7 @@ Prints its tables; --write also writes path_following.md beside this file.
 import argparse
 import gc
 import os
+import pathlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -221,7 +222,7 @@ def main() -> None:
     show_paths(report, arguments.rounds)
     show_lines(report, arguments.lines)
     if arguments.write:
-        report.save(Path(__file__).with_name("path_following.md"))
+        report.save(pathlib.Path(__file__).with_name("path_following.md"))
 
 
 if __name__ == "__main__":
