@@ -4,17 +4,21 @@ python -m benchmarks.engines.step_spaces [--write benchmarks/engines/step_spaces
 """
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
 import ik_service
 from benchmarks.problems.compared_robots import installed
 from benchmarks.problems.many_arms import HandProblems, solved
+from benchmarks.problems.weighted_poses import WeightedPoses
 from benchmarks.report import Report, machine, measured
 from ik_service.robots import RobotModel, load_urdf
+from ik_service.solver.inputs.targets import ROTATION_LENGTH
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosture
 
 TOLERANCE, REPEATS = (1e-3, 1e-2), 5
+COMPROMISES, AWAY, COST_BOUND = 200, 0.5, 1.01
 CHAINS = {34: 4.0, 50: 6.0, 100: 12.0, 200: 25.0}  # DOFs, and the bound [us]
 UNEVEN = {
     "rotations 1:1000": [1.0, 1.0, 1.0, 1e-3, 1e-3, 1e-3],
@@ -117,6 +121,31 @@ def show_uneven(report: Report) -> None:
         report.row("Talos", f"hands 1:{ratio}", *measure(problems, solver, cold))
 
 
+def show_compromises(report: Report) -> None:
+    """What uneven weights cost where targets cannot all be met."""
+    report.section(
+        "Uneven weights out of reach",
+        f"{COMPROMISES} poses of hands and feet of Talos with a floating base, each moved away by {AWAY:g} m (standard "
+        "deviation); those that are met are left out. Cost of the answer over that of the minimum next to it, which a "
+        f"descent in float64 finds. Bound of the median with hands against feet 1:1000: {COST_BOUND:g}.",
+    )
+    report.table("robot", "weights", "compared", "median", "90 %", "largest")
+    package, ending, links = BODIES["Talos"]
+    poses = WeightedPoses.draw(
+        robot_of(package, ending, floating=True), links, COMPROMISES, random_seed=5, away=AWAY, weight=0.0
+    )
+    for ratio in (1, 100, 1000):
+        weights = np.array([1.0 / ratio] * 2 + [1.0] * 2)
+        targets = [ik_service.Target(link, row_weights=[own] * 6) for link, own in zip(links, weights, strict=True)]
+        result = made(poses.robot, targets)[0].solve(poses.positions, poses.orientations_xyzw)
+        weighed = replace(poses, link_weights=np.float32(weights)[:, None] * np.array([1.0, ROTATION_LENGTH]))
+        over = (weighed.costs(result.joint_q) / weighed.least_costs(result.joint_q))[~result.success]
+        shares = (f"{np.percentile(over, share):.4f}" for share in (50, 90, 100))
+        report.row("Talos", f"hands 1:{ratio}", len(over), *shares)
+        if ratio == 1000 and np.median(over) > COST_BOUND:
+            report.missed.append("cost of uneven weights")
+
+
 def show_bodies(report: Report) -> None:
     """Hands and feet, with a centre of mass and a posture; the time of one attempt."""
     report.section(
@@ -153,6 +182,7 @@ def show(report: Report) -> None:
     made(panda.robot, panda.links)[0].solve(panda.positions, panda.orientations_xyzw)
     show_chains(report)
     show_uneven(report)
+    show_compromises(report)
     show_bodies(report)
 
 
