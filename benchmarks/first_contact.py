@@ -165,7 +165,7 @@ def show_laws(contact: Contact) -> None:
         result = solver.solve(positions, orientations)
         order = np.random.default_rng(1).permutation(contact.count)
         few = order[:ALONE]
-        others = {
+        others: dict[str, list[tuple[Any, ik_service.IKResult]]] = {
             "again, recorded": [(slice(None), solver.solve(positions, orientations)) for _ in range(4)],
             "permuted": [(order, solver.solve(positions[order], orientations[order]))],
             "alone": [([k], solver.solve(positions[[k]], orientations[[k]])) for k in few],

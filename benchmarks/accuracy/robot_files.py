@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from ik_service.errors import IKError
+from ik_service import IKError
 from ik_service.robots import RobotModel, load_robot
 
 PACKAGES = ("example-robot-data", "frax")

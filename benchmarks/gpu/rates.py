@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import warp as wp
@@ -147,7 +147,8 @@ def show_batches(
 
 def _recorded(solver: ik_service.IKSolver) -> wp.Graph:
     """The graph of the last solve, which has been called several times."""
-    plan = next(reversed(solver._core.engine.plans.values()))
+    engine: Any = solver._core.engine
+    plan = next(reversed(engine.plans.values()))
     replay: Any = next(reversed(plan.recording._graphs.values()))
     (graph,) = replay.args  # it launches that, and waits
     return graph
@@ -210,8 +211,8 @@ def show_arithmetic(
     """Report how much of what the device can compute the kernel of the island uses."""
     count = len(problems.positions)
     solver = make(device, seeds=1, best_of="cost")  # every attempt runs to its own end, also when it runs again
-    kept = _Kept()
-    solver._core.engine.kernels.launches = kept
+    kept, engine = _Kept(), cast(Any, solver._core.engine)
+    engine.kernels.launches = kept
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     with wp.ScopedCapture(device=device) as capture:
         kept.parts[0].run(count)

@@ -119,7 +119,8 @@ def solve_plan(problems: HandProblems, **options: Any) -> SolvePlan:
     ):
         for count in COPIES_SEEN:
             solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="compiled", **options)
-            solver._core.engine.kernels.launches = listed = _Listed()
+            engine: Any = solver._core.engine
+            engine.kernels.launches = listed = _Listed()
             given = problems.first(count).positions, problems.first(count).orientations_xyzw
             solver.solve(*given)
             copied.clear()

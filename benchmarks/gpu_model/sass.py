@@ -79,9 +79,9 @@ class Listing:
 def instruction(address: int, text: str, upper: int, places: Iterable[tuple[str, int]] = ()) -> Instruction:
     """Return an instruction from its text and the upper half of its bits."""
     control = upper >> CONTROL_BIT
-    barriers = [number if number != NO_BARRIER else None for number in ((control >> 5) & 7, (control >> 8) & 7)]
+    write, read = (number if number != NO_BARRIER else None for number in ((control >> 5) & 7, (control >> 8) & 7))
     waits = tuple(k for k in range(6) if control >> (11 + k) & 1)
-    return Instruction(address, text, control & 15, *barriers, waits, tuple(places))
+    return Instruction(address, text, control & 15, write, read, waits, tuple(places))
 
 
 def read_listing(text: str) -> Listing:

@@ -6,6 +6,7 @@ stage are recorded many times over, so that neither Python nor the queue of atte
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -44,7 +45,8 @@ class RecordedStages:
             options=options,
         )
         solver.solve(problems.positions, problems.orientations_xyzw)
-        self._solver, self._batch = solver, solver._core.engine.batch
+        engine: Any = solver._core.engine
+        self._solver, self._batch = solver, engine.batch
         assert self._batch is not None  # solve has made it
         assert self._batch.slot_count == SLOTS == len(problems.positions)
         self._bring_to_state()

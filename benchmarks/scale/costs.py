@@ -66,7 +66,7 @@ class CountingClient(Client):
     bytes_in = bytes_out = 0
 
     def _send(self, call: Any) -> Any:
-        reply = super()._send(call)
+        reply = yield from super()._send(call)
         self.bytes_out += len(call.content or b"")
         self.bytes_in += len(reply.content)
         return reply
