@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from ik_service import IKError
 from ik_service.robots import RobotModel, load_robot
+from objectives.errors import IKError
 
 PACKAGES = ("example-robot-data", "frax")
 LONGEST = 110  # characters of a reason
