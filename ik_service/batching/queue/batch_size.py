@@ -31,7 +31,7 @@ DOUBLED_S = 8e-3
 """Longest time of a batch that is doubled, by the mean of the last batches."""
 DOUBLING_PAYS = 1.5
 """Times as long that a batch of twice as many problems may take: half of the smaller one's time does not grow then."""
-DOUBLING_TRIES = 4
+DOUBLING_TRIES = 8
 """Batches of a size by which its time is told. The first, which records the launches, does not count; of the others
 the fastest does, since any of them may have waited for the core."""
 REMEMBERED, FORGOTTEN = 1.1, 0.999

@@ -60,7 +60,7 @@ def sizes_of(per_batch_s, per_problem_s, batches):
 
 
 def test_batches_that_take_a_quantum_whatever_they_hold_are_doubled():
-    sizes = sizes_of(0.8 * QUANTUM_S, 2e-5 * QUANTUM_S, 50)
+    sizes = sizes_of(0.8 * QUANTUM_S, 2e-5 * QUANTUM_S, 100)
     assert sizes[-1] == 16_384
     assert all(2 * before >= size for before, size in itertools.pairwise(sizes))
 
@@ -115,7 +115,7 @@ def test_doubling_is_tried_again_later():
 
 def test_long_batches_are_not_doubled():
     sizer = BatchSizer(16_384)
-    for _ in range(BATCHES_KEPT):
+    for _ in range(1 + DOUBLING_TRIES):
         sizer.record("key", BATCH_LEAST, 0.6 * DOUBLED_S)
     assert sizer.budget("key") == BATCH_LEAST
     for _ in range(BATCHES_KEPT):
