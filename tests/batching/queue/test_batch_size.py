@@ -91,8 +91,9 @@ def test_where_time_grows_with_the_problems_doubling_is_tried_and_given_up():
     assert set(sizes) <= {128, 256, 512, 1024}
 
 
-def test_single_batches_that_had_to_wait_for_the_core_do_not_keep_a_size_from_being_doubled():
-    sizer, random = BatchSizer(16_384), Random(5)
+@pytest.mark.parametrize("seed", range(10))
+def test_single_batches_that_had_to_wait_for_the_core_do_not_keep_a_size_from_being_doubled(seed):
+    sizer, random = BatchSizer(16_384), Random(seed)
     for _ in range(300):
         size = sizer.budget("key")
         waited = random.choice((1.0, 1.0, 3.0, 6.0))
