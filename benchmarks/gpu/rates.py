@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -211,8 +211,8 @@ def show_arithmetic(
     """Report how much of what the device can compute the kernel of the island uses."""
     count = len(problems.positions)
     solver = make(device, seeds=1, best_of="cost")  # every attempt runs to its own end, also when it runs again
-    kept, engine = _Kept(), cast(Any, solver._core.engine)
-    engine.kernels.launches = kept
+    engine: Any = solver._core.engine
+    engine.kernels.launches = kept = _Kept()
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     with wp.ScopedCapture(device=device) as capture:
         kept.parts[0].run(count)
