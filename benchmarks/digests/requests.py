@@ -1,0 +1,229 @@
+"""Set-ups of what a request may ask for: limits of a problem, forms of targets, objectives of both priorities.
+
+Also starts and seeds, paths, and derivatives of answers; both engines where both can.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+import ik_service
+from benchmarks.digests.answers import (
+    COUNTS,
+    DECIMALS,
+    ENGINES,
+    STAGED_OPTIONS,
+    drawn,
+    of_record,
+    of_result,
+    solver_of,
+)
+from benchmarks.digests.arms import ROBOTS
+from benchmarks.digests.program import Budget, Parts, SetUps
+from ik_service import SolverOptions, Target
+from ik_service.robots import RobotModel
+from objectives import (
+    IKObjective,
+    IKObjectiveAxisAlign,
+    IKObjectiveCenterOfMass,
+    IKObjectiveCoupling,
+    IKObjectiveDamping,
+    IKObjectiveJointCentering,
+    IKObjectiveJointLimit,
+    IKObjectiveLine,
+    IKObjectiveLookAt,
+    IKObjectiveManipulability,
+    IKObjectivePlane,
+    IKObjectivePosture,
+    IKObjectiveRelativePose,
+)
+
+HAND, ELBOW, HANDS = "panda_hand", "panda_link4", ["left_panda_hand", "right_panda_hand"]
+PANDA_LIMITS = {"panda_joint1": (-0.5, 1.0), "panda_joint4": (-2.5, -1.0)}
+LIMITS: dict[str, dict[str, Any]] = {
+    "joint_limits": {"joint_limits": PANDA_LIMITS},
+    "joint_limits of each problem": {"of_each": True},
+    "frozen": {"frozen": ["panda_joint3"]},
+    "max_change": {"max_change": 0.8},
+    "max_change of one joint": {"max_change": {"panda_joint2": 0.3}},
+    "soft": {"setting": {"options": SolverOptions(joint_limits="soft")}},
+    "off": {"setting": {"options": SolverOptions(joint_limits="off")}},
+}
+FORMS: dict[str, tuple[Target, dict[str, Any]]] = {
+    "offset": (Target(HAND, offset=(0.0, 0.05, 0.1, 0.0, 0.6, 0.0, 0.8)), {}),
+    "weights": (Target(HAND, row_weights=(1.0, 0.5, 2.0, 1.0, 0.0, 1.0)), {}),
+    "free": (Target(HAND, free=("rz",)), {}),
+    "tolerance": (Target(HAND, tolerance=(0.01, 0.02, 0.01, 0.1, 0.1, 0.2)), {}),
+    "tolerance in the world": (Target(HAND, tolerance=(0.01, 0.02, 0.01, 0.1, 0.1, 0.2), frame="world"), {}),
+    "reference link": (Target(HAND, reference_link="panda_link2"), {}),
+    "wxyz": (Target(HAND), {"wxyz": True}),
+    "other order": (Target(HAND), {"joint_order": [f"panda_joint{k}" for k in (7, 2, 3, 4, 5, 6, 1)]}),
+    "one system": (Target(HAND), {"islands": False}),
+}
+STARTS: dict[str, dict[str, Any]] = {
+    "gauss": {"sampler": "gauss", "noise_std": 0.3, "seeds": 8},
+    "uniform": {"sampler": "uniform", "seeds": 8},
+    "none": {"sampler": "none"},
+    "other seed": {"random_seed": 5, "seeds": 8},
+    "approximate": {"approximate": "nearest", "seeds": 8},
+    "few iterations": {"max_iterations": 6, "seeds": 8},
+}
+WITH_MASSES = next(case for case in ROBOTS if case.name == "xArm7")
+WAYPOINTS, PATH_DT = 24, 0.1
+SOFT_WEIGHT = 0.03
+
+Objectives = Sequence[IKObjective]
+
+
+@cache
+def _robot(name: str) -> RobotModel:
+    return ik_service.load_robot(name, collision="ignore")
+
+
+def _objectives(robot: RobotModel) -> Mapping[str, Callable[[], Objectives]]:
+    """Return what is put beside a target, by name."""
+    reference, point = robot.mid_joint_q, (0.6, 0.2, 0.4)
+    return {
+        "posture": lambda: [IKObjectivePosture(reference, weight=SOFT_WEIGHT)],
+        "rows of joints": lambda: [
+            IKObjectiveJointCentering(SOFT_WEIGHT),
+            IKObjectiveDamping(reference, weight=SOFT_WEIGHT),
+            IKObjectiveJointLimit(),
+            IKObjectiveCoupling("panda_joint3", "panda_joint1", (0.1, 0.5), weight=SOFT_WEIGHT),
+        ],
+        "rows of frames": lambda: [
+            IKObjectiveLookAt(ELBOW, point, weight=SOFT_WEIGHT),
+            IKObjectiveAxisAlign(ELBOW, (0.0, 0.0, 1.0), (0.0, 1.0, 0.0), weight=SOFT_WEIGHT),
+            IKObjectivePlane(ELBOW, point, (0.0, 0.0, 1.0), weight=SOFT_WEIGHT),
+            IKObjectiveLine(ELBOW, point, (1.0, 0.0, 0.0), weight=SOFT_WEIGHT),
+        ],
+        "manipulability": lambda: [IKObjectiveManipulability(HAND, weight=SOFT_WEIGHT)],
+    }
+
+
+def requests(budget: Budget) -> SetUps:
+    """Yield the set-ups of solves, paths and derivatives."""
+    panda = _robot("panda")
+    for engine in ENGINES:
+        solved = partial(_solved, engine, budget)
+        for kind, asked in LIMITS.items():
+            yield f"limits, {engine}, {kind}", partial(solved, [HAND], **asked)
+        for kind, (target, setting) in FORMS.items():
+            yield f"targets, {engine}, {kind}", partial(solved, [target], setting=setting)
+        for kind, options in STARTS.items():
+            yield f"starts, {engine}, {kind}", partial(solved, [HAND], options=options)
+        if engine == "staged":
+            setting = {"options": SolverOptions(jacobian_mode="autodiff", candidates=2)}
+            yield "targets, staged, autodiff", partial(solved, [HAND], setting=setting)
+        for kind, make in _objectives(panda).items():
+            for priority in (0, 1) if kind == "posture" else (1,):
+                name = f"priorities, {engine}, {kind}, priority {priority}"
+                yield name, partial(solved, [HAND], objectives=make, priority=priority)
+        yield f"priorities, {engine}, both", partial(solved, [HAND], objectives=_both)
+        yield f"priorities, {engine}, two arms", partial(_held_together, engine, budget)
+        yield f"priorities, {engine}, centre of mass", partial(_balanced, engine, budget)
+    for robot, links in (("panda", [HAND]), ("dual_panda", HANDS)):
+        yield f"paths, {robot}, from a start", partial(_followed, robot, links, budget, starts=True)
+        yield f"paths, {robot}, from anywhere", partial(_followed, robot, links, budget, starts=False)
+        yield f"derivatives, {robot}, targets", partial(_linearised, robot, links, budget)
+        yield f"derivatives, {robot}, data and limits", partial(_derived_by_data, robot, links, budget)
+        yield f"derivatives, {robot}, sensitivity", partial(_sensitive, robot, links, budget)
+
+
+def _both() -> Objectives:
+    """Return objectives of both priorities."""
+    first = IKObjectiveLookAt(ELBOW, (0.6, 0.2, 0.4), weight=SOFT_WEIGHT)
+    first.priority = 0
+    return [first, IKObjectivePosture(_robot("panda").mid_joint_q, weight=SOFT_WEIGHT)]
+
+
+def _solved(
+    engine: str,
+    budget: Budget,
+    targets: Sequence[Target | str],
+    *,
+    setting: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
+    objectives: Callable[[], Objectives] | None = None,
+    priority: int | None = None,
+    of_each: bool = False,
+    **asked: Any,
+) -> Parts:
+    """Solve targets of a Panda from other configurations, with what is asked for."""
+    robot, count = _robot("panda"), budget.count(COUNTS[engine])
+    given = drawn(robot, [HAND], count)
+    beside = [] if objectives is None else objectives()
+    for one in beside:
+        if priority is not None:
+            one.priority = priority
+    if of_each:
+        middle = np.linspace(-1.0, 1.0, count)
+        asked["joint_limits"] = {"panda_joint1": (middle - 0.5, middle + 0.5)}
+    solver = solver_of(robot, targets, budget, engine, objectives=beside, **(setting or {}))
+    chosen = (STAGED_OPTIONS if engine == "staged" else {}) | (options or {})
+    orientations = np.roll(given.orientations, 1, axis=-1) if solver.wxyz else given.orientations
+    columns = [robot.coordinate_names.index(name) for name in solver.coordinate_names]
+    start = given.starts[:, columns]
+    return of_result(solver.solve(given.positions, orientations, initial_joint_q=start, options=chosen, **asked))
+
+
+def _held_together(engine: str, budget: Budget) -> Parts:
+    """Solve the target of a hand while the other hand keeps its place in the first one's frame, as an objective."""
+    robot, count = _robot("dual_panda"), budget.count(COUNTS[engine])
+    given = drawn(robot, HANDS, count)
+    held = IKObjectiveRelativePose(HANDS[1], HANDS[0], (0.0, 0.0, 0.3), (1.0, 0.0, 0.0, 0.0))
+    solver = solver_of(robot, HANDS[:1], budget, engine, objectives=[held])
+    options = STAGED_OPTIONS if engine == "staged" else None
+    return of_result(solver.solve(given.positions[:, :1], given.orientations[:, :1], options=options))
+
+
+def _balanced(engine: str, budget: Budget) -> Parts:
+    """Solve targets of an arm whose links have masses, while their centre is drawn to a place."""
+    robot, links = WITH_MASSES.robot, list(WITH_MASSES.links)
+    given = drawn(robot, links, budget.count(COUNTS[engine]))
+    centre = IKObjectiveCenterOfMass((0.1, 0.0, 0.4), weight=SOFT_WEIGHT)
+    solver = solver_of(robot, links, budget, engine, objectives=[centre])
+    options = STAGED_OPTIONS if engine == "staged" else None
+    return of_result(solver.solve(given.positions, given.orientations, options=options))
+
+
+def _followed(name: str, links: list[str], budget: Budget, *, starts: bool) -> Parts:
+    """Follow the straight way in the joints between two configurations."""
+    robot = _robot(name)
+    ends = drawn(robot, links, 2, random_seed=12).joint_q
+    share = np.linspace(0.0, 1.0, WAYPOINTS)[:, None]
+    poses = robot.forward_kinematics((1.0 - share) * ends[0] + share * ends[1], links)
+    way = np.round(poses.positions, DECIMALS), np.round(poses.orientations_xyzw, DECIMALS)
+    start = ends[0] if starts else None
+    return of_record(solver_of(robot, links, budget).follow(*way, PATH_DT, start_joint_q=start, acceleration=10.0))
+
+
+def _linearised(name: str, links: list[str], budget: Budget) -> Parts:
+    """Derive answers by their targets."""
+    robot = _robot(name)
+    given, solver = drawn(robot, links, budget.count(COUNTS["compiled"])), solver_of(robot, links, budget)
+    result = solver.solve(given.positions, given.orientations)
+    return of_record(solver.linearise(result, given.positions, given.orientations))
+
+
+def _derived_by_data(name: str, links: list[str], budget: Budget) -> Parts:
+    """Derive answers beside a posture by their targets, tool frames, the posture and limits."""
+    robot = _robot(name)
+    given = drawn(robot, links, budget.count(COUNTS["staged"]))
+    posture = IKObjectivePosture(robot.mid_joint_q, weight=SOFT_WEIGHT)
+    targets = [Target(link, offset=(0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0)) for link in links]
+    solver = solver_of(robot, targets, budget, objectives=[posture])
+    result = solver.solve(given.positions, given.orientations)
+    derived = solver.linearise(
+        result, given.positions, given.orientations, data=[(posture, "joint_q_reference")], limits=True
+    )
+    return of_record(derived)
+
+
+def _sensitive(name: str, links: list[str], budget: Budget) -> Parts:
+    """Solve with derivatives as columns of the result."""
+    robot = _robot(name)
+    given, solver = drawn(robot, links, budget.count(COUNTS["compiled"])), solver_of(robot, links, budget)
+    return of_result(solver.solve(given.positions, given.orientations, options={"sensitivity": "target"}))
