@@ -1,0 +1,110 @@
+"""Set-ups of files: what the command line writes and prints, and parts of bulk jobs."""
+
+import io
+import json
+import re
+import tempfile
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from typer.testing import CliRunner
+
+from benchmarks.digests.documents import ALL, HANDS, OBJECTS, targets_of
+from benchmarks.digests.program import Parts, SetUps
+from ik_service.cli.app import app as command_line
+
+TIMES_JSON = re.compile(rb'"timing_ms":\{[^}]*\}')
+TIMES_TEXT = re.compile(r"[0-9.]+(e[-+][0-9]+)? (us|s)\b")
+
+
+def files() -> SetUps:
+    """Yield the set-ups of the command line and of bulk jobs."""
+    folder = Folder()
+    for robot, targets in (("panda", "targets.npz"), ("dual_panda", "two.json"), ("panda", "around.json")):
+        for form in ("csv", "npz", "json"):
+            yield f"command line, {robot}, {targets}, {form}", partial(folder.solved, robot, targets, form)
+    yield "command line, report", folder.reported
+    for arguments in (("robots",), ("constraints", "stewart"), ("islands", "dual_panda"), ("openapi",)):
+        yield f"command line, {' '.join(arguments)}", partial(folder.said, *arguments)
+    for form in ("npz", "parquet"):
+        for name in ("targets", "faulty"):
+            yield f"bulk, {name}, {form}", partial(folder.bulk, name, form)
+
+
+class Folder:
+    """A folder with targets, in which commands are run."""
+
+    @cached_property
+    def path(self) -> Path:
+        """The folder, with its files."""
+        self._kept = tempfile.TemporaryDirectory()
+        folder = Path(self._kept.name)
+        (target,) = targets_of("panda", HANDS["panda"])
+        columns = {name: np.array(target[name]) for name in ("positions", "orientations_xyzw")}
+        np.savez(folder / "targets.npz", **columns)
+        columns["positions"][3] = np.nan
+        np.savez(folder / "faulty.npz", **columns)
+        two = {"targets": targets_of("dual_panda", HANDS["dual_panda"]), "include": ALL}
+        (folder / "two.json").write_text(json.dumps(two))
+        around = {"targets": [target], "world": {"objects": OBJECTS}, "include": ALL}
+        (folder / "around.json").write_text(json.dumps(around))
+        return folder
+
+    def solved(self, robot: str, targets: str, form: str) -> Parts:
+        """Return the file that a solve writes, and what it prints."""
+        output = self.path / f"{robot}.{form}"
+        printed = run("solve", robot, str(self.path / targets), "--output", str(output), "--device", "cpu")
+        content = output.read_bytes()
+        parts = arrays_of(content) if form == "npz" else {"file": TIMES_JSON.sub(b"", content)}
+        return {**parts, "printed": printed.replace(str(self.path), "")}
+
+    def reported(self) -> Parts:
+        """Return a report of random targets."""
+        text = run("solve", "panda", "--random", "50", "--seed", "3", "--json", "--device", "cpu")
+        return {name: value for name, value in json.loads(text).items() if name != "time_per_problem_us"}
+
+    def said(self, *arguments: str) -> Parts:
+        """Return what a command prints."""
+        return {"printed": run(*arguments)}
+
+    def bulk(self, name: str, form: str) -> Parts:
+        """Return the parts of a bulk job."""
+        output = self.path / f"{name}-{form}"
+        given = ["solve", "panda", str(self.path / f"{name}.npz"), "--mark-faulty", "--part-rows", "8"]
+        run(*given, "--format", form, "--output", str(output), "--device", "cpu")
+        return {
+            f"{path.name} {key}": value
+            for path in sorted(output.glob("part-*"))
+            for key, value in _of_part(path).items()
+        }
+
+
+def run(*arguments: str) -> str:
+    """Return what the command line says, without times."""
+    done = CliRunner().invoke(command_line, list(arguments))
+    assert done.exit_code in (0, 1), done.output
+    return TIMES_TEXT.sub("TIME", done.output)
+
+
+def arrays_of(archive: bytes) -> Parts:
+    """Return the arrays of an archive."""
+    with np.load(io.BytesIO(archive)) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _of_part(path: Path) -> Parts:
+    """Return a part of a bulk job without the digest of the job, in which times of files are."""
+    parts: dict[str, Any]
+    if path.suffix == ".npz":
+        parts = dict(arrays_of(path.read_bytes()))
+        notes = json.loads(str(parts.pop("notes")))
+    else:
+        table = pq.read_table(path)
+        notes = json.loads(table.schema.metadata[b"ik_service"])
+        parts = {field.name: f"{field.type} {field.metadata}" for field in table.schema}
+        parts = {name: f"{kind} {table[name].to_pylist()}" for name, kind in parts.items()}
+    notes.pop("job")
+    return parts | {"notes": notes}
