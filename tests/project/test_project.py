@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 
@@ -256,6 +257,19 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
     robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*")}
     built = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert built == sources | templates | typed | robots
+
+
+def test_source_archive_holds_the_packages_and_no_tests(tmp_path):
+    folder = tmp_path / "source"
+    for file in files_like("*.py", "*.in", "pyproject.toml", "LICENSE", "README.md"):
+        (folder / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, folder / file.relative_to(ROOT))
+    build = "from setuptools.build_meta import build_sdist; build_sdist('.')"
+    subprocess.run([sys.executable, "-c", build], cwd=folder, check=True, capture_output=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as held:
+        tops = {name.split("/")[1] for name in held.getnames() if name.count("/") > 1}
+    assert tops == {"ik_service", "objectives", "ik_service.egg-info"}
 
 
 def test_built_package_declares_its_licence_and_command(wheel):
