@@ -55,6 +55,22 @@ def test_two_arms_on_one_base_are_two_islands(dual, problems):
         assert result.cost[k] == pytest.approx(sum(island.cost for island in result.islands[k]), rel=1e-6, abs=1e-12)
 
 
+def test_islands_are_counted_in_trees_and_dofs_by_the_names_of_mujoco(dual, problems):
+    locked = dual.lock({dual.joint_names[2]: 0.0})
+    result = make(locked, [LINKS[0]]).solve(problems.positions[:5, :1], problems.orientations_xyzw[:5, :1])
+    islands = result.islands
+    assert islands.tree_island.tolist() == [[0, -1]] * 5
+    assert islands.island_ntree.tolist() == [[1, 0]] * 5
+    assert islands.island_nv.tolist() == [[6, 0]] * 5
+    assert islands.dof_island.dtype == np.int32
+    assert islands.dof_island.tolist() == [[0, 0, -1, 0, 0, 0, 0, *[-1] * 7]] * 5
+    both = make(dual).solve(problems.positions[:2], problems.orientations_xyzw[:2]).islands
+    assert both.island_nv.tolist() == [[7, 7]] * 2
+    assert both.dof_island.tolist() == [[0] * 7 + [1] * 7] * 2
+    joined = make(dual, islands=False).solve(problems.positions[:2], problems.orientations_xyzw[:2]).islands
+    assert (joined.island_ntree[:, 0].tolist(), joined.island_nv[:, 0].tolist()) == ([2, 2], [14, 14])
+
+
 @pytest.mark.parametrize("mode", ["analytic", "autodiff"])
 def test_every_arm_gets_to_the_bit_the_answer_that_it_gets_alone(dual, problems, mode):
     count = 100 if mode == "analytic" else 10
