@@ -97,6 +97,11 @@ def check(
         ObjectiveError: The objective breaks its contract; the message names it, the row and the DOF.
         InputError: An argument is not allowed.
     """
+    if not isinstance(objective, IKObjective):
+        raise ObjectiveError(
+            f"check: {type(objective).__name__} is not derived from objectives.IKObjective. An objective of another "
+            "library is checked in a solve, with SolverOptions(check_jacobians=True)."
+        )
     if not (sample_count > 0 and tolerance > 0.0):
         raise InputError(f"check: sample_count {sample_count} and tolerance {tolerance} must be positive.")
     rng = np.random.default_rng(random_seed)

@@ -329,3 +329,12 @@ def test_an_objective_without_rows_is_refused(panda):
     objective = objectives.IKObjectivePosture(loose.mid_joint_q, joints=[])
     with pytest.raises(ObjectiveError, match="no rows"):
         objectives.check(objective, loose)
+
+
+def test_an_objective_of_another_library_is_refused_with_what_to_do(panda):
+    class Other:
+        def residual_dim(self):
+            return 1
+
+    with pytest.raises(ObjectiveError, match=r"Other is not derived .* SolverOptions\(check_jacobians=True\)"):
+        objectives.check(Other(), panda)

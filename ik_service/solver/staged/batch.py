@@ -28,6 +28,7 @@ from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, mark_stopped, rank_ended, refill
 from ik_service.solver.staged.contacts import contact_kernel
 from ik_service.solver.staged.jacobian_check import check_jacobians
+from ik_service.solver.staged.recording_check import host_objectives
 from ik_service.solver.staged.seeding import write_seeds
 from ik_service.solver.staged.slots import idle_slots
 from ik_service.solver.staged.targets_met import meet_rows, meet_target
@@ -103,6 +104,7 @@ class Batch:
         rows.bind(slot_count, self._slots.problem_idx)
         self._tapes = RowTapes(rows, self._accepted)
         self._graph: wp.Graph | None = None
+        self._on_host: frozenset[int] | None = None  # objectives that compute on the host; None: not known yet
         self._collision, self._checked = collision, NOT_CHECKED
         if collision is not None:
             self._contacts = contact_kernel(collision.size)
@@ -136,6 +138,7 @@ class Batch:
         Raises:
             ObjectiveError: `check` found a wrong Jacobian.
         """
+        use_graph = use_graph and not self._on_host
         if check or (use_graph and self._graph is None):
             self._begin()
         if check:
@@ -239,11 +242,17 @@ class Batch:
         """Run one iteration, which loads every kernel, and record a few as a graph, which does not run them.
 
         Returns:
-            The graph; None where launches of other threads are under way.
+            The graph; None where launches of other threads are under way, or an objective computes on the host.
         """
         self._iterate()
         with recording() as may_record:
             if not may_record:
+                return None
+            if self._on_host is None:
+                self._on_host = host_objectives(
+                    self._rows, self._accepted, self._joint_S_s, self._jacobian, self._tapes
+                )
+            if self._on_host:
                 return None
             with wp.ScopedCapture(device=self._model.device) as capture:
                 for _ in range(ITERATIONS_PER_LAUNCH):

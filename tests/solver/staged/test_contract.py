@@ -1,11 +1,13 @@
 """The rules between the solver and an objective, pinned by objectives that record every hook."""
 
+import typing
+
 import numpy as np
 import pytest
 import warp as wp
 
 import ik_service
-from objectives import IKJacobianType, IKObjectivePosition, ObjectiveError
+from objectives import IKJacobianType, IKObjective, IKObjectivePosition, ObjectiveError
 from tests.solver.quick_objective import QuickObjective
 
 SEEDS, PROBLEMS, CANDIDATES = 3, 2, 2
@@ -232,3 +234,86 @@ def test_values_that_are_not_finite_in_a_device_array_are_invalid(panda):
     result = ik_service.IKSolver(panda, objectives=[target], device="cpu").solve(problem_count=2)
     assert result.status_names == ["converged", "invalid"]
     assert result.success.tolist() == [True, False]
+
+
+class OnTheHost(IKObjective):
+    """A joint at -1 rad, computed in NumPy by either hook, or by one of them."""
+
+    def __init__(self, hook):
+        super().__init__()
+        self.hook = hook
+
+    def residual_dim(self):
+        return 1
+
+    def supports_analytic(self):
+        return True
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        if self.hook == "jacobian":
+            wp.launch(_row_of_joint, residuals.shape[0], [joint_q, start_idx], [residuals], device=residuals.device)
+            return
+        rows = residuals.numpy()
+        rows[:, start_idx] = joint_q.numpy()[:, 3] + 1.0
+        residuals.assign(rows)
+
+    def compute_jacobian_analytic(self, body_q, joint_q, model, jacobian, joint_S_s, start_idx):
+        if self.hook == "residuals":
+            wp.launch(_unit_slope, jacobian.shape[0], [start_idx], [jacobian], device=jacobian.device)
+            return
+        rows = jacobian.numpy()
+        rows[:, start_idx, 3] = 1.0
+        jacobian.assign(rows)
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _row_of_joint(joint_q: wp.array2d[float], start_idx: int, residuals_out: wp.array2d[float]):
+    i = wp.tid()
+    residuals_out[i, start_idx] = joint_q[i, 3] + 1.0
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _unit_slope(start_idx: int, jacobian_out: wp.array3d[float]):
+    jacobian_out[wp.tid(), start_idx, 3] = 1.0
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_an_objective_that_computes_on_the_host_is_solved_and_named(panda, caplog, target):
+    links = ["panda_hand"] if target else []
+    options = ik_service.SolverOptions(jacobian_mode="analytic")
+    solver = ik_service.IKSolver(panda, links, objectives=[OnTheHost("both")], device="cpu", options=options)
+    rng = np.random.default_rng(0)
+    poses = panda.forward_kinematics(panda.random_joint_q(rng, 3), ["panda_hand"])
+    given = (poses.positions[:, 0], poses.orientations_xyzw[:, 0]) if target else ()
+    count = {} if target else {"problem_count": 3, "initial_joint_q": panda.random_joint_q(rng, 3)}
+    for _ in range(2):
+        result = solver.solve(*given, **count)
+        assert result.success.all()
+        rows = result.joint_q[:, 3].astype(np.float64) + 1.0
+        if not target:
+            assert np.abs(rows).max() < 1e-3
+            np.testing.assert_allclose(result.cost, 0.5 * rows**2, atol=1e-9)
+    (told,) = [record.getMessage() for record in caplog.records if "computes on the host" in record.getMessage()]
+    assert f"Objective {int(target)}, OnTheHost, " in told
+
+
+def test_an_objective_of_kernels_is_recorded(panda, caplog):
+    class Recorded(OnTheHost):
+        def compute_jacobian_analytic(self, *arguments):
+            OnTheHost.compute_jacobian_analytic(OnTheHost("residuals"), *arguments)
+
+    options = ik_service.SolverOptions(jacobian_mode="analytic")
+    solver = ik_service.IKSolver(panda, objectives=[Recorded("jacobian")], device="cpu", options=options)
+    result = solver.solve(problem_count=2)
+    np.testing.assert_allclose(result.joint_q[:, 3], -1.0, atol=1e-3)
+    assert caplog.records == []
+
+
+def test_residuals_on_the_host_beside_a_jacobian_of_kernels_are_found(panda, caplog):
+    options = ik_service.SolverOptions(jacobian_mode="analytic")
+    solver = ik_service.IKSolver(panda, objectives=[OnTheHost("residuals")], device="cpu", options=options)
+    start = panda.random_joint_q(np.random.default_rng(1), 2)
+    np.testing.assert_allclose(solver.solve(problem_count=2, initial_joint_q=start).joint_q[:, 3], -1.0, atol=1e-3)
+    assert "OnTheHost" in caplog.text
