@@ -28,9 +28,9 @@ WORLD = "world"
 ARRAYS = (
     *("joint_type", "joint_parent", "joint_child", "joint_X_p", "joint_X_c", "joint_axis", "joint_dof_dim"),
     *("joint_qd_start", "joint_limit_lower", "joint_limit_upper", "joint_velocity_limit", "joint_effort_limit"),
-    *("joint_mimic_joint", "joint_mimic_coeffs", "body_mass", "body_com"),
+    *("joint_mimic_joint", "joint_mimic_coeffs", "body_mass", "body_com", "body_q"),
 )
-PRISMATIC, REVOLUTE, BALL, FIXED, FREE, D6 = 0, 1, 2, 3, 4, 6  # of newton.JointType
+PRISMATIC, REVOLUTE, BALL, FIXED, FREE, DISTANCE, D6 = 0, 1, 2, 3, 4, 5, 6  # of newton.JointType
 WHOLE = {BALL: JointType.BALL, FIXED: JointType.FIXED, FREE: JointType.FLOATING}
 
 
@@ -68,7 +68,14 @@ class _NewtonConversion:
             moved.add(int(child))
             joints += self._joints(joint)
         for body, name in enumerate(self._bodies):
-            if body not in moved:
+            if body in moved:
+                continue
+            if body in self._of["joint_parent"]:
+                place = _transform(self._of["body_q"][body])
+                joints.append(JointDescription(f"{name}/place", JointType.FIXED, WORLD, name, X_parent=place))
+                moved.add(body)
+                self._warnings.append(f"Body '{name}' has no joint: it stands where the body_q of the model has it.")
+            else:
                 self._warnings.append(f"Body '{name}' has no joint: left out.")
         links = [
             LinkDescription(WORLD),
@@ -99,6 +106,9 @@ class _NewtonConversion:
     def _axes(self, joint: int) -> Iterator[JointDescription]:
         """Give the joint, or one for each of its axes, linear ones first, in no place yet."""
         kind, name = int(self._of["joint_type"][joint]), self._joint_names[joint]
+        first = int(self._of["joint_qd_start"][joint])
+        if kind == DISTANCE and max(self._of[f"joint_limit_{side}"][first] for side in ("lower", "upper")) < 0.0:
+            kind = FREE  # neither a least nor a largest distance
         mimic = self._mimic(joint)
         if kind in WHOLE:
             if mimic is not None and kind != FIXED:
@@ -110,7 +120,6 @@ class _NewtonConversion:
         linear, angular = map(int, self._of["joint_dof_dim"][joint])
         if mimic is not None and linear + angular > 1:
             raise RobotFileError("a joint of several DOFs cannot follow another.", element=f"joint '{name}'")
-        first = int(self._of["joint_qd_start"][joint])
         for k in range(linear + angular):
             own = name if linear + angular == 1 else f"{name}/{k}"
             yield replace(self._axis(own, first + k, is_linear=k < linear), mimic=mimic)

@@ -192,7 +192,7 @@ class LimitReading:
         if isinstance(given, str):
             raise InputError("frozen must be names, a mapping, or booleans by columns, got one text: put it in a list.")
         if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
-            given = dict.fromkeys(given, True)
+            given = dict.fromkeys((dof for name in given for dof in self._dofs_of(name)), True)
         stays = self._by_dof("frozen", given, False)
         self._refuse_rotations("frozen", stays)
         self._frozen = stays[:, robot.active_dof]
@@ -232,7 +232,11 @@ class LimitReading:
         turned = is_asked.any(axis=0) & (robot.dof_coordinate < 0) & (robot.dof_active >= 0)
         if turned.any():
             name = robot.dof_names[np.flatnonzero(turned)[0]]
-            raise InputError(f"{what} cannot hold '{name}': rotations of ball and floating joints have no limits.")
+            joint = name.rpartition("/")[0]
+            raise InputError(
+                f"{what} cannot hold '{name}': rotations of ball and floating joints have no limits. "
+                f"robot.lock({{'{joint}': [...]}}) holds the whole joint."
+            )
 
     def _by_dof(self, what: str, given: Any, default: Any) -> NDArray[Any]:
         """Read numbers of all DOFs, shape [1 or problems, joint_dof_count]; those that are not named have the default.
@@ -255,6 +259,11 @@ class LimitReading:
         found = np.full((len(array) if array.ndim == 2 else 1, robot.joint_dof_count), default)
         found[:, dofs] = array
         return found
+
+    def _dofs_of(self, name: str) -> list[str]:
+        """Return the names of the DOFs of a joint of several DOFs; any other name as given."""
+        own = [dof for dof in self._robot.dof_names if dof.startswith(f"{name}/")]
+        return own if name in self._robot.joint_names and own else [name]
 
     def _dof(self, name: str) -> int:
         return index_of(self._robot, "DOF", self._robot.dof_names, name)

@@ -117,6 +117,38 @@ def test_joints_that_close_loops_and_bodies_without_a_joint_are_left_out():
     ]
 
 
+def stand_and_arm():
+    """An arm on a stand without a joint, which Newton places by its body_q."""
+    builder = newton.ModelBuilder()
+    stand = builder.add_link(xform=turned(0.1, -0.2, 0.15, 0, 1, 0, 0.3), label="r/stand", **SOLID)
+    arm = builder.add_link(label="r/arm", **SOLID)
+    frame = turned(0.0, 0.1, 0.4, 1, 0, 0, 0.2)
+    joint = builder.add_joint_revolute(stand, arm, parent_xform=frame, axis=newton.Axis.Z, label="r/j")
+    builder.add_articulation([joint])
+    return builder
+
+
+def test_a_body_without_a_joint_that_carries_one_stands_at_its_body_q():
+    model = stand_and_arm().finalize(device="cpu")
+    robot, state = ik_service.load_robot(model), model.state()
+    newton.eval_fk(model, wp.array([0.7], dtype=wp.float32, device="cpu"), model.joint_qd, state)
+    theirs, ours = state.body_q.numpy(), robot.forward_kinematics([0.7], ["stand", "arm"])
+    assert np.abs(theirs[1, :3]).min() > 0.01
+    np.testing.assert_allclose(ours.positions[0], theirs[:, :3], atol=TOLERANCE)
+    alike = np.abs(np.sum(ours.orientations_xyzw[0] * theirs[:, 3:], axis=1))
+    np.testing.assert_allclose(alike, 1.0, atol=TOLERANCE)
+    assert robot.warnings == ("Body 'stand' has no joint: it stands where the body_q of the model has it.",)
+
+
+def test_a_distance_joint_without_bounds_is_a_free_joint():
+    builder = newton.ModelBuilder()
+    body = builder.add_link(label="r/body", **SOLID)
+    bounds = {"min_distance": -1.0, "max_distance": -1.0}
+    builder.add_articulation([builder.add_joint_distance(parent=-1, child=body, label="r/rope", **bounds)])
+    robot = ik_service.load_robot(builder.finalize(device="cpu"))
+    assert robot.dof_names == tuple(f"rope/{axis}" for axis in ("vx", "vy", "vz", "wx", "wy", "wz"))
+
+
 def test_what_cannot_be_represented_is_refused():
     builder = newton.ModelBuilder()
     bodies = [builder.add_link(label=name, **SOLID) for name in "ab"]

@@ -262,9 +262,27 @@ def test_unknown_names_and_rotations_are_refused(solvers, reachable):
     start = body.mid_joint_q
     with pytest.raises(InputError, match="rotations of ball and floating joints have no limits"):
         solver.solve([[0.0, 0.0, 1.0]], initial_joint_q=start, max_change=0.1)
+    floating = body.joint_names[0]
+    with pytest.raises(InputError, match=rf"frozen cannot hold '{floating}/wx'.*robot.lock\({{'{floating}'"):
+        solver.solve([[0.0, 0.0, 1.0]], initial_joint_q=start, frozen=[floating])
     soft = IKSolver(reachable.robot, ["panda_hand"], device="cpu", options=ik_service.SolverOptions(joint_limits="off"))
     with pytest.raises(InputError, match="joint_limits='hard'"):
         solve(soft, reachable, joint_limits={"panda_joint1": (0, 1)})
+
+
+def test_a_joint_of_several_dofs_is_frozen_by_its_name():
+    urdf = """<robot name="cart"><link name="world"/><link name="base"/><link name="arm"/>
+    <joint name="drive" type="planar"><parent link="world"/><child link="base"/><axis xyz="0 0 1"/></joint>
+    <joint name="turn" type="continuous"><parent link="base"/><child link="arm"/><axis xyz="0 0 1"/></joint></robot>"""
+    solver = IKSolver(
+        ik_service.load_robot(urdf), [ik_service.Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))], device="cpu"
+    )
+    start = np.float32([0.1, -0.2, 0.3, 0.0])
+    target = [[0.1 + np.cos(1.0), -0.2 + np.sin(1.0), 0.0]]
+    result = solver.solve(target, initial_joint_q=start, frozen=["drive"])
+    assert result.success.all()
+    assert result.joint_q[0, :3].tolist() == start[:3].tolist()
+    assert abs(result.joint_q[0, 3] - 0.7) < 0.01
 
 
 @pytest.mark.parametrize("engine", ENGINES)
