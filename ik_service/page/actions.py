@@ -4,6 +4,18 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+REFRESH_S = 0.1
+"""Least time between two refreshes of the panel [s]; the robot is drawn after every solve."""
+AGAIN_S = 1.0
+"""Time after which a question is asked again that may be answered later [s]."""
+WAIT_S = 0.3
+"""Time after which a question that has no answer is said to wait for one [s]."""
+PANEL_S = 3.0
+"""Time after which the panel is sent at the latest [s]."""
+UPLOAD_S = 0.5
+"""Time for a browser to say that a file has come, before the button is made anew [s]."""
+SLICE_S = 0.2
+"""Least time from a solve to the next slice [s]."""
 SOLVE_ACTIONS = frozenset(
     ("again", "branch", "click", "collision", "drag", "loops", "obstacle", "pick", "rest", "step")
 )

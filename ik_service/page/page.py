@@ -8,6 +8,7 @@ import threading
 
 import viser
 
+from ik_service.page.guard import bound_uploads, guarded_server
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.solving.questions import PageError, Solving
 from ik_service.page.visitor import Visitor
@@ -42,7 +43,7 @@ class Page:
         self._waiting: queue.SimpleQueue[Visitor | None] = queue.SimpleQueue()
         self.visitors: dict[int, Visitor] = {}
         port = _free_port(host, port)
-        with contextlib.redirect_stdout(io.StringIO()):  # viser greets with a table of its own
+        with contextlib.redirect_stdout(io.StringIO()), guarded_server(host):  # viser greets with a table of its own
             self._server = viser.ViserServer(host=host, port=port, verbose=False)
         self.url = f"http://{host}:{self._server.get_port()}"
         self._threads = [
@@ -76,6 +77,7 @@ class Page:
 
     def _come(self, client: viser.ClientHandle) -> None:
         """Make a state for a browser that has connected; runs in a thread of viser's."""
+        bound_uploads(client)
         visitor = Visitor(client, self._solving, self._first, self._waiting.put, is_dark=self._is_dark)
         self.visitors[client.client_id] = visitor
         if client.client_id not in self._server.get_clients():

@@ -5,6 +5,7 @@ always with the newest targets, so that a slow solve drops targets instead of fa
 """
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -15,42 +16,23 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.page import words
-from ik_service.page.actions import (
-    ASIDE_ACTIONS,
-    PATH_ACTIONS,
-    QUIET_ACTIONS,
-    SOLVE_ACTIONS,
-    START_ACTIONS,
-    TOUCH_ACTIONS,
-    VIEW_ACTIONS,
-    ActionQueue,
-)
+from ik_service.page import actions, words
+from ik_service.page.actions import ActionQueue
 from ik_service.page.drawings.drawing import Color
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
 from ik_service.page.panel import HERE, NO_OTHER, WORLD_AXES, Panel, unit_quaternion
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
 from ik_service.page.reach_slice import ReachSlice
 from ik_service.page.request_texts import request_html
-from ik_service.page.solving.questions import Float64Array, PageError, Question, Solving
+from ik_service.page.solving.questions import Answer, Float64Array, PageError, Question, Solving
 from ik_service.page.stage import Stage
 
-REFRESH_S = 0.1
-"""Least time between two refreshes of the panel [s]; the robot is drawn after every solve."""
-AGAIN_S = 1.0
-"""Time after which a question is asked again that may be answered later [s]."""
-PANEL_S = 3.0
-"""Time after which the panel is sent at the latest [s]."""
 OTHER_SOLUTION = 0.05
 """Solutions are others where some coordinate differs by more [rad or m]."""
 DRAG_STEP_S = 1.0 / 60.0
 """Time between two solves on the way to where a gizmo has been dragged [s]."""
 BETWEEN_S = 2.0 * DRAG_STEP_S
 """Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
-UPLOAD_S = 0.5
-"""Time for a browser to say that a file has come, before the button is made anew [s]."""
-SLICE_S = 0.2
-"""Least time from a solve to the next slice [s]."""
 LATENCIES_MOST = 5000
 OFF = {"collision": "off"}
 
@@ -100,7 +82,7 @@ class Visitor:
         self.client, self._solving, self._working = client, solving, threading.Lock()
         self._actions, self._names = ActionQueue(lambda: wake(self)), list(solving.robots)
         self._dragged_at: float | None = None
-        self._heard_at = self._arrives_at = 0.0
+        self._heard_at, self._arrives_at, self._asked_at = 0.0, 0.0, math.inf
         self._refreshed_at, self._random_seed = 0.0, 0
         self._kinds, self._is_first = set[tuple[object, ...]](), False
         self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
@@ -114,11 +96,14 @@ class Visitor:
             next(frames, int)()
 
         client.camera.on_update(camera_stands)
-        self._actions.add_later(PANEL_S, "rest")
+        self._actions.add_later(actions.PANEL_S, "rest")
 
     def enqueue(self, action: str, value: Any = None) -> None:
-        """Note that something is to be done, on any thread."""
+        """Note that something is to be done, on any thread; the status of before does not stand meanwhile."""
         self._actions.add(action, value)
+        waits = time.monotonic() > self._asked_at + actions.WAIT_S and not self._is_first
+        if waits and action not in actions.QUIET_ACTIONS | actions.VIEW_ACTIONS:
+            self._say(words.WAITING)
 
     def leave(self) -> None:
         """Do nothing more: the browser has gone, and its scene with it."""
@@ -153,10 +138,10 @@ class Visitor:
                 self._refresh(is_due="refresh" in pending)
 
     def _refresh(self, *, is_due: bool) -> None:
-        """Bring the panel up to date, now or after `REFRESH_S`."""
+        """Bring the panel up to date, now or after `actions.REFRESH_S`."""
         now = time.monotonic()
-        if not is_due and (self._actions.is_ordered("refresh") or now < self._refreshed_at + REFRESH_S):
-            self._actions.add_once(REFRESH_S, "refresh")
+        if not is_due and (self._actions.is_ordered("refresh") or now < self._refreshed_at + actions.REFRESH_S):
+            self._actions.add_once(actions.REFRESH_S, "refresh")
             return
         self._refreshed_at = now
         self.panel.status.content = words.status_html(
@@ -176,14 +161,14 @@ class Visitor:
         """Do what is asked for; where that fails the visitor is told why, and asks again where that may help."""
         try:
             self._do(pending)
-            if pending.keys() - QUIET_ACTIONS:
+            if pending.keys() - actions.QUIET_ACTIONS:
                 self.trouble = ""
         except PageError as error:
             self.trouble = str(error)
-            if not pending.keys() & ASIDE_ACTIONS:
+            if not pending.keys() & actions.ASIDE_ACTIONS:
                 self._draw()
             if error.may_pass:
-                self._actions.add_later(AGAIN_S, "again")
+                self._actions.add_later(actions.AGAIN_S, "again")
         except Exception as error:
             if not self.is_gone:
                 _logger.exception("A visitor's action failed: %s", ", ".join(pending))
@@ -196,7 +181,7 @@ class Visitor:
             self._is_dark = pending["dark"]
             self._dress()
         if "upload" in pending:
-            self._actions.add_later(UPLOAD_S, "file", pending["upload"])
+            self._actions.add_later(actions.UPLOAD_S, "file", pending["upload"])
         if "file" in pending:
             pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
             self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
@@ -207,12 +192,12 @@ class Visitor:
             self._complete()
             self._solve()
             return
-        if pending.keys() - ASIDE_ACTIONS - VIEW_ACTIONS:
+        if pending.keys() - actions.ASIDE_ACTIONS - actions.VIEW_ACTIONS:
             self._path.shown = 0
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
-        if targets or pending.keys() & START_ACTIONS:
+        if targets or pending.keys() & actions.START_ACTIONS:
             self._start_q = self.posed.joint_q
-        if targets or pending.keys() & (START_ACTIONS | {"start"}):
+        if targets or pending.keys() & (actions.START_ACTIONS | {"start"}):
             self.stage.show_start(self.posed, self._start_q if self.panel.start.value else None)
         self._pose_by_hand(pending)
         for link, values in targets.items():
@@ -223,9 +208,9 @@ class Visitor:
         if "obstacle" in pending:
             self.stage.put_obstacle(self.posed, self.panel.obstacle.value, 1e-3 * self.panel.obstacle_size.value)
         self.posed.keeps_loops = pending.get("loops", self.posed.keeps_loops)
-        if pending.keys() & TOUCH_ACTIONS:
+        if pending.keys() & actions.TOUCH_ACTIONS:
             self.posed.touch()
-        if targets or pending.keys() & SOLVE_ACTIONS:
+        if targets or pending.keys() & actions.SOLVE_ACTIONS:
             self._solve()
         self._do_aside(pending)
 
@@ -243,14 +228,14 @@ class Visitor:
             self.stage.show_spheres(self.posed, visible=pending["spheres"])
         if "solutions" in pending:
             self._look_for_solutions()
-        if pending.keys() & PATH_ACTIONS:
+        if pending.keys() & actions.PATH_ACTIONS:
             self._do_path(pending)
         if "slice" in pending:
             self._show_slice()
         if "random" in pending:
             self._random_seed += 1
             question = self.posed.random_question(self._random_seed, **self._given())
-            self.panel.random.content = words.random_html(self._solving.solve(question))
+            self.panel.random.content = words.random_html(self._ask(self._solving.solve, question))
 
     def _do_path(self, pending: dict[str, Any]) -> None:
         """Follow the path that was drawn, show the next of its waypoints, or forget it."""
@@ -259,7 +244,7 @@ class Visitor:
             self.panel.show_plot(self.posed, np.empty((0, 0)), WAYPOINT_S)
         path = self._path
         if "follow" in pending and len(path):
-            path.followed = self._solving.follow(path.question(self.posed, **self._given()), WAYPOINT_S)
+            path.followed = self._ask(self._solving.follow, path.question(self.posed, **self._given()), WAYPOINT_S)
             self.panel.show_plot(self.posed, path.followed.joint_q, WAYPOINT_S)
             self._actions.add_later(0.0, "play", (path.begin(), 0))
         run, at = pending.get("play", (0, 0))
@@ -274,7 +259,7 @@ class Visitor:
     def _order_slice(self) -> None:
         """Let the slice be shown anew soon, if there is one."""
         if self.panel.slice_view is not None:
-            self._actions.add_once(SLICE_S, "slice")
+            self._actions.add_once(actions.SLICE_S, "slice")
 
     def _show_slice(self) -> None:
         """Show a slice of the workspace through the first target, or take it away."""
@@ -283,7 +268,7 @@ class Visitor:
             self.stage.show_slice(np.empty((0, 3)), np.empty((0, 3), np.uint8), 0.0)
             return
         shown = ReachSlice(self.posed, view, **self._given())
-        self.stage.show_slice(*shown.reached(self._solving.solve(shown.question)), shown.apart)
+        self.stage.show_slice(*shown.reached(self._ask(self._solving.solve, shown.question)), shown.apart)
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> None:
         """Pose the robot without a solve: by sliders, or as a ghost that is taken."""
@@ -322,14 +307,8 @@ class Visitor:
         if any((self.posed.targets[link].pose != pose).any() for link, pose in gizmos.items()):
             self._actions.add_later(DRAG_STEP_S, "step")
         question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())
-        kind = (question.robot, *((target.link, target.free) for target in question.targets))
-        self._is_first = kind not in self._kinds
-        if self._is_first:
-            self.panel.status.content = words.status_html(self.posed, words.COMPILING)
-            self.client.flush()
         self.question = question
-        answer = self._solving.solve(question)
-        self._kinds.add(kind)
+        answer: Answer = self._ask(self._solving.solve, question)
         self.posed.take(answer)
         self._show_others(self.others[:0])
         self._draw(words.heading(answer)[1])
@@ -337,6 +316,25 @@ class Visitor:
         if self.panel.record.value:
             self._path.add(self.posed)
             self.stage.show_path(self._path.lines)
+
+    def _ask(self, ask: Callable[..., Any], question: Question, *more: Any) -> Any:
+        """Return the answer; before a question that may need new code, say in the status that it may take seconds."""
+        kind = (ask.__name__, *question.kind)
+        self._is_first = kind not in self._kinds
+        if self._is_first:
+            self._say(words.COMPILING)
+        self._asked_at = time.monotonic()
+        try:
+            answer = ask(question, *more)
+        finally:
+            self._asked_at = math.inf
+        self._kinds.add(kind)
+        return answer
+
+    def _say(self, why: str) -> None:
+        """Put into the status why there is no answer yet."""
+        self.panel.status.content = words.status_html(self.posed, why)
+        self.client.flush()
 
     def _draw(self, color: Color = words.BY_HAND) -> None:
         shows_islands = self.is_complete and bool(self.panel.islands.value)
@@ -350,7 +348,7 @@ class Visitor:
         given = self._given()
         given["options"] = {"solutions": SOLUTIONS, **given["options"]}
         question = self.posed.question(any_branch=True, alone=False, **given)
-        found = np.asarray(self._solving.solve(question).solutions, np.float64)
+        found = np.asarray(self._ask(self._solving.solve, question).solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
         self._show_others(found[distance > OTHER_SOLUTION], is_known=True)
 

@@ -24,6 +24,7 @@ ELSEWHERE = "Other starts may do better: tick 'Any branch'."
 FIRST_S = 0.2
 """A first solve that takes longer has loaded or compiled code [s]."""
 COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
+WAITING = "The answer to an earlier question is still being computed; this one comes next."
 HEADINGS: Mapping[str, tuple[str, Color]] = {
     "converged": ("Reached", GOOD),
     "stalled": ("Not reached", FAR_COLOR),
@@ -67,7 +68,7 @@ def status_html(
     words, color = ("No answer", BY_HAND) if trouble else heading(answer)
     if posed.is_on_path and not trouble:
         words = "On the path"
-    if trouble == COMPILING:
+    if trouble in (COMPILING, WAITING):
         words = "Solving ..."
     rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
     lines = [trouble] if trouble else []

@@ -73,6 +73,14 @@ class Question:
     options: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What may need code of its own: robot, targets and free axes, loops, starts, options, shapes around it."""
+        targets = tuple((target.link, target.free) for target in self.targets)
+        objects = tuple(sorted({str(one.get("shape")) for one in self.objects.values()}))
+        options = tuple(sorted((name, str(value)) for name, value in self.options.items()))
+        return self.robot, targets, self.opened, self.initial_joint_q is None, bool(self.frozen), options, objects
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
