@@ -100,3 +100,38 @@ def branches(joints=tuple(SEEN_CLOSED), closed_at=None, world=False):
         for joint in joints
     ]
     return robot.with_loops(loops)
+
+
+_PALLETIZER = {  # joint: parent, child, place in the parent, axis, limits
+    "yaw": ("base", "column", "0 0 0", "0 0 1", (-3.0, 3.0)),
+    "shoulder": ("column", "lower", "0 0 0.4", "0 1 0", (-0.8, 1.4)),
+    "elbow": ("lower", "upper", "0 0 0.7", "0 1 0", (-0.5, 2.2)),
+    "wrist": ("upper", "tool", "0.8 0 0", "0 1 0", (-3.0, 3.0)),
+    "triangle": ("lower", "plate", "0 0 0.7", "0 1 0", (-3.0, 3.0)),
+    "rod": ("plate", "upper_rod", "0.05 0 0.15", "0 1 0", (-3.0, 3.0)),
+    "lever": ("column", "drive", "0 0 0.4", "0 1 0", (-2.0, 2.0)),
+    "push": ("drive", "pusher", "-0.2 0 0", "0 1 0", (-3.0, 3.0)),
+    "stay": ("column", "lower_rod", "-0.15 0 0.5", "0 1 0", (-3.0, 3.0)),
+}
+
+
+def palletizer():
+    """A palletizer: a parallelogram drives its elbow, two more keep its tool level; all pins but one along y."""
+    links = ["base", *(joint[1] for joint in _PALLETIZER.values())]
+    joints = [
+        f'<joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{child}"/><origin xyz="{xyz}"/>'
+        f'<axis xyz="{axis}"/><limit lower="{lower}" upper="{upper}" effort="1" velocity="2"/></joint>'
+        for name, (parent, child, xyz, axis, (lower, upper)) in _PALLETIZER.items()
+    ]
+    text = "".join([*(f'<link name="{link}"/>' for link in links), *joints])
+
+    def pin(name, link, place, reference, seen):
+        frames = (at(*one, axis=(1.0, 0.0, 0.0), angle=-0.5 * np.pi) for one in (place, seen))
+        return LoopConstraint(name, "revolute", link, reference, *frames)
+
+    pins = [
+        pin("elbow_pin", "pusher", (0.0, 0.0, 0.7), "upper", (-0.2, 0.0, 0.0)),
+        pin("plate_pin", "lower_rod", (0.0, 0.0, 0.7), "plate", (-0.15, 0.0, 0.1)),
+        pin("tool_pin", "upper_rod", (0.8, 0.0, 0.0), "tool", (0.05, 0.0, 0.15)),
+    ]
+    return load_urdf(f'<robot name="palletizer">{text}</robot>').with_loops(pins)

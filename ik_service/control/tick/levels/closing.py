@@ -3,6 +3,7 @@
     rows of loops, much heavier than all others -> where the tasks lead, nearly closed
     from there, the rows of loops alone, within the same intervals of the joints -> the command, closed
     where it is not: the same from where the robot comes to at the speed that it has -> the better of the two
+    where that is not: the same within all limits, then ever nearer to where the tick starts, at last from there
     with limits of acceleration: no faster than the next tick can hold it closed
     and where it is not closed, and was not before the tick: as near to closed as leaves every joint time to brake
 
@@ -16,7 +17,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import GOAL, IterationSource, MeasureSource
-from ik_service.control.tick.answer import TickCommand
+from ik_service.control.tick.answer import BOXES, TickCommand
 from ik_service.control.tick.packet_text import fragments
 from ik_service.control.tick.task import BRAKES, TickRef
 from ik_service.solver.launches.typed_warp import reference_to
@@ -24,6 +25,7 @@ from ik_service.solver.launches.typed_warp import reference_to
 LOOP_WEIGHT = 2.0**8  # [1/m and 1/rad] of the rows of loops while other rows are minimised beside them
 CLOSING_EVALUATIONS = wp.constant(8)  # of loops alone
 CLOSED2 = (1e-9 * LOOP_WEIGHT) ** 2  # |r|^2 of loops that are closed
+HALVINGS = wp.constant(3)  # of the way from where a tick starts, to close loops nearer to there
 CURVE_SHARE = 0.25  # of an acceleration, that goes along with the loop; the rest is for slowing down
 
 OTHER = "\nU* const t = (U*)&other;\n"
@@ -44,6 +46,22 @@ for (int k = 0; k < DOFS; ++k) {
     if (c < 0) continue;
     t[LOWER + k] = smaller(zero + task.limit_lower.data[a], t[Q + c]);
     t[UPPER + k] = larger(zero + task.limit_upper.data[a], t[Q + c]);
+}
+"""
+# A share of the way from where the tick starts to another state, as if joints had not to stop together.
+NEARER = """
+const U* const u = (const U*)&nearest;
+for (int c = 0; c < COORDINATES; ++c) {
+    const F start = gather(task.joint_q, task.coordinate.data[c]);
+    t[Q + c] = start + (IS_TURN[c] && share < 1.0 ? 0.0 : share) * (u[Q + c] - start);
+}
+for (int k = 0; k < DOFS; ++k) {
+    const int c = PLACE[k];
+    if (c < 0) continue;
+    const Box box = box_of(k, gather(task.joint_q, task.coordinate.data[c]));
+    t[LOWER + k] = box.below;
+    t[UPPER + k] = box.above;
+    t[Q + c] = smaller(larger(t[Q + c], box.below), box.above);
 }
 """
 RESTART = f"""
@@ -90,7 +108,7 @@ for (int k = 0; k < DOFS; ++k) {
 }
 """
 KEEP_SLOWED = """
-const auto slower = *(U*)&share < 1.0;
+const auto slower = (*(U*)&share < 1.0) & (t[NORM2] <= t[FLOOR2]);
 for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = slower ? t[Q + c] : s[COMMANDED + c];
 """
 IS_OPEN = "return any(t[NORM2] > t[FLOOR2]);\n"
@@ -111,9 +129,19 @@ CHOOSE = """
 const U* const u = (const U*)&another;
 const auto better = (t[NORM2] > t[FLOOR2]) & ({condition});
 for (int c = 0; c < COORDINATES; ++c) t[Q + c] = better ? u[Q + c] : t[Q + c];
+for (int k = 0; k < DOFS; ++k) {{
+    t[LOWER + k] = better ? u[LOWER + k] : t[LOWER + k];
+    t[UPPER + k] = better ? u[UPPER + k] : t[UPPER + k];
+}}
 t[NORM2] = better ? u[NORM2] : t[NORM2];
 """
-KEEP = "for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = t[Q + c];\n"
+KEEP = """
+for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = t[Q + c];
+for (int k = 0; k < DOFS; ++k) {
+    s[LOWER + k] = t[LOWER + k];
+    s[UPPER + k] = t[UPPER + k];
+}
+"""
 
 
 @typing.no_type_check
@@ -127,7 +155,8 @@ def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
     """
     State: Any = of.State
     StateRef: Any = of.StateRef
-    begin, begin_ahead, is_open, choose, keep = _attempts(of, place)
+    Real: Any = of.Real
+    begin, begin_ahead, begin_nearer, is_open, choose, keep = _attempts(of, place)
     iterate_all = of.repeated(_iteration(of))
     close_slowly, slow_down = _slow_closing(of, measure, iterate_all), _slowing_down(of, iterate_all)
 
@@ -141,6 +170,13 @@ def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
             begin_ahead(state, lanes, task, first, another)
             iterate_all(another, lanes, task, first, CLOSING_EVALUATIONS)
             choose(state, lanes, task, first, other, another)
+            attempt = int(0)
+            while attempt <= HALVINGS + 1 and is_open(state, lanes, task, first, other):
+                share = wp.where(attempt == 0, Real(1.0), wp.where(attempt <= HALVINGS, Real(0.5), Real(0.0)))
+                begin_nearer(state, lanes, task, first, another, other, share)
+                iterate_all(another, lanes, task, first, CLOSING_EVALUATIONS)
+                choose(state, lanes, task, first, other, another)
+                attempt += 1
             if task.settings[BRAKES] == 1 and is_open(state, lanes, task, first, other):
                 close_slowly(state, lanes, task, first, other)
         keep(state, lanes, task, first, other)
@@ -169,6 +205,7 @@ def _iteration(of: TickCommand) -> Any:
 def _attempts(of: TickCommand, place: int) -> tuple[Any, ...]:
     """Functions that begin an attempt to close loops in another state, and end it."""
     StateRef: Any = of.StateRef
+    Real: Any = of.Real
     text = of.text
 
     @wp.func_native(text.function(OTHER, COPY, PLACE.format(place=place), RESTART))
@@ -176,6 +213,11 @@ def _attempts(of: TickCommand, place: int) -> tuple[Any, ...]:
 
     @wp.func_native(text.function(OTHER, COPY, START, AHEAD, RESTART))
     def begin_ahead(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
+
+    @wp.func_native(text.function(*fragments(*BOXES), OTHER, COPY, NEARER, RESTART))
+    def begin_nearer(
+        state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef, nearest: StateRef, share: Real
+    ): ...
 
     @wp.func_native(text.function(OTHER, IS_OPEN))
     def is_open(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef) -> bool: ...
@@ -186,7 +228,7 @@ def _attempts(of: TickCommand, place: int) -> tuple[Any, ...]:
     @wp.func_native(text.function(OTHER, KEEP))
     def keep(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
-    return begin, begin_ahead, is_open, choose, keep
+    return begin, begin_ahead, begin_nearer, is_open, choose, keep
 
 
 @typing.no_type_check
