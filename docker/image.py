@@ -4,9 +4,9 @@ Engine, first that there is, or the one that ENGINE names: docker, podman, build
 in chroot isolation as root, and the container is then started here, in a mount namespace with a read-only root.
 
 Environment: ENGINE; BASE_IMAGE instead of the Dockerfile's, or 'debian', which makes one from Debian's packages, as is
-done where no registry can be reached; CPU_TARGET, CUDA_ARCHITECTURES and REQUIREMENTS (build arguments); IMAGE, the
-name to give; KEEP_BASE, a file to keep that base in. pip's settings and certificates of this machine serve the build
-and stay out of the image.
+done where no registry can be reached; CPU_TARGET, CUDA_ARCHITECTURES, GPU_KINDS and REQUIREMENTS (build arguments);
+IMAGE, the name to give; KEEP_BASE, a file to keep that base in. pip's settings and certificates of this machine serve
+the build and stay out of the image.
 """
 
 import os
@@ -25,7 +25,7 @@ import trial
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 DEBIAN_BASE = "localhost/ik-service-base"
-BUILD_ARGUMENTS = ("CPU_TARGET", "CUDA_ARCHITECTURES", "REQUIREMENTS")
+BUILD_ARGUMENTS = ("CPU_TARGET", "CUDA_ARCHITECTURES", "GPU_KINDS", "REQUIREMENTS")
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 PULL_S = 60.0
 PACKAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "unshare": "util-linux", "setpriv": "util-linux"}

@@ -18,7 +18,8 @@ START_S, ANSWER_S = 120.0, 60.0
 BEYOND_IMPORTS_S = 2.0  # most that the first answer may take besides starting Python and importing
 REPEATS = 5
 KERNELS, ROBOTS = "/var/lib/ik-service/kernels", "/var/lib/ik-service/robots"
-WIDE = {"precision": "float64"}
+Question = tuple[str, dict[str, Any]]
+"""A robot, and the body of a request."""
 OBJECTS = (".o", ".cubin", ".ptx")
 IMPORTS = "import warp, ik_service.cli.service.serve, ik_service.solver; warp.config.log_level = 30; warp.init(); "
 IMPORTS += "import time; print('AT', time.monotonic())"  # of one clock with ours
@@ -29,18 +30,22 @@ ls -d /opt/ik-service/bin/pip* /opt/ik-service/lib/python3*/site-packages/setupt
 find / -xdev -path '*/.cache/*' -o -xdev -path '/var/lib/apt/lists/*_Packages*' -o -xdev -path '/source/*'
 """
 FILES = "cd /opt/ik-service/kernels; find . -type f | sed 's/.*[.]//' | grep -v / | sort | uniq -c; du -sm ."
-LEAVES = """
+QUESTIONS = """
 import json
-from ik_service.robots.structure.names import leaf_links
+from ik_service.cli.robots.warmup_command import link_sets
 from ik_service.robots import builtin_robot_names, load_robot
-found = {}
 for name in builtin_robot_names():
     robot = load_robot(name)
-    links = leaf_links(robot)
-    poses = robot.forward_kinematics(robot.mid_joint_q[None], list(links))
-    poses = zip(links, poses.positions[0].tolist(), poses.orientations_xyzw[0].tolist(), strict=True)
-    found[name] = [{"link": a, "positions": [b], "orientations_xyzw": [c]} for a, b, c in poses]
-print("LEAVES" + json.dumps(found))
+    wide = [{"precision": "float64"}]
+    wide += [] if robot.every_constraint else [{"solutions": 2}]  # a robot with constraints has one solution
+    for links in link_sets(robot, ()):
+        poses = robot.forward_kinematics(robot.mid_joint_q[None], list(links))
+        places = zip(links, poses.positions[0].tolist(), strict=True)
+        positions = [{"link": link, "positions": [place]} for link, place in places]
+        turns = zip(positions, poses.orientations_xyzw[0].tolist(), strict=True)
+        whole = [{**one, "orientations_xyzw": [turn]} for one, turn in turns]
+        for targets, options in ((positions, {}), (whole, {}), *((whole, one) for one in wide)):
+            print("ASK" + json.dumps([name, {"targets": targets, "options": options}]))
 """
 OWN_ROBOT = """<robot name="own"><link name="a"/><link name="b"/><link name="c"/>
 <joint name="j1" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0 0 0.3"/><axis xyz="0 1 0"/>
@@ -96,9 +101,9 @@ class Service:
         finally:
             connection.close()
 
-    def solve(self, robot: str, targets: list[dict[str, Any]], **options: Any) -> tuple[int, str]:
-        """Solve targets together."""
-        return self.ask("POST", f"/v1/robots/{robot}/solve", {"targets": targets, **options})
+    def solve(self, robot: str, asked: dict[str, Any]) -> tuple[int, str]:
+        """Solve what a body of a request asks for."""
+        return self.ask("POST", f"/v1/robots/{robot}/solve", asked)
 
     def wait_until_ready(self) -> float:
         """Wait for the ready route; return the seconds since the start."""
@@ -131,9 +136,9 @@ def try_image(engine: engines.Engine, image: str, folder: pathlib.Path) -> None:
     """Try everything, and let go of what it took."""
     try:
         try_configuration(engine, image)
-        leaves = try_commands(engine, image)
-        try_cold_start(engine, image, leaves)
-        try_volumes(engine, image, leaves, folder)
+        questions = try_commands(engine, image)
+        try_cold_start(engine, image, questions)
+        try_volumes(engine, image, questions, folder)
     finally:
         engine.close()
 
@@ -150,8 +155,8 @@ def try_configuration(engine: engines.Engine, image: str) -> None:
     say(f"     size: {engine.size(image) / 1e6:.0f} MB")
 
 
-def try_commands(engine: engines.Engine, image: str) -> dict[str, list[dict[str, Any]]]:
-    """What single commands do in it; return targets for every leaf link of the built-in robots."""
+def try_commands(engine: engines.Engine, image: str) -> list[Question]:
+    """What single commands do in it; return the questions that the image has kernels for."""
     code, text = engine.start(image, "ik-service", "serve").finish()
     check("without API keys it does not start on 0.0.0.0", code == 2 and "no API keys" in text, text.strip()[-200:])
     _, text = engine.start(image, "sh", "-c", WRITES).finish()
@@ -161,8 +166,22 @@ def try_commands(engine: engines.Engine, image: str) -> dict[str, list[dict[str,
     check("no compiler, installer or package cache is left inside", left == [], " ".join(left))
     _, text = engine.start(image, "sh", "-c", FILES).finish()
     say("     files of kernels: " + ", ".join(" ".join(line.split()) for line in text.splitlines()) + " MB")
-    _, text = engine.start(image, "python", "-c", LEAVES).finish()
-    return dict(json.loads(text.partition("LEAVES")[2]))
+    _, text = engine.start(image, "python", "-c", QUESTIONS).finish()
+    return read_questions(text)
+
+
+def read_questions(text: str) -> list[Question]:
+    """Return the questions that the program `QUESTIONS` has printed."""
+    return [tuple(json.loads(line[3:])) for line in text.splitlines() if line.startswith("ASK")]
+
+
+def whole_poses(questions: list[Question]) -> dict[str, dict[str, Any]]:
+    """Return for each robot the question about poses of all leaf links together."""
+    return {
+        robot: asked
+        for robot, asked in questions
+        if not asked["options"] and "orientations_xyzw" in asked["targets"][0]
+    }
 
 
 def import_seconds(engine: engines.Engine, image: str) -> float:
@@ -172,15 +191,15 @@ def import_seconds(engine: engines.Engine, image: str) -> float:
     return float(text.partition("AT ")[2]) - started
 
 
-def try_cold_start(engine: engines.Engine, image: str, leaves: dict[str, list[dict[str, Any]]]) -> None:
+def try_cold_start(engine: engines.Engine, image: str, questions: list[Question]) -> None:
     """Start it several times, nothing but the image at hand, and ask once; then ask for everything that is built in."""
-    (panda,) = leaves["panda"]
+    panda = whole_poses(questions)["panda"]
     imports, answers = [], []
     for turn in range(REPEATS):
         imports.append(import_seconds(engine, image))
         with serving(engine, image) as service:
             ready = service.wait_until_ready()
-            status, text = service.solve("panda", [panda])
+            status, text = service.solve("panda", panda)
             answers.append(time.monotonic() - service.started)
             told = f"{answers[-1]:.2f} s, ready at {ready:.2f} s"
             check("a cold start", status == 200 and json.loads(text)["success"] == [True], told)
@@ -189,7 +208,7 @@ def try_cold_start(engine: engines.Engine, image: str, leaves: dict[str, list[di
                     check(f"{told} is 401", service.ask("GET", "/v1/robots", key=key)[0] == 401)
                 code, said = engine.start(image, "ik-service", "health", f"http://{HOST}:{service.port}").finish()
                 check("the health command says ready", code == 0, said.strip())
-                try_built_in(service, leaves)
+                try_built_in(service, questions)
             asked = time.monotonic()
             code, _ = service.running.end()
             check("SIGTERM ends it with exit code 0", code == 0, f"{time.monotonic() - asked:.2f} s")
@@ -205,40 +224,37 @@ def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def try_built_in(service: Service, leaves: dict[str, list[dict[str, Any]]]) -> None:
-    """Solve for every leaf link of every robot once, in each way that the image has kernels for."""
-    spent = {}
-    for robot, targets in leaves.items():
-        for together in [[one] for one in targets] + ([targets] if len(targets) > 1 else []):
-            positions = [{name: one[name] for name in ("link", "positions")} for one in together]
-            for given, options in ((together, {}), (positions, {}), (together, WIDE), (together, {"solutions": 2})):
-                started = time.monotonic()
-                status, text = service.solve(robot, given, options=options)
-                name = f"{robot} {', '.join(one['link'] for one in together)} {options or ''}"
-                spent[name, given is positions] = time.monotonic() - started
-                if status != 200:
-                    check(name, False, text)
-    slowest = max(spent, key=lambda name: spent[name])
-    told = f"{len(spent)}, the slowest in {1e3 * spent[slowest]:.0f} ms: {slowest[0]}"
-    check("first requests of each kind for built-in robots", bool(spent), told)
+def try_built_in(service: Service, questions: list[Question]) -> None:
+    """Ask each question once."""
+    spent = []
+    for robot, asked in questions:
+        started = time.monotonic()
+        status, text = service.solve(robot, asked)
+        what = "pose" if "orientations_xyzw" in asked["targets"][0] else "position"
+        links = ", ".join(one["link"] for one in asked["targets"])
+        name = f"{what} of {robot} {links} {asked['options'] or ''}"
+        spent.append((time.monotonic() - started, name))
+        if status != 200:
+            check(name, False, text)
+    check("first requests of each kind for built-in robots", bool(spent))
+    slowest, name = max(spent)
+    say(f"     {len(spent)}, the slowest in {1e3 * slowest:.0f} ms: {name}")
 
 
-def try_volumes(
-    engine: engines.Engine, image: str, leaves: dict[str, list[dict[str, Any]]], folder: pathlib.Path
-) -> None:
+def try_volumes(engine: engines.Engine, image: str, questions: list[Question], folder: pathlib.Path) -> None:
     """Volumes for robots and for their kernels: what is shipped is found, what is missing is compiled once."""
     kernels, robots = folder / "kernels", folder / "robots"
     for path in (kernels, robots):
         path.mkdir()
         path.chmod(0o777)
     variables = {"IK_SERVICE_CATALOG_DIR": ROBOTS, "IK_SERVICE_UPLOADS_ENABLED": "true"}
-    own = [{"link": "c", "positions": [[0.4, 0.0, 0.3]]}]
+    own, built_in = {"targets": [{"link": "c", "positions": [[0.4, 0.0, 0.3]]}]}, whole_poses(questions)
     with serving(engine, image, {robots: ROBOTS}, **variables) as service:
         service.wait_until_ready()
         check("a robot is put", service.ask("PUT", "/v1/robots/own", OWN_ROBOT)[0] in (200, 201))
         status, text = service.solve("own", own)
         check("without a volume for kernels it is refused", status >= 500, f"{status} {json.loads(text)['code']}")
-        check("and the others are solved", service.solve("panda", leaves["panda"])[0] == 200)
+        check("and the others are solved", service.solve("panda", built_in["panda"])[0] == 200)
         code, log = service.running.end()
         check("whose cause stands in the log", code == 0 and "kernel cache" in log)
     volumes, variables = {kernels: KERNELS, robots: ROBOTS}, {**variables, "WARP_CACHE_PATH": KERNELS}
@@ -246,7 +262,7 @@ def try_volumes(
     for turn in ("first", "second"):
         with serving(engine, image, volumes, **variables) as service:
             ready = service.wait_until_ready()
-            statuses = {service.solve(robot, targets)[0] for robot, targets in leaves.items()}
+            statuses = {service.solve(robot, asked)[0] for robot, asked in built_in.items()}
             check("the built-in robots", statuses == {200})
             counts.append(compiled(kernels))
             started = time.monotonic()

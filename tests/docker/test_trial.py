@@ -1,0 +1,75 @@
+"""The questions of the image's trial are answered by the service, here without a container."""
+
+import subprocess
+import sys
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service.api import create_app
+from ik_service.cli.robots.warmup_command import link_sets
+from ik_service.errors import KernelCacheError
+from ik_service.robots import builtin_robot_names, load_robot
+from ik_service.settings import ServiceSettings
+from ik_service.solver.core import SolverCore
+from tests.docker.dockerfile import ROOT
+
+sys.path.insert(0, str(ROOT / "docker"))
+import trial
+
+READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
+
+
+@pytest.fixture(scope="module")
+def questions():
+    command = [sys.executable, "-c", trial.QUESTIONS]
+    return trial.read_questions(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.fixture(scope="module")
+def client():
+    app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        app.state.service.warm_up.result(READY_TIMEOUT_S)
+        yield client
+
+
+def ask(client, robot, asked):
+    return client.post(f"/v1/robots/{robot}/solve", json=asked)
+
+
+def test_every_leaf_link_of_every_built_in_robot_is_asked_for(questions):
+    asked = {(robot, tuple(one["link"] for one in body["targets"])) for robot, body in questions}
+    expected = {(name, links) for name in builtin_robot_names() for links in link_sets(load_robot(name), ())}
+    assert asked == expected
+    assert len(asked) > 30
+    options = [body["options"] for _, body in questions]
+    assert {"solutions": 2} in options
+    assert {"precision": "float64"} in options
+    assert set(trial.whole_poses(questions)) == set(builtin_robot_names())
+
+
+def test_the_service_refuses_none_of_the_questions(questions, client, monkeypatch):
+    """All but the solve itself, for which code would be compiled: that fails here, after everything is checked."""
+    reached = []
+
+    def run(core, batch, options, **_):
+        reached.append(core.robot.name)
+        raise KernelCacheError("There is no cache in this test.")
+
+    monkeypatch.setattr(SolverCore, "run", run)
+    for robot, asked in questions:
+        before = len(reached)
+        answer = ask(client, robot, asked)
+        assert answer.json()["code"] == "kernels_unavailable", (robot, asked, answer.text)
+        assert reached[before:] == [robot]
+    assert len(reached) == len(questions)
+
+
+def test_the_questions_about_a_panda_are_answered(questions, client):
+    own = [asked for robot, asked in questions if robot == "panda"]
+    assert len(own) == 4
+    for asked in own:
+        answer = ask(client, "panda", asked)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["success"] == [True]
