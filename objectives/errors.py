@@ -8,6 +8,12 @@ IKError
 The service adds its own branches in ``ik_service/errors.py``.
 """
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+NEAR_NAME_LENGTH, NEAR_NAME_EFFORT = 64, 1 << 17
+"""Longest name for which near ones are looked for, and pairs of characters compared for it: some 20 ms of a core."""
+
 
 class IKError(Exception):
     """Root of every error that this project raises on purpose."""
@@ -23,3 +29,10 @@ class UnknownNameError(InputError):
 
 class ObjectiveError(IKError):
     """An objective breaks the contract of its hooks, or is bound to a second solver."""
+
+
+def near_names(name: str, names: Sequence[str], most: int = 1) -> list[str]:
+    """Give the known names most like an unknown one, best first; for a long name none, of many names the first."""
+    if len(name) > NEAR_NAME_LENGTH:
+        return []
+    return get_close_matches(name, names[: NEAR_NAME_EFFORT // max(1, len(name)) ** 2], n=most)

@@ -1,13 +1,12 @@
 """Where things are in the arrays of a robot: host copies of its index arrays, and the questions put to them."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from objectives.errors import InputError, UnknownNameError
+from objectives.errors import InputError, UnknownNameError, near_names
 from objectives.model import BoolArray, FloatArray, IKModel
 
 IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
@@ -109,7 +108,7 @@ class RobotIndices:
             raise InputError(f"{objective}: joints is the string '{names}'; allowed: a sequence of joint names.")
         for name in names:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
+                close = near_names(name, known)
                 hint = f"Did you mean '{close[0]}'? " if close else ""
                 raise UnknownNameError(
                     f"{objective}: joint '{name}' is not in the robot. {hint}Joints: {', '.join(known)}."

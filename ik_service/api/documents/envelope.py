@@ -1,13 +1,12 @@
 """Envelopes of documents: all fields but the numeric columns, checked by the models of the schema."""
 
-import difflib
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from ik_service.api.errors.exceptions import FaultBody, FaultyFieldsError, pointer_token
 from ik_service.api.schema.fields import TOO_MANY_NAMES, Envelope
+from objectives.errors import near_names
 
 FAULT_CODES = {
     "extra_forbidden": "unknown_field",
@@ -50,21 +49,31 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
 
 def _fault(body: type[Envelope], place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:
     """Return the fault for an error of the validation."""
-    detail = "Field required" if kind == "union_tag_not_found" else message
+    detail = f"{'Field required' if kind == 'union_tag_not_found' else message}."
     if kind == "extra_forbidden":
-        close = difflib.get_close_matches(str(place[-1]), _field_names(body), n=1)
-        detail = "There is no such field here" + (f". Did you mean '{close[0]}'?" if close else ".")
-        return FaultBody(pointer=_pointer(place, kind), code=FAULT_CODES[kind], detail=detail)
+        close = near_names(str(place[-1]), _field_names(body, place[:-1]))
+        detail = "There is no such field here." + (f" Did you mean '{close[0]}'?" if close else "")
     code = "wrong_type" if kind.endswith("_type") else FAULT_CODES.get(kind, "invalid_value")
-    return FaultBody(pointer=_pointer(place, kind), code=code, detail=f"{detail}.")
+    return FaultBody(pointer=_pointer(place, kind), code=code, detail=detail)
 
 
-@cache
-def _field_names(body: type[Envelope]) -> tuple[str, ...]:
-    """Return the names of all fields of a body and of the objects in it."""
-    schema = body.model_json_schema()
-    objects = (schema, *schema.get("$defs", {}).values())
-    return tuple(dict.fromkeys(name for one in objects for name in one.get("properties", ())))
+def _field_names(body: type[Envelope], place: tuple[int | str, ...]) -> list[str]:
+    """Return the names of the fields of the object at a place in a body."""
+    kinds = [body]
+    for token in place:
+        fields = [kind.model_fields[token] for kind in kinds if token in kind.model_fields]
+        if fields:
+            kinds = [model for field in fields for model in _models(field.annotation)]
+        elif isinstance(token, str):  # the type of an objective, which pydantic puts between its number and its fields
+            kinds = [kind for kind in kinds if token in get_args(kind.model_fields["type"].annotation)]
+    return [name for kind in kinds for name in kind.model_fields]
+
+
+def _models(annotation: Any) -> list[type[Envelope]]:
+    """Return the models in the annotation of a field."""
+    if hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
 
 
 def _pointer(place: tuple[int | str, ...], kind: str) -> str:

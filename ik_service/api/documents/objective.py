@@ -56,8 +56,9 @@ def _names(spec: Objective, robot: RobotModel, pointer: str) -> Iterator[tuple[s
         yield "motion", spec.motion
     joints = getattr(spec, "joints", None)
     if joints is not None:
+        known = frozenset(robot.joint_names)
         for k, name in enumerate(joints):
-            if name not in robot.joint_names:
+            if name not in known:
                 detail = f"Joint '{name}' is not in robot '{robot.name}'. Joints: {', '.join(robot.joint_names)}."
                 raise faulty_field(f"{pointer}/joints/{k}", "unknown_joint", detail)
         yield "joints", tuple(joints)

@@ -37,13 +37,14 @@ IKError
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 from pydantic import BaseModel, Field
 
 from objectives.errors import IKError, InputError, UnknownNameError
 
-FAULTS_MAX = 16
-"""Faults listed in one answer; the others are left out."""
+FAULTS_MAX, POINTER_LENGTH = 16, 1024
+"""Faults that an answer lists, and characters of a pointer, in which names of the caller stand; no more is made."""
 
 
 class FaultBody(BaseModel):
@@ -58,8 +59,8 @@ class FaultyFieldsError(InputError):
     """Fields of the body that break the schema; `faults` names each."""
 
     def __init__(self, faults: Iterable[FaultBody]) -> None:
-        """Keep the faults, in the order found, at least one."""
-        self.faults = tuple(faults)[:FAULTS_MAX]
+        """Keep the first faults, in the order found, at least one."""
+        self.faults = tuple(islice(faults, FAULTS_MAX))
         first = self.faults[0]
         super().__init__(f"{first.pointer or 'The body'}: {first.detail}")
 
@@ -70,8 +71,8 @@ def faulty_field(pointer: str, code: str, detail: str) -> FaultyFieldsError:
 
 
 def pointer_token(token: object) -> str:
-    """Return a key or index as it is written in a JSON pointer, without characters that UTF-8 cannot hold."""
-    return str(token).replace("~", "~0").replace("/", "~1").encode(errors="replace").decode()
+    """Return a key or index as it is written in a JSON pointer, cut, without characters that UTF-8 cannot hold."""
+    return str(token)[:POINTER_LENGTH].replace("~", "~0").replace("/", "~1").encode(errors="replace").decode()
 
 
 class MalformedBodyError(InputError):

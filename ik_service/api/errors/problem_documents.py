@@ -14,13 +14,16 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ik_service.api.errors import exceptions as api
-from ik_service.api.errors.exceptions import FaultBody, FaultyFieldsError
+from ik_service.api.errors.exceptions import POINTER_LENGTH, FaultBody, FaultyFieldsError
 from ik_service.api.errors.request_id import current_request_id
 from ik_service.batching import errors as batching
 from ik_service.errors import EngineError, KernelBuildError, KernelCacheError, RobotFileError
+from ik_service.robots.files.xml_reader import shortened
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
+DETAIL_LENGTH = 8192
+"""Characters of the detail of a document, and of those of its faults together: with pointers 32 KiB, in ASCII."""
 
 
 @dataclass(frozen=True)
@@ -149,13 +152,16 @@ def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FaultBody]
         faults: Faults of the body; the code of the first is the code of the document.
     """
     listed = [fault.model_dump() for fault in faults]
+    for fault in listed:
+        fault["pointer"] = shortened(fault["pointer"], POINTER_LENGTH)
+        fault["detail"] = shortened(fault["detail"], DETAIL_LENGTH // len(listed))
     code = listed[0]["code"] if listed else kind.code
     document: dict[str, Any] = {
         "type": f"urn:ik-service:problem:{code}",
         "title": kind.title,
         "status": kind.status,
         "code": code,
-        "detail": detail,
+        "detail": shortened(detail, DETAIL_LENGTH),
     }
     request_id = current_request_id.get()
     if request_id is not None:

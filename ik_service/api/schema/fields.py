@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from ik_service.api.errors.exceptions import FAULTS_MAX
 from ik_service.api.schema import limits
 
 NAMES_MOST = 256
@@ -37,11 +38,14 @@ class Envelope(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _few_names(cls, value: Any) -> Any:
-        """Refuse an object of many names before it is validated: each unknown name would become an error."""
-        if type(value) is dict and len(value) > NAMES_MOST:
+        """Refuse an object of many names, and leave out unknown ones that are not told: each would become an error."""
+        if type(value) is not dict or len(value) <= FAULTS_MAX:
+            return value
+        if len(value) > NAMES_MOST:
             message = "The object has {count} names. Allowed: {most}, of which none is unknown"
             raise PydanticCustomError(TOO_MANY_NAMES, message, {"count": len(value), "most": NAMES_MOST})
-        return value
+        told = [*(fields := cls.model_fields), *[name for name in value if name not in fields][:FAULTS_MAX]]
+        return {name: value[name] for name in told if name in value}
 
 
 def row(width: int | None, least: float = -limits.MAX_VALUE, least_width: int = 1) -> dict[str, Any]:

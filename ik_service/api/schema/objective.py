@@ -172,7 +172,8 @@ class JointObjective(WeightedObjective):
 
     def joint_indices(self, robot: RobotModel) -> list[int]:
         """Return the indices of the joints that have rows."""
-        return [index for index, name in enumerate(robot.joint_names) if self.joints is None or name in self.joints]
+        chosen = frozenset(robot.joint_names if self.joints is None else self.joints)
+        return [index for index, name in enumerate(robot.joint_names) if name in chosen]
 
 
 class PostureObjective(JointObjective):

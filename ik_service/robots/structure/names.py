@@ -1,6 +1,5 @@
 """Names of coordinates and DOFs, and look-ups by name with messages that help."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from ik_service.robots.arrays import RobotArrays
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
-from objectives.errors import InputError, UnknownNameError
+from objectives.errors import InputError, UnknownNameError, near_names
 
 MAX_LISTED = 60
 """Names that a message lists at most."""
@@ -111,7 +110,7 @@ def index_of(robot: KinematicRobot, what: str, names: Sequence[str], name: str) 
 
 def unknown_name(opening: str, what: str, names: Sequence[str], name: object) -> str:
     """Give a message about an unknown name: the opening, the closest names, and the list."""
-    close = difflib.get_close_matches(str(name), names, n=3)
+    close = near_names(str(name), names, 3)
     hint = f" Did you mean {' or '.join(repr(candidate) for candidate in close)}?" if close else ""
     listed = ", ".join(names[:MAX_LISTED]) or "none"
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
