@@ -141,16 +141,17 @@ def _first_non_finite(body: bytes) -> str | None:
         document = json.loads(body.decode())
     except (ValueError, RecursionError):
         return None
-    return next((pointer for pointer, number in _numbers(document) if not isfinite(number)), None)
-
-
-def _numbers(document: Any) -> Iterator[tuple[str, float]]:
-    stack: list[tuple[str, Any]] = [("", document)]
-    while stack:
-        pointer, value = stack.pop()
-        if isinstance(value, float):
-            yield pointer, value
-        elif isinstance(value, list):
-            stack.extend((f"{pointer}/{k}", entry) for k, entry in reversed(list(enumerate(value))))
-        elif isinstance(value, dict):
-            stack.extend((f"{pointer}/{pointer_token(key)}", entry) for key, entry in reversed(value.items()))
+    path: list[object] = []  # names and places of the lists and objects around the present one; None for the body
+    levels: list[Iterator[tuple[object, Any]]] = [iter([(None, document)])]  # what is left of each of them
+    while levels:
+        for key, value in levels[-1]:
+            if isinstance(value, float) and not isfinite(value):
+                return "".join(f"/{pointer_token(token)}" for token in [*path, key][1:])
+            if isinstance(value, (list, dict)):
+                path.append(key)
+                levels.append(iter(enumerate(value) if isinstance(value, list) else value.items()))
+                break
+        else:
+            levels.pop()
+            del path[-1:]
+    return None

@@ -1,7 +1,7 @@
 """Archives of arrays as `numpy.savez` writes them: arrays in the body, all else in the query of the address.
 
 The archive states the sizes of its members, and the header of a member the size of its array. Both come from the
-caller, so both are compared with limits before anything is decompressed. Nothing is unpickled.
+caller, so both are compared with limits first, and no more than they state is decompressed. Nothing is unpickled.
 """
 
 import io
@@ -10,6 +10,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -32,7 +33,6 @@ QUERY_FIELDS_MOST = 64
 
 _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
-_ENTRY = struct.Struct("<24sIHHH12x")  # of the list of members: decompressed size, lengths of what follows it
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 TEXTS = ("link", "include", "disable")  # fields of the query that stay texts, also where they look like numbers
 
@@ -60,22 +60,15 @@ class NpzCodec:
     blocking_bytes = 512 * 1024
 
     def decoded_bytes(self, body: bytes, limit: int) -> int:
-        """Return the decompressed size of the members of an archive, by its list of members.
+        """Return the decompressed size of the members of an archive by its list of members, or the body's if larger.
 
         Raises:
             MalformedNpzError: Not an archive as `numpy.savez` writes it.
             BodyTooLargeError: It lists too many members.
         """
-        _check_end(body)
-        place, unpacked = int.from_bytes(body[-6:-2], "little"), 0
-        for _ in range(MEMBERS_MOST):
-            entry = body[place : place + _ENTRY.size]
-            if len(entry) < _ENTRY.size or not entry.startswith(b"PK\x01\x02"):
-                break
-            _, size, *lengths = _ENTRY.unpack(entry)
-            unpacked += size
-            place += _ENTRY.size + sum(lengths)
-        return min(unpacked, limit)  # a larger archive is refused before it is decompressed
+        with _opened(body) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        return max(len(body), min(unpacked, limit))  # a larger archive is refused before it is decompressed
 
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> ArchiveFields:
         """Return the arrays of an archive and the fields of the query.
@@ -85,12 +78,10 @@ class NpzCodec:
             BodyTooLargeError: The decompressed size is above the limit, or it holds too many members.
             FaultyFieldsError: An array of a type that is not accepted.
         """
-        try:
-            return ArchiveFields(_read_archive(body, limit), list(_query_fields(query)))
-        except InputError:
-            raise
-        except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, OSError, RuntimeError) as error:
-            raise MalformedNpzError(f"The body is not an archive of arrays: {str(error)[:200]}.") from error
+        with _opened(body) as archive:
+            members = {member.filename[:-4]: member for member in _members(archive, limit)}
+            arrays = {name: _read_array(name, _decompressed(archive, member)) for name, member in members.items()}
+        return ArchiveFields(arrays, list(_query_fields(query)))
 
     def encode(self, document: Document) -> bytes:
         """Return a document as an archive; a nested entry is named by its path, with dots."""
@@ -104,30 +95,50 @@ class NpzCodec:
         return [self.encode(document)]
 
 
-def _read_archive(body: bytes, limit: int) -> dict[str, FloatArray]:
-    _check_end(body)
-    with zipfile.ZipFile(io.BytesIO(body)) as archive:
-        members = archive.infolist()
-        names = [member.filename for member in members]
-        if len(set(names)) < len(names) or len(names) > MEMBERS_MOST:
-            raise MalformedNpzError(f"The archive holds two members of one name, or more than {MEMBERS_MOST}.")
-        unpacked = sum(member.file_size for member in members)
-        if unpacked > limit:
-            raise BodyTooLargeError(f"The archive unpacks to {unpacked} bytes. Allowed: {limit}. Split the problems.")
-        for member in members:
-            if not member.filename.endswith(".npy") or member.flag_bits & 1 or member.compress_type not in _METHODS:
-                raise MalformedNpzError("A member of the archive is not one that numpy.savez writes.")
-        return {member.filename[:-4]: _read_array(member.filename[:-4], archive.read(member)) for member in members}
-
-
-def _check_end(body: bytes) -> None:
-    """Refuse an archive with too many members before its list of members is read."""
+@contextmanager
+def _opened(body: bytes) -> Iterator[zipfile.ZipFile]:
+    """Open an archive for a block; an archive with too many members is refused before its list of them is read."""
     end = body[-_END_BYTES:]
     if len(end) < _END_BYTES or not end.startswith(b"PK\x05\x06") or any(end[20:]):
         raise MalformedNpzError("The body is not an archive as numpy.savez writes it.")
     directory_bytes = int.from_bytes(end[12:16], "little")
     if body[-_END_BYTES - 20 : -_END_BYTES].startswith(b"PK\x06\x07") or directory_bytes > _DIRECTORY_BYTES_MOST:
         raise BodyTooLargeError(f"The archive lists too many members. Allowed: {MEMBERS_MOST}.")
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            yield archive
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, OSError, RuntimeError) as error:
+        raise MalformedNpzError(f"The body is not an archive of arrays: {str(error)[:200]}.") from error
+
+
+def _members(archive: zipfile.ZipFile, limit: int) -> list[zipfile.ZipInfo]:
+    """Return the members of an archive, checked by what its list of members says."""
+    members = archive.infolist()
+    names = {member.filename for member in members}
+    if len(names) < len(members) or len(names) > MEMBERS_MOST:
+        raise MalformedNpzError(f"The archive holds two members of one name, or more than {MEMBERS_MOST}.")
+    if members and members[0].header_offset:
+        raise MalformedNpzError("There are bytes before the first member of the archive.")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > limit:
+        raise BodyTooLargeError(f"The archive unpacks to {unpacked} bytes. Allowed: {limit}. Split the problems.")
+    for member in members:
+        if not member.filename.endswith(".npy") or member.flag_bits & 1 or member.compress_type not in _METHODS:
+            raise MalformedNpzError("A member of the archive is not one that numpy.savez writes.")
+    return members
+
+
+def _decompressed(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Return the bytes of a member: no more is decompressed than the archive states, and a longer one is refused."""
+    size = member.file_size
+    member.file_size += 1  # zipfile cuts to it in silence what it has decompressed
+    with archive.open(member) as stream:
+        data = stream.read(size + 1)
+    if len(data) != size:
+        raise MalformedNpzError(f"Member {member.filename[:NAME_LENGTH_MOST]!r} does not have its stated size.")
+    return data
 
 
 def _read_array(name: str, data: bytes) -> FloatArray:
