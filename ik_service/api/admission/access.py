@@ -7,6 +7,7 @@ server of somebody else the address is not known, so keys are needed there too.
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -30,6 +31,7 @@ KEY_NAME = "ik_service.key_name"
 """Key of the name of the API key in the scope of a request that has one."""
 _OPEN_PATHS = frozenset(("/", "/docs", "/openapi.json"))
 _OPEN_PREFIXES = ("/health/", "/docs/")
+_HOST = re.compile(r"(?:\[([0-9a-fA-F:.]*)\]|([^:\[\]]*))(?::[0-9]*)?")  # [address] or name, and a port
 
 
 def is_loopback(host: str) -> bool:
@@ -161,7 +163,5 @@ def _route_path(scope: Scope) -> str:
 
 @lru_cache(maxsize=256)
 def _is_local_name(host: bytes) -> bool:
-    name = host.decode("latin-1")
-    if name.startswith("["):
-        return is_loopback(name[1:].partition("]")[0])
-    return is_loopback(name.partition(":")[0].lower().rstrip("."))
+    found = _HOST.fullmatch(host.decode("latin-1"))
+    return found is not None and is_loopback(found[1] or found[2].lower().rstrip("."))

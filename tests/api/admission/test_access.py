@@ -118,10 +118,13 @@ def test_a_key_whose_digest_agrees_in_some_bytes_is_none():
     assert keyring.name_of(KEY.encode()) == "a"
 
 
+MIXED_HOSTS = ("[::1]evil.example", "[::1]:80evil", "[::1", "[localhost]", "[::1]]:80", "localhost:evil.example")
+
+
 def test_without_keys_only_names_of_this_machine_are_answered(local):
     for host in ("127.0.0.1:8000", "localhost", "LOCALHOST:8000", "[::1]:8000", "127.0.0.2"):
         assert local.get("/v1/robots", headers={"Host": host}).status_code == 200, host
-    for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", ""):
+    for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "", *MIXED_HOSTS):
         reply = local.get("/v1/robots", headers={"Host": host})
         assert (reply.status_code, reply.json()["code"]) == (403, "untrusted_host"), host
 
