@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, cast
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, ProblemKind, framework_kind, problem_document
@@ -45,6 +45,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._in_headers, self._header_bytes = False, 0
         self._refusal: tuple[ProblemKind, str] | None = None
         self._is_extra = False
+        self._running: RequestResponseCycle | None = None  # `cycle` is the newest request, which may wait behind it
         # Of a body in chunks: bytes fed to the parser, bytes of the body among them, and chunks.
         self._is_chunked, self._fed, self._body_bytes, self._chunks = False, 0, 0, 0
 
@@ -61,9 +62,10 @@ class LimitedConnection(HttpToolsProtocol):
             self._await_incoming(self.settings.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers."""
+        """Stop the timers, and tell the request that is being answered."""
         self._disarm()
         self.slots.remove(self)
+        self.close_now()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -192,8 +194,15 @@ class LimitedConnection(HttpToolsProtocol):
         return True
 
     def close_now(self) -> None:
-        """Close at once."""
+        """Close at once; the request that is being answered, which uvicorn may not tell, writes nothing more."""
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
         self.transport.abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     # ------------------------------------------------------------------ outgoing
     def pause_writing(self) -> None:
@@ -224,7 +233,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _await_outgoing(self) -> None:
         if self._outgoing is None and self.transport.get_write_buffer_size() > 0:
-            self._outgoing = self.loop.call_later(self.settings.answer_timeout_s, self.transport.abort)
+            self._outgoing = self.loop.call_later(self.settings.answer_timeout_s, self.close_now)
 
     def _end_outgoing(self) -> None:
         if self._outgoing is not None:
@@ -245,7 +254,7 @@ class LimitedConnection(HttpToolsProtocol):
         elif self._is_extra and self.cycle is None:
             self._refuse(framework_kind(503), "Too many connections are open.")
         elif self.cycle is not None and not self.cycle.response_complete:
-            self.transport.abort()  # its caller has closed its side, and may have gone
+            self.close_now()  # its caller has closed its side, and may have gone
         else:
             self.transport.close()
 
@@ -254,7 +263,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Answer without the application, and close; only close where earlier answers are still to come."""
         cycle = self.cycle
         if cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete)):
-            return self.transport.abort()
+            return self.close_now()
         body = orjson.dumps(problem_document(kind, detail))
         lines = [
             STATUS_LINE[kind.status],

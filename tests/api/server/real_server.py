@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,13 @@ PATIENCE_S = 20.0  # for a server that is to act within half a second, on a busy
 
 
 @contextmanager
-def real_server(app: Any, settings: ServiceSettings) -> Iterator[tuple[uvicorn.Server, tuple[str, int]]]:
-    """The server of an application and its address."""
+def real_server(
+    app: Any, settings: ServiceSettings, run: Callable[[Any], Any] = asyncio.run
+) -> Iterator[tuple[uvicorn.Server, tuple[str, int]]]:
+    """The server of an application and its address; `run` makes its event loop."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         running = uvicorn.Server(server_config(app, settings))
-        thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listener])))
+        thread = threading.Thread(target=lambda: run(running.serve(sockets=[listener])))
         thread.start()
         until(lambda: running.started, PATIENCE_S)
         yield running, listener.getsockname()

@@ -13,7 +13,7 @@ from ik_service.api.server.stream_connection import StreamConnection
 OVERRIDDEN = {
     LimitedConnection: """__init__ connection_made connection_lost data_received eof_received pause_writing
         resume_writing on_message_begin on_header on_headers_complete on_body on_message_complete on_response_complete
-        handle_websocket_upgrade send_400_response timeout_keep_alive_handler""",
+        handle_websocket_upgrade send_400_response timeout_keep_alive_handler _start_asgi_task""",
     StreamConnection: """__init__ connection_lost data_received pause_writing resume_writing receive send shutdown
         handle_ping handle_pong handle_cont handle_close send_receive_event_to_app""",
 }
