@@ -7,6 +7,7 @@ for a process that only serves.
 import logging
 import re
 import sys
+import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
@@ -25,6 +26,7 @@ _QUIET_LOGGERS = ("uvicorn", "asyncio")
 _SERVER_LOGGER = "uvicorn.error"
 # Control characters except tab and line end, and marks that change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+SELDOM_S = 10.0  # between two warnings of the server, of which bytes that are not HTTP cause one each
 _REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # of a web socket, also an answered one
 
 
@@ -108,11 +110,12 @@ def configured_logs(
     loggers[0].setLevel(settings.log_level.upper())
     for logger in loggers[1:]:
         logger.setLevel(quiet)
-    logging.getLogger(_SERVER_LOGGER).addFilter(_is_news)
+    is_news = _News()
+    logging.getLogger(_SERVER_LOGGER).addFilter(is_news)
     try:
         yield
     finally:
-        logging.getLogger(_SERVER_LOGGER).removeFilter(_is_news)
+        logging.getLogger(_SERVER_LOGGER).removeFilter(is_news)
         loggers[0].handlers[:] = handlers
         for logger, level_before in zip(loggers, levels, strict=True):
             logger.setLevel(level_before)
@@ -122,9 +125,18 @@ def _role_field(role: str | None) -> dict[str, str]:
     return {} if role is None else {"role": role}
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Return False for the line that the server writes for every refused web socket; the access log has one too."""
-    return record.msg != _REFUSED_HANDSHAKE
+class _News(logging.Filter):
+    """Passes lines of the server but for refused web sockets, which the access log has, and for frequent warnings."""
+
+    _again_at = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is written."""
+        if record.levelno != logging.WARNING:
+            return record.msg != _REFUSED_HANDSHAKE
+        is_news = (now := time.monotonic()) >= self._again_at
+        self._again_at = now + SELDOM_S if is_news else self._again_at
+        return is_news
 
 
 def _escaped(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

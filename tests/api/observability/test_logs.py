@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from starlette.responses import PlainTextResponse
 
 from ik_service.api.admission.access import KEY_NAME
-from ik_service.api.observability.logs import AccessLog, configured_logs, is_for_people
+from ik_service.api.observability.logs import SELDOM_S, AccessLog, configured_logs, is_for_people
 from ik_service.api.server.request_middleware import RequestMiddleware
 from ik_service.settings import ServiceSettings
 
@@ -80,6 +80,20 @@ def test_of_the_server_only_the_line_of_refused_handshakes_is_dropped():
         "ASGI callable should return None, but returned '5'."
     ]
     assert not server.filters
+
+
+def test_a_warning_of_the_server_is_written_once_in_a_while(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    stream, server = io.StringIO(), logging.getLogger("uvicorn.error")
+    with configured_logs(ServiceSettings(log_format="json"), stream):
+        for _ in range(100):
+            server.warning("Invalid HTTP request received.")
+        server.error("a fault of ours")
+        now += SELDOM_S
+        server.warning("Invalid HTTP request received.")
+    lines = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert lines == ["Invalid HTTP request received.", "a fault of ours", "Invalid HTTP request received."]
 
 
 def test_logging_is_as_before_afterwards():
