@@ -55,13 +55,13 @@ class Catalog(ABC, Generic[AnyEntry]):
         self._files: Files = {}
         self._changed_at: int | None = None
         self._version = 0  # of the snapshot
-        self._coming: AnyEntry | None = None  # its file is being written
+        self._coming: Mapping[str, AnyEntry] = {}  # whose file is being written
         self._set(dict(built_in))
         self.refresh()
 
     @abstractmethod
-    def _entry_of(self, text: bytes) -> AnyEntry:
-        """Return the entry that a text has.
+    def _entry_of(self, name: str, text: bytes) -> AnyEntry:
+        """Return the entry of a name that a text has.
 
         Raises:
             InputError: It is none.
@@ -108,16 +108,16 @@ class Catalog(ABC, Generic[AnyEntry]):
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
         self._check_put(name, precondition)  # before the text is read
-        entry = self._entry_of(text)
+        entry = self._entry_of(name, text)
         with disk_errors(), self._store.alone():
             self.refresh()
             is_new = self._check_put(name, precondition)
-            self._coming = entry
+            self._coming = {name: entry}
             try:
                 self._store.write(name, text)
                 self._swap(self._store, name, entry)
             finally:
-                self._coming = None
+                self._coming = {}
         return entry, is_new
 
     def _check_put(self, name: str, precondition: Precondition) -> bool:
@@ -218,7 +218,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         served = {name: entry for name, entry in self._served.items() if not entry.is_put}
         noun = self.noun.capitalize()
         for name, state in files.items():
-            old, coming = self._served.get(name), self._coming
+            old, coming = self._served.get(name), self._coming.get(name)
             if old is not None and old.is_put and self._files.get(name) == state:
                 served[name] = old
             elif name in served or self._is_reserved(name):
@@ -226,7 +226,7 @@ class Catalog(ABC, Generic[AnyEntry]):
             elif (text := store.text(name)) is not None:
                 try:
                     is_coming = coming is not None and coming.text == text
-                    served[name] = coming if is_coming and coming else self._entry_of(text)
+                    served[name] = coming if is_coming and coming else self._entry_of(name, text)
                 except InputError as error:
                     _logger.error(
                         "%s %s of the catalog is left out, its file is not as it must be: %s", noun, name, error

@@ -1,6 +1,7 @@
 """The robots that are served: built-in ones, and those put at run time as URDF."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ik_service.api.catalog.catalog import Catalog
@@ -44,8 +45,8 @@ class RobotCatalog(Catalog[ServedRobot]):
         built_in = {name: ServedRobot(model, "built_in", built_in_urdf(name, model)) for name, model in models.items()}
         super().__init__(built_in, store, max_uploaded=max_uploaded, is_open=is_open)
 
-    def _entry_of(self, text: bytes) -> ServedRobot:
-        return ServedRobot(read_uploaded(text), "uploaded", text)
+    def _entry_of(self, name: str, text: bytes) -> ServedRobot:
+        return ServedRobot(replace(read_uploaded(text), name=name), "uploaded", text)  # the name that callers know
 
     def _require_free(self, name: str) -> None:
         served = self._served.get(name)

@@ -55,7 +55,7 @@ class WorldCatalog(Catalog[KeptWorld]):
         super()._set(served)
         self._worlds: Mapping[str, World] = MappingProxyType({name: one.world for name, one in served.items()})
 
-    def _entry_of(self, text: bytes) -> KeptWorld:
+    def _entry_of(self, _name: str, text: bytes) -> KeptWorld:
         document = MsgpackCodec().decode(text)
         if not isinstance(document, dict) or document.keys() != {"objects"}:
             raise InputError("It is no world.")

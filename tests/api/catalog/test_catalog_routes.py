@@ -50,6 +50,21 @@ def test_a_robot_is_put_solved_replaced_and_deleted(open_client, folder):
     assert list(folder.iterdir()) == []
 
 
+def test_messages_name_the_robot_that_was_asked_for(open_client):
+    assert b'<robot name="ur5e"' in UR5E
+    url = "/v1/robots/my_arm"
+    open_client.put(url, content=UR5E, headers=XML).raise_for_status()
+    target = {"targets": [{"link": "tool9", "positions": [[0.4, 0.1, 0.5]]}]}
+    damping = {"objectives": [{"type": "damping", "joints": ["elbow"]}], "problem_count": 1}
+    for document, opening in (
+        (target, "Link 'tool9' is not in robot 'my_arm'. Did you mean 'tool0'?"),
+        (damping, "Joint 'elbow' is not in robot 'my_arm'. Joints: "),
+    ):
+        (fault,) = open_client.post(f"{url}/solve", json=document).json()["errors"]
+        assert fault["detail"].startswith(opening)
+    assert open_client.delete(url).status_code == 204
+
+
 FOUR_BAR = named(pin(rest='<child_origin xyz="0.5 0 0"/><parent_origin xyz="0.4 0 0"/><parent_axis xyz="0 0 1"/>'))
 BROKEN = named(pin(type='type="rope"'), FOUR_BAR).encode()
 
