@@ -8,12 +8,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import Depends, Header, Path, Request
+from fastapi import Depends, Path, Request
 from starlette.types import Scope
 
 from ik_service.api.admission.access import KEY_NAME
 from ik_service.api.admission.admission import Admission
 from ik_service.api.catalog.catalog_refresh import CatalogRefresh
+from ik_service.api.catalog.entries import Precondition
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.world_catalog import WorldCatalog
 from ik_service.api.errors.exceptions import KeyRightsError, MissingKeyError
@@ -177,6 +178,5 @@ RobotName = Annotated[
     ),
 ]
 """Parameter of a route: the robot in its path."""
-IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
-IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none of that name.")]
-"""Parameters of routes that put and delete."""
+Condition = Annotated[Precondition, Depends()]
+"""Parameter of routes that show and put: what the headers of a request expect of an entry."""

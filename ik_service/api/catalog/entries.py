@@ -3,12 +3,17 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from fastapi import Header
 
 from ik_service.api.errors.exceptions import StaleEntryError
 from ik_service.api.schema.robot import Source
 from ik_service.robots import RobotModel, World
 from ik_service.robots.structure.names import leaf_links
+
+IfMatch = Annotated[str | None, Header(description="Only if its ETag is one of these; `*`: if it is there.")]
+IfNoneMatch = Annotated[str | None, Header(description="Only if its ETag is none of these; `*`: if it is not there.")]
 
 
 class Entry(Protocol):
@@ -91,15 +96,15 @@ def _tag_of(text: bytes) -> str:
 
 @dataclass(frozen=True)
 class Precondition:
-    """What a caller expects of an entry that is to change (RFC 9110, section 13).
+    """What a caller expects of an entry that is to change, or to be shown (RFC 9110, section 13).
 
     Attributes:
         if_match: Entity tags, one of which it has; `*`: it exists.
-        if_none_match: `*`: it does not exist.
+        if_none_match: Entity tags, none of which it has; `*`: it does not exist.
     """
 
-    if_match: str | None = None
-    if_none_match: str | None = None
+    if_match: IfMatch = None
+    if_none_match: IfNoneMatch = None
 
     def check(self, noun: str, name: str, current: Entry | None) -> None:
         """Refuse to change an entry that is not as expected.
@@ -113,15 +118,19 @@ class Precondition:
             StaleEntryError: It is not.
         """
         one = f"{noun.capitalize()} '{name}'"
-        if self.if_none_match is not None and current is not None:
-            if self.if_none_match.strip() == "*" or current.etag in _tags(self.if_none_match):
-                raise StaleEntryError(f"{one} exists already.")
+        if current is not None and _names(self.if_none_match, current):
+            raise StaleEntryError(f"{one} exists already.")
         if self.if_match is not None:
             if current is None:
                 raise StaleEntryError(f"There is no {noun} '{name}' to replace.")
-            if self.if_match.strip() != "*" and current.etag not in _tags(self.if_match):
+            if not _names(self.if_match, current):
                 raise StaleEntryError(f"{one} has changed: its ETag is {current.etag}.")
 
+    def is_known(self, noun: str, name: str, current: Entry) -> bool:
+        """Return whether the caller has an entry that is to be shown; `if_match` is checked as for a change."""
+        Precondition(self.if_match).check(noun, name, current)
+        return _names((self.if_none_match or "").replace("W/", ""), current)  # for GET, weak tags do as well
 
-def _tags(header: str) -> list[str]:
-    return [tag.strip() for tag in header.split(",")]
+
+def _names(header: str | None, entry: Entry) -> bool:
+    return header is not None and not {"*", entry.etag}.isdisjoint(tag.strip() for tag in header.split(","))

@@ -38,6 +38,7 @@ class ProblemBody(BaseModel):
 
 
 _DESCRIPTIONS = {
+    304: "The caller has it already, as If-None-Match says.",
     400: "The body is not in the form that its Content-Type says.",
     401: "An API key is needed, or the one given is not known.",
     403: "The API key may not do this, or nobody may here.",
@@ -85,12 +86,13 @@ def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     Args:
         statuses: HTTP statuses that the route can answer with.
     """
-    return {
-        status: {"description": _DESCRIPTIONS[status], "content": _content(_EXAMPLES[status])} for status in statuses
-    }
+    return {status: {"description": _DESCRIPTIONS[status], **_content(_EXAMPLES.get(status))} for status in statuses}
 
 
-def _content(error: Exception) -> dict[str, Any]:
+def _content(error: Exception | None) -> dict[str, Any]:
+    if error is None:
+        return {}
     faults = error.faults if isinstance(error, FaultyFieldsError) else ()
     example = problem_document(kind_of(error), str(error), faults)
-    return {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}, "example": example}}
+    schema = {"$ref": "#/components/schemas/ProblemBody"}
+    return {"content": {PROBLEM_MEDIA_TYPE: {"schema": schema, "example": example}}}

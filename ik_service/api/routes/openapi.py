@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from ik_service.api.catalog.file_store import ENTRY_NAME
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.problem_schema import ProblemBody
@@ -119,9 +120,12 @@ def binary_content(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_bodies(document: dict[str, Any]) -> None:
-    """Add the models of bodies, and the API keys, to the document of FastAPI."""
+    """Add the models of bodies, the API keys, and the form of names in paths to the document of FastAPI."""
     _, ours = models_json_schema([(model, "validation") for model in _BODIES], ref_template=REF_TEMPLATE)
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update(ours["$defs"])
     components["securitySchemes"] = _SECURITY_SCHEMES
     document["security"] = [{}, *({name: []} for name in _SECURITY_SCHEMES)]
+    operations = [one for path in document["paths"].values() for one in path.values()]
+    for parameter in (given for one in operations for given in one.get("parameters", ()) if given["in"] == "path"):
+        parameter["schema"]["pattern"] = f"^{ENTRY_NAME.pattern}$"  # which routes check, not FastAPI

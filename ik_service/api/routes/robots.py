@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
-from ik_service.api.catalog.entries import Precondition, ServedRobot
+from ik_service.api.catalog.entries import IfMatch, Precondition, ServedRobot
 from ik_service.api.catalog.uploaded_urdf import with_choices
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.documents.robot import robot_body, robot_summary
@@ -18,7 +18,7 @@ from ik_service.api.errors.exceptions import MediaTypeError, NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.schema.robot import RobotBody, RobotList
 from ik_service.api.server.body_limits import read_body
-from ik_service.api.state import IfMatch, IfNoneMatch, RobotName, State
+from ik_service.api.state import Condition, RobotName, State
 from ik_service.robots import builtin_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
 
@@ -60,11 +60,16 @@ async def list_robots(state: State) -> RobotList:
 
 @router.head("/robots/{robot}", include_in_schema=False)
 @router.get(
-    "/robots/{robot}", summary="Describe a robot", response_model=RobotBody, responses=problem_answers(404, 422)
+    "/robots/{robot}",
+    summary="Describe a robot",
+    response_model=RobotBody,
+    responses=problem_answers(304, 404, 412, 422),
 )
-async def get_robot(robot: RobotName, request: Request, state: State) -> Response:
+async def get_robot(robot: RobotName, request: Request, state: State, condition: Condition) -> Response:
     """Tell a robot's tree, joints with their limits, links with their frames, and names of coordinates and DOFs."""
     served = (await state.catalog_refresh.current(robot)).entry(robot)
+    if condition.is_known("robot", robot, served):
+        return Response(status_code=304, headers={"ETag": served.etag})
     content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
     return Response(content, headers={"ETag": served.etag}, media_type="application/json")
 
@@ -81,14 +86,16 @@ def _robot_content(name: str, served: ServedRobot) -> bytes:
     response_class=Response,
     responses={
         200: {"description": "The text as it was put.", "content": {URDF_MEDIA_TYPE: {"schema": {"type": "string"}}}},
-        **problem_answers(404, 422),
+        **problem_answers(304, 404, 412, 422),
     },
 )
-async def get_urdf(robot: RobotName, state: State) -> Response:
+async def get_urdf(robot: RobotName, state: State, condition: Condition) -> Response:
     """Give the file that the robot was read from; `package://` addresses in it are left as they are."""
     served = (await state.catalog_refresh.current(robot)).entry(robot)  # one robot, whatever is put meanwhile
     if served.urdf is None:
         raise NoUrdfError(f"Robot '{robot}' was not read from a URDF.")
+    if condition.is_known("robot", robot, served):
+        return Response(status_code=304, headers={"ETag": served.etag})
     headers = {**_AS_A_FILE, "ETag": served.etag, "Content-Disposition": f'attachment; filename="{robot}.urdf"'}
     return Response(served.urdf, media_type=URDF_MEDIA_TYPE, headers=headers)
 
@@ -107,8 +114,7 @@ async def put_robot(
     robot: NewName,
     request: Request,
     state: State,
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
+    condition: Condition,
     constraints: Constraints = None,
     collision: CollisionShapes = None,
 ) -> Response:
@@ -121,8 +127,7 @@ async def put_robot(
     require_uncompressed(request.headers)
     text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
     text = with_choices(text, constraints=constraints, collision=collision)
-    precondition = Precondition(if_match, if_none_match)
-    putting = state.catalog_thread.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)
+    putting = state.catalog_thread.run(owner_of(request.scope), state.catalog.put, robot, text, condition)
     served, is_new = await asyncio.shield(putting)  # also for a caller who has gone
     content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
     headers = {"ETag": served.etag, "Location": f"/v1/robots/{robot}"}

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.request_memory import reservation_of
-from ik_service.api.catalog.entries import KeptWorld, Precondition
+from ik_service.api.catalog.entries import IfMatch, KeptWorld, Precondition
 from ik_service.api.catalog.world_catalog import KEPT_LIMITS, world_text
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.json_codec import JsonCodec
@@ -24,7 +24,7 @@ from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.openapi import document_body, world_content
 from ik_service.api.schema.collision import MAX_KEPT_BYTES, WORLD, WorldBody, WorldList, WorldSummary
 from ik_service.api.server.body_limits import read_body
-from ik_service.api.state import IfMatch, IfNoneMatch, State
+from ik_service.api.state import Condition, State
 from ik_service.robots import DistanceGrid
 from ik_service.robots.files.geometry.world_file import world_document
 
@@ -49,14 +49,19 @@ async def list_worlds(state: State) -> WorldList:
     "/worlds/{world}",
     summary="Get a world",
     response_class=Response,
-    responses={200: {"description": "Its objects.", "content": world_content()}, **problem_answers(404, 406, 422)},
+    responses={
+        200: {"description": "Its objects.", "content": world_content()},
+        **problem_answers(304, 404, 406, 412, 422),
+    },
 )
-async def get_world(world: WorldName, request: Request, state: State) -> Response:
+async def get_world(world: WorldName, request: Request, state: State, condition: Condition) -> Response:
     """Give the objects of a world, as JSON or, with `Accept: application/msgpack`, as MessagePack."""
     codec = answer_codec(request.headers, JsonCodec())
     if codec.is_flat:
         raise NotAcceptableError(f"A world is not answered as {codec.media_type}.")
     kept = (await state.world_refresh.current(world)).entry(world)
+    if condition.is_known("world", world, kept):
+        return Response(status_code=304, headers={"ETag": kept.etag})
     content = await state.side_threads.run(owner_of(request.scope), _content, kept, codec)
     return Response(content, headers={"ETag": kept.etag}, media_type=codec.media_type)
 
@@ -71,9 +76,7 @@ async def get_world(world: WorldName, request: Request, state: State) -> Respons
     },
     openapi_extra=document_body(WorldBody, "a table", WORLD),
 )
-async def put_world(
-    world: WorldName, request: Request, state: State, if_match: IfMatch = None, if_none_match: IfNoneMatch = None
-) -> Response:
+async def put_world(world: WorldName, request: Request, state: State, condition: Condition) -> Response:
     """Keep a world from now on, and after a restart. Requests under way go on with the one they began with."""
     state.world_catalog.require_changeable(world)
     state.require_uploader(request.scope, "world")
@@ -81,8 +84,7 @@ async def put_world(
     body, owner = await read_body(request, state.max_body_bytes), owner_of(request.scope)
     with reservation_of(request.scope).reserved(codec.decoded_bytes(body, state.max_body_bytes)):
         text = await state.side_threads.run(owner, _read, codec, body)
-    precondition = Precondition(if_match, if_none_match)
-    putting = state.catalog_thread.run(owner, state.world_catalog.put, world, text, precondition)
+    putting = state.catalog_thread.run(owner, state.world_catalog.put, world, text, condition)
     kept, is_new = await asyncio.shield(putting)  # also for a caller who has gone
     headers = {"ETag": kept.etag, "Location": f"/v1/worlds/{world}"}
     content = output_codec.encode(_summary(world, kept).model_dump())

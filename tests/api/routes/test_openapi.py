@@ -143,6 +143,16 @@ def test_the_documentation_page_is_served(client):
         assert client.get(address).status_code == 200
 
 
+def test_names_in_paths_have_the_form_that_names_are_put_by(document):
+    given = [
+        p for _, _, operation in operations(document) for p in operation.get("parameters", ()) if p["in"] == "path"
+    ]
+    assert {parameter["name"] for parameter in given} == {"robot", "world"}
+    patterns = {parameter["schema"]["pattern"] for parameter in given}
+    assert patterns == {"^[a-z][a-z0-9_-]{0,63}$"}
+    assert all(re.search(*patterns, name) for name in EXAMPLE_ROBOTS.values())
+
+
 def test_operations_have_short_names(document):
     names = {operation["operationId"] for _, _, operation in operations(document)}
     assert len(names) == sum(1 for _ in operations(document))
