@@ -136,7 +136,7 @@ class ClientMethods(ClientCore[Any, Any]):
             objectives: Further objectives as in an HTTP request: `{"type": "posture", "joint_q_reference": q,
                 "weight": 0.01, "priority": 1}`; columns may be arrays. With objectives, targets are optional.
             problem_count: Number of problems, where no column has a row per problem.
-            initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
+            initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count], or one row.
             joint_limits: Limits within the robot's [rad or m]: by names a pair (lower, upper), or pairs, shape [n, 2].
             frozen: Names of joints that stay where `initial_joint_q` has them: one list, or one per problem.
             max_change: How far joints may be from `initial_joint_q` [rad or m]: one number, or by names.

@@ -68,6 +68,15 @@ def test_both_encodings_and_both_clients_bring_the_same(service_url, poses):
         assert other.position_error_m == pytest.approx(first.position_error_m)
 
 
+def test_the_start_of_one_problem_may_be_its_row_alone(client, poses):
+    row = load_robot("panda").mid_joint_q + 0.1
+    one = poses[0][:1], poses[1][:1]
+    results = [client.solve("panda", *one, link="panda_hand", initial_joint_q=start) for start in (row, row[None])]
+    assert results[0].joint_q.tolist() == results[1].joint_q.tolist()
+    with pytest.raises(ServiceError, match="There are 1 rows here, and there are 30 problems"):
+        client.solve("panda", *poses, link="panda_hand", initial_joint_q=row)
+
+
 def test_targets_of_several_links_with_tool_and_weights(client):
     robot = load_robot("dual_panda")
     reached = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(2), 3), links=HANDS)

@@ -62,7 +62,8 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     poses = [_read_target(target, robot, options, f"/targets/{k}") for k, target in enumerate(envelope.targets)]
     start = None
     if envelope.initial_joint_q is not None:
-        start = read_rows(envelope.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
+        start = read_row_or_rows(envelope.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
+        start = start[None] if start.ndim == 1 else start
     objectives = tuple(
         read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
     )

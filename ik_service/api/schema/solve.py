@@ -233,11 +233,11 @@ class SolveRequestBody(Envelope):
         default=None,
         description="Number of problems, where no column has a row per problem.",
     )
-    initial_joint_q: Annotated[Any, nullable(column(row(None)))] = Field(
+    initial_joint_q: Annotated[Any, nullable(*row_or_rows(None))] = Field(
         default=None,
-        description="First start configuration of each problem [rad or m], one row of coordinates per problem, in the "
-        "order of `coordinate_names`; clamped into the limits. Locked joints are held where it says. null: the middle "
-        "of the ranges, and locked joints where they are locked.",
+        description="First start configuration of each problem [rad or m], one row of coordinates per problem (of one "
+        "problem also the row alone), in the order of `coordinate_names`; clamped into the limits. Locked joints are "
+        "held where it says. null: the middle of the ranges, and locked joints where they are locked.",
     )
     joint_limits: Annotated[dict[Name, Any], JOINT_LIMITS] | None = Field(
         default=None,

@@ -154,6 +154,13 @@ def test_the_answer_is_its_own_only_solution(client, poses):
     assert answer["solutions"] == [[answer["joint_q"][0]], [[None] * 7]]
 
 
+def test_an_archive_may_have_the_start_of_one_problem_as_its_row_alone(client, poses):
+    row = np.full(7, 0.1)
+    bodies = [archive(positions=poses[0][:1], initial_joint_q=start) for start in (row, row[None])]
+    answers = [np.load(io.BytesIO(post(client, body, NPZ, query="?link=panda_hand").content)) for body in bodies]
+    assert answers[0]["joint_q"].tolist() == answers[1]["joint_q"].tolist()
+
+
 def test_double_precision_and_the_best_of_all_seeds_may_be_asked_for(client, poses):
     target = {"link": "panda_hand", "positions": poses[0].tolist(), "orientations_xyzw": poses[1].tolist()}
     options = {"precision": "float64", "best_of": "cost", "seeds": 4}

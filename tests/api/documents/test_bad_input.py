@@ -107,6 +107,8 @@ FIELDS = [
     ("/targets/1", SECOND, "wrong_shape", "/targets/1"),
     ("/initial_joint_q", [[0, 0, 0, 0, 0, 0]], "wrong_shape", "/initial_joint_q/0"),
     ("/initial_joint_q", [[0] * 7] * 2, "wrong_shape", None),
+    ("/initial_joint_q", [0] * 6, "wrong_shape", None),
+    ("/initial_joint_q", [0, 0, 0, 0, 0, 0, "0"], "wrong_type", "/initial_joint_q/6"),
     ("/initial_joint_q", [[0, 0, 0, 0, 0, 0, "0"]], "wrong_type", "/initial_joint_q/0/6"),
     ("/options", [], "wrong_type", None),
     ("/options/iterations", 3, "unknown_field", None),

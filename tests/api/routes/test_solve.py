@@ -177,6 +177,16 @@ def test_a_start_at_the_solution_is_seed_0_and_stays(client, panda, one_pose):
     assert np.abs(np.array(answer["joint_q"]) - start).max() < 1e-2  # already within tolerance: it only polishes
 
 
+def test_the_start_of_one_problem_may_be_its_row_alone(client, one_pose):
+    row = [0.3, -0.785, 0.1, -2.356, 0.2, 1.571, 0.785]
+    answers = [solve(client, {**one_pose, "initial_joint_q": start}) for start in (row, [row], None)]
+    assert answers[0]["joint_q"] == answers[1]["joint_q"] != answers[2]["joint_q"]
+    posture = {"type": "posture", "joint_q_reference": row}
+    alone = [solve(client, {"objectives": [posture], "initial_joint_q": start}) for start in (row, [row])]
+    assert alone[0]["joint_q"] == alone[1]["joint_q"]
+    assert np.abs(np.subtract(alone[0]["joint_q"], [row])).max() < POSITION_TOLERANCE
+
+
 def test_the_options_reach_the_solver(client, one_pose):
     answer = solve(client, {**one_pose, "options": {"seeds": 3, "max_iterations": 1}})
     assert answer["resolved"]["seeds"] == 3
