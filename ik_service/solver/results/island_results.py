@@ -112,7 +112,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     def _count(self, member_island: NDArray[np.int32]) -> NDArray[np.int32]:
         """Count the members (trees or DOFs) of each island."""
         islands = np.arange(self.tree_island.shape[1], dtype=np.int32)
-        return (member_island[:, None, :] == islands[:, None]).sum(axis=2, dtype=np.int32)
+        return np.asarray((member_island[:, None, :] == islands[:, None]).sum(axis=2, dtype=np.int32))
 
     def __len__(self) -> int:
         """Return the number of problems."""
