@@ -5,6 +5,7 @@ import pytest
 
 from ik_service import Target, load_robot
 from ik_service.control import IKController
+from ik_service.robots import load_urdf
 from ik_service.solver.inputs.targets import ROTATION_LENGTH
 from objectives import (
     IKObjectiveAxisAlign,
@@ -18,9 +19,11 @@ from objectives import (
 )
 from tests.control.conftest import pose_of
 from tests.foreign_robots import CASES, link_jacobian, load_foreign
+from tests.solver.conftest import PLANAR_2R
 
 WEIGHTS = np.repeat([1.0, ROTATION_LENGTH], 3)
 UNIT, DOWN = (0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 0.0)
+SINGULAR = 1e-6  # [m] the root of what float64 rounds off a square
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 
 
@@ -75,6 +78,24 @@ def test_a_singular_configuration_is_told(panda):
     robot = panda.lock({"panda_joint3": 0.0})
     joint_q = np.array([[0.0, -0.5, 0.0, -2.0, 0.3, 3.4409924623, 0.7]])
     assert measured(robot, joint_q, ["panda_hand"])[0] < 2e-3
+
+
+@pytest.mark.parametrize(
+    ("axes", "joint_q"),
+    [(("0 0 1", "0 0 1"), [0.0, 0.0]), (("1 0 0", "0 0 1"), [0.3, 0.0])],
+    ids=["a row of zeros", "a column of zeros"],
+)
+def test_a_row_or_a_joint_without_effect_at_one_configuration_alone_counts(axes, joint_q):
+    """Stretched along x, the arm moves nothing along x, and a first joint about x does not move the tip."""
+    shoulder, elbow = axes
+    text = PLANAR_2R.format(elbow_lower=-3.0, elbow_upper=3.0)
+    text = text.replace('"0 0 1"', f'"{shoulder}"', 1).replace('"0 0 1"', f'"{elbow}"')
+    weights = [1.0, 1.0, 0.0 if shoulder == elbow else 1.0, 0.0, 0.0, 0.0]
+    robot = load_urdf(text)
+    rest = [[0.3, 1.0]]
+    found = measured(robot, np.array([joint_q, *rest]), [Target("tip", row_weights=weights)])
+    assert found[0] == pytest.approx(0.0, abs=SINGULAR)
+    assert found[1] > 0.1
 
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES[:6:2] + CASES[12:14])

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.state import error_outputs
 from ik_service.compiler.program.island_program import GOAL
-from objectives.expression import Expression
+from objectives.expression import Expression, reachable
+from objectives.statement.rows import ROW_WEIGHTS
 
 ROOT_STEPS = 8  # of Laguerre's method, which triples the digits with each once it is near
 LAST = 1e-4  # share of the root: a step shorter than that was the last that is needed
@@ -41,7 +42,7 @@ class MeasureSource:
         lines += [f"s[{state.errors + k}] = {name};" for k, name in enumerate(errors)]
         lines.append(f"F least = {lanes.everywhere('INFINITY')};")
         if gram:
-            lines += self._least_eigenvalue(len(gram))
+            lines += self._least_eigenvalue(gram)
         return "\n".join(["", *lines, "*(U*)&sigma = least;", "}", ""])
 
     def goals_text(self, rows: Collection[int] | None = None) -> str:
@@ -69,11 +70,22 @@ class MeasureSource:
         header = ["{", *self._iteration.lanes.prologue(), "U* const s = (U*)&state;"]
         return [*header, *self.lines(outputs, configuration)]
 
+    def _is_by_dofs(self) -> bool:
+        """Whether J'J is smaller than J J'."""
+        return len(self._rows) > len(self._iteration.program.dofs)
+
+    def _weights(self, k: int) -> list[str]:
+        """Names of the weights of the rows that can make an entry on the diagonal other than 0."""
+        program = self._iteration.program
+        rows = [r for r in self._rows if not program.jacobian[r][k].is_zero] if self._is_by_dofs() else [self._rows[k]]
+        names = {node.name for r in rows for node in reachable([program.rows[r]])}
+        return [one.name for one in program.inputs if one.field == ROW_WEIGHTS and one.name in names]
+
     def _gram(self) -> list[list[Expression]]:
         """J J' or J'J, whichever is smaller, lower triangle."""
         program = self._iteration.program
         rows = [list(program.jacobian[r]) for r in self._rows]
-        if len(rows) > len(program.dofs):
+        if self._is_by_dofs():
             rows = [list(column) for column in zip(*rows, strict=True)]
         zero = program.graph.constant(0.0)
         gram = []
@@ -84,20 +96,22 @@ class MeasureSource:
                     gram[k][m] = gram[k][m] + a * b
         return gram
 
-    def _least_eigenvalue(self, n: int) -> list[str]:
+    def _least_eigenvalue(self, gram: Sequence[Sequence[Expression]]) -> list[str]:
         """Laguerre's method from below on det(A - x I), all of whose roots are real: it never passes the least.
 
-        A row of zeros, one that is switched off, gets the trace for its diagonal and so is not the least. Sweeps turn
-        A - x I into minus its inverse, whose trace and norm are the sums of 1 / (root - x) and of its square.
+        A row that is zero everywhere, since weights of 0 switch it off or nothing moves it, gets the trace for its
+        diagonal and so is not the least. Sweeps turn A - x I into minus its inverse, whose trace and norm are the sums
+        of 1 / (root - x) and of its square.
         """
-        lanes, number = self._iteration.lanes, self._iteration.lanes.number
+        lanes, number, n = self._iteration.lanes, self._iteration.lanes.number, len(gram)
         zero, one, count = lanes.everywhere(number(0.0)), lanes.everywhere(number(1.0)), number(float(n))
         pairs = [(k, m) for k in range(n) for m in range(k + 1)]
         trace = " + ".join(f"gram{k}_{k}" for k in range(n))
         lines = [f"const F trace = {trace};", f"F root = trace * {number(-BELOW)};"]
         for k in range(n):
-            own = f"gram{k}_{k}"
-            lines.append(f"const F diagonal{k} = {lanes.choose(f'{own} > {number(0.0)}', own, 'trace')};")
+            weights = "0" if gram[k][k].is_zero else " + ".join(self._weights(k))
+            is_on = f"{lanes.everywhere(weights)} > {number(0.0)}"
+            lines.append(f"const F diagonal{k} = {lanes.choose(is_on, f'gram{k}_{k}', 'trace')};")
         lines.append(f"for (int turn = 0; turn < {ROOT_STEPS}; ++turn) {{")
         for k, m in pairs:
             lines.append(f"F a{k}_{m} = {f'diagonal{k} - root' if k == m else f'gram{k}_{m}'};")
