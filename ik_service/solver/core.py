@@ -180,7 +180,7 @@ class SolverCore:
             with DEVICE_LOCK:
                 self._constraints.enable(enabled)
                 work = self._fitted_workspace(count, options, worlds, verdict=verdict)
-                first = start if guess is None else guess
+                work.start = first = start if guess is None else guess
                 if limits is not None or work.asked_limits is not None:
                     first = work.use_limits(limits, first, count)
                 work.inputs.stage(given.positions, given.orientations_xyzw, first)

@@ -73,7 +73,7 @@ class SolverOptions:
             only start.
         noise_std: Standard deviation of the sampler "gauss" [rad or m].
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
-            success whose largest joint change from the start is least, whole turns inside the limits counted,
+            success whose largest joint change from `initial_joint_q`, as given, is least, whole turns counted,
             "clearance" the success furthest from contact, up to 1 m, where that is checked; of several islands each by
             itself. Without targets "clearance" takes the attempts that converge.
         approximate: Which attempt a problem has that none solves: None the one of least cost, "nearest" that of the

@@ -49,6 +49,7 @@ class Workspace:
         verification: Answers, verified.
         weights: Weights of the targets' rows.
         asked_limits: Limits of the last solve, narrower than the robot's; None for the robot's.
+        start: Configurations of seed 0 of the last solve as they were given, beyond limits or not; None for none.
         copies: Whether launches that are recorded now copy between host and device.
     """
 
@@ -74,6 +75,7 @@ class Workspace:
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
         self._narrower: LimitArrays | None = None
         self.asked_limits: AskedLimits | None = None
+        self.start: NDArray[Any] | None = None
         self.copies = True
         self._pushed, self._asked = tuple[object, ...](), tuple[object, ...]()
         self.forget()

@@ -244,14 +244,15 @@ class CompiledEngine:
     def _make_room(self, work: Workspace, settings: SolveSettings) -> None:
         """Allocate what options need, and drop plans that hold what it replaces."""
         problems = work.problems
-        self._choice = self._selection(problems, settings) if settings.runs_all_seeds else None
+        self._choice = self._selection(work, settings) if settings.runs_all_seeds else None
         if settings.float64_finish and self._joint_q_float64 is None:
             shape = (problems.capacity, self._model.joint_coord_count)
             self._joint_q_float64 = HostDeviceArray(shape, wp.float64, self._model.device)
 
-    def _selection(self, problems: Problems, settings: SolveSettings) -> SolutionSelection:
+    def _selection(self, work: Workspace, settings: SolveSettings) -> SolutionSelection:
         """Return room for all attempts, large enough: what an earlier solve has left, or else new."""
-        wanted, count = (settings.seeds, settings.options.solutions), settings.problem_count
+        problems, count = work.problems, settings.problem_count
+        wanted = settings.seeds, settings.options.solutions
         found = self._selections.pop(wanted, None)
         if found is None or found.capacity < count:
             capacity = min(problems.capacity, 1 << (count - 1).bit_length())
@@ -263,6 +264,8 @@ class CompiledEngine:
             found = SolutionSelection(self._model, problems, capacity, *wanted)
         self._selections[wanted] = found  # the one used last is the last
         found.set_order(settings.options.best_of, settings.options.solution_difference)
+        if settings.options.best_of == "nearest":
+            found.measure_from(work.start, count)
         return found
 
     def _solve_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> list[_Record]:

@@ -38,7 +38,8 @@ class AttemptArrays:
     coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
     attempts: BestAttempts  # lines [problems x seeds]
-    start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]
+    start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: within the limits
+    given_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: as the caller gives it
     made: wp.array[wp.int32]  # [problems]: how many have been made, of its first seeds
     least: wp.array2d[wp.int64]  # [problems, trees]: least rank
     value: wp.array2d[float]  # [problems x seeds, trees]: the less, the better; TAKEN of what is no further solution
@@ -102,8 +103,8 @@ def attempt_value(tries: AttemptArrays, p: int, row: int, line: int, island: int
         if order == BY_COST or (no_target and order == BY_SEED):
             value = tries.attempts.cost[row, island]
         elif order == BY_DISTANCE:
-            joint_q, start = tries.attempts.joint_q, tries.start_joint_q
-            value = island_distance(tries, joint_q, row, start, p, line, island, False)
+            joint_q, given = tries.attempts.joint_q, tries.given_joint_q
+            value = island_distance(tries, joint_q, row, given, p, line, island, False)
     return value
 
 

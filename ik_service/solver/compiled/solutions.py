@@ -36,6 +36,7 @@ from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
+from objectives import InputError
 
 ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds
 LANES_ON_GPUS = 32  # threads of a problem that choose among its attempts; on a CPU one
@@ -264,6 +265,8 @@ class SolutionSelection:
         self._newest = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._number = HostDeviceArray((capacity,), wp.int32, device)
+        self._robot = model.robot
+        self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
         self._taking: tuple[Partition, Recording] | None = None
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
@@ -273,6 +276,19 @@ class SolutionSelection:
         """Set the order of choice and the least difference of two solutions [m or rad], before the launches run."""
         self._order.host[:] = ORDERS[best_of], self.solutions
         self._difference.host[:] = difference
+
+    def measure_from(self, start: NDArray[Any] | None, count: int) -> None:
+        """Set the configurations from which changes of joints are measured, before the launches run.
+
+        Args:
+            start: As the caller gives them, [joint_coord_count] or [problems, joint_coord_count]; None for the middle.
+            count: How many problems.
+        """
+        try:
+            self._given.host[:count] = self._robot.complete_joint_q(self._robot.mid_joint_q if start is None else start)
+        except InputError:  # faults are told where starts are read
+            return
+        self._given.push(count)
 
     def record_rounds(
         self,
@@ -343,6 +359,7 @@ class SolutionSelection:
         tries.has_targets = len(self._problems.positions) > 0
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
+        tries.given_joint_q = self._given.device
         tries.attempts, tries.made, tries.chosen = self.attempts, self._made, self._chosen
         tries.least, tries.value, tries.choice = self._least, self._value, self._choice
         return tries

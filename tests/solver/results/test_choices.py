@@ -11,6 +11,7 @@ pytestmark = pytest.mark.usefixtures("each_kernel")
 
 LINKS = ["left_panda_hand", "right_panda_hand"]
 POLISHED = 1e-9  # [m, rad], what float64 promises
+OUTSIDE = 0.8  # [rad] that limits leave starts outside
 ROUNDING = 1e-6  # [rad] of a float32 angle of a few radians
 
 
@@ -44,6 +45,28 @@ def test_the_nearest_of_all_seeds_changes_no_joint_more_than_the_first_success(p
     distance = np.nanmin(np.abs(every.solutions - start[:, None]).max(axis=2), axis=1)
     # solutions within 0.1 of one another count as one, so the nearest may be nearer by that much
     assert (change(nearest, start) <= distance + ROUNDING).all()
+
+
+def test_the_nearest_counts_from_the_start_as_given_though_limits_leave_it_outside():
+    robot = ik_service.load_robot("ur5e", collision="ignore")
+    drawn, start = Reachable.draw(robot, ["tool0"], 200), robot.random_joint_q(np.random.default_rng(1), 200)
+    lower, upper = robot.joint_limit_lower[0], np.minimum(robot.joint_limit_upper[0], start[:, 0] - OUTSIDE)
+    rows = np.flatnonzero(upper > lower + OUTSIDE)
+    start, limits = start[rows], {robot.dof_names[0]: (np.full(len(rows), lower), upper[rows])}
+    solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
+    given = {"initial_joint_q": start, "joint_limits": limits}
+    nearest, every = (
+        solver.solve(drawn.positions[rows, 0], None, **given, options={"best_of": "nearest", "solutions": count})
+        for count in (1, 16)
+    )
+    clamped = start.copy()
+    clamped[:, 0] = upper[rows]
+    solutions = np.nan_to_num(every.solutions, nan=np.inf)
+    distance, from_clamped = (np.abs(solutions - one[:, None]).max(axis=2) for one in (start, clamped))
+    solved = nearest.success & every.success
+    assert solved.sum() > len(rows) // 2
+    assert (change(nearest, start) <= distance.min(axis=1) + ROUNDING)[solved].all()
+    assert (distance.argmin(axis=1) != from_clamped.argmin(axis=1))[solved].any()  # it makes a difference here
 
 
 def test_the_least_cost_of_all_seeds_is_below_that_of_the_first_success():
