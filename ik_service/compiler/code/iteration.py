@@ -20,6 +20,7 @@ from ik_service.compiler.code.rotation_step import rotation_step
 from ik_service.compiler.code.stages import (
     REST_GAIN,
     SECONDARY_STAGE,
+    YIELDING_FLOOR2,
     StageTexts,
     iterations_texts,
     multiplier_lines,
@@ -43,6 +44,7 @@ from ik_service.compiler.program.island_program import GOAL, SECONDARY, TERTIARY
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
+BACK = 64.0  # damping factor with which a lane whose rows yield goes back to its best from trials that are worse
 MET2 = 1e-10  # |r|^2 of rows that yield with which an attempt is over once those that come first are met
 SHORT = 0.98  # share of the way to a limit that a step goes which would pass it: some is left for those that follow
 
@@ -313,9 +315,10 @@ class IterationSource:
             for name, text in zip(("allowed", "longest"), iterations_texts(*given), strict=True):
                 lines.append(f"const F {name} = {text};")
             factor = self._next_stage(lines, factor)
+        lines += self._go_back()
         lines.append(f"const F last_factor = {factor};")
         lines.append(f"s[{state.damping_factor}] = last_factor;")
-        over = "(best_norm2 <= floor2)"
+        over = self._at_floor()
         most = "longest" if self.program.levels else "iterations"
         for other in (f"last_factor > {number(self.damping.factor_max)}", f"tried >= {most}"):
             over = self.lanes.either(over, other)
@@ -324,6 +327,33 @@ class IterationSource:
     def _target_error(self) -> str:
         """Name |r|^2 of the rows to which others yield, at the best configuration."""
         return f"best_error{len(error_outputs(self.program)) - 2}"
+
+    def _at_floor(self) -> str:
+        """Whether no row leaves anything to lower. Rows that yield weigh next to nothing: they have a floor apart."""
+        program, lanes = self.program, self.lanes
+        if not program.levels or program.multiplied:
+            return "(best_norm2 <= floor2)"
+        scale = TERTIARY if program.has_tertiary else SECONDARY
+        light = f"best_error{len(error_outputs(program)) - 1} * {scale} * {scale}"
+        floor = f"floor2 * stage * stage * {self._number(YIELDING_FLOOR2)}"
+        return lanes.both(f"{self._target_error()} <= floor2", f"{light} <= {floor}")
+
+    def _go_back(self) -> list[str]:
+        """Statements that have a lane go on from its best: into the next stage, and from trials that come to nothing.
+
+        At a solution steps along the targets, which curve, lead beside these: from there no way back need be found.
+        """
+        program, lanes = self.program, self.lanes
+        conditions = ["next"] if program.levels else []
+        if program.levels and not program.multiplied:
+            high = f"damping_factor >= {self._number(BACK)}"
+            conditions.append(lanes.both("(norm2 <= old_norm2) == 0", high))
+        places = {c: f"s[{self.state.trial + k}]" for k, c in enumerate(self.coordinates)}
+        return [
+            f"{place} = {lanes.choose(condition, f'best_q{c}', place)};"
+            for condition in conditions
+            for c, place in places.items()
+        ]
 
     def _next_stage(self, lines: list[str], factor: str) -> str:
         """Add the statements that make rows that yield lighter still, and return the damping factor after that.
@@ -337,15 +367,13 @@ class IterationSource:
         over = lanes.either(f"spent > {number(self.damping.factor_max)}", "late")
         over = lanes.either(over, lanes.both("better", f"next_gain < norm2 * {number(texts.gain)}"))
         ended = lanes.both(over, f"best_norm2 < {number(NOT_EVALUATED)}")
-        goes_on = lanes.both("tried < longest", "best_norm2 > floor2")
+        lines.append(f"const auto at_floor = {self._at_floor()};")
+        goes_on = lanes.both("tried < longest", "at_floor == 0")
         lines.append(f"const auto next = {lanes.both(lanes.both(texts.goes_on, ended), goes_on)};")
         unknown = lanes.everywhere(number(NOT_EVALUATED))
         changed = {state.stage: ("stage", texts.lighter), state.norm2: ("best_norm2", unknown)}
         for place, (name, text) in changed.items():  # the best configuration is evaluated anew, by other weights
             lines.append(f"s[{place}] = {lanes.choose('next', text, name)};")
-        for k, c in enumerate(self.coordinates):
-            place = state.trial + k
-            lines.append(f"s[{place}] = {lanes.choose('next', f'best_q{c}', f's[{place}]')};")
         met = lanes.both(texts.is_light, f"{self._target_error()} <= floor2")
         if self.program.multiplied:  # rows that come first are met long before the others are low
             met = lanes.both(met, f"best_error{len(error_outputs(self.program)) - 1} <= {number(MET2)}")

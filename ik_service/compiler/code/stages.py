@@ -23,7 +23,7 @@ SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.
 """Factor of the rows that yield in the last stage; where others yield to these again, that from stage to stage."""
 SECONDARY_RATIO = 2.0**-4
 """That from stage to stage, but for these and constraints."""
-SECONDARY_GAIN = 0.001
+SECONDARY_GAIN = 1e-5
 """Share of |r|^2 by which a step can lower it where such a stage is over."""
 SECONDARY_STAGE_STEPS = 10
 """Iterations that are left for the last stage."""
@@ -31,6 +31,8 @@ YIELDING_TIMES = 4.0
 """Iterations of such an attempt over those of others, where it has come near the targets."""
 NEAR_FLOORS = 1e8
 """|r|^2 of targets that are near, in floors: within 1 to 3 cm."""
+YIELDING_FLOOR2 = 2.0**-12
+"""Floor of |r|^2 of rows that yield in the first stage, of that of others: they have that share of its weight."""
 EXACT_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
 """Share of |r|^2 by which a step can lower it where a stage is over, of constraints and of three levels."""
 REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}

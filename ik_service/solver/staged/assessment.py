@@ -52,7 +52,6 @@ def assess(
         return
     p = slots.problem_idx[i]
     norm2 = float(0.0)
-    first_norm2 = float(0.0)
     constraint_norm2 = float(0.0)
     unscaled_norm2 = float(0.0)  # of the other rows that do not yield, without their factor
     second_norm2 = float(0.0)  # of rows that yield, without their factors
@@ -66,7 +65,6 @@ def assess(
         residual2 = equations.residuals[i, r] * equations.residuals[i, r]
         yields = float(priorities.yields[row])
         norm2 += residual2
-        first_norm2 += (1.0 - yields) * residual2
         if priorities.kind[row] == CONSTRAINT_ROW:
             has_constraint = True
             constraint_norm2 += residual2
@@ -102,15 +100,17 @@ def assess(
                 blocked = 1
         if at_bound == 0 or not wp.isfinite(cosine2):
             slope = wp.max(slope, cosine2)
-    damped_norm2 = wp.where(has_target, first_norm2, norm2)  # rows that yield do not shorten steps
-    share = wp.min(DAMPING_SHARE * damped_norm2, DAMPING_MAX * largest)
+    share = wp.min(DAMPING_SHARE * norm2, DAMPING_MAX * largest)
     slots.damping[i, island] = slots.damping_factor[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - slots.iterations[i, island]
     is_first_stage = (has_constraint or (has_target and has_second)) and slots.stage[i, island] == 1.0
     if is_first_stage:
         left -= STAGE_STEPS
     gain = float(UNKNOWN_GAIN)
-    if not has_target and slope <= 2.0 * GAIN_STUCK:  # the gain is at least the largest squared cosine
+    is_lowered = is_first_stage and has_target and has_second
+    if is_lowered and wp.isfinite(slope):
+        slope = 1.0  # beside the columns of targets, those of rows that yield are short: cosines tell nothing
+    if is_lowered or (not has_target and slope <= 2.0 * GAIN_STUCK):  # the gain is at least the largest squared cosine
         line = i * (equations.factor.shape[0] / slots.seed.shape[0])
         least = MODEL_DAMPING * largest
         gain = eliminate(equations, i, line, first, dofs, block, least, least) / norm2

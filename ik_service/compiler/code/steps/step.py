@@ -65,10 +65,9 @@ class StepSource(ABC):
         for entry in entries[1:]:
             lines.append(f"largest = {lanes.choose(f'{entry} > largest', entry, 'largest')};")
         bent = f" + {number(damping.bend)} * {lanes.sqrt('goal_norm2')}" if damping.bend > 0.0 else ""
-        errors = error_outputs(self._program)
-        norm2 = f"error{len(errors) - 2}" if self._program.levels else "norm2"  # those that yield do not shorten steps
-        if self._program.multiplied:  # but for those that cannot be met
-            norm2 = lanes.choose(f"stage < {number(1.0)}", "norm2", norm2)
+        norm2 = "norm2"
+        if self._program.multiplied:  # at first, rows that yield do not shorten steps
+            norm2 = lanes.choose(f"stage < {number(1.0)}", norm2, f"error{len(error_outputs(self._program)) - 2}")
         lines.append(f"const F shared = {norm2} * {number(damping.share)}{bent};")
         lines.append(f"const F most = largest * {number(damping.most)};")
         return [*lines, f"const F share = {lanes.choose('shared < most', 'shared', 'most')};"]

@@ -1,0 +1,162 @@
+"""Starts at a solution or beside one, in both engines and every way in: rows that yield are lowered from all."""
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+import ik_service
+from ik_service.api import create_app
+from ik_service.control import IKController
+from ik_service.settings import ServiceSettings
+from objectives import IKObjectiveManipulability, IKObjectivePosition, IKObjectivePosture
+from tests.control.conftest import pose_of
+from tests.solver.conftest import inside_limits
+
+LINK = "panda_hand"
+COUNT = 40
+ENGINES = ["compiled", "staged"]
+BESIDE = 1e-3  # [rad]
+OFFSETS = {"at a solution": 0.0, "1e-6 beside one": 1e-6, "1e-3 beside one": BESIDE}  # [rad]
+HOME = np.array([0.3, -0.5, 0.2, -2.0, 0.0, 1.8, 0.7])
+MOVED = 1e-4  # [rad] that a joint goes at least, where a row has something to gain: more than float32 rounds away
+AS_LOW = 0.01  # share by which means of costs, of a few dozen attempts that may take other ways, differ
+NEAR_POSTURE = 3e-3  # [rad] that the posture of a test is off its start, along what the target leaves open
+POSTURE_REACHED = (
+    0.1  # share of that way that may be left; float32 loses light rows beside heavy ones at about 2e-4 rad
+)
+SOLUTION = 1e-5  # [m, rad] that warm-started answers of float32 are off their targets
+READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
+
+OBJECTIVES = {
+    "manipulability": lambda panda: IKObjectiveManipulability(LINK),
+    "elbow": lambda panda: IKObjectivePosition("panda_link4", [0.0, 0.5, 0.6], weight=0.3),
+    "posture": lambda panda: IKObjectivePosture(panda.mid_joint_q, weight=0.1),
+}
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return ik_service.load_robot("panda", collision="ignore")
+
+
+@pytest.fixture(scope="module")
+def solutions(panda):
+    """Configurations, the last quarter of which has a joint at a limit."""
+    joint_q = panda.random_joint_q(np.random.default_rng(0), COUNT)
+    for row, k in enumerate(range(3 * COUNT // 4, COUNT)):
+        dof = row % panda.joint_dof_count
+        joint_q[k, dof] = (panda.joint_limit_lower, panda.joint_limit_upper)[row % 2][dof]
+    return joint_q
+
+
+@pytest.fixture(scope="module", params=[(name, engine) for name in OBJECTIVES for engine in ENGINES], ids="-".join)
+def solver(request, panda):
+    name, engine = request.param
+    return ik_service.IKSolver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], device="cpu", engine=engine)
+
+
+def poses(robot, joint_q):
+    found = robot.forward_kinematics(joint_q, [LINK])
+    return found.positions[:, 0], found.orientations_xyzw[:, 0]
+
+
+def beside(robot, joint_q, offset):
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], joint_q.shape)
+    return robot.clamp_joint_q(joint_q + offset * signs)
+
+
+def null_direction(robot, joint_q):
+    """The motion of unit length that leaves the hand where it is, [n, 7]."""
+    return np.linalg.svd(robot.jacobian(joint_q, [LINK])[:, 0])[2][:, -1]
+
+
+@pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
+def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(solver, panda, solutions, offset):
+    targets = poses(panda, solutions)
+    found = solver.solve(*targets, initial_joint_q=beside(panda, solutions, offset))
+    reference = solver.solve(*targets, initial_joint_q=beside(panda, solutions, BESIDE))
+    assert found.success.all()
+    assert inside_limits(panda, found.joint_q).all()
+    moved = np.abs(found.joint_q - solutions).max(axis=1)
+    if offset < BESIDE:  # from further off an answer may come back to the solution
+        assert (moved[: 3 * COUNT // 4] > MOVED).all()  # a limit may hold the others where they are
+    assert moved[3 * COUNT // 4 :].max() > MOVED
+    assert found.cost.mean() == pytest.approx(reference.cost.mean(), rel=AS_LOW)
+    if offset == 0.0:
+        alone = solver.solve(targets[0][:1], targets[1][:1], initial_joint_q=solutions[0])
+        np.testing.assert_array_equal(alone.joint_q[0], found.joint_q[0])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("weight", [1e-3, 0.1, 10.0])
+def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
+    """Light rows have a floor of their own: that of targets would end the attempt at once."""
+    start = panda.mid_joint_q
+    goal = start + NEAR_POSTURE * null_direction(panda, start[None])[0]
+    posture = IKObjectivePosture(goal, weight=weight)
+    solver = ik_service.IKSolver(panda, [LINK], objectives=[posture], device="cpu", engine=engine)
+    result = solver.solve(*poses(panda, start[None]), initial_joint_q=start)
+    assert result.success.all()
+    assert np.linalg.norm(result.joint_q[0] - goal) < POSTURE_REACHED * NEAR_POSTURE
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_of_priority_0_are_weighed_from_a_solution_as_from_beside_it(panda, solutions, engine):
+    posture = IKObjectivePosture(panda.mid_joint_q, weight=1e-3)
+    posture.priority = 0
+    solver = ik_service.IKSolver(panda, [LINK], objectives=[posture], device="cpu", engine=engine)
+    targets = poses(panda, solutions)
+    found, reference = (
+        solver.solve(*targets, initial_joint_q=beside(panda, solutions, offset)) for offset in (0.0, BESIDE)
+    )
+    assert found.success.all()
+    assert np.median(np.abs(found.joint_q - solutions).max(axis=1)) > MOVED
+    assert found.cost.mean() == pytest.approx(reference.cost.mean(), rel=AS_LOW)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_further_rows_a_start_at_a_solution_is_the_answer(panda, solutions, engine):
+    solver = ik_service.IKSolver(panda, [LINK], device="cpu", engine=engine)
+    result = solver.solve(*poses(panda, solutions), initial_joint_q=solutions)
+    assert result.success.all()
+    assert np.abs(result.joint_q - solutions).max() < SOLUTION
+
+
+def test_a_path_that_begins_at_a_solution_lowers_rows_that_yield(panda):
+    objective = OBJECTIVES["elbow"](panda)
+    solver = ik_service.IKSolver(panda, [LINK], objectives=[objective], device="cpu")
+    start = HOME
+    positions, orientations = (np.repeat(one, 20, axis=0) for one in poses(panda, start[None]))
+    path = solver.follow(positions, orientations, 0.1, start_joint_q=start)
+    assert path.success.all()
+    elbow = panda.forward_kinematics(np.stack([start, path.joint_q[-1]]), ["panda_link4"]).positions[:, 0]
+    before, after = np.linalg.norm(elbow - [0.0, 0.5, 0.6], axis=1)
+    assert after < before - 1e-3
+
+
+def test_a_controller_at_its_target_lowers_rows_that_yield(panda):
+    controller = IKController(panda, [LINK], objectives=[OBJECTIVES["elbow"](panda)])
+    start = HOME
+    controller.reset(start)
+    target = pose_of(panda, start, LINK)
+    for _ in range(300):
+        result = controller.step(target, dt=0.01)
+    assert result.success[0]
+    elbow = panda.forward_kinematics(np.stack([start, result.joint_q[0]]), ["panda_link4"]).positions[:, 0]
+    before, after = np.linalg.norm(elbow - [0.0, 0.5, 0.6], axis=1)
+    assert after < before - 1e-3
+
+
+def test_over_http_a_start_at_a_solution_moves_as_in_python(panda, solutions):
+    app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)
+    positions, orientations = poses(panda, solutions)
+    target = {"link": LINK, "positions": positions.tolist(), "orientations_xyzw": orientations.tolist()}
+    elbow = {"type": "position", "link": "panda_link4", "target_positions": [[0.0, 0.5, 0.6]] * COUNT, "weight": 0.3}
+    body = {"targets": [target], "objectives": [elbow], "initial_joint_q": solutions.tolist()}
+    with TestClient(app) as client:
+        app.state.service.warm_up.result(READY_TIMEOUT_S)
+        reply = client.post("/v1/robots/panda/solve", json=body)
+    assert reply.status_code == 200, reply.text
+    solver = ik_service.IKSolver(panda, [LINK], objectives=[OBJECTIVES["elbow"](panda)], device="cpu")
+    expected = solver.solve(positions, orientations, initial_joint_q=solutions)
+    np.testing.assert_allclose(reply.json()["cost"], expected.cost, rtol=1e-6)
