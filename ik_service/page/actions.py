@@ -8,7 +8,7 @@ REFRESH_S = 0.1
 """Least time between two refreshes of the panel [s]; the robot is drawn after every solve."""
 AGAIN_S = 1.0
 """Time after which a question is asked again that may be answered later [s]."""
-WAIT_S = 0.3
+PENDING_S = 0.3
 """Time after which a question that has no answer is said to wait for one [s]."""
 PANEL_S = 3.0
 """Time after which the panel is sent at the latest [s]."""

@@ -101,7 +101,7 @@ class Visitor:
     def enqueue(self, action: str, value: Any = None) -> None:
         """Note that something is to be done, on any thread; the status of before does not stand meanwhile."""
         self._actions.add(action, value)
-        waits = time.monotonic() > self._asked_at + actions.WAIT_S and not self._is_first
+        waits = time.monotonic() > self._asked_at + actions.PENDING_S and not self._is_first
         if waits and action not in actions.QUIET_ACTIONS | actions.VIEW_ACTIONS:
             self._say(words.WAITING)
 

@@ -9,7 +9,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from ik_service.page import LocalSolving, Page
-from ik_service.page.guard import UPLOAD_MOST, UPLOADS_MOST, bound_uploads, is_admitted
+from ik_service.page.page import UPLOAD_MOST, UPLOADS_MOST, bound_uploads, is_admitted
 from tests.page.guests import scene_server
 
 HOST = "127.0.0.1:8080"

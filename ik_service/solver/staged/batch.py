@@ -27,8 +27,7 @@ from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, mark_stopped, rank_ended, refill
 from ik_service.solver.staged.contacts import contact_kernel
-from ik_service.solver.staged.jacobian_check import check_jacobians
-from ik_service.solver.staged.recording_check import host_objectives
+from ik_service.solver.staged.hook_checks import check_jacobians, host_objectives
 from ik_service.solver.staged.seeding import write_seeds
 from ik_service.solver.staged.slots import idle_slots
 from ik_service.solver.staged.targets_met import meet_rows, meet_target

@@ -1,0 +1,117 @@
+"""Checks of the hooks of objectives: Jacobians by central differences, and hooks that compute on the host."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kinematics import integrate
+from ik_service.robots import DeviceModel
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
+from objectives import ObjectiveError
+from objectives.expression_objective import ExpressionObjective
+
+CHECK_STEP = 1e-3  # [m or rad]: float32 rounding and truncation are both near 1e-4 of a unit residual
+CHECK_TOLERANCE = 1e-2  # of the largest entry of the row, and at least this of one: well above both
+REPLAY_TOLERANCE = 1e-4  # absolute and relative: threads of a GPU may add the terms of a row in any order
+_logger = logging.getLogger(__name__)
+
+
+def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.array[Any]) -> None:
+    """Compare a Jacobian with central differences of the residuals at the same configurations.
+
+    Args:
+        model: The robot on the device.
+        rows: Layout of the objectives.
+        poses: Configurations whose residuals and Jacobian have just been computed.
+        jacobian: The Jacobian, [n_batch, total_residuals, joint_dof_count].
+
+    Raises:
+        ObjectiveError: An entry differs; the message names the objective, its row and the DOF.
+    """
+    actual = jacobian.numpy().astype(np.float64)
+    expected = _central_differences(model, rows, poses)
+    scale = np.maximum(np.abs(expected).max(axis=2, keepdims=True), 1.0)
+    error = np.abs(actual - expected) / scale
+    error = np.where(np.isfinite(error), error, np.inf)
+    worst = np.unravel_index(int(error.argmax()), error.shape)
+    if error[worst] <= CHECK_TOLERANCE:
+        return
+    instance, row, dof = (int(k) for k in worst)
+    block = int(np.searchsorted(rows.start, row, side="right")) - 1
+    raise ObjectiveError(
+        f"The Jacobian of {type(rows.objectives[block]).__name__} (objective {block}) is wrong in row "
+        f"{row - rows.start[block]}, DOF '{model.robot.dof_names[dof]}': it gives {actual[worst]:.6g}, central "
+        f"differences give {expected[worst]:.6g} (instance {instance})."
+    )
+
+
+def _central_differences(model: DeviceModel, rows: Rows, poses: Poses) -> NDArray[np.float64]:
+    """Derivatives of all rows with respect to all DOFs, [n_batch, total_residuals, joint_dof_count]."""
+    n = poses.joint_q.shape[0]
+    moved = Poses.allocate(model, n, rows.count, poses.problem_idx, requires_grad=False)
+    result = np.zeros((n, rows.count, model.joint_dof_count))
+    for dof in range(model.joint_dof_count):
+        for sign in (1.0, -1.0):
+            dq = np.zeros((n, model.joint_dof_count), np.float32)
+            dq[:, dof] = sign * CHECK_STEP
+            integrate(model, poses.joint_q, wp.array(dq, device=model.device), moved.joint_q)
+            rows.compute_residuals(moved)
+            result[:, :, dof] += sign * moved.residuals.numpy() / (2.0 * CHECK_STEP)
+    return result
+
+
+def host_objectives(
+    rows: Rows, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: RowTapes
+) -> frozenset[int]:
+    """Return the numbers of the objectives whose hooks compute on the host, with `.numpy()` or `assign` for example.
+
+    The hooks are recorded at one configuration and replayed at another. Where the replay does not give the rows that
+    the hooks give there, the solve launches every iteration anew; a line of the log names the objective.
+
+    Args:
+        rows: Layout of the objectives, with a recording allowed.
+        poses: Scratch: configurations and residuals of the batch.
+        joint_S_s: Scratch: motion subspace.
+        jacobian: Scratch, [n_batch, total_residuals, joint_dof_count].
+        tapes: The tapes of these poses.
+    """
+    own = [k for k, objective in enumerate(rows.objectives) if not isinstance(objective, ExpressionObjective)]
+    if not own:
+        return frozenset()
+
+    def evaluate() -> None:
+        rows.compute_residuals(poses, tapes)
+        rows.compute_jacobian(poses, joint_S_s, jacobian, tapes)
+
+    def move(random_seed: int) -> None:
+        rng = np.random.default_rng(random_seed)
+        poses.joint_q.assign(rows.model.robot.random_joint_q(rng, len(poses.joint_q)).astype(np.float32))
+
+    def values() -> list[NDArray[np.float32]]:
+        blocks = [slice(rows.start[k], rows.start[k] + rows.sizes[k]) for k in own]
+        both = np.concatenate([poses.residuals.numpy()[:, :, None], jacobian.numpy()], axis=2)
+        return [both[:, block] for block in blocks]
+
+    move(0)
+    with wp.ScopedCapture(device=rows.model.device) as capture:
+        evaluate()
+    evaluate()
+    move(1)
+    wp.capture_launch(capture.graph)
+    replayed = values()
+    evaluate()
+    pairs = zip(own, replayed, values(), strict=True)
+    found = frozenset(
+        k for k, one, two in pairs if not np.allclose(one, two, REPLAY_TOLERANCE, REPLAY_TOLERANCE, equal_nan=True)
+    )
+    for k in sorted(found):
+        _logger.warning(
+            "Objective %d, %s, computes on the host, so its solves cannot be recorded and take much longer. "
+            "Write its hooks as Warp kernels, or as an expression.",
+            k,
+            type(rows.objectives[k]).__name__,
+        )
+    return found
