@@ -150,7 +150,7 @@ def _carried(poses: dict[int, BodyPose], body: int, T_body_link: Float64Array) -
         return BodyPose(T_body_link[:3, np.newaxis], T_body_link[3:, np.newaxis])
     pose = poses[body]
     q_xyzw = pose.q_xyzw
-    if T_body_link[6] != 1.0:
+    if T_body_link[3:6].any():  # w is 1 too where the rotation is small
         q_xyzw = _times(_right_multiplication(T_body_link[3:]), q_xyzw)
     return BodyPose(shifted(pose, T_body_link[:3]), q_xyzw)
 
