@@ -29,8 +29,8 @@ class ControlLimits:
 
     Attributes:
         velocity: Largest speed [m/s or rad/s]; of the robot's model where not given.
-        acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; none where not given. With it, joints brake
-            in front of their position limits.
+        acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; of the robot's model where not given, but
+            none for robots whose closing joints have limits. With it, joints brake in front of their position limits.
         joint_step: Largest change of position in one tick [m or rad]; none where not given. Robots with constraints on
             velocities turn no joint by more than 3 rad.
         position_margin: Distance that is kept from the position limits [m or rad]; 0 where not given.
@@ -146,8 +146,8 @@ def _narrowed(robot: RobotModel, margin: Float64Array) -> tuple[Float64Array, Fl
 def velocity_and_acceleration(robot: RobotModel, limits: ControlLimits) -> tuple[Float64Array, Float64Array]:
     """Return the largest speeds and accelerations of all DOFs, followers too, each of shape [joint_dof_count]."""
     velocity = dof_values(robot, "ControlLimits.velocity", limits.velocity, robot.joint_velocity_limit)
-    none = np.full(robot.joint_dof_count, np.inf)
-    return velocity, dof_values(robot, "ControlLimits.acceleration", limits.acceleration, none)
+    own = np.full(robot.joint_dof_count, np.inf) if robot.has_closing_limits else robot.joint_acceleration_limit
+    return velocity, dof_values(robot, "ControlLimits.acceleration", limits.acceleration, own)
 
 
 def _of_active(robot: RobotModel, values: Float64Array) -> Float64Array:

@@ -58,6 +58,7 @@ class RobotArrays:
         joint_limit_upper: Upper limit per DOF [m or rad], +inf where none, shape [joint_dof_count].
         joint_velocity_limit: Largest speed per DOF [m/s or rad/s], inf where none, shape [joint_dof_count].
         joint_effort_limit: Largest force or torque per DOF [N or N m], inf where none, shape [joint_dof_count].
+        joint_acceleration_limit: Largest acceleration per DOF [m/s^2 or rad/s^2], inf where none, [joint_dof_count].
         dof_leader: DOF that each DOF follows, itself where it leads, shape [joint_dof_count].
         dof_multiplier: Coordinate = multiplier * leader's + offset; 1 where it leads, shape [joint_dof_count].
         dof_offset: Offset of that coupling [m or rad], 0 where it leads, shape [joint_dof_count].
@@ -66,7 +67,8 @@ class RobotArrays:
         coordinate_constraints: Constraints between the coordinates of its joints.
         velocity_constraints: Constraints on velocities alone.
         collision_model: Spheres that cover its links, and which may not touch; None where none is known.
-        warnings: What was left out of the robot's file, a sentence each; not part of ``content_hash``.
+        warnings: What of the robot's file is not read, or read otherwise than it says, a sentence each; not part of
+            ``content_hash``.
         dropped_constraints: Names of the constraints that were left out when this robot was cut out of another; not
             part of ``content_hash``.
     """
@@ -87,6 +89,7 @@ class RobotArrays:
     joint_limit_upper: Float64Array
     joint_velocity_limit: Float64Array
     joint_effort_limit: Float64Array
+    joint_acceleration_limit: Float64Array
     dof_leader: Int32Array
     dof_multiplier: Float64Array
     dof_offset: Float64Array
@@ -123,6 +126,8 @@ class RobotArrays:
         for item in dataclasses.fields(self)[1:]:
             value = getattr(self, item.name)
             if item.name in ("warnings", "dropped_constraints") or (item.name in _OPTIONAL and not value):
+                continue
+            if item.name == "joint_acceleration_limit" and np.isinf(value).all():
                 continue  # the digest that robots had before there was any of these
             if isinstance(value, CollisionModel):
                 digest.update(f"{item.name} {value.content_hash}\n".encode())

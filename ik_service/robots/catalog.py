@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ik_service.errors import RobotFileError
-from ik_service.extras import how_to_install
 from ik_service.robots.collision.link_shapes import LinkShapes
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.files.assembly import build_model
@@ -18,6 +17,7 @@ from ik_service.robots.files.description import RobotDescription
 from ik_service.robots.files.geometry.read_model import read_collision_model, why_no_spheres
 from ik_service.robots.files.geometry.sphere_file import SphereDocument, read_sphere_file, read_spheres_beside
 from ik_service.robots.files.loop_closures import read_closures_beside
+from ik_service.robots.files.ros_packages import expand_xacro
 from ik_service.robots.files.urdf import read_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES, outermost_tag
 from ik_service.robots.model import RobotModel
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Constraints = Literal["read", "ignore"]
 Collision = Literal["read", "shapes", "ignore"]
+MJCF_SUFFIXES = (".xml", ".mjcf")
 FILES_OF_SPHERES = (".json", ".yaml", ".yml")
 _BUILTIN = files("ik_service.robots") / "builtin"
 
@@ -66,6 +67,7 @@ def load_robot(
     constraints: Constraints = "read",
     collision: "Collision | str | PathLike[str]" = "read",
     xacro_arguments: Mapping[str, str] | None = None,
+    package_dirs: "Sequence[str | PathLike[str]]" = (),
 ) -> RobotModel:
     """Load a robot.
 
@@ -78,10 +80,10 @@ def load_robot(
     links are not checked, and names groups of joints.
 
     Args:
-        source: A built-in name; the path of a URDF (``.urdf``), xacro (``.xacro``) or MJCF (``.xml``) file; the text of
-            a URDF or MJCF, such as the parameter ``robot_description`` of a ROS system; a ``mujoco.MjModel``; or a
-            ``newton.Model`` of one world. A text or a model has no files beside it. MJCF and xacro are for trusted
-            sources: they may open files, and xacro evaluates expressions.
+        source: A built-in name; the path of a URDF (``.urdf``), xacro (``.xacro``) or MJCF (``.xml``, ``.mjcf``) file;
+            the text of a URDF or MJCF, such as the parameter ``robot_description`` of a ROS system; a
+            ``mujoco.MjModel``; or a ``newton.Model`` of one world. A text or a model has no files beside it. MJCF and
+            xacro are for trusted sources: they may open files, and xacro evaluates expressions.
         base: Link that becomes the fixed base, with its frame as the world's; None keeps the root. See ``subrobot``.
         tip: Link at which the robot ends: only the joints on the way there are kept; None keeps all branches.
         locked: Joints to lock, with their coordinates [m or rad]. A start that is given to a solve puts them where it
@@ -94,6 +96,8 @@ def load_robot(
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
         constraints: "read" them, or "ignore" them all.
         xacro_arguments: Values of the arguments of a xacro file, by name.
+        package_dirs: Packages, or folders of packages, for ``$(find NAME)`` of a xacro file; before the folders above
+            the file, ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
         collision: "read" the collision model; the path of a file of one (``.json``, ``.yaml`` or ``.yml``) in place of
             that beside the robot's; "shapes" makes one of the robot's shapes where there is no file of one, which takes
             a while; "ignore" leaves the robot without.
@@ -111,7 +115,7 @@ def load_robot(
     """
     if group is not None and not (active is None and base is None and tip is None):
         raise InputError("group cannot be given together with active, base or tip.")
-    description = _describe(source, _reads(constraints), xacro_arguments)
+    description = _describe(source, _reads(constraints), xacro_arguments, package_dirs)
     spheres = _sphere_document(source, collision)
     robot = build_model(description, floating_base=floating_base)
     document = _srdf_document(source, srdf) if collision != "ignore" or group is not None else None
@@ -243,10 +247,15 @@ def _stem(path: Path) -> str:
     return path.stem.removesuffix(".urdf") if path.suffix.lower() == ".xacro" else path.stem
 
 
-def _describe(source: Any, reads_them: bool, xacro_arguments: Mapping[str, str] | None = None) -> RobotDescription:
+def _describe(
+    source: Any,
+    reads_them: bool,
+    xacro_arguments: Mapping[str, str] | None = None,
+    package_dirs: "Sequence[str | PathLike[str]]" = (),
+) -> RobotDescription:
     is_xacro = not _is_text(source) and isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".xacro"
-    if xacro_arguments is not None and not is_xacro:
-        raise InputError("xacro_arguments are for the path of a .xacro file.")
+    if (xacro_arguments is not None or package_dirs) and not is_xacro:
+        raise InputError("xacro_arguments and package_dirs are for the path of a .xacro file.")
     if _is_text(source):
         data = source.encode("utf-8", errors="surrogatepass")
         if outermost_tag(data) != "mujoco":
@@ -260,14 +269,16 @@ def _describe(source: Any, reads_them: bool, xacro_arguments: Mapping[str, str] 
         description = read_urdf(builtin_urdf(source), reads_constraints=reads_them)
         return description.with_constraints(read_beside(_BUILTIN, source)) if reads_them else description
     path = Path(source)
-    if path.suffix.lower() not in (".urdf", ".xacro", ".xml"):
-        opening = f"Robot '{source}' is neither built in nor the path of a .urdf, .xacro or .xml file."
+    if path.suffix.lower() not in (".urdf", ".xacro", *MJCF_SUFFIXES):
+        opening = f"Robot '{source}' is neither built in nor the path of a .urdf, .xacro, .xml or .mjcf file."
         raise UnknownNameError(unknown_name(opening, "Built-in robot", builtin_robot_names(), source))
-    if path.suffix.lower() == ".xml":
+    if path.suffix.lower() in MJCF_SUFFIXES:
         from ik_service.robots.files.simulators.mjcf import read_mjcf  # the mujoco package is optional
 
         return read_mjcf(path, reads_constraints=reads_them)
-    data = _expanded(path, xacro_arguments or {}) if is_xacro else _bytes_of(path)
+    data = _bytes_of(path)  # says what is wrong with the file itself
+    if is_xacro:
+        data = expand_xacro(path, xacro_arguments or {}, [*map(Path, package_dirs)])
     description = read_urdf(data, reads_constraints=reads_them)
     if not reads_them:
         return description
@@ -288,21 +299,6 @@ def _describe_model(source: Any, reads_them: bool) -> RobotDescription:
         return read_newton_model(source)
     allowed = "a built-in name, a path, the text of a URDF or MJCF file, a mujoco.MjModel or a newton.Model"
     raise InputError(f"Robot is of type {type(source).__name__}. Allowed: {allowed}.")
-
-
-def _expanded(path: Path, arguments: Mapping[str, str]) -> bytes:
-    """Return the URDF that a xacro file stands for."""
-    _bytes_of(path)  # says what is wrong with the file itself
-    try:
-        from xacro import process_file
-    except ModuleNotFoundError:
-        raise InputError(f"Xacro files are read by xacro. {how_to_install('xacro')}") from None
-    try:
-        text: str = process_file(str(path), mappings=dict(arguments)).toxml()
-    except Exception as error:  # it evaluates expressions of the file, which may raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise RobotFileError(f"xacro file '{path}' cannot be expanded: {reason}.") from error
-    return text.encode()
 
 
 def _bytes_of(path: Path) -> bytes:

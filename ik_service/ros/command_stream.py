@@ -33,7 +33,7 @@ class StreamSettings:
     Attributes:
         rate: Commands per second [Hz].
         tip: Link that is to reach the pose; empty for the group's only tip.
-        acceleration: Largest acceleration of joints [m/s^2 or rad/s^2].
+        acceleration: Largest acceleration of joints [m/s^2 or rad/s^2]; the robot's own where that is less.
         velocity_scaling: Share of the robot's speed limits that is used, above 0 to 1.
         target_timeout: Time without a new pose after which the joints brake [s]; 0 for never.
     """
@@ -101,7 +101,8 @@ class CommandStream:
         self._dofs = np.array([active.dof_names.index(name) for name in leads], dtype=np.intp)
         self._states, self._frames = RobotStates(robot), RobotFrames(robot, root_frames)
         speeds = settings.velocity_scaling * robot.joint_velocity_limit
-        limits = ControlLimits(velocity=speeds, acceleration=settings.acceleration)
+        self._accelerations = np.minimum(settings.acceleration, robot.joint_acceleration_limit)
+        limits = ControlLimits(velocity=speeds, acceleration=self._accelerations)
         self._controller = IKController(active, [tip], limits=limits)
         self._robot, self._moving = active, frozenset(moving)
         self._target, self._target_time, self._is_given = np.zeros(7), 0.0, False
@@ -164,7 +165,7 @@ class CommandStream:
     def _stop_pose(self) -> Float64Array:
         """Return where the tip is once all joints have braked, shape [7]."""
         joint_q, speed = self._last[0].copy(), self._last[1]
-        joint_q[self._columns] += 0.5 * speed * np.abs(speed) / self.settings.acceleration
+        joint_q[self._columns] += 0.5 * speed * np.abs(speed) / self._accelerations[self._dofs]
         poses = self._robot.forward_kinematics(self._robot.clamp_joint_q(joint_q[None]), [self._tip])
         return np.concatenate((poses.positions[0, 0], poses.orientations_xyzw[0, 0]))
 

@@ -305,8 +305,7 @@ class IKSolver:
                 some 10000 waypoints begin from fewer.
             velocity: Largest speeds [m/s or rad/s]: a number, a mapping from names of joints, or an array of shape
                 [joint_dof_count] in the robot's order; None takes those of the robot's model.
-            acceleration: Largest changes of speed [m/s^2 or rad/s^2], alike; None for no limit. They are reported, and
-                not chosen for.
+            acceleration: Largest changes of speed [m/s^2 or rad/s^2], alike. They are reported, and not chosen for.
             world: Obstacles; None for none. The ways between waypoints, straight in the joints, are checked, too.
             attached: Objects that links carry, by name; None for none.
             options: Seeds, iterations, tolerances and random seed as in `solve`.

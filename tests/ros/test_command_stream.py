@@ -1,5 +1,7 @@
 """Commands that follow a moving pose: within limits, to the end, and to a stop where poses stop coming."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,18 @@ def test_the_tip_arrives_within_limits_and_commands_end(robot):
     changes = np.diff(np.vstack((np.zeros(7), steps * RATE)), axis=0) * RATE
     assert 0.0 < np.abs(changes).max() <= 5.0 + 0.01  # rounding of positions, twice differentiated
     assert not stream.is_moving
+
+
+def test_commands_keep_accelerations_of_the_robot_that_are_less_than_asked_for(robot):
+    slow = dataclasses.replace(robot, joint_acceleration_limit=np.full(robot.joint_dof_count, 2.0))
+    stream = stream_of(slow)
+    heard(stream)
+    stream.take_target(stamped_pose(pose_of(slow, READY, (0.05, 0.1, -0.1)), "panda_link0"), 0.0)
+    positions, _ = commands(stream)
+    assert len(positions) > 100
+    speeds = np.diff(np.vstack((READY, positions)), axis=0) * RATE
+    changes = np.abs(np.diff(np.vstack((np.zeros(7), speeds)), axis=0)) * RATE
+    assert 1.9 < changes.max() <= 2.0 + 0.01  # rounding of positions, twice differentiated
 
 
 def test_nothing_is_commanded_before_joints_and_a_pose_are_known(robot):

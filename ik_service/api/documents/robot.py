@@ -81,6 +81,7 @@ def _dof(robot: RobotModel, dof: int) -> DofBody:
         upper=_finite(info.upper),
         velocity_limit=_finite(velocity),
         effort_limit=_finite(float(robot.joint_effort_limit[dof])),
+        acceleration_limit=_finite(float(robot.joint_acceleration_limit[dof])),
         active=info.active,
         leader=None if leader == dof else robot.dof_names[leader],
         multiplier=float(robot.dof_multiplier[dof]),

@@ -25,6 +25,7 @@ class DofBody(BaseModel):
     upper: float | None = Field(description="Upper limit [rad or m]; null where there is none.")
     velocity_limit: float | None = Field(description="Largest speed [rad/s or m/s]; null where none is known.")
     effort_limit: float | None = Field(description="Largest torque or force [N m or N]; null where none is known.")
+    acceleration_limit: float | None = Field(description="Largest acceleration [rad/s^2 or m/s^2]; null where none is.")
     active: bool = Field(
         description="Whether the solver moves it, by itself or through its leader; false where locked."
     )
@@ -124,4 +125,4 @@ class RobotBody(RobotSummary):
     loops: list[LoopBody]
     coordinate_constraints: list[CoordinateConstraintBody]
     collision: CollisionBody | None = Field(description="null where the robot has no collision model.")
-    warnings: list[str] = Field(description="What was left out of the robot's file: constraints that are none.")
+    warnings: list[str] = Field(description="What of the robot's file is not read, or read otherwise than it says.")

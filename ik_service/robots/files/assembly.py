@@ -18,6 +18,7 @@ from ik_service.robots.files.description import (
     LinkDescription,
     ReadConstraints,
     RobotDescription,
+    bounded,
 )
 from ik_service.robots.files.mimics import check_couplings, resolve_mimics
 from ik_service.robots.joint_type import JointType
@@ -101,7 +102,7 @@ def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
             robot = robot.with_coordinate_constraints([*robot.coordinate_constraints, one])
         except InputError as error:
             warnings.append(f"Constraint '{one.name}' is left out: {error}")
-    return dataclasses.replace(robot, warnings=tuple(warnings)) if warnings else robot
+    return dataclasses.replace(robot, warnings=bounded(warnings)) if warnings else robot
 
 
 def _closing_hinge(robot: RobotModel, hinge: HingeDescription) -> LoopConstraint:
@@ -256,6 +257,7 @@ def _assemble(
         joint_limit_upper=np.array([joint.upper for joint in dof_joint]),
         joint_velocity_limit=np.array([joint.velocity for joint in dof_joint]),
         joint_effort_limit=np.array([joint.effort for joint in dof_joint]),
+        joint_acceleration_limit=np.array([joint.acceleration for joint in dof_joint]),
         dof_leader=leader,
         dof_multiplier=multiplier,
         dof_offset=offset,

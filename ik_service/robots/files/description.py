@@ -3,6 +3,7 @@
 The URDF and MJCF readers write descriptions; ``assembly`` turns one into a ``RobotModel``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from ik_service.robots.transforms import Float64Array, identity_transform
 
 MAX_CONSTRAINTS = 256
 """Most loops that a document may have; those after them are left out."""
+MAX_WARNINGS = 100
+"""Most warnings of a file that are told; those after them are counted."""
+MAX_LENGTH = 500  # characters of a warning
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class LinkDescription:
 
 @dataclass(frozen=True)
 class MimicDescription:
-    """A coupling: coordinate = multiplier * coordinate of the leader + offset."""
+    """A coupling: coordinate = multiplier * coordinate of the leader, a joint of one coordinate, + offset."""
 
     leader: str
     multiplier: float
@@ -61,6 +65,7 @@ class JointDescription:
         upper: Upper limit [m or rad], +inf where there is none.
         velocity: Largest speed [m/s or rad/s], inf where none is given.
         effort: Largest force or torque [N or N m], inf where none is given.
+        acceleration: Largest acceleration and deceleration [m/s^2 or rad/s^2], inf where none is given.
         mimic: The coupling that drives this joint; None where it is free.
         locked_value: Coordinate at which the file holds this joint; None where it moves.
         line: Line that declares the joint.
@@ -76,6 +81,7 @@ class JointDescription:
     upper: float = inf
     velocity: float = inf
     effort: float = inf
+    acceleration: float = inf
     mimic: MimicDescription | None = None
     locked_value: float | None = None
     line: int | None = None
@@ -98,12 +104,19 @@ class HingeDescription:
     X_base: Float64Array
 
 
+def bounded(warnings: Sequence[str]) -> tuple[str, ...]:
+    """Give warnings of a file that are no more and no longer than a reader takes; the last one counts the others."""
+    kept = tuple(warning if len(warning) <= MAX_LENGTH else f"{warning[:MAX_LENGTH]}..." for warning in warnings)
+    more = len(kept) - MAX_WARNINGS
+    return kept if more <= 0 else (*kept[:MAX_WARNINGS], f"There are {more} more warnings of this file.")
+
+
 class ReadConstraints(NamedTuple):
     """Constraints of a document.
 
     Attributes:
         loops: Loops that a robot closes.
-        warnings: What was left out, a sentence each.
+        warnings: What of the document is not read, or read otherwise than it says, a sentence each.
         hinges: Loops whose frames follow from the robot.
         freed: Joints that follow others only for readers that close no loops.
         coordinates: Constraints between coordinates of joints.

@@ -26,8 +26,7 @@ def resolve_mimics(
         Leader DOF, multiplier and offset, each of shape [joint_dof_count].
 
     Raises:
-        RobotFileError: A leader does not exist, is fixed or has several coordinates, a chain closes on itself, or its
-            multipliers or offsets amount to numbers out of proportion.
+        RobotFileError: A chain closes on itself, or its multipliers or offsets amount to numbers out of proportion.
     """
     by_name = {joint.name: joint for joint in joints}
     starts = np.cumsum([0, *(len(joint.joint_type.dof_components) for joint in moving)])
@@ -52,7 +51,7 @@ def _resolve(
     joint, seen = follower, {follower.name}
     while joint.mimic is not None and joint.name not in resolved:
         chain.append((joint.name, joint.mimic))
-        joint = _leader_of(joint.name, joint.mimic, by_name)
+        joint = by_name[joint.mimic.leader]
         if joint.name in seen:
             raise _mimic_error(*chain[-1], f"it follows itself through '{joint.name}'.")
         seen.add(joint.name)
@@ -77,16 +76,6 @@ def _check_proportion(name: str, mimic: MimicDescription, following: MimicDescri
     through = "" if leader == mimic.leader else f" through '{mimic.leader}'"
     reason = f"it follows '{leader}'{through} with {number}, which is out of proportion. Allowed: {allowed}."
     raise _mimic_error(name, mimic, reason)
-
-
-def _leader_of(name: str, mimic: MimicDescription, by_name: Mapping[str, JointDescription]) -> JointDescription:
-    leader = by_name.get(mimic.leader)
-    if leader is None:
-        raise _mimic_error(name, mimic, f"its leader '{mimic.leader}' does not exist.")
-    if not leader.joint_type.is_scalar:
-        kind = leader.joint_type.name.lower()
-        raise _mimic_error(name, mimic, f"its leader '{leader.name}' is {kind}; it must have one coordinate.")
-    return leader
 
 
 def _mimic_error(name: str, mimic: MimicDescription, reason: str) -> RobotFileError:

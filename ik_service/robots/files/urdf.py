@@ -1,18 +1,19 @@
 """URDF text into a robot description.
 
-Links with their masses, centres of mass and shapes, joints, origins, axes, limits and mimic. Moments of inertia,
-transmissions and simulator extensions are passed over and nothing that the file refers to is opened. Lengths are
-metres, angles radians, masses kilograms.
+Links with their masses, centres of mass and shapes, joints, origins, axes, limits and mimic. Nothing that the file
+refers to is opened. Lengths are metres, angles radians, masses kilograms.
+
+An element that is wrong and has one usual reading is read so, with a warning. What changes nothing is in one list
+(`HARMLESS`); all else that is not read, is named by a warning.
 
 Two ways to name loops are read, neither of them part of the format: elements ``<constraint>`` as proposed for urdfdom,
 with a frame and an axis on a parent and on a child link, and pairs of links ``closing_NAME_1``, ``closing_NAME_2`` as
-onshape-to-robot writes them, which meet in a point. What cannot be read as a loop is left out with a warning. So is a
-second ``<inertial>`` of a link, and a ``<mimic>`` whose leader does not exist.
+onshape-to-robot writes them, which meet in a point. What cannot be read as a loop is left out with a warning.
 """
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,11 +27,11 @@ from ik_service.robots.files.description import (
     ReadConstraints,
     RobotDescription,
 )
-from ik_service.robots.files.geometry.urdf_shapes import read_link_shapes
+from ik_service.robots.files.geometry.urdf_shapes import read_link_shapes, read_origin
 from ik_service.robots.files.xml_reader import XmlElement, read_xml, shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
-from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_from_rpy, quaternion_multiply
+from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_multiply
 from objectives.errors import InputError
 
 MAX_COUNT = 2048
@@ -39,6 +40,13 @@ _TYPES = {joint_type.name.lower(): joint_type for joint_type in JointType} | {"s
 _CLOSING_JOINTS = {"link": "weld", "fixed": "weld", "continuous": "revolute", "ball": "spherical"}
 _AXES_ALONE = ("revolute", "cylindrical", "planar")  # joints for which a turn of a frame about its axis is nothing
 _CLOSING_LINK = re.compile(r"closing_(.+)_([12])")
+_DEFINITIONS = tuple(f"xacro:{word}" for word in ("include", "macro", "arg", "property", "if", "unless"))
+_WORDS = """version name group concave dont_collapse <visual> <material> <geometry> <gazebo> <mujoco> <sensor> <verbose>
+    <inertia> <dynamics> <gravity> <kinematic> <joint_properties> <controller_gains> <transmission> <calibration>
+    <ros2_control> <contact> <surface> <sdf> <max_contacts> <contact_coefficients> <drake:proximity_properties>
+    <drake:gear_ratio> <drake:rotor_inertia>"""
+HARMLESS = frozenset(_WORDS.split())
+"""Attributes and elements of URDF and of its dialects that change neither kinematics nor limits nor shapes."""
 _X_AXIS, _Z_AXIS = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 
@@ -59,18 +67,22 @@ def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescriptio
     if root.tag != "robot":
         raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")
     _refuse_xacro(root)
-    warnings, joint_elements = list[str](), _capped(root, "joint")
-    links = tuple(_read_link(element, warnings) for element in _capped(root, "link"))
-    names = {element.attributes.get("name", "").strip() for element in joint_elements}
-    joints = tuple(_read_joint(element, names, warnings) for element in joint_elements)
-    constraints = _read_loops(root, links) if reads_constraints else ReadConstraints()
-    constraints = ReadConstraints(warnings=tuple(warnings)).joined(constraints)
+    joint_elements = _capped(root, "joint")
+    links = tuple(map(_read_link, _capped(root, "link")))
+    kinds = {(one.get("name") or "").strip(): one.get("type") or "" for one in joint_elements}
+    joints = tuple(_read_joint(element, kinds) for element in joint_elements)
+    if not reads_constraints:
+        root.leave_out("constraint")
+    constraints = _read_loops(root, links if reads_constraints else ())
+    root.warn_of_unread(HARMLESS)
+    constraints = ReadConstraints(warnings=tuple(root.warnings)).joined(constraints)
     return RobotDescription(root.attributes.get("name", "").strip() or "robot", links, joints, constraints)
 
 
 def _refuse_xacro(root: XmlElement) -> None:
     for element in root.children:
-        if element.tag.startswith("xacro:"):
+        # calls of macros beside links are what other programs left of an expanded file
+        if element.tag in _DEFINITIONS or (element.tag.startswith("xacro:") and not any(root.all("link"))):
             raise element.error(
                 "this is a xacro file; load it by its path, which ends in .xacro, or expand it first: "
                 "'xacro robot.urdf.xacro > robot.urdf'."
@@ -84,45 +96,52 @@ def _capped(root: XmlElement, tag: str) -> list[XmlElement]:
     return found
 
 
-def _read_link(element: XmlElement, warnings: list[str]) -> LinkDescription:
-    name, inertials, shapes = element.text("name"), list(element.all("inertial")), read_link_shapes(element)
-    if not inertials:
-        return LinkDescription(name, element.line, shapes=shapes)
-    if len(inertials) > 1:
-        warnings.append(f"Link '{shortened(name)}' has {len(inertials)} elements <inertial>: the first one counts.")
-    inertial = inertials[0]
+def _read_link(element: XmlElement) -> LinkDescription:
+    name, inertial, shapes = element.text("name"), element.one("inertial"), read_link_shapes(element)
+    if inertial is not None:
+        try:
+            return LinkDescription(name, element.line, *_read_inertial(inertial), shapes)
+        except RobotFileError as error:  # as urdfdom: the kinematics need no mass
+            element.warnings.append(f"{error} The link has no mass here.")
+            element.leave_out("inertial")
+    return LinkDescription(name, element.line, shapes=shapes)
+
+
+def _read_inertial(inertial: XmlElement) -> tuple[float, tuple[float, float, float]]:
     mass = _required(inertial, "mass")
     mass.text("value")
     value = mass.number("value", 0.0)
     if not 0.0 <= value <= MAX_NUMBER:
         raise mass.error(f"a mass must be between 0 and {MAX_NUMBER:g} kg, got {value:g}.")
-    x, y, z = (float(number) for number in _read_origin(inertial.one("origin"))[:3])
-    return LinkDescription(name, element.line, value, (x, y, z), shapes)
+    x, y, z = (float(number) for number in read_origin(inertial)[:3])
+    return value, (x, y, z)
 
 
-def _read_joint(element: XmlElement, names: Collection[str], warnings: list[str]) -> JointDescription:
+def _read_joint(element: XmlElement, kinds: Mapping[str, str]) -> JointDescription:
     name = element.text("name")
     type_name = element.text("type")
     joint_type = _TYPES.get(type_name)
     if joint_type is None:
         raise element.error(f"joint type '{shortened(type_name)}' is unknown; known are {', '.join(sorted(_TYPES))}.")
-    mimic = _read_mimic(element, joint_type)
-    if mimic is not None and mimic.leader not in names:
-        leader = shortened(mimic.leader)
-        warnings.append(f"Joint '{shortened(name)}' moves by itself: '{leader}', which it follows, does not exist.")
-        mimic = None
-    lower, upper, velocity, effort = _read_limit(element, joint_type, mimic is not None)
+    if joint_type in (JointType.FIXED, JointType.FLOATING, JointType.BALL):
+        element.leave_out("axis")
+    if joint_type is JointType.FIXED:
+        element.leave_out("limit")
+    axis = element.one("axis")
+    mimic = _read_mimic(element, joint_type, kinds)
+    lower, upper, velocity, effort, acceleration = _read_limit(element, joint_type, mimic is not None)
     return JointDescription(
         name=name,
         joint_type=joint_type,
         parent=_required(element, "parent").text("link"),
         child=_required(element, "child").text("link"),
-        X_parent=_read_origin(element.one("origin")),
-        axis=_read_axis(element, joint_type),
+        X_parent=read_origin(element),
+        axis=(1.0, 0.0, 0.0) if axis is None else _read_direction(axis),
         lower=lower,
         upper=upper,
         velocity=velocity,
         effort=effort,
+        acceleration=acceleration,
         mimic=mimic,
         line=element.line,
     )
@@ -135,23 +154,6 @@ def _required(element: XmlElement, tag: str) -> XmlElement:
     return child
 
 
-def _read_origin(origin: XmlElement | None) -> Float64Array:
-    if origin is None:
-        return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
-    xyz = origin.numbers("xyz", (0.0, 0.0, 0.0))
-    rpy = origin.numbers("rpy", (0.0, 0.0, 0.0))
-    if max(map(abs, (*xyz, *rpy))) > MAX_NUMBER:
-        raise origin.error(f"numbers of an origin must not exceed {MAX_NUMBER:g}, got xyz {xyz} and rpy {rpy}.")
-    return np.concatenate([xyz, quaternion_from_rpy(*rpy)])
-
-
-def _read_axis(element: XmlElement, joint_type: JointType) -> tuple[float, float, float]:
-    axis = element.one("axis")
-    if axis is None or joint_type in (JointType.FIXED, JointType.FLOATING, JointType.BALL):
-        return 1.0, 0.0, 0.0
-    return _read_direction(axis)
-
-
 def _read_direction(axis: XmlElement) -> tuple[float, float, float]:
     # Halves are exact, and have a length where that of the whole would overflow.
     x, y, z = (0.5 * number for number in axis.numbers("xyz", (1.0, 0.0, 0.0)))
@@ -161,56 +163,71 @@ def _read_direction(axis: XmlElement) -> tuple[float, float, float]:
     return x / length, y / length, z / length
 
 
-def _read_limit(element: XmlElement, joint_type: JointType, follows: bool) -> tuple[float, float, float, float]:
-    """Give lower, upper, velocity, effort.
+def _read_limit(element: XmlElement, joint_type: JointType, follows: bool) -> tuple[float, float, float, float, float]:
+    """Give lower, upper, velocity, effort, acceleration.
 
     URDF fills a missing ``lower`` or ``upper`` with 0. Where both are missing that would be a joint that never moves,
     and files that leave both out mean the opposite: no limits.
     """
-    limit = element.one("limit")
     bounded = joint_type in (JointType.REVOLUTE, JointType.PRISMATIC)
+    limit = element.one("limit")
     if limit is None:
         if bounded and not follows:
-            raise element.error(f"a {joint_type.name.lower()} joint needs <limit lower=... upper=...>.")
-        return -math.inf, math.inf, math.inf, math.inf
-    velocity, effort = (_read_bound(limit, attribute) for attribute in ("velocity", "effort"))
+            element.warn(f"a {joint_type.name.lower()} joint needs <limit>, which is missing: it has no limits.")
+        return -math.inf, math.inf, math.inf, math.inf, math.inf
+    velocity, effort = (_read_rate(limit, attribute) for attribute in ("velocity", "effort"))
+    # braking harder than the file allows is no way to keep to it, so the least of them holds both ways
+    rates = min(_read_rate(limit, word) for word in ("acceleration", "deceleration", "drake:acceleration"))
     if not bounded or not {"lower", "upper"} & set(limit.attributes):
-        return -math.inf, math.inf, velocity, effort
-    lower, upper = limit.number("lower", 0.0), limit.number("upper", 0.0)
+        return -math.inf, math.inf, velocity, effort, rates
+    lower, upper = (limit.number(attribute, 0.0, largest=math.inf) for attribute in ("lower", "upper"))
     if lower > upper:
-        raise limit.error(f"lower limit {lower:g} is above upper limit {upper:g}.")
+        limit.warn(f"lower limit {lower:g} is above upper limit {upper:g}: the range between the two counts.")
+        lower, upper = upper, lower
     if lower >= UNBOUNDED or upper <= -UNBOUNDED:
         raise limit.error(f"limits must leave room within +-{UNBOUNDED:g}, got {lower:g} to {upper:g}.")
-    return (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper), velocity, effort
+    lower, upper = -math.inf if lower <= -UNBOUNDED else lower, math.inf if upper >= UNBOUNDED else upper
+    return lower, upper, velocity, effort, rates
 
 
-def _read_bound(limit: XmlElement, attribute: str) -> float:
-    value = limit.number(attribute, 0.0)
+def _read_rate(limit: XmlElement, attribute: str) -> float:
+    value = limit.number(attribute, 0.0, largest=math.inf)
     if value < 0.0:
-        raise limit.error(f"attribute '{attribute}' must not be negative, got {value:g}.")
+        limit.warn(f"attribute '{attribute}' must not be negative, got {value:g}: there is no such limit.")
     # exporters write 0 where there is none
     return value if 0.0 < value < UNBOUNDED_RATE else math.inf
 
 
-def _read_mimic(element: XmlElement, joint_type: JointType) -> MimicDescription | None:
-    mimic = element.one("mimic")
-    if mimic is None or joint_type is JointType.FIXED:
+def _read_mimic(element: XmlElement, joint_type: JointType, kinds: Mapping[str, str]) -> MimicDescription | None:
+    """Give whom a joint follows; a joint that cannot follow moves by itself, as MoveIt has it."""
+    mimic = None if joint_type is JointType.FIXED else element.one("mimic")
+    if mimic is None:
         return None
-    if not joint_type.is_scalar:
-        raise mimic.error(f"a {joint_type.name.lower()} joint cannot follow another; it has several coordinates.")
-    multiplier, offset = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0)
-    return MimicDescription(mimic.text("joint"), multiplier, offset, mimic.line)
+    multiplier, offset, leader = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0), mimic.text("joint")
+    kind = _TYPES.get(kinds.get(leader, "").strip())
+    if leader not in kinds:
+        reason = f"'{shortened(leader)}', which it follows, does not exist"
+    elif kind is not None and not kind.is_scalar:
+        reason = f"'{shortened(leader)}', which it follows, is {kind.name.lower()}"
+    elif not joint_type.is_scalar:
+        reason = f"a {joint_type.name.lower()} joint has several coordinates and cannot follow '{shortened(leader)}'"
+    else:
+        return MimicDescription(leader, multiplier, offset, mimic.line)
+    mimic.warn(f"the joint moves by itself: {reason}.")
+    return None
 
 
 def _read_loops(root: XmlElement, links: Sequence[LinkDescription]) -> ReadConstraints:
-    elements, loops, warnings = [*root.all("constraint")], [], []
+    elements, loops, warnings, read = [*root.all("constraint")], [], [], set()
     for element in elements[:MAX_CONSTRAINTS]:
         try:
             loops.append(_read_constraint(element))
+            read.add(element)
         except RobotFileError as error:
             warnings.append(f"A loop is left out: {error}")
         except InputError as error:
             warnings.append(f"A loop is left out: {element.error(str(error))}")
+    root.leave_out("constraint", but=read)
     pairs = _closing_pairs(links)
     loops += [
         LoopConstraint(f"closing_{name}", "spherical", ends["2"], ends["1"])
@@ -232,7 +249,7 @@ def _read_constraint(element: XmlElement) -> LoopConstraint:
     """Read a loop: the frame of the child stands to that of the parent as its type allows."""
     kind = element.text("type").lower()
     joint = _CLOSING_JOINTS.get(kind, kind)
-    child, parent = (_read_origin(element.one(f"{end}_origin")) for end in ("child", "parent"))
+    child, parent = (read_origin(element, f"{end}_origin") for end in ("child", "parent"))
     if joint not in ("weld", "spherical"):
         axis = _closing_axis(element, "parent", _X_AXIS)
         parent = _turned(parent, _Z_AXIS, axis)

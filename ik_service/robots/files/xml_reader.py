@@ -2,10 +2,14 @@
 
 Document type declarations and entities are refused, nothing is ever opened or fetched, and size, depth, number of
 elements and length of attributes are capped. Every error is a ``RobotFileError`` that names the element and its line.
+
+A reader asks elements for attributes and children. What it never asked for is found afterwards, so that a file tells
+what was not read without a second list of what is.
 """
 
-import math
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from xml.parsers import expat
@@ -17,9 +21,12 @@ MAX_DEPTH = 64
 HEAD_BYTES = 64 * 1024  # in which the outermost element begins
 MAX_ELEMENTS = 65_536
 MAX_ATTRIBUTE_LENGTH = 1024
+MAX_KINDS = 16
+"""Most kinds of attributes and elements that are named as not read; the others are counted."""
+_LATE_DECLARATION = re.compile(rb"\A((?:\xef\xbb\xbf)?\s+)<\?xml(?=\s)")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class XmlElement:
     """An XML element with its attributes, children and line."""
 
@@ -27,7 +34,9 @@ class XmlElement:
     attributes: dict[str, str]
     line: int
     owner: "XmlElement | None" = field(default=None, repr=False)
+    warnings: list[str] = field(default_factory=list, repr=False)  # one list for all elements of a document
     children: list["XmlElement"] = field(default_factory=list)
+    asked: tuple[str, ...] = ()  # attributes for which readers asked, and tags as <tag>
 
     @property
     def label(self) -> str:
@@ -40,20 +49,35 @@ class XmlElement:
         """Give the error that says ``reason`` about this element."""
         return RobotFileError(reason, element=self.label, line=self.line)
 
+    def warn(self, reason: str) -> None:
+        """Add a warning that says ``reason`` about this element."""
+        self.warnings.append(str(self.error(reason)))
+
     def all(self, tag: str) -> Iterator["XmlElement"]:
         """Give the direct children with this tag, in document order."""
+        self._ask(f"<{tag}>")
         return (child for child in self.children if child.tag == tag)
 
     def one(self, tag: str) -> "XmlElement | None":
-        """Give the only direct child with this tag, None where there is none.
-
-        Raises:
-            RobotFileError: There are two.
-        """
+        """Give the first direct child with this tag, None where there is none; further ones are left out."""
         found = list(self.all(tag))
         if len(found) > 1:
-            raise found[1].error(f"<{tag}> stands twice here; only one is allowed.")
+            found[1].warn(f"<{tag}> stands {len(found)} times here: the first one counts.")
+            self.leave_out(tag, but=found[:1])
         return found[0] if found else None
+
+    def leave_out(self, tag: str, *, but: "Collection[XmlElement]" = ()) -> None:
+        """Leave out the direct children with this tag, all or all but some; no warning names what is in them."""
+        self.children = [child for child in self.children if child.tag != tag or child in but]
+
+    def get(self, attribute: str) -> str | None:
+        """Give an attribute, None where there is none."""
+        self._ask(attribute)
+        return self.attributes.get(attribute)
+
+    def _ask(self, name: str) -> None:
+        if name not in self.asked:
+            self.asked += (name,)
 
     def text(self, attribute: str) -> str:
         """Give a required attribute.
@@ -61,36 +85,70 @@ class XmlElement:
         Raises:
             RobotFileError: It is missing or empty.
         """
-        value = self.attributes.get(attribute, "").strip()
+        value = (self.get(attribute) or "").strip()
         if not value:
             raise self.error(f"attribute '{attribute}' is missing or empty.")
         return value
 
-    def number(self, attribute: str, default: float) -> float:
-        """Give an attribute as one finite number.
+    def number(self, attribute: str, default: float, *, largest: float = sys.float_info.max) -> float:
+        """Give an attribute as one number, finite unless the largest one is not.
 
         Raises:
-            RobotFileError: It is not one finite number.
+            RobotFileError: It is not one such number.
         """
-        return self.numbers(attribute, (default,))[0]
+        return self.numbers(attribute, (default,), largest=largest)[0]
 
-    def numbers(self, attribute: str, default: tuple[float, ...]) -> tuple[float, ...]:
+    def numbers(
+        self, attribute: str, default: tuple[float, ...], *, largest: float = sys.float_info.max
+    ) -> tuple[float, ...]:
         """Give an attribute as as many finite numbers as its default has.
 
         Raises:
             RobotFileError: Another count, not numbers, or not finite.
         """
-        raw = self.attributes.get(attribute)
+        raw = self.get(attribute)
         if raw is None:
             return default
         try:
             values = tuple(_number(word) for word in raw.split())
         except ValueError:
             values = ()
-        if len(values) != len(default) or not all(map(math.isfinite, values)):
+        if len(values) != len(default) or not all(abs(value) <= largest for value in values):
             count = "one finite number" if len(default) == 1 else f"{len(default)} finite numbers"
             raise self.error(f"attribute '{attribute}' must be {count}, got '{shortened(raw)}'.")
         return values
+
+    def warn_of_unread(self, harmless: Collection[str]) -> None:
+        """Add warnings of the attributes and elements, here and inside, for which no reader asked.
+
+        Args:
+            harmless: Names of attributes, and tags as ``<tag>``, that change nothing.
+        """
+        places: dict[tuple[str, str], list[XmlElement]] = {}
+        others: list[XmlElement] = []
+        for name, element in _unread(self, harmless):
+            is_named = (element.tag, name) in places or len(places) < MAX_KINDS
+            (places.setdefault((element.tag, name), []) if is_named else others).append(element)
+        for (_, name), found in places.items():
+            what = "the element is not read" if name.startswith("<") else f"attribute '{shortened(name)}' is not read"
+            found[0].warn(f"{what}, like {len(found) - 1} more of its kind." if len(found) > 1 else f"{what}.")
+        if others:
+            others[0].warn(f"not read, like {len(others) - 1} more attributes and elements of other kinds.")
+
+
+def _unread(root: XmlElement, harmless: Collection[str]) -> Iterator[tuple[str, XmlElement]]:
+    """Give what no reader asked for, with the element that it belongs to, in document order."""
+    stack = [root]
+    while stack:
+        element = stack.pop()
+        for name in element.attributes:
+            if name not in element.asked and name not in harmless and not name.startswith(("xmlns", "xml:", "xsi:")):
+                yield name, element
+        inside = [child for child in element.children if f"<{child.tag}>" not in harmless]
+        for child in inside:
+            if f"<{child.tag}>" not in element.asked:
+                yield f"<{child.tag}>", child
+        stack.extend(child for child in reversed(inside) if f"<{child.tag}>" in element.asked)
 
 
 def _number(word: str) -> float:
@@ -145,10 +203,11 @@ class _TreeBuilder:
         self._open: list[XmlElement] = []
         self._root: XmlElement | None = None
         self._count = 0
+        self._warnings: list[str] = []
 
     def build(self, data: bytes) -> XmlElement:
         try:
-            self._parser.Parse(data, True)
+            self._parser.Parse(with_declaration_passed_over(data), True)
         except expat.ExpatError as error:
             raise RobotFileError(f"not well-formed XML: {expat.ErrorString(error.code)}.", line=error.lineno) from None
         if self._root is None:
@@ -165,7 +224,7 @@ class _TreeBuilder:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         parent = self._open[-1] if self._open else None
         # The owner itself, not its label: labels of deep elements are long, and a file may hold many such elements.
-        element = XmlElement(tag, attributes, self._parser.CurrentLineNumber, parent)
+        element = XmlElement(tag, attributes, self._parser.CurrentLineNumber, parent, self._warnings)
         self._check_caps(element)
         if parent is None:
             self._root = element
@@ -190,11 +249,16 @@ class _TreeBuilder:
         self._open.pop()
 
 
+def with_declaration_passed_over(data: bytes) -> bytes:
+    """Give a document with an instruction of no meaning for a declaration after blank lines; lines stay."""
+    return _LATE_DECLARATION.sub(rb"\1<?was", data)
+
+
 def outermost_tag(data: bytes) -> str:
     """Give the tag of the outermost element; empty where none is found, of which readers say what is wrong."""
     found = list[str]()
     parser = expat.ParserCreate()
     parser.StartElementHandler = lambda tag, _: found.append(tag)
     with suppress(expat.ExpatError):
-        parser.Parse(data[:HEAD_BYTES], False)
+        parser.Parse(with_declaration_passed_over(data[:HEAD_BYTES]), False)
     return found[0] if found else ""

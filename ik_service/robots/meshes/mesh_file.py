@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
 from ik_service.robots.collision.link_shapes import MeshReference
+from ik_service.robots.files.ros_packages import package_folders
 from ik_service.robots.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError
 
@@ -36,7 +37,8 @@ def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Pat
     Args:
         reference: What the robot's file says of it.
         robot_file: That file.
-        packages: Folders in which packages of ``package://`` addresses are looked for, before those around the file.
+        packages: Folders in which packages of ``package://`` addresses are looked for, before those around the file
+            and those of ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
 
     Raises:
         RobotFileError: It is not there, or cannot be read as triangles.
@@ -70,9 +72,7 @@ def find_mesh(address: str, robot_file: Path, packages: Sequence[Path] = ()) -> 
     parts = urlsplit(address)
     if parts.scheme == "package":
         inside = unquote(parts.path).lstrip("/")
-        folders = [*packages, *around.parents]
-        places = [folder / parts.netloc / inside for folder in folders]
-        places += [folder / inside for folder in folders if folder.name == parts.netloc]
+        places = [folder / inside for folder in package_folders(parts.netloc, around, packages)]
     elif parts.scheme == "file":
         places = [Path(unquote(parts.path))]
     else:

@@ -134,6 +134,7 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
         joint_limit_upper=robot.joint_limit_upper[dofs],
         joint_velocity_limit=robot.joint_velocity_limit[dofs],
         joint_effort_limit=robot.joint_effort_limit[dofs],
+        joint_acceleration_limit=robot.joint_acceleration_limit[dofs],
         dof_leader=coupling.leader,
         dof_multiplier=coupling.multiplier,
         dof_offset=coupling.offset,

@@ -100,7 +100,7 @@ class RateLimits:
 
     @classmethod
     def read(cls, robot: RobotModel, dt: float, velocity: Any, acceleration: Any) -> "RateLimits":
-        """Read what a caller gives; None is the model's speeds, and no limit of accelerations.
+        """Read what a caller gives; None is what the model has.
 
         Raises:
             UnknownNameError: The robot has no joint of a name.
@@ -110,8 +110,7 @@ class RateLimits:
             checked_dt(dt),
             _above_zero("velocity", dof_values(robot, "velocity", velocity, robot.joint_velocity_limit)),
             _above_zero(
-                "acceleration",
-                dof_values(robot, "acceleration", acceleration, np.full(robot.joint_dof_count, np.inf)),
+                "acceleration", dof_values(robot, "acceleration", acceleration, robot.joint_acceleration_limit)
             ),
         )
 

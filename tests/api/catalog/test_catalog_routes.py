@@ -65,6 +65,19 @@ def test_messages_name_the_robot_that_was_asked_for(open_client):
     assert open_client.delete(url).status_code == 204
 
 
+def test_what_of_a_put_file_is_not_read_is_told_and_its_accelerations_are(open_client, folder):
+    text = UR5E.replace(b"<limit ", b'<limit acceleration="4" jerk="9" ')
+    put = open_client.put("/v1/robots/my_arm", content=text, headers=XML)
+    assert put.status_code == 201, put.text
+    (warning,) = put.json()["warnings"]
+    assert warning.endswith("attribute 'jerk' is not read, like 5 more of its kind.")
+    assert [joint["dofs"][0]["acceleration_limit"] for joint in put.json()["joints"]] == [4.0] * 6
+    plain = open_client.put("/v1/robots/my_arm", content=UR5E, headers=XML).json()
+    assert plain["warnings"] == []
+    assert [joint["dofs"][0]["acceleration_limit"] for joint in plain["joints"]] == [None] * 6
+    assert open_client.delete("/v1/robots/my_arm").status_code == 204
+
+
 FOUR_BAR = named(pin(rest='<child_origin xyz="0.5 0 0"/><parent_origin xyz="0.4 0 0"/><parent_axis xyz="0 0 1"/>'))
 BROKEN = named(pin(type='type="rope"'), FOUR_BAR).encode()
 

@@ -5,6 +5,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController, LimitKind
+from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.solver.lm.status import IKStatus
 from tests.control.conftest import follow, pose_of
 
@@ -13,6 +14,7 @@ STARTS = {
     "panda": ("panda_hand", [0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7]),
 }
 TICKS, DT = 8000, 1e-3
+ROUNDING = 1e-9  # of speeds, divided by the length of a tick
 SLOW = 0.1  # share of the speed that a joint could have after one tick from rest: with less it counts as standing
 
 
@@ -34,6 +36,25 @@ def test_a_target_out_of_reach_is_told_once_the_robot_stands(name, acceleration)
     assert (np.abs(run.active_limits[~stands]).max(axis=1) > 0).all()
     assert fastest.max() > 1.0  # it has been somewhere
     assert run.position_error[-1] > 0.3
+
+
+def test_accelerations_of_the_robots_file_are_limits_unless_others_are_given():
+    link, start = STARTS["ur5e"]
+    text = builtin_urdf("ur5e").decode()
+    robot = load_urdf(text.replace("<limit ", '<limit acceleration="4" '))
+    assert robot.joint_acceleration_limit.tolist() == [4.0] * 6
+    goal = pose_of(robot, np.add(start, 0.3), link)
+
+    def commands(robot, **limits):
+        controller = IKController(robot, [link], limits=ControlLimits(**limits))
+        return follow(controller, start, [goal] * 300, DT).joint_qd
+
+    speeds = commands(robot)
+    changes = np.abs(np.diff(speeds, axis=0, prepend=0.0)) / DT
+    assert 3.9 < changes.max() <= 4.0 + ROUNDING
+    np.testing.assert_array_equal(speeds, commands(load_robot("ur5e"), acceleration=4.0))
+    np.testing.assert_array_equal(commands(robot, acceleration=7.0), commands(load_robot("ur5e"), acceleration=7.0))
+    np.testing.assert_array_equal(commands(robot, acceleration=np.inf), commands(load_robot("ur5e")))
 
 
 @pytest.mark.parametrize("name", STARTS)

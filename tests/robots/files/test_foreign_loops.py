@@ -129,7 +129,6 @@ BAD = {
     "another type": (pin(type='type="rope"'), "line 8, constraint 'pin': .*joint is 'rope'. Allowed"),
     "no name": (pin(name=""), "attribute 'name' is missing"),
     "no parent": (pin(parent=""), "<parent> is missing"),
-    "two children": (pin(rest='<child link="rocker"/>'), "<child> stands twice"),
     "no such link": (pin(child='<child link="lever"/>'), "'pin' .*link 'lever', which the robot does not have"),
     "an axis of length 0": (pin(rest='<parent_axis xyz="0 0 0"/>'), "<parent_axis> of constraint 'pin': the axis must"),
     "a far origin": (pin(rest='<child_origin xyz="1e9 0 0"/>'), "<child_origin> of constraint 'pin': numbers of an"),

@@ -77,6 +77,16 @@ def test_packages_are_looked_for_where_the_caller_says_and_around_the_file(folde
         find_mesh("none.stl", elsewhere)
 
 
+def test_packages_of_the_environment_are_found_by_name(folder, tmp_path_factory, monkeypatch):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "arm.urdf"
+    address, expected = "package://my_robot/meshes/box.stl", folder / "my_robot" / "meshes" / "box.stl"
+    (folder / "my_robot" / "package.xml").write_text("<package><name>my_robot</name></package>")
+    with pytest.raises(RobotFileError):
+        find_mesh(address, elsewhere)
+    monkeypatch.setenv("ROS_PACKAGE_PATH", str(folder))
+    assert find_mesh(address, elsewhere) == expected
+
+
 def test_what_is_no_mesh_is_refused(tmp_path):
     (tmp_path / "text.stl").write_text("no triangles")
     with pytest.raises(RobotFileError, match=r"cannot be read|0 triangles"):

@@ -154,6 +154,7 @@ class _Chain:
             joint_limit_upper=joined(robot.joint_limit_upper, unlimited),
             joint_velocity_limit=joined(robot.joint_velocity_limit, unlimited),
             joint_effort_limit=joined(robot.joint_effort_limit, unlimited),
+            joint_acceleration_limit=joined(robot.joint_acceleration_limit, unlimited),
             dof_leader=joined(robot.dof_leader, leaders),
             dof_multiplier=joined(robot.dof_multiplier, multipliers),
             dof_offset=joined(robot.dof_offset, np.zeros(len(leaders))),

@@ -1,10 +1,13 @@
 """Elements ``<collision>`` and ``<visual>`` of a URDF; what is no shape of the format is passed over and named."""
 
+import numpy as np
+
 from ik_service.errors import RobotFileError
 from ik_service.robots.collision.link_shapes import LinkShapes, MeshReference
 from ik_service.robots.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
 from ik_service.robots.files.xml_reader import XmlElement, read_xml, shortened
-from ik_service.robots.transforms import quaternion_from_rpy
+from ik_service.robots.number_bounds import MAX_NUMBER
+from ik_service.robots.transforms import Float64Array, identity_transform, quaternion_from_rpy
 from objectives.errors import InputError
 
 MAX_SHAPES = 256
@@ -30,6 +33,8 @@ def read_link_shapes(link: XmlElement, tag: str = "collision") -> LinkShapes:
         geometry = next(iter(collision.all("geometry")), None)
         element = geometry.children[0] if geometry is not None and geometry.children else None
         kind = "nothing" if element is None else shortened(element.tag)
+        if element is None or number >= MAX_SHAPES:
+            collision.leave_out("origin")
         try:
             shape = None if element is None or number >= MAX_SHAPES else _read_shape(element, _pose(collision))
         except (RobotFileError, InputError):
@@ -44,11 +49,31 @@ def read_link_shapes(link: XmlElement, tag: str = "collision") -> LinkShapes:
 
 
 def _pose(collision: XmlElement) -> tuple[float, ...]:
-    origin = next(iter(collision.all("origin")), None)
+    return tuple(read_origin(collision).tolist())
+
+
+def read_origin(element: XmlElement, tag: str = "origin") -> Float64Array:
+    """Read the frame of an element, its rotation from ``rpy`` or from ``quat_xyzw`` of URDF 1.1.
+
+    Raises:
+        RobotFileError: Numbers that are not finite or too large, both rotations, or a quaternion of zero length.
+    """
+    origin = element.one(tag)
     if origin is None:
-        return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0
+        return identity_transform()
     xyz, rpy = (origin.numbers(name, (0.0, 0.0, 0.0)) for name in ("xyz", "rpy"))
-    return *xyz, *quaternion_from_rpy(*rpy).tolist()
+    if max(map(abs, (*xyz, *rpy))) > MAX_NUMBER:
+        raise origin.error(f"numbers of an origin must not exceed {MAX_NUMBER:g}, got xyz {xyz} and rpy {rpy}.")
+    if origin.get("quat_xyzw") is None:
+        return np.concatenate([xyz, quaternion_from_rpy(*rpy)])
+    if origin.get("rpy") is not None:
+        raise origin.error("attributes 'rpy' and 'quat_xyzw' are two rotations; only one is allowed.")
+    quaternion = np.array(origin.numbers("quat_xyzw", (0.0, 0.0, 0.0, 1.0)))
+    largest = np.abs(quaternion).max()
+    if largest == 0.0:
+        raise origin.error("attribute 'quat_xyzw' must not be zero.")
+    quaternion /= largest  # its length would overflow
+    return np.concatenate([xyz, quaternion / np.linalg.norm(quaternion)])
 
 
 def _read_mesh(element: XmlElement, collision: XmlElement) -> MeshReference | None:

@@ -7,6 +7,7 @@ file refers to: local files that the caller trusts only, never uploads.
 """
 
 import copy
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ik_service.robots.files.description import (
 )
 from ik_service.robots.files.geometry.mjcf_shapes import read_body_shapes
 from ik_service.robots.files.simulators.mjcf_equalities import MjcfEqualities
-from ik_service.robots.files.xml_reader import shortened
+from ik_service.robots.files.xml_reader import shortened, with_declaration_passed_over
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import UNBOUNDED, UNBOUNDED_RATE
 from ik_service.robots.transforms import (
@@ -50,7 +51,7 @@ def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription
     Raises:
         InputError: The ``mujoco`` package is not installed.
         UnknownNameError: There is no such file.
-        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint.
+        RobotFileError: MuJoCo cannot compile it.
     """
     mujoco = _mujoco()
     if not path.is_file():
@@ -68,7 +69,7 @@ def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescrip
 
     Raises:
         InputError: The ``mujoco`` package is not installed.
-        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint.
+        RobotFileError: MuJoCo cannot compile it.
     """
     mujoco = _mujoco()
     try:
@@ -79,11 +80,7 @@ def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescrip
 
 
 def read_mjmodel(model: Any, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read a model that MuJoCo has compiled, which stays as it is.
-
-    Raises:
-        RobotFileError: It holds a limited ball joint.
-    """
+    """Read a model that MuJoCo has compiled, which stays as it is."""
     return _described(_mujoco(), copy.copy(model), "mujoco", reads_constraints=reads_constraints)
 
 
@@ -104,8 +101,8 @@ def _described(mujoco: Any, model: Any, fallback_name: str, *, reads_constraints
 def _check_root(path: Path) -> None:
     """Refuse a URDF: MuJoCo would compile it too, but drop links that are welded to others."""
     try:
-        with path.open("rb") as file:
-            _, root = next(iterparse(file, events=("start",)))
+        data = with_declaration_passed_over(path.read_bytes())
+        _, root = next(iterparse(io.BytesIO(data), events=("start",)))
     except (ParseError, StopIteration) as error:
         raise RobotFileError(f"'{path.name}' is not well-formed XML: {error}") from None
     if root.tag != "mujoco":
@@ -128,6 +125,7 @@ class _Conversion:
         self._links: list[str] = []
         self._joints: list[JointDescription] = []
         self._equalities = MjcfEqualities(mujoco, model)
+        self._warnings: list[str] = []
 
     def description(self) -> RobotDescription:
         self._links.append(self._body_names[0])
@@ -139,7 +137,7 @@ class _Conversion:
             self._name,
             tuple(map(self._describe_link, self._links)),
             tuple(self._joints),
-            ReadConstraints(loops, tuple(self._equalities.warnings), coordinates=coordinates),
+            ReadConstraints(loops, (*self._warnings, *self._equalities.warnings), coordinates=coordinates),
         )
 
     def _describe_link(self, name: str) -> LinkDescription:
@@ -199,9 +197,7 @@ class _Conversion:
             kinds.mjJNT_HINGE: JointType.REVOLUTE if model.jnt_limited[joint] else JointType.CONTINUOUS,
         }[kinds(int(model.jnt_type[joint]))]
         if joint_type is JointType.BALL and model.jnt_limited[joint]:
-            raise RobotFileError(
-                "a ball joint with a limited cone cannot be represented. Remove its range.", element=f"joint '{name}'"
-            )
+            self._warnings.append(f"Joint '{name}' turns without limits: the range of a ball joint is not kept.")
         if not joint_type.is_scalar:
             return JointDescription(name, joint_type, parent, child, X_parent=X)
         axis = model.jnt_axis[joint].astype(np.float64)

@@ -151,10 +151,6 @@ BAD = {
     "no mjcf": ('<robot name="r"><link name="a"/></robot>', "<robot>: the outermost element must be <mujoco>"),
     "not xml": ("mujoco", "'arm.xml' is not well-formed XML"),
     "unknown element": ("<worldbody><lump/></worldbody>", "MuJoCo cannot compile 'arm.xml': (?s:.*)'lump'"),
-    "limited ball": (
-        '<worldbody><body><joint name="neck" type="ball" range="0 1"/><geom size="0.1"/></body></worldbody>',
-        "joint 'neck': a ball joint with a limited cone",
-    ),
 }
 
 
@@ -163,6 +159,27 @@ def test_what_cannot_be_represented_is_refused(tmp_path: Path, case: str) -> Non
     body, words = BAD[case]
     with pytest.raises(RobotFileError, match=words):
         load_robot(_written(tmp_path, body if case in ("no mjcf", "not xml") else f"<mujoco>{body}</mujoco>"))
+
+
+def test_a_range_of_a_ball_joint_is_named_and_not_kept(tmp_path: Path) -> None:
+    neck = '<body><joint name="neck" type="ball" {}/><geom size="0.1"/></body>'
+    limited, free = (
+        load_robot(_written(tmp_path, f"<mujoco><worldbody>{neck.format(limit)}</worldbody></mujoco>"))
+        for limit in ('range="0 1"', "")
+    )
+    assert limited.warnings == ("Joint 'neck' turns without limits: the range of a ball joint is not kept.",)
+    assert free.warnings == ()
+    assert limited.content_hash == free.content_hash
+
+
+def test_an_mjcf_file_may_be_called_so_and_begin_with_blank_lines(tmp_path: Path) -> None:
+    body = '<body name="upper"><joint name="shoulder" range="-60 60"/><geom size="0.1"/></body>'
+    text = f"<mujoco><worldbody>{body}</worldbody></mujoco>"
+    expected = load_robot(_written(tmp_path, text))
+    for name in ("arm.mjcf", "arm.MJCF", "blank.xml"):
+        (tmp_path / name).write_text(f'\n\n<?xml version="1.0"?>\n{text}' if name == "blank.xml" else text)
+        assert load_robot(tmp_path / name).content_hash == expected.content_hash
+    assert load_robot(f'\n\n<?xml version="1.0"?>\n{text}').content_hash == expected.content_hash
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
