@@ -20,7 +20,7 @@ from ik_service.robots.files.description import (
     RobotDescription,
     bounded,
 )
-from ik_service.robots.files.mimics import check_couplings, resolve_mimics
+from ik_service.robots.files.mimics import resolve_mimics, without_contradictions
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import (
@@ -97,6 +97,7 @@ def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
         except InputError as error:
             warnings.append(f"Loop '{given.name}' is left out: {error}")
     robot = robot.with_loops(loops) if loops else robot
+    warnings += robot.warnings
     for one in found.coordinates:
         try:
             robot = robot.with_coordinate_constraints([*robot.coordinate_constraints, one])
@@ -263,7 +264,7 @@ def _assemble(
         dof_offset=offset,
     )
     _check_coordinate_names(robot)
-    check_couplings(robot, {joint.name: joint.line for joint in moving})
+    robot = without_contradictions(robot)
     locked = {joint.name: joint.locked_value for joint in moving if joint.locked_value is not None}
     return robot.lock(locked) if locked else robot
 

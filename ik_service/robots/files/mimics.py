@@ -1,5 +1,6 @@
-"""Mimic couplings of a file: chains of followers resolved to their leaders, and checked against the limits."""
+"""Mimic couplings of a file: chains of followers resolved to their leaders, and limits that contradict them."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from ik_service.errors import RobotFileError
 from ik_service.robots.arrays import Int32Array
 from ik_service.robots.files.description import JointDescription, MimicDescription
-from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.kinematic_robot import Robot
 from ik_service.robots.number_bounds import MAX_NUMBER
 from ik_service.robots.structure.coupling import LIMIT_SLACK, narrow_leader
 from ik_service.robots.transforms import Float64Array
@@ -82,25 +83,25 @@ def _mimic_error(name: str, mimic: MimicDescription, reason: str) -> RobotFileEr
     return RobotFileError(reason, element=f"<mimic> of joint '{name}'", line=mimic.line)
 
 
-def check_couplings(robot: KinematicRobot, lines: Mapping[str, int | None]) -> None:
-    """Check that every leader can move to somewhere all its followers may be.
-
-    Args:
-        robot: The model.
-        lines: Line of each joint in its file, by name.
-
-    Raises:
-        RobotFileError: Limits of a leader and its followers have no value in common.
-    """
-    lower, upper = robot.joint_limit_lower.copy(), robot.joint_limit_upper.copy()
+def without_contradictions(robot: Robot) -> Robot:
+    """Take limits of followers away that leave their leader no motion, as those of a wrong sign do, with a warning."""
+    own = np.stack([robot.joint_limit_lower, robot.joint_limit_upper])
+    kept, left_out = own.copy(), list[int]()
     for dof in robot.follower_dofs:
-        leader = narrow_leader(robot, int(dof), lower, upper)
-        if lower[leader] > upper[leader] + LIMIT_SLACK:
-            names = robot.dof_names
-            raise RobotFileError(
-                f"its limits [{robot.joint_limit_lower[dof]:g}, {robot.joint_limit_upper[dof]:g}], multiplier "
-                f"{robot.dof_multiplier[dof]:g} and offset {robot.dof_offset[dof]:g} leave its leader '{names[leader]}'"
-                " no value inside its own limits.",
-                element=f"joint '{names[dof]}'",
-                line=lines.get(names[dof]),
-            )
+        leader = robot.dof_leader[dof]
+        low, high = kept[:, leader]
+        narrow_leader(robot, int(dof), *kept)
+        left = kept[1, leader] - kept[0, leader]
+        if left < -LIMIT_SLACK or left <= LIMIT_SLACK < high - low:
+            kept[:, leader] = low, high
+            left_out.append(int(dof))
+    warnings = [*robot.warnings]
+    for dof in left_out:
+        leader = robot.dof_leader[dof]
+        warnings.append(
+            f"Limits [{own[0, dof]:g}, {own[1, dof]:g}] of joint '{robot.dof_names[dof]}' are left out: they leave its "
+            f"leader '{robot.dof_names[leader]}' no motion, with multiplier {robot.dof_multiplier[dof]:g} and offset "
+            f"{robot.dof_offset[dof]:g}. The leader moves within [{kept[0, leader]:g}, {kept[1, leader]:g}]."
+        )
+    own[:, left_out] = [[-np.inf], [np.inf]]
+    return dataclasses.replace(robot, joint_limit_lower=own[0], joint_limit_upper=own[1], warnings=tuple(warnings))

@@ -48,11 +48,51 @@ def test_limits_of_followers_narrow_their_leader(gripper: RobotModel) -> None:
     assert gripper.mid_joint_q.tolist() == [1.0, -0.25, 0.0, -1.0]
 
 
-def test_limits_that_miss_each_other_by_a_rounding_meet_in_the_middle() -> None:
+CONTRADICTIONS = {
+    "a wrong sign": ('multiplier="-1"', (0.0, 0.8757), (0.0, 0.8)),
+    "a wrong sign, and no value in common": ('multiplier="-1"', (0.1, 0.8757), (0.0, 0.8)),
+    "one value in common but for a rounding": ('multiplier="3"', (2.4000000001, 9.0), (0.0, 0.8)),
+    "no range": ('multiplier="0.5" offset="0.1"', (0.2, 0.2), (0.0, 0.8)),
+    "no range, and a leader without limits": ('multiplier="2"', (0.0, 0.0), None),
+    "a follower that stands still elsewhere": ('multiplier="0" offset="1.5"', (0.0, 1.0), (0.0, 0.8)),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_limits_of_followers_that_take_their_leader_away_are_left_out(case: str) -> None:
+    coupling, limits, kept = CONTRADICTIONS[case]
+    inside = f'<limit lower="{limits[0]}" upper="{limits[1]}"/><mimic joint="motor" {coupling}/>'
+    motor = (
+        ("motor", "continuous", "") if kept is None else ("motor", "revolute", f'<limit lower="0" upper="{kept[1]}"/>')
+    )
+    robot = _chain(motor, ("tip", "revolute", inside))
+    lower, upper = (-np.inf, np.inf) if kept is None else kept
+    assert (robot.active_limit_lower.tolist(), robot.active_limit_upper.tolist()) == ([lower], [upper])
+    assert (robot.joint_limit_lower.tolist(), robot.joint_limit_upper.tolist()) == ([lower, -np.inf], [upper, np.inf])
+    (warning,) = robot.warnings
+    for word in ("'tip'", "'motor'", f"[{limits[0]:g}, {limits[1]:g}]", f"within [{lower:g}, {upper:g}]"):
+        assert word in warning
+
+
+def test_limits_that_leave_some_range_hold_beside_ones_that_are_left_out() -> None:
     robot = _chain(
-        ("motor", "revolute", '<limit lower="0" upper="0.333333333333"/>'),
+        ("motor", "revolute", '<limit lower="0" upper="0.8"/>'),
+        ("wrong", "revolute", '<limit lower="0" upper="0.8"/><mimic joint="motor" multiplier="-1"/>'),
+        ("narrow", "revolute", '<limit lower="0.1" upper="0.5"/><mimic joint="motor"/>'),
+    )
+    assert (robot.active_limit_lower.tolist(), robot.active_limit_upper.tolist()) == ([0.1], [0.5])
+    (warning,) = robot.warnings
+    assert "'wrong'" in warning
+    assert "within [0.1, 0.5]" in warning
+    assert robot.joint_limit_lower.tolist() == [0.0, -np.inf, 0.1]
+
+
+def test_a_leader_whose_own_limits_hold_it_stays_held() -> None:
+    robot = _chain(
+        ("motor", "revolute", '<limit lower="0.333333333333" upper="0.333333333333"/>'),
         ("tip", "revolute", '<limit lower="1" upper="2"/><mimic joint="motor" multiplier="3"/>'),
     )
+    assert not robot.warnings
     assert robot.active_limit_lower == robot.active_limit_upper == pytest.approx(1 / 3)
     assert robot.random_joint_q(np.random.default_rng(0), 3) == pytest.approx(np.tile([1 / 3, 1.0], (3, 1)))
 
@@ -62,8 +102,6 @@ def test_a_follower_that_stands_still_leaves_its_leader_alone() -> None:
     robot = _chain(("motor", "revolute", '<limit lower="-1" upper="1"/>'), ("tip", "revolute", inside))
     assert robot.active_limit_lower.tolist() == [-1.0]
     assert robot.complete_joint_q([0.7, 0.0]).tolist() == [[0.7, 0.5]]
-    with pytest.raises(InputError, match="leave its leader 'motor' no value"):
-        _chain(("motor", "continuous", ""), ("tip", "revolute", inside.replace("0.5", "1.5")))
 
 
 def test_completion_sets_followers_and_keeps_the_rest(gripper: RobotModel) -> None:

@@ -161,12 +161,6 @@ BAD = {
         16,
         "follows itself through 'shoulder'",
     ),
-    "contradicting limits": (
-        _changed(ELBOW_MIMIC, ELBOW_MIMIC.replace('offset="0"', 'offset="5"')),
-        "joint 'elbow'",
-        12,
-        "leave its leader 'shoulder' no value",
-    ),
 }
 
 
