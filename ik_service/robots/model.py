@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from ik_service.robots.collision_checks.colliding_robot import CollidingRobot
 from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
+from ik_service.robots.constraint_kinematics.rounding import with_slack
 from ik_service.robots.constraints.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
 from ik_service.robots.constraints.velocities import VelocityConstraint, checked_velocity_constraints
@@ -331,12 +332,13 @@ class RobotModel(CollidingRobot):
         """Give a model that closes loops, in place of those that it closes now.
 
         A solver meets them before all targets and objectives, to 1e-6 m and rad, or says ``LOOP_OPEN``. ``lock`` and
-        ``activate`` keep loops; ``subrobot`` keeps those that the part can have.
+        ``activate`` keep loops; ``subrobot`` keeps those that the part can have. Rows that only rounded numbers keep
+        from being redundant get a ``slack``, told in ``warnings``.
 
         Raises:
             InputError: Two loops have one name or say the same, or one names a link that the robot does not have.
         """
-        other = dataclasses.replace(self, loops=checked_loops(loops, self.link_names))
+        other = with_slack(dataclasses.replace(self, loops=checked_loops(loops, self.link_names)))
         return other.with_coordinate_constraints(self.coordinate_constraints)
 
     def with_coordinate_constraints(self, constraints: Sequence[CoordinateConstraint]) -> "RobotModel":

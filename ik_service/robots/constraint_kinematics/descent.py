@@ -92,7 +92,7 @@ class ClosingProblem:
         held = np.zeros(place.shape, dtype=bool)
         change = np.zeros(place.shape)
         for _ in range(MAX_HOLDS):
-            change = _damped(jacobian * ~held[:, np.newaxis], rows, damping)
+            change = damped_step(jacobian * ~held[:, np.newaxis], rows, damping)
             pushed = scalar & (((place <= self._lower) & (change < 0.0)) | ((place >= self._upper) & (change > 0.0)))
             if not pushed.any():
                 break
@@ -110,7 +110,7 @@ def restored(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array, 
     return joint_q
 
 
-def _damped(jacobian: Float64Array, rows: Float64Array, damping: Float64Array) -> Float64Array:
+def damped_step(jacobian: Float64Array, rows: Float64Array, damping: Float64Array) -> Float64Array:
     """Give -J' (J J' + damping)^-1 rows, shape [n, active]."""
     normal = jacobian @ np.swapaxes(jacobian, 1, 2)
     floor = DAMPING_FLOOR * np.trace(normal, axis1=1, axis2=2) + np.finfo(float).tiny

@@ -60,7 +60,7 @@ def partitioned(
     map_of_active = np.zeros((len(rows), robot.active_dof_count, int((~dependent).sum())))
     map_of_active[:, ~dependent] = np.eye(map_of_active.shape[2])
     map_of_active[:, dependent] = -np.linalg.pinv(columns, rcond=RANK_TOLERANCE) @ rows[:, :, ~dependent]
-    redundant, conflicting = _verdicts(rows, values * on)
+    redundant, conflicting = verdicts(rows, values * on)
     names = [robot.dof_names[dof] for dof in robot.active_dof]
     return DofPartition(
         independent=tuple(name for name, follows in zip(names, dependent, strict=True) if not follows),
@@ -121,10 +121,10 @@ def _conditions(columns: Float64Array) -> Float64Array:
     return np.where(is_full, sizes[:, 0] / np.where(is_full, smallest, 1.0), np.inf)
 
 
-def _verdicts(rows: Float64Array, values: Float64Array) -> tuple[BoolArray, BoolArray]:
+def verdicts(rows: Float64Array, values: Float64Array, share: float = RANK_TOLERANCE) -> tuple[BoolArray, BoolArray]:
     """Find rows that depend on rows before them, and those of them whose values do not go with theirs."""
     n, count, _ = rows.shape
-    least = np.maximum(RANK_TOLERANCE * np.linalg.norm(rows, axis=(1, 2)), ZERO_SINGULAR)
+    least = np.maximum(share * np.linalg.norm(rows, axis=(1, 2)), ZERO_SINGULAR)
     directions, goals = np.zeros_like(rows), np.zeros((n, count))
     redundant, conflicting = np.zeros((n, count), dtype=bool), np.zeros((n, count), dtype=bool)
     for r in range(count):

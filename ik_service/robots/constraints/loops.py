@@ -30,6 +30,8 @@ class LoopConstraint:
         distance: Distance of the origins [m], of joint "distance".
         limits: Lower and upper limit of each coordinate of the joint [m or rad], infinite where there is none, as in
             ``IKObjectiveLoop``; None for no limits.
+        slack: How far rows of the joint may be off [m or rad], pairs or a mapping by the names of the rows; None for
+            what `with_loops` finds: slack of rows that only rounded numbers keep from being redundant.
     """
 
     name: str
@@ -41,6 +43,7 @@ class LoopConstraint:
     pitch: float | None = None
     distance: float | None = None
     limits: tuple[tuple[float, float], ...] | None = None
+    slack: tuple[tuple[str, float], ...] | None = None
 
     def __post_init__(self) -> None:
         """Take numbers of any type as floats.
@@ -64,11 +67,14 @@ class LoopConstraint:
             self.rows()
         except InputError as error:
             raise InputError(f"Loop '{self.name}': {error}") from None
+        if self.slack is not None:
+            object.__setattr__(self, "slack", tuple((name, float(one)) for name, one in dict(self.slack).items()))
 
     def __repr__(self) -> str:
-        """Give the fields; without limits as loops were before they could have some: digests of robots are of this."""
-        given = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self)]
-        return f"{type(self).__name__}({', '.join(given if self.limits else given[:-1])})"
+        """Give the fields, limits and slack only where there are some: digests of robots are of this."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        shown = [f"{k}={v!r}" for k, v in given.items() if v or k not in ("limits", "slack")]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def rows(self, weight: float = 1.0) -> IKObjectiveLoop:
         """Make the objective of its rows, bound to nothing, with a factor for all of them [1/m and 1/rad]."""
@@ -81,6 +87,7 @@ class LoopConstraint:
             pitch=self.pitch,
             distance=self.distance,
             limits=self.limits,
+            slack=self.slack,
             weight=weight,
         )
 

@@ -1,5 +1,7 @@
 """An objective that closes a loop: two frames stand to each other as a joint between them would allow."""
 
+import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,12 +9,12 @@ import numpy as np
 
 from objectives.element_table import Element, ElementTable, build_element_table
 from objectives.errors import InputError
-from objectives.expression import Scalar, atan2, cos, sin, sqrt, where
+from objectives.expression import Scalar, atan2, cos, maximum, minimum, sin, sqrt, where
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame, Vector, dot, rotation_difference
 from objectives.model import IKModel
 from objectives.robot_indices import RobotIndices
-from objectives.statement.rows import RowGroup
+from objectives.statement.rows import RowGroup, RowInputs
 from objectives.tasks.frames.closing_joint import (
     CLOSING_COORDINATES,
     SIZE,
@@ -128,6 +130,22 @@ LOOP_GROUPS: Mapping[str, RowGroup] = {
 SIZES = {"helical": "pitch", "distance": "distance"}
 
 
+@functools.cache
+def loop_group(joint: str, loose: tuple[str, ...] = ()) -> RowGroup:
+    """Return the rows of a joint that closes a loop; loose ones are 0 within a slack, and count from its ends."""
+    group = LOOP_GROUPS[joint]
+
+    def state(inputs: RowInputs) -> Sequence[Scalar]:
+        rows = dict(zip(LOOP_COMPONENTS[joint], group.state(inputs), strict=True))
+        for name in loose:
+            slack = inputs.constants[name]
+            rows[name] = rows[name] - minimum(maximum(rows[name], -slack), slack)
+        return tuple(rows.values())
+
+    name, constants = "_".join([group.name, "slack", *loose]), (*group.constants, *loose)
+    return dataclasses.replace(group, name=name, state=state, constants=constants) if loose else group
+
+
 class IKObjectiveLoop(ExpressionObjective):
     """Close a loop: keep a frame on a link where a joint would hold it that joins it to a frame on another link.
 
@@ -151,6 +169,7 @@ class IKObjectiveLoop(ExpressionObjective):
     | distance | (p . p / distance - distance) / 2 |
 
     With limits, further rows follow: of each coordinate of the joint that has some, how far it is beyond them.
+    A row c that has a slack is c - clip(c, -slack, slack).
 
     Joints and conventions of the frames are those of multibody dynamics [Featherstone2008 (8)].
 
@@ -173,6 +192,7 @@ class IKObjectiveLoop(ExpressionObjective):
         pitch: float | None = None,
         distance: float | None = None,
         limits: Any = None,
+        slack: Any = None,
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
@@ -189,6 +209,7 @@ class IKObjectiveLoop(ExpressionObjective):
             limits: Lower and upper limit of each coordinate of the joint [m or rad], shape [coordinates, 2] or, of one,
                 [2], infinite where there is none; angles, but for those of a helical joint, count up to whole turns
                 and have both or none. None for no limits.
+            slack: How far rows may be off [m or rad], above 0, by their names, such as {"zx": 1e-5}; None for none.
             row_weights: Weights of the rows, shape [rows] or [problem_count, rows]; 0 switches a row off.
             weight: Factor of all rows [1/m and 1/rad].
 
@@ -204,6 +225,14 @@ class IKObjectiveLoop(ExpressionObjective):
             checked_offset("IKObjectiveLoop", "offset", offset),
             checked_offset("IKObjectiveLoop", "reference_offset", reference_offset),
         )
+        try:
+            self._slack = dict(slack or ())
+            is_good = all(name in LOOP_COMPONENTS[joint] and 0.0 < one < np.inf for name, one in self._slack.items())
+        except (TypeError, ValueError):
+            is_good = False
+        if not is_good:
+            allowed = f"numbers above 0 by names of rows: {', '.join(LOOP_COMPONENTS[joint])}"
+            raise InputError(f"IKObjectiveLoop: slack of joint {joint!r} is {slack!r}. Allowed: {allowed}.")
         self._limits: tuple[tuple[float, float], ...] = ()
         self._limited: tuple[int, ...] = ()
         if limits is not None:
@@ -227,7 +256,7 @@ class IKObjectiveLoop(ExpressionObjective):
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
         """State the rows of the joint, and those of its limits."""
-        groups = [LOOP_GROUPS[self._joint]]
+        groups = [loop_group(self._joint, tuple(self._slack))]
         if self._limited:
             groups.append(limit_group(self._joint, self._limited))
         return [(group, [self._element(model, group)]) for group in groups]
@@ -250,6 +279,7 @@ class IKObjectiveLoop(ExpressionObjective):
         numbers: tuple[float, ...] = ()
         if self._size is not None and SIZE in group.constants:
             numbers = (self._size,)
+        numbers += tuple(one for name, one in self._slack.items() if name in group.constants)
         if group.shifts:
             numbers += tuple(limit_numbers(self._joint, self._limits, self._limited).values())
         return Element(frames, constants=numbers)

@@ -15,6 +15,7 @@ from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
 from tests.api.catalog.conftest import READER_KEY, XML, problem
 from tests.bounded import PATIENCE_S
+from tests.robots.constraint_kinematics import rounded
 from tests.robots.files.test_foreign_loops import named, pin
 from tests.solver.test_loops import CLOSED, gaps
 
@@ -106,6 +107,21 @@ def test_loops_of_a_robot_that_is_put_are_closed_and_what_is_none_is_named(open_
         assert gaps(robot, np.array(solved.json()["joint_q"])).max() <= CLOSED
     several = open_client.post(f"{url}/solve", json=body | {"options": {"solutions": 2}})
     problem(several, 422, "invalid_value")
+    assert open_client.delete(url).status_code == 204
+
+
+def test_a_mechanism_with_rounded_angles_is_put_and_closed_and_its_slack_is_told(open_client):
+    url, text = "/v1/robots/linkage", rounded.pins(4)
+    put = open_client.put(url, content=text.encode(), headers=XML)
+    assert put.status_code == 201, put.text
+    (warning,) = put.json()["warnings"]
+    assert "Loop 'pin'" in warning
+    assert "zx 1.4e-05" in warning
+    robot = load_urdf(text)
+    starts = robot.random_joint_q(np.random.default_rng(0), 5)
+    closed = open_client.post(f"{url}/close", json={"joint_q": starts.tolist()})
+    assert closed.json()["success"] == [True] * 5
+    assert np.ptp(closed.json()["joint_q"], axis=0).max() > 1.0
     assert open_client.delete(url).status_code == 204
 
 

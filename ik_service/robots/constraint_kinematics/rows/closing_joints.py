@@ -85,8 +85,16 @@ def with_closing_joints(robot: Robot) -> Robot:
                 T = np.array([loop.size, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
             body, T = chain.add(loop, part, body, T), identity_transform()
         end = (chain.last_link, IDENTITY) if parts else (loop.reference_link, loop.reference_offset)
-        loops.append(LoopConstraint(loop.name, "weld", loop.link, end[0], loop.offset, end[1]))
+        slack = _weld_slack(dict(loop.slack or ()))
+        loops.append(LoopConstraint(loop.name, "weld", loop.link, end[0], loop.offset, end[1], slack=slack))
     return chain.appended(robot, loops)
+
+
+def _weld_slack(own: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    """Give the slack of a weld to the end of a closing joint, which turns about z, from that of the joint's rows."""
+    across, tilt = (max(own.get(name, 0.0) for name in names) for names in (("px", "py"), ("ex", "ey", "zx", "zy")))
+    found = {"px": across, "py": across, "pz": own.get("pz"), "ex": tilt, "ey": tilt, "ez": own.get("ez")}
+    return tuple((name, one) for name, one in found.items() if one)
 
 
 class _Chain:

@@ -42,8 +42,9 @@ class ResidualRows:
         columns = self.frames.moves_apart
         values, jacobians = [], []
         for k, loop in enumerate(self.loops):
-            stated = row_statement(loop.joint)
-            found = evaluated([*stated.rows, *stated.by_twist], loop.size, poses[:, :, k])
+            numbers = dict(loop.slack or ())
+            stated = row_statement(loop.joint, tuple(numbers))
+            found = evaluated([*stated.rows, *stated.by_twist], loop.size, poses[:, :, k], numbers=numbers)
             count = len(stated.rows)
             values.append(found[:, :count])
             by_twist = or_zero(found[:, count:]).reshape(n, count, TWIST)
@@ -61,9 +62,10 @@ class ResidualRows:
         rates = np.einsum("sld,nd,ndk->snlk", moved, joint_qd, subspace_rate)
         found = []
         for k, loop in enumerate(self.loops):
-            stated = row_statement(loop.joint)
-            count = len(stated.rows)
-            parts = or_zero(evaluated([*stated.bend, *stated.by_twist], loop.size, poses[:, :, k], twists[:, :, k]))
+            numbers = dict(loop.slack or ())
+            stated = row_statement(loop.joint, tuple(numbers))
+            count, outputs = len(stated.rows), [*stated.bend, *stated.by_twist]
+            parts = or_zero(evaluated(outputs, loop.size, poses[:, :, k], twists[:, :, k], numbers))
             by_twist = parts[:, count:].reshape(-1, count, TWIST)
             found.append(parts[:, :count] + np.einsum("nrk,nk->nr", by_twist, rates[0, :, k] - rates[1, :, k]))
         found.append(applied(self.scalar.jacobian_dot(motion, joint_qd), joint_qd))

@@ -16,7 +16,7 @@ from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
 from objectives.frame_algebra import Frame, quaternion, vector
 from objectives.statement.rows import RowGroup, RowInputs, by_twist
 from objectives.tasks.frames.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE_FRAME, SIZE, limit_group
-from objectives.tasks.frames.loop import LOOP_GROUPS
+from objectives.tasks.frames.loop import loop_group
 
 TWIST = 6
 POSES = tuple(tuple(f"pose{side}_{k}" for k in range(7)) for side in range(SIDES))
@@ -38,9 +38,9 @@ class RowStatement(NamedTuple):
 
 
 @functools.cache
-def row_statement(joint: str) -> RowStatement:
-    """State the rows of a joint; moving both frames alike changes none of them."""
-    return _statement(LOOP_GROUPS[joint])
+def row_statement(joint: str, loose: tuple[str, ...] = ()) -> RowStatement:
+    """State the rows of a joint, some with a slack; moving both frames alike changes none of them."""
+    return _statement(loop_group(joint, loose))
 
 
 @functools.cache
