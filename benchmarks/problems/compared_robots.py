@@ -26,11 +26,13 @@ class ComparedRobot:
         name: Name in the tables.
         file: Name of a built-in robot, or the end of a path in example-robot-data.
         links: The links.
+        base: Where it is only a part of the file: the link that this part stands on.
     """
 
     name: str
     file: str
     links: tuple[str, ...]
+    base: str | None = None
 
     @property
     def path(self) -> Path:
@@ -42,7 +44,8 @@ class ComparedRobot:
     @cached_property
     def robot(self) -> ik_service.RobotModel:
         """The robot's model."""
-        return ik_service.load_robot(self.path, collision="ignore")
+        robot = ik_service.load_robot(self.path, collision="ignore")
+        return robot if self.base is None else robot.subrobot(self.base, branches=list(self.links))
 
     def problems(self, count: int, random_seed: int) -> HandProblems:
         """Return the poses that the links take together in random configurations inside the limits."""
@@ -56,6 +59,25 @@ ARMS = (
     ComparedRobot("iiwa14", "iiwa14", ("iiwa_link_ee",)),
     ComparedRobot("Kinova j2s6s200", "kinova_description/robots/kinova.urdf", ("j2s6s200_end_effector",)),
     ComparedRobot("xArm7", "xarm_description/urdf/xarm7.urdf", ("link_eef",)),
+)
+MORE_ARMS = (
+    ComparedRobot("UR3, joints limited", "ur_description/urdf/ur3_joint_limited_robot.urdf", ("tool0",)),
+    ComparedRobot("UR5, joints limited", "ur_description/urdf/ur5_joint_limited_robot.urdf", ("tool0",)),
+    ComparedRobot("UR10, joints limited", "ur_description/urdf/ur10_joint_limited_robot.urdf", ("tool0",)),
+    ComparedRobot("Z1", "z1_description/urdf/z1.urdf", ("link06",)),
+    ComparedRobot("SO-100", "so_arm_description/urdf/so100.urdf", ("gripper",)),
+    ComparedRobot("Talos, left arm", "talos_data/robots/talos_left_arm.urdf", ("gripper_left_base_link",)),
+    ComparedRobot("Romeo, left arm", "romeo_description/urdf/romeo.urdf", ("l_wrist",), "torso"),
+    ComparedRobot("TIAGo, torso and arm", "tiago_description/robots/tiago_no_hand.urdf", ("arm_tool_link",)),
+    ComparedRobot(
+        "TIAGo Pro, left arm", "tiago_pro_description/robots/tiago_pro.urdf", ("arm_left_7_link",), "torso_lift_link"
+    ),
+    ComparedRobot("PR2, left arm", "pr2_description/urdf/pr2.urdf", ("l_wrist_roll_link",), "torso_lift_link"),
+    ComparedRobot("Baxter, left arm", "baxter_description/urdf/baxter.urdf", ("left_hand_link",), "torso"),
+    ComparedRobot("iCub, left arm", "icub_description/robots/icub.urdf", ("l_hand",), "chest"),
+    ComparedRobot("Alex, left arm", "alex_description/urdf/alex_nub_hands.urdf", ("leftNub",), "Torso"),
+    ComparedRobot("Centauro, one arm", "centauro_description/urdf/centauro.urdf", ("arm1_8",), "torso_2"),
+    ComparedRobot("G1, left arm", "g1_description/urdf/g1_29dof_rev_1_0.urdf", ("left_rubber_hand",), "torso_link"),
 )
 WHOLE_BODY = ComparedRobot(
     "humanoid with a free base, 2 hands, 2 feet and head",
@@ -78,4 +100,9 @@ MANY_LIMBS = (
         ("hand_left_palm_link", "hand_right_palm_link"),
     ),
     ComparedRobot("Romeo, 2 hands", "romeo_description/urdf/romeo.urdf", ("l_gripper", "r_gripper")),
+)
+G1 = ComparedRobot(
+    "G1, 2 hands and 2 feet",
+    "g1_description/urdf/g1_29dof_rev_1_0.urdf",
+    ("left_rubber_hand", "right_rubber_hand", "left_ankle_roll_link", "right_ankle_roll_link"),
 )

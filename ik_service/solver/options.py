@@ -51,11 +51,12 @@ class SolverOptions:
     """What a solve may spend and when it is content.
 
     Attributes:
-        seeds: Start configurations tried per problem at most, one after another until one succeeds; where none does,
-            the compiled engine stops as soon as the least cost has come up 12 times, 16 where several targets share
-            joints, or after 64 where there are no targets; and where targets are met in contact alone, after 256 and a
-            quarter of them. None is SEARCH_SEEDS, and fewer where `max_iterations` is less than 40; with `solutions`
-            SOLUTION_SEEDS; with `best_of` and in the staged engine DEFAULT_SEEDS.
+        seeds: Start configurations tried per problem, one after another until one succeeds. None is SEARCH_SEEDS at
+            most, fewer where `max_iterations` is less than 40; where none succeeds, the compiled engine then stops as
+            soon as the least cost has come up 12 times, 16 where several targets share joints, attempts at limits
+            counted as an eighth beside targets; or after 64 where there are no targets; and where targets are met in
+            contact alone, after 256 and a quarter of them. With `solutions` None is SOLUTION_SEEDS; with `best_of` and
+            in the staged engine DEFAULT_SEEDS.
         max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the best attempt of the compiled
             engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
             Attempts of that engine near targets to which other rows yield have four times as many, and count them.

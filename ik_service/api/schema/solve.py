@@ -86,8 +86,8 @@ class SolveOptions(Envelope):
 
     seeds: Annotated[Whole, Field(ge=1, le=limits.REQUEST_SEEDS_MAX)] | None = Field(
         default=None,
-        description="Start configurations tried per problem at most, until one succeeds or the least cost has come up "
-        "often enough. null: 1024; with solutions 256, with best_of or in the staged engine 64.",
+        description="Start configurations tried per problem until one succeeds. null: 1024, fewer once the least cost "
+        "has come up often enough; with solutions 256, with best_of or in the staged engine 64.",
     )
     max_iterations: Whole = Field(
         default=_DEFAULTS.max_iterations,

@@ -37,6 +37,7 @@ SOLVE_SETTINGS = (
     "KEEP_ALL",
     "FIRST_FAILURE",
     "STOP",
+    "TRIES_ALL",
 )
 """Places of the integer settings, by their names in `codes`."""
 GIVEN = {
@@ -132,6 +133,7 @@ def solve_words(solver: IKSolver, prefix: str, recorded: RecordedLaunches, *, or
         "seeds_max": SEEDS_MAX,
         "iterations_max": ITERATIONS_MAX,
         "seeds": options.search_seeds,
+        "requested": int(options.seeds is not None),
         "max_iterations": options.max_iterations,
         "random_seed": f"{options.random_seed}u",
         "position_tolerance": repr(float(options.position_tolerance)),

@@ -11,10 +11,10 @@ from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.robots import DeviceModel
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.launches import typed_warp
-from ik_service.solver.lm.codes import KEEP_ALL, SEEDS, STOP
+from ik_service.solver.lm.codes import KEEP_ALL, SEEDS, STOP, TRIES_ALL
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
 from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT
-from ik_service.solver.lm.search import contact_search_ends, count_cost, is_round_end, search_ends
+from ik_service.solver.lm.search import attempt_count, contact_search_ends, count_cost, is_round_end, search_ends
 from ik_service.solver.lm.seeds import SeedRanges
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 
@@ -31,7 +31,7 @@ class IslandTask:
     settings: wp.array[wp.int32]
     tolerances: wp.array[wp.float32]
     precise_position: wp.float32  # [m]: an attempt that comes as near does not yield to later seeds
-    equal_minima: int  # attempts at the least cost that end a search
+    equal_minima: int  # attempts at the least cost that end a search, where each counts in full
     lightest2: wp.array2d[wp.float32]  # [1 or problems, trees]
     heaviest2: wp.array2d[wp.float32]
     # island
@@ -114,7 +114,7 @@ def counts(rank: wp.int64):
 
 @wp.func
 @typing.no_type_check
-def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, cost: float):
+def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, cost: float, status: int, met: int):
     """Take an attempt that has ended into the search of its problem, unless every seed is run.
 
     Args:
@@ -124,13 +124,16 @@ def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, co
         s: Seed of the attempt.
         rank: Its rank.
         cost: The cost that attempts compete by.
+        status: How it has ended.
+        met: Whether it meets its targets.
     """
     if task.settings[KEEP_ALL] == 1:
         return
     if rank < IMPRECISE:
         task.searches.end_seed[p, island] = wp.min(task.searches.end_seed[p, island], s + 1)
     elif counts(rank):
-        task.searches.counted[p, island] = count_cost(task.searches.counted[p, island], cost)
+        count = attempt_count(status, met)
+        task.searches.counted[p, island] = count_cost(task.searches.counted[p, island], cost, count)
 
 
 @wp.func
@@ -145,6 +148,8 @@ def suffices(task: TaskRef, counted: int, rank: wp.int64, seeds: int, has_target
         seeds: Seeds of all rounds.
         has_targets: Whether the island has any.
     """
+    if task.settings[TRIES_ALL] == 1 and rank >= IN_CONTACT:
+        return False
     in_contact = rank >= IN_CONTACT and rank < FAILED and contact_search_ends(seeds, task.settings[SEEDS])
     is_good = not has_targets or rank < IN_CONTACT
     return in_contact or search_ends(counted, task.equal_minima, is_good, seeds)

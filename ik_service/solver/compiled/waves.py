@@ -20,7 +20,7 @@ from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import IMPRECISE
-from ik_service.solver.lm.search import count_cost, is_round_end
+from ik_service.solver.lm.search import attempt_count, count_cost, is_round_end
 
 WAVE_BLOCK_DIM = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
 WAVE_ATTEMPTS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers
@@ -187,7 +187,8 @@ def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first
             if rank < IMPRECISE:
                 end = wp.min(end, s + 1)
             elif counts(rank):
-                counted = count_cost(counted, storage.search_cost[row])
+                count = attempt_count(storage.status[row], storage.met[row])
+                counted = count_cost(counted, storage.search_cost[row], count)
             if is_round_end(s + 1) and s + 1 < end:
                 if suffices(task, counted, best_rank, s + 1, storage.met[row] != NO_TARGET):
                     end = s + 1

@@ -31,7 +31,8 @@ FIRST_FAILURE = wp.constant(6)  # 1: of attempts that fail the first seed's wins
 STOP = wp.constant(7)  # 1 once no attempt may begin any more
 SAMPLER = wp.constant(8)  # one of those below
 NOISE_BITS = wp.constant(9)  # standard deviation of starts drawn about the caller's, a float32 by its bits
-SETTINGS_COUNT = 10
+TRIES_ALL = wp.constant(10)  # 1: no problem is given up before all seeds are tried, for the caller says how many
+SETTINGS_COUNT = 11
 
 # Samplers: how start configurations are drawn.
 ROBERTS = wp.constant(0)

@@ -1,11 +1,14 @@
 """Which seeds of an island are tried: one after another until one succeeds, or the least cost has come up often enough.
 
-Where no attempt succeeds, as for targets out of reach or objectives alone, the search ends when EQUAL_MINIMA attempts
-have ended at the least cost, EQUAL_MINIMA_OF_MANY where an island has several targets. This is looked at between
-rounds of seeds, when all attempts of the seeds before have ended: so it depends neither on the order in which attempts
-end nor on what runs beside them. Counts are of costs whose exponents and first bits are equal, in the class of the
-least cost and the next one: a window of 2 to 6 %, for attempts end a little above the minimum that they come to. The
-count of a set of costs does not depend on their order.
+Where no attempt succeeds, as for targets out of reach or objectives alone, and the caller has not said how many seeds
+are tried, the search ends when EQUAL_MINIMA attempts have ended at the least cost, EQUAL_MINIMA_OF_MANY where an island
+has several targets. This is looked at between rounds of seeds, when all attempts of the seeds before have ended: so it
+depends neither on the order in which attempts end nor on what runs beside them. Counts are of costs whose exponents and
+first bits are equal, in the class of the least cost and the next one: a window of 2 to 6 %, for attempts end a little
+above the minimum that they come to. The count of a set of costs does not depend on their order.
+
+An attempt counts in full at a stationary point inside the joint limits. One that limits block, or that has stalled
+short of a minimum, is an eighth: beside limits many starts slide into one wide minimum while others meet the target.
 
 Where targets are met, but in contact alone, the search ends after 256 seeds or a quarter of those that may be tried: of
 85 000 problems in random worlds and 2 100 goals of MotionBenchMaker that have a free answer none needed more than 131.
@@ -15,14 +18,17 @@ import typing
 
 import warp as wp
 
-EQUAL_MINIMA = 12  # with fewer, more targets at joint limits are given up that a later seed would meet
+from ik_service.solver.lm.codes import STATIONARY
+
+EQUAL_MINIMA = 12  # with fewer, more targets are given up that a later seed would meet
 EQUAL_MINIMA_OF_MANY = 16  # several links that share joints have more minima
 FEW_SEEDS = wp.constant(64)  # at most, for a precise answer where one is within the tolerances, or for a lower cost
 FIRST_ROUND = wp.constant(8)  # seeds
 ROUND_STEP = wp.constant(4)  # least number of seeds of a later round
 ROUND_SHARE = wp.constant(8)  # a round has at least this part of the seeds before
 CLASS_SHIFT = wp.constant(18)  # bits of a float32 that its class leaves out: all but 5 of the fraction
-COUNT_MAX = wp.constant(255)
+COUNT_MAX = wp.constant(255)  # room for a count, in eighths of an attempt
+FULL_COUNT = wp.constant(8)
 CONTACT_SEEDS = wp.constant(256)  # least number of seeds where targets are met in contact alone
 CONTACT_SHARE = wp.constant(4)  # and this part of those that may be tried
 
@@ -39,13 +45,26 @@ def is_round_end(seeds: int):
 
 @wp.func
 @typing.no_type_check
-def count_cost(counted: int, cost: float):
+def attempt_count(status: int, met: int):
+    """Return how much an attempt without precise success counts [eighths].
+
+    Args:
+        status: How it has ended.
+        met: Whether it meets its targets; NO_TARGET without any.
+    """
+    return wp.where(met != 0 or status == STATIONARY, FULL_COUNT, 1)
+
+
+@wp.func
+@typing.no_type_check
+def count_cost(counted: int, cost: float, count: int):
     """Return what is counted of the costs of an island, with the cost of one more attempt.
 
     Args:
-        counted: Of the attempts before, 0 where there are none: the class of the least cost, the number of costs in
-            that class and the number in the next one.
+        counted: Of the attempts before, 0 where there are none: the class of the least cost, and the counts of the
+            attempts in that class and in the next one.
         cost: Of an attempt without precise success.
+        count: How much it counts, of `attempt_count`.
     """
     # The bits of a float that is not negative order like the float; NaN lands above every number.
     cost_class = wp.cast(wp.abs(cost), wp.int32) >> CLASS_SHIFT
@@ -54,16 +73,16 @@ def count_cost(counted: int, cost: float):
     in_next = counted & COUNT_MAX
     if counted == 0 or cost_class < least - 1:
         least = cost_class
-        in_least = int(1)
+        in_least = count
         in_next = int(0)
     elif cost_class == least - 1:
         least = cost_class
         in_next = in_least
-        in_least = int(1)
+        in_least = count
     elif cost_class == least:
-        in_least = wp.min(in_least + 1, COUNT_MAX)
+        in_least = wp.min(in_least + count, COUNT_MAX)
     elif cost_class == least + 1:
-        in_next = wp.min(in_next + 1, COUNT_MAX)
+        in_next = wp.min(in_next + count, COUNT_MAX)
     return (least << 16) | (in_least << 8) | in_next
 
 
@@ -79,7 +98,7 @@ def search_ends(counted: int, equal_minima: int, is_good: bool, seeds: int):
         seeds: Seeds tried so far.
     """
     equal = ((counted >> 8) & COUNT_MAX) + (counted & COUNT_MAX)
-    return equal >= equal_minima or (is_good and seeds >= FEW_SEEDS)
+    return equal >= equal_minima * FULL_COUNT or (is_good and seeds >= FEW_SEEDS)
 
 
 @wp.func

@@ -44,7 +44,8 @@ STATUS_WORDS = tuple(status.name.lower() for status in IKStatus)
 _ADVICE = {
     IKStatus.CONVERGED: "Every target is met within its tolerance.",
     IKStatus.STALLED: "No way was found to reduce the error further: the target is probably out of reach; "
-    "check its frame and units, or start from elsewhere, as more seeds do.",
+    "check its frame and units, start from elsewhere, or ask for a number of seeds, all of which are tried then: by "
+    "default a search ends once its least error has come up often.",
     IKStatus.MAX_ITERATIONS: "The iterations ran out before the error settled: allow more of them or more seeds, "
     "or bring the target within reach.",
     IKStatus.DEADLINE: "The deadline passed first: the configuration is the best one found by then.",

@@ -297,7 +297,7 @@ class AttemptFunctions(AttemptStart):
             """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
             rank, cost, status, met, search_cost = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
-            count_attempt(task, p, island, s, rank, search_cost)
+            count_attempt(task, p, island, s, rank, search_cost, status, met)
             if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, island]:
                 task.best.rank[line, island] = rank
                 task.best.cost[line, island] = cost
