@@ -16,6 +16,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
+from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
     ORDERS,
@@ -285,7 +286,7 @@ class SolutionSelection:
             count: How many problems.
         """
         try:
-            self._given.host[:count] = self._robot.complete_joint_q(self._robot.mid_joint_q if start is None else start)
+            self._given.host[:count] = complete_joint_q(self._robot, self._robot.mid_joint_q if start is None else start)
         except InputError:  # faults are told where starts are read
             return
         self._given.push(count)
