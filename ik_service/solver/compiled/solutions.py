@@ -286,7 +286,8 @@ class SolutionSelection:
             count: How many problems.
         """
         try:
-            self._given.host[:count] = complete_joint_q(self._robot, self._robot.mid_joint_q if start is None else start)
+            given = self._robot.mid_joint_q if start is None else start
+            self._given.host[:count] = complete_joint_q(self._robot, given)
         except InputError:  # faults are told where starts are read
             return
         self._given.push(count)
