@@ -21,6 +21,7 @@ HELD: Color = (214, 78, 40)
 HIT: Color = (205, 40, 90)
 BY_HAND: Color = (70, 130, 205)
 ELSEWHERE = "Other starts may do better: tick 'Any branch'."
+NO_MODEL = "Collision is not checked: the robot has no collision model."
 FIRST_S = 0.2
 """A first solve that takes longer has loaded or compiled code [s]."""
 COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
@@ -79,6 +80,8 @@ def status_html(
         closest, clearance = posed.closest(objects)
         lines = _closest_lines(closest, clearance)
         words, color = (f"{words}, in contact", HIT) if clearance < 0.0 else (words, color)
+    if posed.robot.collision_model is None:
+        lines.append(NO_MODEL)
     said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines)
     return (
         f"<div role='status' style='padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;min-height:"

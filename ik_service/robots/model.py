@@ -46,8 +46,8 @@ class RobotModel(CollidingRobot):
         return f"<RobotModel '{self.name}': {self.joint_count} joints, {dofs}, {len(self.link_names)} links>"
 
     def __str__(self) -> str:
-        """Give a table of the DOFs that fits a screen: names, types, limits, and what moves them."""
-        return table(self, repr(self))
+        """Give a table of the DOFs that fits a screen: names, types, limits, what moves them; and about collision."""
+        return f"{table(self, repr(self))}\n{self.collision_words}"
 
     @cached_property
     def active_map(self) -> ActiveMap:

@@ -45,7 +45,7 @@ def test_a_batch_is_solved(client, poses):
     assert set(result.status[result.success]) == {"converged"}
     assert result.joint_q.shape == (COUNT, 7)
     assert result.coordinate_names == load_robot("panda").coordinate_names
-    assert result.seeds == 32
+    assert (result.seeds, result.collision) == (32, "self")
     assert result.seed_index.dtype.kind == "i"
     reached = load_robot("panda").forward_kinematics(result.joint_q, links=["panda_hand"]).positions[:, 0]
     assert np.linalg.norm(reached - poses[0], axis=1)[result.success].max() <= 1e-3

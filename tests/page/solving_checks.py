@@ -17,7 +17,7 @@ from ik_service.page.drawings.geometry import Role, robot_parts
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.request_texts import c_text, curl_text, export_text, python_text, request_document, request_html
 from ik_service.page.solving.local_solving import BROUGHT_MOST
-from ik_service.page.words import random_html, status_html
+from ik_service.page.words import NO_MODEL, random_html, status_html
 from tests.bounded import PATIENCE_S
 
 BOX = {"wall": {"shape": "box", "size": [0.2, 0.2, 0.2], "position": [0.6, 0.0, 0.4]}}
@@ -282,6 +282,14 @@ def test_words_say_status_errors_limits_and_advice(local):
     assert f"{1e3 * posed.error['panda_hand'][0]:.3f} mm" in text
     assert "iterations" in text
     assert "1000 of 1000 reached" in random_html(local.solve(posed.random_question(0, {}, {})))
+
+
+@pytest.mark.parametrize(("collision", "is_said"), [("read", False), ("ignore", True)])
+def test_words_say_that_collision_is_not_checked(local, collision, is_said):
+    posed = PosedRobot("panda", load_robot("panda", collision=collision))
+    assert (NO_MODEL in status_html(posed)) == is_said
+    posed.take(local.solve(posed.question(any_branch=False, options={}, objects={})))
+    assert (NO_MODEL in status_html(posed)) == is_said
 
 
 def test_names_cannot_put_elements_into_the_panel():

@@ -13,6 +13,7 @@ from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.result_schema import ALWAYS_COLUMNS, INCLUDED_COLUMNS, Column, edge_array
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
+from ik_service.solver.inputs.worlds import is_checked
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.results.advice import advice
 from ik_service.solver.results.island_results import IslandResult
@@ -73,7 +74,10 @@ def answer_document(
         names = () if result.clearance is None else request.collision_names(robot)
         advise = partial(advice, robot, request.targets, request.options, result, result.islands, collision_names=names)
         document["advice"] = LazyRows(count, lambda row: advise(problem=row))
-    document["resolved"] = {"engine": result.engine, "seeds": result.seeds, "device": result.device}
+    collision = request.options.collision or ("self" if request.world is None else "world")
+    collision = collision if is_checked(robot, request.options, request.world) else "off"
+    resolved = {"engine": result.engine, "seeds": result.seeds, "device": result.device, "collision": collision}
+    document["resolved"] = resolved
     document["timing_ms"] = {
         "queue": round(answer.queue_ms, 3),
         "solve": round(answer.solve_ms, 3),

@@ -95,7 +95,7 @@ SOLVE_ANSWER: dict[str, Any] = {
     "seed_index": [0],
     "cost": [3.3e-14],
     "limit_margin": [0.7142394],
-    "resolved": {"engine": "compiled", "seeds": 1024, "device": "cpu"},
+    "resolved": {"engine": "compiled", "seeds": 1024, "device": "cpu", "collision": "self"},
     "timing_ms": {"queue": 0.1, "solve": 2.8, "total": 3.2},
 }
 
@@ -146,6 +146,6 @@ TWO_ARMS_ANSWER: dict[str, Any] = {
         ]
     ],
     "advice": ["Every target is met within its tolerance."],
-    "resolved": {"engine": "compiled", "seeds": 1024, "device": "cpu"},
+    "resolved": {"engine": "compiled", "seeds": 1024, "device": "cpu", "collision": "self"},
     "timing_ms": {"queue": 0.1, "solve": 3.9, "total": 4.4},
 }

@@ -289,6 +289,7 @@ class Resolved(BaseModel):
     engine: str
     seeds: int = Field(description="Start configurations that each problem could use.")
     device: str
+    collision: Literal["self", "world", "off"] = Field(description="What was checked for collision; `off`: nothing.")
 
 
 class Timing(BaseModel):

@@ -40,6 +40,7 @@ def print_robot(name: str) -> None:
     console = output_console()
     console.print(table)
     console.print(f"Links: {', '.join(link.name for link in robot.links)}", markup=False, soft_wrap=True)
+    console.print(model.collision_words, markup=False, soft_wrap=True)
     for loop in robot.loops:
         other = "the world" if loop.reference_link is None else loop.reference_link
         console.print(f"Loop {loop.name}: {loop.joint}, {loop.link} to {other}", markup=False, soft_wrap=True)

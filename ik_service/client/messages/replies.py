@@ -61,6 +61,7 @@ def solve_result(document: Mapping[str, Any]) -> SolveResult:
         engine=resolved["engine"],
         device=resolved["device"],
         seeds=resolved["seeds"],
+        collision=resolved.get("collision"),
         timing_ms=document["timing_ms"],
         targets=tuple(_target_errors(target) for target in document.get("targets", ())),
         **present,

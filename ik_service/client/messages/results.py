@@ -21,6 +21,7 @@ class SolveResult(EdgeColumns):
         engine: Engine that ran.
         device: Device that it ran on.
         seeds: Starts that each problem could use.
+        collision: What was checked, "self", "world" or "off"; None from services that do not say so.
         timing_ms: Time in the queue, of the solve and in total [ms].
         targets: Errors per target, where there are several.
         dof_names: Names of the columns of `active_limits`, if asked for.
@@ -39,6 +40,7 @@ class SolveResult(EdgeColumns):
     device: str
     seeds: int
     timing_ms: Mapping[str, float] = field(repr=False)
+    collision: str | None = None
     targets: tuple[Mapping[str, Any], ...] = ()
     dof_names: tuple[str, ...] | None = None
     constraint_names: tuple[str, ...] | None = None

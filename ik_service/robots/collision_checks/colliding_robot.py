@@ -42,6 +42,15 @@ class CollidingRobot(KinematicRobot):
         """The spheres of the collision model on the robot's bodies; None without a model."""
         return None if self.collision_model is None else body_spheres(self, self.collision_model)
 
+    @property
+    def collision_words(self) -> str:
+        """Say, for people, whether collision is checked, and by what."""
+        if (model := self.collision_model) is None:
+            return "Collision: not checked; no collision model. 'ik-service spheres' makes one of shapes and meshes."
+        return (
+            f"Collision: {model.sphere_count} spheres on {len(model.spheres)} links, {len(model.pairs)} pairs checked."
+        )
+
     def random_free_joint_q(self, rng: np.random.Generator, n: int, world: World | None = None) -> Float64Array:
         """Draw configurations uniformly inside the limits and free of contact, shape [n, joint_coord_count].
 

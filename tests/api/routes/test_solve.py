@@ -44,13 +44,29 @@ def test_one_pose_is_reached_and_the_document_is_as_designed(client, panda, one_
     assert tuple(answer["coordinate_names"]) == panda.coordinate_names
     assert answer["success"] == [True]
     assert answer["status"] == ["converged"]
-    assert set(answer["resolved"]) == {"engine", "seeds", "device"}
+    assert set(answer["resolved"]) == {"engine", "seeds", "device", "collision"}
     assert set(answer["timing_ms"]) == {"queue", "solve", "total"}
     pose = panda.forward_kinematics(answer["joint_q"], links=["panda_hand"])
     distance = np.linalg.norm(pose.positions[0, 0] - [0.4, 0.1, 0.5])
     assert distance <= POSITION_TOLERANCE
     assert distance == pytest.approx(answer["position_error_m"][0], abs=AGREEMENT)
     assert angle_between(pose.orientations_xyzw[0, 0], np.array([1.0, 0, 0, 0])) <= ORIENTATION_TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("robot", "link", "extra", "checked"),
+    [
+        ("panda", "panda_hand", {}, "self"),
+        ("panda", "panda_hand", {"options": {"collision": "off"}}, "off"),
+        ("panda", "panda_hand", {"world": {"objects": {"ball": {"shape": "sphere", "radius": 0.1}}}}, "world"),
+        ("delta", "platform", {}, "off"),
+    ],
+)
+def test_an_answer_says_what_was_checked_for_collision(client, robot, link, extra, checked):
+    body = {"targets": [{"link": link, "positions": [[0.4, 0.1, 0.5]]}], **extra}
+    reply = client.post(f"/v1/robots/{robot}/solve", json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["resolved"]["collision"] == checked
 
 
 def test_a_batch_comes_back_in_its_order_and_inside_the_limits(client, panda):

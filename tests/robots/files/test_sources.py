@@ -88,6 +88,19 @@ def test_a_printed_robot_is_a_table_that_fits_a_screen():
     assert row["panda_finger_joint2"].endswith("1 x panda_finger_joint1")
     humanoid = load_robot("humanoid")
     lines = str(humanoid).splitlines()
-    assert len(lines) == ROWS_MOST + 3
-    assert lines[-1] == f"... and {humanoid.joint_dof_count - ROWS_MOST} more DOFs"
+    assert len(lines) == ROWS_MOST + 4
+    assert lines[-2] == f"... and {humanoid.joint_dof_count - ROWS_MOST} more DOFs"
     assert str(load_robot(MJCF)).splitlines()[3].endswith("2 x shoulder")
+
+
+def test_a_printed_robot_says_whether_collision_is_checked():
+    panda = load_robot("panda")
+    model = panda.collision_model
+    checked = (
+        f"Collision: {model.sphere_count} spheres on {len(model.spheres)} links, {len(model.pairs)} pairs checked."
+    )
+    assert str(panda).splitlines()[-1] == checked
+    for robot in (load_robot(MJCF), load_robot("delta"), load_robot("panda", collision="ignore")):
+        assert (
+            str(robot).splitlines()[-1].startswith("Collision: not checked; no collision model. 'ik-service spheres'")
+        )
