@@ -5,6 +5,7 @@ met and have not moved are frozen, so that they keep their joints to the bit.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.files.geometry.world_file import read_world
 from ik_service.robots.structure.names import leaf_links
 from ik_service.solver.options import SolverOptions
+from objectives.errors import InputError
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
 DRAWN_AT_LIMIT = 1e-4
@@ -319,8 +321,9 @@ def _start(name: str, robot: RobotModel) -> Float64Array:
     if robot.loops:
         return np.asarray(robot.constraints.close(joint_q).joint_q[0])
     if robot.collision_model is not None and not robot.collision(joint_q).is_free[0]:
-        drawn = robot.random_free_joint_q(np.random.default_rng(0), 64)
-        return np.asarray(drawn[np.argmin(np.abs(drawn - joint_q).max(axis=1))])
+        with suppress(InputError):  # next to nothing is free
+            drawn = robot.random_free_joint_q(np.random.default_rng(0), 64)
+            return np.asarray(drawn[np.argmin(np.abs(drawn - joint_q).max(axis=1))])
     return joint_q
 
 

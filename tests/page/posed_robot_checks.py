@@ -7,7 +7,7 @@ from ik_service import load_robot
 from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, PosedRobot
 from ik_service.page.solving.local_solving import LocalSolving
 from ik_service.page.solving.questions import ROTATIONS
-from ik_service.robots import builtin_robot_names
+from ik_service.robots import CollisionModel, builtin_robot_names
 
 NOTHING = {"any_branch": False, "options": {}, "objects": {}}
 ON_TARGET_M = 1e-3  # the solver's own tolerance
@@ -39,6 +39,14 @@ def test_a_robot_begins_on_its_targets_inside_limits_and_free_of_contact(name):
     for link, target in posed.targets.items():
         found = robot.forward_kinematics(posed.joint_q, [link])
         assert np.array_equal(target.pose[:3], found.positions[0, 0])
+
+
+def test_a_robot_that_is_never_free_begins_in_the_middle_of_its_limits():
+    wide = {link: [[0.0, 0.0, 0.0, 2.0]] for link in ("panda_link0", "panda_hand")}
+    robot = load_robot("panda").with_collision_model(CollisionModel(wide, [("panda_link0", "panda_hand")]))
+    posed = PosedRobot("stuck", robot)
+    assert posed.joint_q.tobytes() == robot.mid_joint_q.tobytes()
+    assert posed.closest({})[1] < 0.0
 
 
 @pytest.mark.parametrize(("name", "free"), [("panda", ()), ("allegro", ROTATIONS), ("delta", ROTATIONS)])

@@ -33,7 +33,8 @@ def spheres(
         list[str] | None,
         typer.Option(
             metavar="Q1,Q2,...",
-            help="Configuration that is known to be free: pairs in contact there are left out; may be repeated.",
+            help="Configuration that is known to be free, or 'zero' or 'middle' (of the limits): pairs in contact "
+            "there are left out; may be repeated.",
         ),
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="SVG file to write: spheres over what they cover.")] = None,

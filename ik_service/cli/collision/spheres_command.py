@@ -1,6 +1,6 @@
 """`ik-service spheres`: spheres that cover the links of a robot, which pairs of links are checked, and figures of both.
 
-shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> file, figures, picture
+shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> trial -> file, figures, picture
 """
 
 import json
@@ -17,6 +17,7 @@ from ik_service.cli.console import escaped, output_console
 from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts
 from ik_service.robots.catalog import link_shapes
 from ik_service.robots.collision.covering import Solid, cover_solid
+from ik_service.robots.collision_checks.link_pairs import pair_contacts
 from ik_service.robots.meshes.covering_figures import CoveringFigures, covering_figures
 from ik_service.robots.meshes.mesh_file import read_mesh
 from ik_service.robots.meshes.mesh_solid import link_solid
@@ -26,6 +27,13 @@ from objectives.errors import InputError
 
 FILE_STEP = 1e-4
 """Numbers of a file are whole multiples of it [m]; radii are rounded up, and by as much as centres were moved."""
+
+TRIAL_SAMPLES = 500
+"""Random configurations in which a model is tried."""
+OFTEN = 0.5
+"""Share of them from which on a pair that is in contact there is named."""
+WHAT_TO_DO = """Leave out pairs that touch where the real robot is free: --free zero, --free middle, --free Q1,Q2,...
+Pairs that are left out are never checked. Smaller spheres touch less: --stands-out, --looks-out."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class SpheresJob:
         stands_out: By how much a sphere may stand out [m]; None for 15 % of the least width of a link, at least 5 mm.
         looks_out: How far points of a link may be outside of all spheres [m].
         packages: Folders in which packages of meshes are looked for.
-        free: Configurations known to be free of contact, each its coordinates with commas between them.
+        free: Configurations known to be free of contact: their coordinates with commas between them, or their names.
         picture: SVG file to write; None for none.
     """
 
@@ -73,24 +81,54 @@ class Covering:
 
 
 def write_spheres(job: SpheresJob) -> None:
-    """Cover the links of a robot, write the file, and print how well they are covered.
+    """Cover the links of a robot, print how well they are covered, try the model, and write the file.
 
     Raises:
-        InputError: Something in the input is not allowed, or a link has a shape that cannot be read.
+        InputError: Something in the input is not allowed, a link has a shape that cannot be read, or nothing that is
+            tried is free of contact.
     """
     covering = cover_robot(job)
-    document = model_document(covering.model, _source(job))
-    write_whole(job.output, lambda file: file.write(document.encode()))
     if job.picture is not None:
         picture = write_picture(covering.robot, covering.solids)
         write_whole(job.picture, lambda file: file.write(picture.encode()))
-    console = output_console()
+    console, model = output_console(), covering.model
     console.print(_table(covering))
-    model = covering.model
-    console.print(f"Pairs that are checked: {len(model.pairs)}. {_listed(model.pairs)}", markup=False, soft_wrap=True)
+    console.print(f"Pairs that are checked: {len(model.pairs)}.{_listed(model.pairs)}", markup=False, soft_wrap=True)
     for reason, pairs in model.left_out.items():
-        console.print(f"Left out, {reason}: {len(pairs)}. {_listed(pairs)}", markup=False, soft_wrap=True)
+        console.print(f"Left out, {reason}: {len(pairs)}.{_listed(pairs)}", markup=False, soft_wrap=True)
+    if not _print_trial(covering):
+        raise InputError(f"Nothing that was tried is free of contact, so {job.output} is not written.")
+    document = model_document(model, _source(job))
+    write_whole(job.output, lambda file: file.write(document.encode()))
     console.print(f"Wrote {job.output}.", markup=False, soft_wrap=True)
+
+
+def _print_trial(covering: Covering) -> bool:
+    """Print what touches in random configurations and in those that have names; return whether any is free."""
+    robot, model, console = covering.robot, covering.model, output_console()
+    named = named_configurations(robot)
+    drawn = robot.random_joint_q(np.random.default_rng(1), TRIAL_SAMPLES)  # not those by which pairs were chosen
+    _, shares, is_free = pair_contacts(robot, model, drawn)
+    least = np.array([pair_contacts(robot, model, joint_q)[0] for joint_q in named.values()])
+    zero, middle = ("free" if (own > 0.0).all() else "in contact" for own in least)
+    console.print(f"Free of contact: {100.0 * is_free.mean():.1f} % of {TRIAL_SAMPLES} random configurations.")
+    console.print(f"Where all coordinates are zero: {zero}. In the middle of the limits: {middle}.")
+    table = Table("pair in contact", "of random ones", *named)
+    for k in np.argsort(-shares, kind="stable"):
+        if shares[k] >= OFTEN or (least[:, k] <= 0.0).any():
+            depths = (f"{-1e3 * own:.1f} mm deep" if own <= 0.0 else "free" for own in least[:, k])
+            table.add_row(escaped(" + ".join(model.pairs[k])), f"{100.0 * shares[k]:.0f} %", *depths)
+    if table.row_count:
+        console.print(table)
+        console.print(WHAT_TO_DO, markup=False, soft_wrap=True)
+    return bool(is_free.any() or (least > 0.0).all(axis=1).any())
+
+
+def named_configurations(robot: RobotModel) -> dict[str, Float64Array]:
+    """Return zero, or as near to zero as the limits allow, and the middle of the limits."""
+    zero = np.zeros(robot.joint_coord_count)
+    zero[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
+    return {"zero": robot.clamp_joint_q(zero)[0], "middle": robot.mid_joint_q}
 
 
 def cover_robot(job: SpheresJob) -> Covering:
@@ -157,17 +195,21 @@ def rounded(spheres: Float64Array) -> Float64Array:
 
 
 def _configuration(robot: RobotModel, text: str) -> list[float]:
+    if text in (named := named_configurations(robot)):
+        return [*named[text]]
     try:
         numbers = [float(word) for word in text.split(",")]
     except ValueError:
         numbers = []
     if len(numbers) != robot.joint_coord_count:
-        raise InputError(f"--free {text!r} is not {robot.joint_coord_count} numbers with commas between them.")
+        raise InputError(f"--free {text!r} is not {robot.joint_coord_count} numbers with commas, 'zero' or 'middle'.")
     return numbers
 
 
 def _listed(pairs: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join(f"{a} + {b}" for a, b in pairs)
+    """Return a line for each link that is the first of pairs."""
+    firsts = dict.fromkeys(first for first, _ in pairs)
+    return "".join(f"\n  {link} + {', '.join(b for a, b in pairs if a == link)}" for link in firsts)
 
 
 def _table(covering: Covering) -> Table:

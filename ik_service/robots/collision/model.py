@@ -69,6 +69,11 @@ class CollisionModel:
         """Number of spheres of all links."""
         return sum(map(len, self.spheres.values()))
 
+    @property
+    def distance_count(self) -> int:
+        """Number of distances between spheres that a check of one configuration looks at."""
+        return sum(len(self.spheres[a]) * len(self.spheres[b]) for a, b in self.pairs)
+
     @cached_property
     def content_hash(self) -> str:
         """Hex digest of spheres and pairs; equal digests mean interchangeable models."""

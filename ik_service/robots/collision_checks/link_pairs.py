@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ik_service.robots.collision.model import CollisionModel, LinkPair
 from ik_service.robots.collision_checks.body_spheres import body_spheres
@@ -61,9 +61,8 @@ def choose_pairs(
     adjacent = [(min(pair), max(pair)) for pair in _adjacent(robot, model)]
     model = model.without_pairs([pair for pair in adjacent if pair not in slides_far], ADJACENT)
     if samples is None:
-        each = sum(len(model.spheres[a]) * len(model.spheres[b]) for a, b in model.pairs)
-        samples = int(np.clip(most_distances // max(each, 1), SAMPLES_LEAST, SAMPLES))
-    least, in_contact = pair_contacts(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
+        samples = int(np.clip(most_distances // max(model.distance_count, 1), SAMPLES_LEAST, SAMPLES))
+    least, in_contact, _ = pair_contacts(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
     always = [pair for pair, share in zip(model.pairs, in_contact, strict=True) if share >= ALWAYS_SHARE]
     near = least <= NEVER_DISTANCE if samples >= NEVER_SAMPLES else np.ones(len(model.pairs), bool)
     far = [pair for pair, is_near in zip(model.pairs, near, strict=True) if not is_near and pair not in slides_far]
@@ -78,17 +77,18 @@ def without_contacts(robot: KinematicRobot, model: CollisionModel, joint_q: Arra
         model: Its model.
         joint_q: Shape [joint_coord_count] or [n, joint_coord_count].
     """
-    least, _ = pair_contacts(robot, model, joint_q)
+    least, *_ = pair_contacts(robot, model, joint_q)
     touching = [pair for pair, own in zip(model.pairs, least, strict=True) if own <= 0.0]
     return model.without_pairs(touching, "in contact in a free configuration")
 
 
 def pair_contacts(
     robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike
-) -> tuple[Float64Array, Float64Array]:
-    """Give the least distance between the spheres of each pair [m], and in which share they touch, shape [pairs]."""
+) -> tuple[Float64Array, Float64Array, NDArray[np.bool_]]:
+    """Give the least distance of each pair [m], the share in which it touches, [pairs]; and what is free, shape [n]."""
     configurations, spheres = checked_joint_q(robot, joint_q), body_spheres(robot, model)
     least, touching = np.full(len(spheres.pairs), np.inf), np.zeros(len(spheres.pairs))
+    is_free = np.ones(len(configurations), bool)
     for start in range(0, len(configurations), CHECKED_PER_BLOCK):
         block = slice(start, start + CHECKED_PER_BLOCK)
         centers = sphere_centers(robot, spheres, configurations[block])
@@ -96,7 +96,8 @@ def pair_contacts(
             distances = pair_distance(spheres, centers, first, second)
             least[row] = min(least[row], distances.min())
             touching[row] += (distances <= 0.0).sum()
-    return least, touching / len(configurations)
+            is_free[block] &= distances > 0.0
+    return least, touching / len(configurations), is_free
 
 
 def _adjacent(robot: KinematicRobot, model: CollisionModel) -> Iterator[LinkPair]:

@@ -8,6 +8,7 @@ import pytest
 import trimesh
 
 from ik_service import load_robot
+from ik_service.cli.collision.spheres_command import TRIAL_SAMPLES
 
 ARM = """<robot name="arm">
   <link name="base"><collision><geometry><box size="0.2 0.2 0.1"/></geometry></collision></link>
@@ -20,6 +21,18 @@ ARM = """<robot name="arm">
     <axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
 </robot>"""
 MESH = '<mesh filename="package://arm/upper.stl" scale="0.001 0.001 0.001"/>'
+
+
+BLOCK = '<collision><geometry><box size="{0} 0.4 0.4"/></geometry></collision>'
+# the slider is in a block or in the other wherever it is, and in neither nearly always
+WEDGED = f"""<robot name="wedged">
+  <link name="base"/><link name="left">{BLOCK.format(2.0)}</link><link name="right">{BLOCK.format(2.0)}</link>
+  <link name="slider">{BLOCK.format(1.0)}</link>
+  <joint name="a" type="fixed"><parent link="base"/><child link="left"/><origin xyz="-1.3 0 0"/></joint>
+  <joint name="b" type="fixed"><parent link="base"/><child link="right"/><origin xyz="1.3 0 0"/></joint>
+  <joint name="slide" type="prismatic"><parent link="base"/><child link="slider"/>
+    <limit lower="-0.5" upper="0.5" effort="1" velocity="1"/></joint>
+</robot>"""
 
 
 @pytest.fixture
@@ -43,7 +56,14 @@ def test_the_file_is_the_model_that_the_robot_has_afterwards(run, arm):
     check = robot.collision([[0.0, 0.0], [0.0, 3.0]])
     assert check.clearance[0] > 0.2
     assert check.closest_pairs == [("base", "fore")] * 2
-    for text in ("base", "upper", "fore", "100.00 %", "Pairs that are checked: 1. base + fore"):
+    for text in (
+        "base",
+        "upper",
+        "fore",
+        "100.00 %",
+        "Pairs that are checked: 1.\n  base + fore\n",
+        "Left out, adjacent: 2.\n",
+    ):
         assert text in result.output
     document = json.loads(output.read_text())
     assert document["source"].startswith("fitted by ik-service spheres to the collision shapes of arm.urdf")
@@ -61,6 +81,49 @@ def test_the_same_command_writes_the_same_bytes(run, arm, tmp_path):
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+def test_a_model_is_tried_before_it_is_written(run, arm, tmp_path):
+    output = tmp_path / "free.json"
+    run("spheres", arm, "-o", output)
+    robot = load_robot(arm, collision=output)
+    share = robot.collision(robot.random_joint_q(np.random.default_rng(1), TRIAL_SAMPLES)).is_free.mean()
+    assert 0.0 < share < 1.0
+    result = run("spheres", arm, "-o", output)
+    assert f"Free of contact: {100 * share:.1f} % of {TRIAL_SAMPLES} random configurations." in result.output
+    assert "Where all coordinates are zero: free. In the middle of the limits: free." in result.output
+    assert "pair in contact" not in result.output
+
+
+@pytest.fixture
+def folded(arm):
+    """The arm with an elbow that stays folded: the fore arm is in the base where the shoulder is up to 0.7 rad off."""
+    text = arm.read_text().replace('<origin xyz="0.5 0 0"/>', '<origin xyz="0.05 0 0"/>')
+    arm.write_text(text)
+    return arm
+
+
+def test_pairs_in_contact_at_zero_and_in_the_middle_are_named_with_what_to_do(run, folded, tmp_path):
+    result = run("spheres", folded, "-o", tmp_path / "folded.json")
+    robot = load_robot(folded, collision=tmp_path / "folded.json")
+    depth = -1e3 * robot.collision([0.0, 0.0]).clearance[0]
+    assert depth > 0.0
+    assert "Where all coordinates are zero: in contact. In the middle of the limits: in contact." in result.output
+    line = next(line for line in result.output.splitlines() if "base + fore" in line and "mm deep" in line)
+    assert line.count(f"{depth:.1f} mm deep") == 2
+    assert "--free zero" in result.output
+    free = run("spheres", folded, "-o", tmp_path / "folded.json", "--free", "zero")
+    assert "Where all coordinates are zero: free." in free.output
+    assert load_robot(folded, collision=tmp_path / "folded.json").collision_model.pairs == ()
+
+
+def test_a_model_that_is_never_free_is_not_written(run, tmp_path):
+    (tmp_path / "wedged.urdf").write_text(WEDGED)
+    result = run("spheres", tmp_path / "wedged.urdf", "-o", tmp_path / "none.json", code=2)
+    assert "Pairs that are checked: 2." in result.output
+    assert "Nothing that was tried is free of contact" in result.output.replace("\n", " ")
+    assert all(any(pair in line for line in result.output.splitlines()) for pair in ("left + slider", "right + slider"))
+    assert not (tmp_path / "none.json").exists()
+
+
 def test_pairs_in_contact_where_the_robot_is_free_are_left_out(run, arm, tmp_path):
     output = tmp_path / "free.json"
     run("spheres", arm, "-o", output, "--free", "0,0", "--free", "0,3")
@@ -74,7 +137,7 @@ def test_pairs_in_contact_where_the_robot_is_free_are_left_out(run, arm, tmp_pat
     [
         (MESH, ["--stands-out", "0"], "--stands-out is 0 m"),
         (MESH, ["--looks-out=-1"], "--looks-out is -1 m"),
-        (MESH, ["--free", "1,2,3"], "is not 2 numbers"),
+        (MESH, ["--free", "1,2,3"], "is not 2 numbers with commas, 'zero' or 'middle'"),
         ('<mesh filename="package://none/upper.stl"/>', [], "Name the folder that has the package"),
         ("<sphere/>", [], "Link 'upper' has shapes that cannot be read: sphere"),
     ],

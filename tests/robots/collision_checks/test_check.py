@@ -10,6 +10,7 @@ import ik_service
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Sphere
 from ik_service.robots.collision.world import World
+from ik_service.robots.collision_checks import colliding_robot
 from ik_service.robots.collision_checks.body_spheres import body_spheres
 from ik_service.robots.collision_checks.check import pair_distance, sphere_centers
 from ik_service.robots.transforms import quaternion_rotate
@@ -120,6 +121,40 @@ def test_objects_need_truth_values_of_the_right_shape(robot, enabled):
 def test_a_model_names_links_of_the_robot(robot):
     with pytest.raises(UnknownNameError, match="arm"):
         robot.with_collision_model(CollisionModel({"arm": [[0.0, 0.0, 0.0, 0.1]]}, []))
+
+
+def test_free_configurations_are_the_first_free_ones_that_are_drawn(robot):
+    count = 1300  # more than two blocks of a check
+    drawn = robot.random_joint_q(np.random.default_rng(5), count)
+    free = drawn[robot.collision(drawn, WORLD).is_free]
+    assert 0 < len(free) < count
+    found = robot.random_free_joint_q(np.random.default_rng(5), count, WORLD)
+    assert len(found) == count
+    assert found[: len(free)].tobytes() == free.tobytes()
+    assert robot.collision(found, WORLD).is_free.all()
+    assert robot.random_free_joint_q(np.random.default_rng(5), 0, WORLD).shape == (0, 7)
+
+
+@pytest.mark.parametrize(
+    ("world", "pair"),
+    [
+        (None, "'panda_hand' and 'panda_link0' in 512"),
+        (World({"shell": Sphere(9.0, (0.0, 0.0, 0.0))}), "'panda_hand' and 'shell' in 512"),
+    ],
+)
+def test_a_draw_that_finds_nothing_ends_and_names_what_touches(monkeypatch, robot, world, pair):
+    monkeypatch.setattr(colliding_robot, "DISTANCES_MOST", 512)
+    wide = {"panda_link0": [[0.0, 0.0, 0.0, 2.0]], "panda_hand": [[0.0, 0.0, 0.0, 2.0]]}
+    stuck = robot.with_collision_model(CollisionModel(wide, [("panda_hand", "panda_link0")]))
+    tried = "Of 512 random configurations of 'panda', 0 are free of contact; 1000 are wanted."
+    with pytest.raises(InputError, match=f"{tried} Deepest in contact: {pair}. .*ik-service spheres --free"):
+        stuck.random_free_joint_q(np.random.default_rng(0), 1000, world)
+
+
+def test_a_draw_goes_on_while_enough_is_free(monkeypatch, robot):
+    expected = robot.random_free_joint_q(np.random.default_rng(6), 600)
+    monkeypatch.setattr(colliding_robot, "DISTANCES_MOST", 1)
+    assert robot.random_free_joint_q(np.random.default_rng(6), 600).tobytes() == expected.tobytes()
 
 
 MANY, MOST_BYTES = 250, 20_000_000

@@ -83,13 +83,22 @@ def test_the_choice_is_the_same_in_every_run(chain):
 def test_what_touches_in_a_free_configuration_is_not_checked(chain):
     model = choose_pairs(chain, SPHERES, 2000)
     folded = np.array([0.0, 2.9, 2.9])
-    least, share = pair_contacts(chain, model, folded)
+    least, share, is_free = pair_contacts(chain, model, folded)
     touching = {pair for pair, own in zip(model.pairs, least, strict=True) if own <= 0}
     np.testing.assert_array_equal(share, least <= 0)
+    assert is_free.tolist() == [False]
     assert touching
     freed = without_contacts(chain, model, folded)
     assert set(freed.pairs) == set(model.pairs) - touching
     assert set(freed.left_out["in contact in a free configuration"]) == touching
+
+
+def test_contacts_of_pairs_say_which_configurations_are_free(chain):
+    model = choose_pairs(chain, SPHERES, 2000)
+    drawn = chain.random_joint_q(np.random.default_rng(1), 700)  # more than one block
+    is_free = pair_contacts(chain, model, drawn)[2]
+    assert 0 < is_free.sum() < len(drawn)
+    np.testing.assert_array_equal(is_free, chain.with_collision_model(model).collision(drawn).is_free)
 
 
 def wagon(joint):
