@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from ik_service.batching.errors import ExpiredError, SolverLostError, compile_failed_error
+from ik_service.batching.kernels.build import BuildEnd
 from ik_service.batching.kernels.builder_process import is_build_failure
 from ik_service.batching.kernels.kernel_gate import KernelGate
 from ik_service.batching.pool_observer import PoolObserver, notify
@@ -13,6 +14,7 @@ from ik_service.batching.queue.batch_size import BatchSizer
 from ik_service.batching.queue.fair_queue import FairQueue
 from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache, staged_effort
+from ik_service.errors import KernelCacheError
 from objectives.errors import InputError
 
 _logger = logging.getLogger(__name__)
@@ -95,6 +97,8 @@ class BatchRunner:
                 _logger.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
                 self._gate.fail(shares[0].queued)
                 error = compile_failed_error(robot.name)
+            elif isinstance(error, KernelCacheError):
+                self._gate.fail(shares[0].queued, BuildEnd.NOT_KEPT)
             for share in shares:
                 self._fail(share.queued, error)
             return

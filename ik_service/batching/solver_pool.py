@@ -124,6 +124,7 @@ class SolverPool:
         Raises:
             QueueFullError: Too much is waiting; a ShareExhaustedError where the owner has too much waiting.
             CompileFailedError: The code that it needs could not be compiled.
+            KernelCacheError: The kernel cache did not take that code.
             ClosedError: The pool is closing; a SolverLostError where its thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s

@@ -142,8 +142,8 @@ MUTATIONS = (
     Mutation(
         "code that cannot be compiled is compiled again and again",
         "ik_service/batching/kernels/kernel_gate.py",
-        "if self._status.has_failed(code, time.monotonic()):",
-        "if self._status.has_failed(code, 0.0) and code is None:",
+        "if (failure := self._status.failure(code, time.monotonic())) is not None:",
+        "if (failure := self._status.failure(code, 0.0)) is not None and code is None:",
         "tests/batching/kernels/test_kernel_gate.py",
     ),
     Mutation(

@@ -13,9 +13,10 @@ from ik_service.robots import RobotModel
 class BuildEnd(Enum):
     """How a build ended."""
 
-    COMPILED = "the kernels are compiled, or the solver's thread has to compile them"
+    COMPILED = "the kernels are compiled, or the solver refuses the request itself"
     ABANDONED = "no request waited for it, or a step took too long"
-    FAILED = "the code cannot be compiled"
+    FAILED = "the code cannot be compiled, or the process dies of it"
+    NOT_KEPT = "the kernel cache cannot be written"
 
 
 @dataclass(eq=False)
@@ -30,6 +31,7 @@ class Build:
         on_end: Called with the way it ended.
         owners: Returns the owners of requests that still wait for them.
         made: Finished steps.
+        deaths: Processes that have died while they compiled it.
     """
 
     robot: RobotModel
@@ -39,6 +41,7 @@ class Build:
     on_end: Callable[[BuildEnd], None]
     owners: Callable[[], Collection[Owner]]
     made: int = 0
+    deaths: int = 0
 
     @property
     def left(self) -> int:

@@ -24,7 +24,7 @@ import warp as wp
 from ik_service.batching.kernels.kernel_marks import put_mark
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverCache
-from ik_service.errors import KernelBuildError
+from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.robots import RobotModel
 from ik_service.solver.launches.cache_bound import keep_bound
 from ik_service.warp_start import start_warp
@@ -79,6 +79,7 @@ class BuilderProcess:
 
         Raises:
             BuildFailedError: The code cannot be compiled; the process goes on.
+            KernelCacheError: The kernels cannot be kept; the process goes on.
             EOFError: The process has ended.
             OSError: The process has ended.
         """
@@ -86,7 +87,7 @@ class BuilderProcess:
             return False
         fault = self._connection.recv()
         if fault is not None:
-            raise BuildFailedError(fault)
+            raise fault
         return True
 
     def kill(self) -> None:
@@ -124,19 +125,23 @@ def fill_caches(connection: Connection, device: str, log_level: int) -> None:
             connection.send(fault)
 
 
-def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path | None) -> str | None:
+def fill_cache(
+    robot: RobotModel, sample: SolveRequest, device: str, mark: Path | None
+) -> BuildFailedError | KernelCacheError | None:
     """Solve a request, so that its kernels are in the cache; runs in the process.
 
     Returns:
-        The error where code cannot be compiled. None otherwise, also where the solver refuses the request or the cache
-        cannot be written: the solver's thread then gets the same error, and passes it to the caller.
+        The error where code cannot be compiled or kept. None otherwise, also where the solver refuses the request: the
+        solver's thread then gets the same error, and passes it to the caller.
     """
     with captured_output() as compiler_output:
         try:
             need_kernels(robot, sample, device)
         except KernelBuildError as error:
             fault: Exception | None = error
-        except (IKError, OSError, MemoryError):
+        except (KernelCacheError, OSError) as error:
+            return KernelCacheError(str(error))
+        except IKError:
             return None
         except Exception as error:  # noqa: BLE001  # Warp and its compilers raise anything, bare Exception too
             fault = error
@@ -149,7 +154,7 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
         return None
     lines = [str(fault), *compiler_output]
     text = " ".join(" ".join(lines).split())[:OUTPUT_CHARACTERS_MAX]
-    return f"{type(fault).__name__}: {text} ({len(compiler_output)} lines from the compiler)"
+    return BuildFailedError(f"{type(fault).__name__}: {text} ({len(compiler_output)} lines from the compiler)")
 
 
 def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:

@@ -6,7 +6,8 @@
 Builds are compiled in steps of one pattern of active rows, which needs one or two kernels. After each step it is the
 turn of another owner and, among the builds of one owner, of another build, so a request that needs many kernels does
 not delay the others. A build that no request waits for is abandoned when its turn comes, and a step that takes too long
-is ended with its process; finished kernels stay in the cache. If kernels were removed but their mark was not, the
+is ended with its process; finished kernels stay in the cache. Where the process dies, a new one goes on with the step,
+`RESTARTS_MOST` times for one build; then the build has failed. If kernels were removed but their mark was not, the
 solver's thread compiles them again.
 """
 
@@ -21,11 +22,14 @@ from ik_service.batching.kernels.builder_process import BuilderProcess, BuildFai
 from ik_service.batching.kernels.kernel_marks import mark_of
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.errors import KernelCacheError
 from ik_service.robots import RobotModel
 
 TURN_S = 60.0
 """Longest time of a step while other builds wait, or once no request waits for it [s]. Generated code takes seconds to
 compile, the longest that the compiled engine takes about ten (`benchmarks/engines/first_use.md`)."""
+RESTARTS_MOST = 2
+"""Processes that are started for a build in place of those that died, such as for a lack of memory."""
 LOOK_S = 0.1
 """Interval of the checks of a running step [s]."""
 STEP_S = 3.0
@@ -66,8 +70,8 @@ class KernelBuilder:
     ) -> None:
         """Compile the kernels that a request needs.
 
-        If the process cannot run, the build ends as compiled: the solver's thread then compiles, and the caller gets
-        its error. Code that the compiler rejects ends as failed, and is not compiled again.
+        Code that the compiler rejects ends as failed and is not compiled again, and so does code of which the process
+        dies: in the solver's thread it would hold up all others.
 
         Args:
             robot: The robot.
@@ -135,9 +139,17 @@ class KernelBuilder:
         except BuildFailedError as error:
             _logger.warning("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
             ended = BuildEnd.FAILED
+        except KernelCacheError as error:
+            _logger.warning("Kernels for robot '%s' cannot be kept. %s", build.robot.name, error)
+            ended = BuildEnd.NOT_KEPT
         except Exception as error:  # OSError, EOFError, pickling ...; the thread must take the next build
-            _logger.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
-            ended, goes_on = BuildEnd.COMPILED, False
+            build.deaths += 1
+            _logger.warning(
+                "The process that compiles kernels for robot '%s' has died: %d of %d times.",
+                *(build.robot.name, build.deaths, 1 + RESTARTS_MOST),
+                exc_info=error,
+            )
+            ended, goes_on = BuildEnd.FAILED if build.deaths > RESTARTS_MOST else None, False
         if process is not None and not goes_on:
             process.kill()
             process = None
@@ -179,6 +191,7 @@ class KernelBuilder:
 
         Raises:
             BuildFailedError: The code cannot be compiled.
+            KernelCacheError: The kernels cannot be kept.
             OSError: The process has ended.
             EOFError: The process has ended.
         """

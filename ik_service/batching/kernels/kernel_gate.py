@@ -2,8 +2,8 @@
 
 A request opens its group where its kernels are known. Else the first request that needs them has them compiled, and
 all groups that have waited for them open at once. A build that is abandoned is asked for again where a request still
-waits for it, behind all other builds. Code that cannot be compiled is remembered for a while: requests that need it
-fail, and nothing tries again.
+waits for it, behind all other builds. Code that cannot be compiled, or not be kept, is remembered for a while:
+requests that need it fail, and nothing tries again.
 """
 
 import logging
@@ -19,6 +19,8 @@ from ik_service.batching.pool_observer import PoolObserver, notify
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.fair_queue import FairQueue
 from ik_service.batching.queue.queued_request import QueuedRequest
+from ik_service.errors import KernelCacheError
+from objectives.errors import IKError
 
 _logger = logging.getLogger(__name__)
 
@@ -48,10 +50,11 @@ class KernelGate:
 
         Raises:
             CompileFailedError: Its code cannot be compiled.
+            KernelCacheError: Its code cannot be kept.
         """
         code = queued.code_key
-        if self._status.has_failed(code, time.monotonic()):
-            raise compile_failed_error(queued.robot.name)
+        if (failure := self._status.failure(code, time.monotonic())) is not None:
+            raise _error(failure, queued)
         if self.builder is not None and not compile_here and code not in self._status:
             return False
         self._status.add(code)
@@ -71,8 +74,8 @@ class KernelGate:
         def on_end(end: BuildEnd) -> None:
             if end is BuildEnd.COMPILED:
                 self._open_groups(queued)
-            elif end is BuildEnd.FAILED:
-                self.fail(queued)
+            elif end is not BuildEnd.ABANDONED:
+                self.fail(queued, end)
             elif (other := self._waits(queued)) is not None:
                 self.compile(other)
 
@@ -82,15 +85,15 @@ class KernelGate:
             _logger.exception("No process could be asked to compile kernels; the solver compiles itself.")
             self._open_groups(queued)
 
-    def fail(self, queued: QueuedRequest) -> None:
+    def fail(self, queued: QueuedRequest, end: BuildEnd = BuildEnd.FAILED) -> None:
         """Fail all requests that wait for the code of a request, and for a while those that need it later."""
         with self._changed:
-            groups = {queued.key, *self._status.set_failed(queued.code_key, time.monotonic())}
+            groups = {queued.key, *self._status.set_failed(queued.code_key, end, time.monotonic())}
             left = list(self._queue.waiting(groups))
             for each in left:
                 self._queue.discard(each)
         for each in left:
-            each.fail(compile_failed_error(each.robot.name))
+            each.fail(_error(end, each))
 
     def seconds_left(self, owner: Owner) -> float:
         """Return the estimated time until all kernels that an owner waits for are compiled [s]."""
@@ -126,3 +129,12 @@ class KernelGate:
             if found is None:
                 self._status.abandon(queued.code_key)
             return found
+
+
+def _error(end: BuildEnd, queued: QueuedRequest) -> IKError:
+    """Return the error of a request whose code could not be compiled, or not be kept."""
+    if end is BuildEnd.NOT_KEPT:
+        return KernelCacheError(
+            f"The kernels for robot '{queued.robot.name}' cannot be kept; the service's log says why."
+        )
+    return compile_failed_error(queued.robot.name)

@@ -6,11 +6,14 @@ It holds no lock: the pool holds the lock around every call.
 from collections.abc import Collection, Hashable
 
 from ik_service.batching.bounded_dict import BoundedDict
+from ik_service.batching.kernels.build import BuildEnd
 
 CODES_MOST = 4096
 FAILED_MOST = 1024
 FAILED_S = 600.0
 """Time in which code that cannot be compiled is not compiled again [s]; longer than any deadline."""
+NOT_KEPT_S = 60.0
+"""The same for kernels that the cache does not take [s]: an operator may make room."""
 
 
 class KernelStatus:
@@ -19,7 +22,7 @@ class KernelStatus:
     def __init__(self) -> None:
         self._compiled: BoundedDict[Hashable, None] = BoundedDict(CODES_MOST)
         self._awaited: dict[Hashable, dict[Hashable, None]] = {}
-        self._failed: BoundedDict[Hashable, float] = BoundedDict(FAILED_MOST)  # end of the time of `FAILED_S`
+        self._failed: BoundedDict[Hashable, tuple[BuildEnd, float]] = BoundedDict(FAILED_MOST)  # how, and until when
 
     def __contains__(self, code: Hashable) -> bool:
         """Return whether code is compiled."""
@@ -48,12 +51,13 @@ class KernelStatus:
         """Remove code that no request waits for; the next group that needs it is the first again."""
         self._awaited.pop(code, None)
 
-    def set_failed(self, code: Hashable, now: float) -> Collection[Hashable]:
+    def set_failed(self, code: Hashable, end: BuildEnd, now: float) -> Collection[Hashable]:
         """Set code as failed for a while; return the groups that have waited for it."""
-        self._failed[code] = now + FAILED_S
+        self._failed[code] = end, now + (NOT_KEPT_S if end is BuildEnd.NOT_KEPT else FAILED_S)
         self._compiled.pop(code, None)
         return self._awaited.pop(code, {})
 
-    def has_failed(self, code: Hashable, now: float) -> bool:
-        """Return whether code could not be compiled within the last `FAILED_S`."""
-        return self._failed.get(code, now) > now
+    def failure(self, code: Hashable, now: float) -> BuildEnd | None:
+        """Return how code has failed lately; None where it has not."""
+        end, until = self._failed.get(code, (None, now))
+        return end if until > now else None

@@ -36,6 +36,7 @@ LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none
 CHECKSUM = ".sha256"  # what the checksum of an object has behind the object's name
 NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how errors of Warp begin
 NOT_BUILT = "CUDA kernel build failed"
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes, whose errors name no file
 MODULES_PER_HEADER = 2  # that take as long without a precompiled header as making one
 LOAD_TRIES = 3  # to load a module whose files vanish
 
@@ -213,8 +214,10 @@ class CacheErrorsExplained:
 def explained_cache_error(error: BaseException) -> KernelCacheError | None:
     """Return an error that explains one that comes from the kernel cache, or None for any other."""
     folder = Path(str(wp.config.kernel_cache_dir))
-    if isinstance(error, OSError) and error.filename is not None:
-        at_fault = Path(os.fsdecode(error.filename))
+    if isinstance(error, OSError):
+        at_fault = folder if error.filename is None else Path(os.fsdecode(error.filename))
+        if error.filename is None and error.errno not in NOT_WRITTEN:
+            return None
         if at_fault.is_relative_to(folder) or folder.is_relative_to(at_fault):
             return KernelCacheError(
                 f"The kernel cache '{folder}' has no code that can be read for this robot and these targets, and it "

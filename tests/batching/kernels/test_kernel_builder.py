@@ -1,5 +1,6 @@
 """The process that compiles: it does the least that is needed, holds nobody up, and does not outlive its parent."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import warp as wp
 
+from ik_service.batching.errors import CompileFailedError
 from ik_service.batching.kernels import kernel_builder, kernel_marks
 from ik_service.batching.kernels.build import BuildEnd
 from ik_service.batching.kernels.builder_process import (
@@ -21,10 +23,11 @@ from ik_service.batching.kernels.builder_process import (
     BuildFailedError,
     fill_caches,
 )
-from ik_service.batching.kernels.kernel_builder import KernelBuilder
+from ik_service.batching.kernels.kernel_builder import RESTARTS_MOST, KernelBuilder
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.batching.solver_pool import SolverPool
+from ik_service.errors import KernelCacheError
 from ik_service.solver import Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from tests.batching.conftest import numbered
@@ -60,7 +63,7 @@ class FakeProcess:
     faulty: tuple = ()  # links
 
     def __init__(self, device):
-        self.begun, self.marks, self.killed, self.hangs = [], [], False, True
+        self.begun, self.marks, self.killed, self.hangs, self.dies = [], [], False, True, False
         self.made.append(self)
 
     def begin(self, robot, sample, mark):
@@ -69,6 +72,8 @@ class FakeProcess:
 
     def is_finished(self, patience_s):
         time.sleep(0.01)
+        if self.dies:
+            raise EOFError
         if not self.hangs and self.begun[-1].targets[0].link in self.faulty:
             raise BuildFailedError("Exception: CPU kernel build failed (18361 lines from the compiler)")
         return not self.hangs
@@ -324,8 +329,8 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
     monkeypatch.setattr(kernel_builder, "BuilderProcess", refuses)
     first = ask(builder)
     assert first.ended.wait(PATIENCE)
-    assert first.how is BuildEnd.COMPILED  # for the solver, which compiles itself
-    assert "the solver compiles itself" in caplog.text
+    assert first.how is BuildEnd.FAILED
+    assert caplog.text.count("has died") == 1 + RESTARTS_MOST
     monkeypatch.setattr(kernel_builder, "BuilderProcess", FakeProcess)
     second = ask(builder)
     until(lambda: processes)
@@ -335,22 +340,64 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
     builder.close()
 
 
-def test_a_process_that_dies_leaves_the_work_to_the_solver(panda, monkeypatch, caplog):
+def test_code_of_which_processes_die_is_compiled_by_nobody_else(panda, monkeypatch, caplog):
     monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", die)
     poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])
     request = SolveRequest(
         (Target("panda_link4"),), TargetArrays.of([poses.positions[0]], [poses.orientations_xyzw[0]])
     )
+    monkeypatch.setattr(SolverCache, "solve_together", lambda *_: pytest.fail("the solver's thread has compiled"))
     pool = SolverPool("cpu")
     try:
-        assert pool.submit(panda, request).result(PATIENCE).result.success.all()
+        for _ in range(2):
+            with pytest.raises(CompileFailedError):
+                pool.submit(panda, request).result(PATIENCE)
     finally:
         pool.close()
-    assert "has died" in caplog.text
+    assert caplog.text.count("has died") == 1 + RESTARTS_MOST
 
 
 def die(*_):
     os._exit(1)
+
+
+def test_a_new_process_goes_on_where_one_has_died(processes, ask):
+    builder = KernelBuilder("cpu")
+    asked = ask(builder, patterns=2)
+    for k in range(RESTARTS_MOST):
+        until(lambda k=k: len(processes) == k + 1 and processes[k].begun)
+        processes[k].dies = True
+    until(lambda: len(processes) == 1 + RESTARTS_MOST)
+    processes[-1].hangs = False
+    assert asked.ended.wait(PATIENCE)
+    builder.close()
+    assert asked.how is BuildEnd.COMPILED
+    assert all(one.killed for one in processes)
+
+
+def unwritable(*given):
+    """The process that compiles, on a disk without room."""
+    SolverCache.solve = run_out_of_room
+    fill_caches(*given)
+
+
+def run_out_of_room(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_kernels_that_the_cache_does_not_take_are_not_compiled_by_the_solver_nor_at_once_again(
+    panda, monkeypatch, caplog
+):
+    monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", unwritable)
+    monkeypatch.setattr(SolverCache, "solve_together", lambda *_: pytest.fail("the solver's thread has compiled"))
+    pool = SolverPool("cpu")
+    try:
+        for seeds in (4, 5):  # another group of the same code
+            with pytest.raises(KernelCacheError):
+                pool.submit(panda, numbered(0, 1, link="panda_link5", seeds=seeds)).result(PATIENCE)
+    finally:
+        pool.close()
+    assert caplog.text.count("cannot be kept. [Errno 28]") == 1
 
 
 def test_kernels_that_are_marked_as_there_need_no_process(panda, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The pool and its kernels: other work goes on while code is compiled, once each, and answers stay the same."""
 
+import errno
 import threading
 from dataclasses import replace
 
@@ -12,9 +13,10 @@ from ik_service.batching.kernels.build import BuildEnd
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_pool import SolverPool
-from ik_service.errors import KernelBuildError
+from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.launches.kernel_loading import explained_cache_error
 from tests.batching.conftest import numbered, numbers_of, solved_by
 
 PATIENCE = 60
@@ -211,9 +213,28 @@ def test_failures_that_are_remembered_are_bounded(monkeypatch):
     monkeypatch.setattr(kernel_status, "FAILED_MOST", 2)
     codes = kernel_status.KernelStatus()
     for code in "abc":
-        codes.set_failed(code, 0.0)
-    assert [codes.has_failed(code, 1.0) for code in "abc"] == [False, True, True]
-    assert not codes.has_failed("c", kernel_status.FAILED_S)
+        codes.set_failed(code, BuildEnd.FAILED, 0.0)
+    assert [codes.failure(code, 1.0) for code in "abc"] == [None, BuildEnd.FAILED, BuildEnd.FAILED]
+    assert codes.failure("c", kernel_status.FAILED_S) is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_an_error_of_a_write_to_the_cache_is_one_of_the_cache(number):
+    error = explained_cache_error(OSError(number, "no"))  # writes name no file
+    assert isinstance(error, KernelCacheError)
+    assert "no" in str(error)
+    assert explained_cache_error(OSError(errno.ENOENT, "no")) is None
+
+
+def test_what_the_cache_does_not_take_from_the_solver_is_not_tried_again_at_once(make_pool, panda):
+    pool, cache = make_pool(error=KernelCacheError("no room"))
+    tried = []
+    solve = cache.solve_together
+    cache.solve_together = lambda *given: tried.append(given) or solve(*given)
+    for k in range(2):
+        with pytest.raises(KernelCacheError):
+            solved_by(pool, panda, numbered(k, 1))
+    assert len(tried) == 1
 
 
 @pytest.mark.parametrize("kind", [Exception, KernelBuildError])
