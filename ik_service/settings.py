@@ -108,10 +108,13 @@ class ServiceSettings(BaseSettings):
         default=None, description="Names of the API keys that may put and delete them. None: every key."
     )
     max_uploaded_robots: int = Field(
-        default=64, ge=1, le=10_000, description="Robots that the catalog folder may hold."
+        default=64, ge=1, le=10_000, description="Robots that the catalog folder may hold; API keys share them."
     )
     max_uploaded_worlds: int = Field(
-        default=64, ge=1, le=10_000, description="Worlds that the catalog folder may hold, of up to 16 MiB each."
+        default=64,
+        ge=1,
+        le=10_000,
+        description="Worlds that the catalog folder may hold, of up to 16 MiB each; API keys share them.",
     )
 
     api_keys: Keys = Field(

@@ -156,7 +156,7 @@ def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> Rob
         InputError: There is none and none can be put, or one to warm up is unknown.
     """
     store = None if settings.catalog_dir is None else robot_store(settings.catalog_dir)
-    catalog = RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, is_open=settings.uploads_enabled)
+    catalog = RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, uploaders=_uploaders(settings))
     if not catalog.entries and store is None:
         raise InputError(
             "There is no robot to serve: setting robots (IK_SERVICE_ROBOTS) names none, and there is no catalog_dir "
@@ -177,7 +177,12 @@ def _world_catalog(settings: ServiceSettings) -> WorldCatalog:
         InputError: Their folder cannot be used.
     """
     store = None if settings.catalog_dir is None else world_store(settings.catalog_dir)
-    return WorldCatalog(store, max_uploaded=settings.max_uploaded_worlds, is_open=settings.uploads_enabled)
+    return WorldCatalog(store, max_uploaded=settings.max_uploaded_worlds, uploaders=_uploaders(settings))
+
+
+def _uploaders(settings: ServiceSettings) -> int:
+    """Return how many API keys may put and delete robots and worlds."""
+    return settings.uploads_enabled * len(settings.keys if settings.uploaders is None else settings.uploaders)
 
 
 def _built_in(settings: ServiceSettings) -> dict[str, RobotModel]:

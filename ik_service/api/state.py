@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Request
 from starlette.types import Scope
 
 from ik_service.api.admission.access import KEY_NAME
@@ -93,13 +93,21 @@ class ServiceState:
         done = self.warm_up.done() and not self.warm_up.cancelled() and self.warm_up.exception() is None
         return done and not self.draining
 
-    async def robot(self, name: str) -> RobotModel:
+    async def robot(self, name: str, if_match: str | None = None) -> RobotModel:
         """Return the model of a robot that is served.
+
+        Args:
+            name: Its name.
+            if_match: Entity tags, one of which it must have; None allows any.
 
         Raises:
             UnknownRobotError: None of that name; the message lists those there are.
+            StaleEntryError: It has another entity tag.
         """
-        return (await self.catalog_refresh.current(name)).entry(name).model
+        served = (await self.catalog_refresh.current(name)).entry(name)
+        if if_match is not None:
+            Precondition(if_match).check("robot", name, served)
+        return served.model
 
     async def worlds(self) -> Mapping[str, World]:
         """Return the worlds that are kept."""
@@ -178,5 +186,13 @@ RobotName = Annotated[
     ),
 ]
 """Parameter of a route: the robot in its path."""
-Condition = Annotated[Precondition, Depends()]
+IfMatch = Annotated[str | None, Header(description="Only if its ETag is one of these; `*`: if it is there.")]
+IfNoneMatch = Annotated[str | None, Header(description="Only if its ETag is none of these; `*`: if it is not there.")]
+
+
+def _condition(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -> Precondition:
+    return Precondition(if_match, if_none_match)
+
+
+Condition = Annotated[Precondition, Depends(_condition)]
 """Parameter of routes that show and put: what the headers of a request expect of an entry."""

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from ik_service.api.catalog.entries import Entry, Precondition
 from ik_service.api.catalog.file_store import ENTRY_NAME, Files, FileStore, disk_errors
-from ik_service.api.errors.exceptions import CatalogFullError, UploadsDisabledError
+from ik_service.api.errors.exceptions import CatalogFullError, KeyRightsError, UploadsDisabledError
 from objectives.errors import InputError, UnknownNameError
 
 _logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         built_in: Those that cannot be changed, by name.
         store: Folder of those put at run time; None: there are none.
         max_uploaded: Entries that may be put.
-        is_open: Whether entries may be put and deleted.
+        uploaders: API keys that may put and delete entries; of several, none may take all room.
 
     Attributes:
         noun: What an entry is.
@@ -48,9 +48,10 @@ class Catalog(ABC, Generic[AnyEntry]):
         store: FileStore | None = None,
         *,
         max_uploaded: int = 64,
-        is_open: bool = False,
+        uploaders: int = 0,
     ) -> None:
-        self._store, self._max_uploaded, self._is_open = store, max_uploaded, is_open
+        self._store, self._max_uploaded, self._uploaders = store, max_uploaded, uploaders
+        self._is_unreadable = False  # which the log says already
         self._lock = threading.Lock()
         self._files: Files = {}
         self._changed_at: int | None = None
@@ -101,35 +102,58 @@ class Catalog(ABC, Generic[AnyEntry]):
         Raises:
             UploadsDisabledError: Nothing can be put here.
             InputError: Nothing can be put under this name, or the text has none; the class says which of the two.
-            CatalogFullError: As many as allowed have been put.
+            KeyRightsError: Another API key has put the one of this name.
+            CatalogFullError: As many as allowed have been put, by all or by this API key.
             StaleEntryError: The precondition does not hold.
             CatalogStorageError: The disk does not take it; a CatalogStorageFullError where it has no room.
         """
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
-        self._check_put(name, precondition)  # before the text is read
+        with disk_errors():
+            self._check_put(self._store, name, precondition)  # before the text is read
         entry = self._entry_of(name, text)
         with disk_errors(), self._store.alone():
             self.refresh()
-            is_new = self._check_put(name, precondition)
+            is_new = self._check_put(self._store, name, precondition)
             self._coming = {name: entry}
             try:
+                if is_new:
+                    self._store.set_owner(name, precondition.owner)
                 self._store.write(name, text)
                 self._swap(self._store, name, entry)
             finally:
                 self._coming = {}
+                if not self.serves(name):
+                    self._store.set_owner(name, None)
         return entry, is_new
 
-    def _check_put(self, name: str, precondition: Precondition) -> bool:
+    def _check_put(self, store: FileStore, name: str, precondition: Precondition) -> bool:
         """Refuse to put an entry that may not be; return whether its name is new."""
         current = self._served.get(name)
         precondition.check(self.noun, name, current)
-        uploaded = sum(entry.is_put for entry in self._served.values())
-        if current is None and uploaded >= self._max_uploaded:
+        if current is not None:
+            self._require_own(store, name, precondition)
+            return False
+        uploaded = [other for other, entry in self._served.items() if entry.is_put]
+        free = self._max_uploaded - len(uploaded) - 1
+        if free < 0:
             raise CatalogFullError(
-                f"{uploaded} {self.noun}s have been put, which is the most allowed. Delete one first."
+                f"{len(uploaded)} {self.noun}s have been put, which is the most allowed. Delete one first."
             )
-        return current is None
+        own = sum(store.owner(other) == precondition.owner for other in uploaded) if self._uploaders > 1 else 0
+        if own and own + 1 > free:  # the rule of `FairCap`
+            raise CatalogFullError(
+                f"Your API key has put {own} {self.noun}s, which is its share of {self._max_uploaded} now. Delete one "
+                "first."
+            )
+        return True
+
+    def _require_own(self, store: FileStore, name: str, precondition: Precondition) -> None:
+        """Refuse to change an entry that another API key has put."""
+        if precondition.owner is not None and store.owner(name) not in (None, precondition.owner):
+            raise KeyRightsError(
+                f"{self.noun.capitalize()} '{name}' was put with another API key, which alone may replace or delete it."
+            )
 
     def delete(self, name: str, precondition: Precondition) -> None:
         """Delete an entry that was put. Blocks for the disk.
@@ -139,6 +163,7 @@ class Catalog(ABC, Generic[AnyEntry]):
             InputError: Nothing can be put under this name.
             UnknownNameError: There is none of that name.
             StaleEntryError: The precondition does not hold.
+            KeyRightsError: Another API key has put it.
             CatalogStorageError: The disk does not let it go.
         """
         self.require_changeable(name)
@@ -146,6 +171,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         with disk_errors(), self._store.alone():
             self.refresh()
             precondition.check(self.noun, name, self.entry(name))
+            self._require_own(self._store, name, precondition)
             self._store.delete(name)
             self._swap(self._store, name, None)
 
@@ -156,7 +182,7 @@ class Catalog(ABC, Generic[AnyEntry]):
             UploadsDisabledError: Nothing can be put or deleted here.
             InputError: Nothing can be put under this name.
         """
-        if not self._is_open:
+        if not self._uploaders:
             raise UploadsDisabledError(
                 f"{self.noun.capitalize()}s cannot be put or deleted here; see the setting uploads_enabled."
             )
@@ -184,8 +210,11 @@ class Catalog(ABC, Generic[AnyEntry]):
         try:
             while not self._read_changes(self._store):
                 pass  # the snapshot changed meanwhile; what was read may be older
+            self._is_unreadable = False
         except OSError as error:
-            _logger.error("The folder of the catalog cannot be read: %s.", error.strerror)
+            if not self._is_unreadable:  # once, though each request looks
+                self._is_unreadable = True
+                _logger.error("The folder of the catalog cannot be read: %s.", error.strerror)
 
     def _read_changes(self, store: FileStore) -> bool:
         """Read changes of the folder into a new snapshot; return False where another was made meanwhile."""

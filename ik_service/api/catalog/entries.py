@@ -3,17 +3,13 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Protocol
-
-from fastapi import Header
+from typing import Protocol
 
 from ik_service.api.errors.exceptions import StaleEntryError
 from ik_service.api.schema.robot import Source
+from ik_service.batching.queue.fair_cap import Owner
 from ik_service.robots import RobotModel, World
 from ik_service.robots.structure.names import leaf_links
-
-IfMatch = Annotated[str | None, Header(description="Only if its ETag is one of these; `*`: if it is there.")]
-IfNoneMatch = Annotated[str | None, Header(description="Only if its ETag is none of these; `*`: if it is not there.")]
 
 
 class Entry(Protocol):
@@ -96,15 +92,17 @@ def _tag_of(text: bytes) -> str:
 
 @dataclass(frozen=True)
 class Precondition:
-    """What a caller expects of an entry that is to change, or to be shown (RFC 9110, section 13).
+    """What a caller expects of an entry that is to change or to be shown (RFC 9110, section 13), and who the caller is.
 
     Attributes:
         if_match: Entity tags, one of which it has; `*`: it exists.
         if_none_match: Entity tags, none of which it has; `*`: it does not exist.
+        owner: Name of the caller's API key; None for the service itself, which may change every entry.
     """
 
-    if_match: IfMatch = None
-    if_none_match: IfNoneMatch = None
+    if_match: str | None = None
+    if_none_match: str | None = None
+    owner: Owner = None
 
     def check(self, noun: str, name: str, current: Entry | None) -> None:
         """Refuse to change an entry that is not as expected.

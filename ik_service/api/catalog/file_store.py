@@ -1,5 +1,7 @@
 """A folder of what was put at run time, robots or worlds: one file each, written whole or not at all.
 
+A second file beside it has the name of the API key that put it; what has none belongs to nobody.
+
 Several processes may share the folder: a process locks it to change it, and others see a change by the folder's time of
 change.
 """
@@ -15,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ik_service.api.errors.exceptions import CatalogStorageError, CatalogStorageFullError
+from ik_service.batching.queue.fair_cap import Owner
 from ik_service.whole_file import UNFINISHED, sync_folder, write_whole
 from objectives.errors import InputError
 
@@ -22,6 +25,9 @@ ENTRY_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 """Names that something can be put under: they are file names and parts of addresses."""
 SUFFIXES = {"robot": ".urdf", "world": ".world"}
 """Ends of the names of files, by what they have; they share a folder."""
+OWNER = ".owner"
+"""What the file with the name of an owner has behind the name of the other file."""
+OWNER_CHARACTERS_MAX = 256
 _SETTLED_NS = 100_000_000  # older times of change cover all changes: this is much more than the step of the clock
 
 Files = dict[str, tuple[int, int, int]]
@@ -97,7 +103,7 @@ class FileStore:
         found = {}
         for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
             name = entry.name.removesuffix(self._suffix)
-            if entry.name.endswith(tuple(SUFFIXES.values())) and name == entry.name:
+            if entry.name.endswith((OWNER, *SUFFIXES.values())) and name == entry.name:
                 continue  # of the other noun
             if name == entry.name or not ENTRY_NAME.fullmatch(name):
                 if not entry.name.endswith(UNFINISHED) and entry.name not in self._misnamed:
@@ -114,7 +120,7 @@ class FileStore:
     def text(self, name: str) -> bytes | None:
         """Return what a file has; None, and a line in the log, where it cannot be read."""
         try:
-            with self._path(name).open("rb") as file:
+            with open(self._path(name), "rb", opener=_open_at_once) as file:
                 return file.read(self._most_bytes + 1)
         except OSError as error:
             _logger.error("%s %s of the catalog cannot be read: %s.", self._noun.capitalize(), name, error.strerror)
@@ -128,15 +134,47 @@ class FileStore:
         """
         write_whole(self._path(name), lambda file: file.write(text))
 
+    def owner(self, name: str) -> Owner:
+        """Return the name of the API key that put a file; None where it belongs to nobody.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        try:
+            with open(self._owner_path(name), errors="replace", opener=_open_at_once) as file:
+                return file.read(OWNER_CHARACTERS_MAX).strip()
+        except FileNotFoundError:
+            return None
+
+    def set_owner(self, name: str, owner: Owner) -> None:
+        """Note who puts a file that is not there yet.
+
+        Raises:
+            OSError: The disk does not take it.
+        """
+        if owner is None:
+            self._owner_path(name).unlink(missing_ok=True)
+        else:
+            write_whole(self._owner_path(name), lambda file: file.write(owner.encode()))
+
     def delete(self, name: str) -> None:
-        """Remove a file.
+        """Remove a file, and the note of its owner.
 
         Raises:
             OSError: The disk does not let it go.
         """
         self._path(name).unlink(missing_ok=True)
+        self._owner_path(name).unlink(missing_ok=True)
         sync_folder(self._folder)
 
     def _path(self, name: str) -> Path:
         assert ENTRY_NAME.fullmatch(name)  # checked by the catalog; no path must come through
         return self._folder / f"{name}{self._suffix}"
+
+    def _owner_path(self, name: str) -> Path:
+        return self._path(name).with_suffix(self._suffix + OWNER)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; to open a pipe does not wait until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -29,7 +29,7 @@ class RobotCatalog(Catalog[ServedRobot]):
         models: Built-in robots, by name.
         store: Folder of robots put at run time; None: there are none.
         max_uploaded: Robots that may be put.
-        is_open: Whether robots may be put and deleted.
+        uploaders: API keys that may put and delete robots.
     """
 
     noun, unknown_error, name_error = "robot", UnknownRobotError, RobotNameError
@@ -40,10 +40,10 @@ class RobotCatalog(Catalog[ServedRobot]):
         store: FileStore | None = None,
         *,
         max_uploaded: int = 64,
-        is_open: bool = False,
+        uploaders: int = 0,
     ) -> None:
         built_in = {name: ServedRobot(model, "built_in", built_in_urdf(name, model)) for name, model in models.items()}
-        super().__init__(built_in, store, max_uploaded=max_uploaded, is_open=is_open)
+        super().__init__(built_in, store, max_uploaded=max_uploaded, uploaders=uploaders)
 
     def _entry_of(self, name: str, text: bytes) -> ServedRobot:
         return ServedRobot(replace(read_uploaded(text), name=name), "uploaded", text)  # the name that callers know

@@ -38,13 +38,13 @@ class WorldCatalog(Catalog[KeptWorld]):
     Args:
         store: Folder of the worlds; None: there are none.
         max_uploaded: Worlds that may be put.
-        is_open: Whether worlds may be put and deleted.
+        uploaders: API keys that may put and delete worlds.
     """
 
     noun, unknown_error, name_error = "world", UnknownWorldError, WorldNameError
 
-    def __init__(self, store: FileStore | None = None, *, max_uploaded: int = 64, is_open: bool = False) -> None:
-        super().__init__({}, store, max_uploaded=max_uploaded, is_open=is_open)
+    def __init__(self, store: FileStore | None = None, *, max_uploaded: int = 64, uploaders: int = 0) -> None:
+        super().__init__({}, store, max_uploaded=max_uploaded, uploaders=uploaders)
 
     @property
     def worlds(self) -> Mapping[str, World]:

@@ -47,6 +47,7 @@ _ARCHIVE_NOTE = (
     "names: `?link=panda_hand&seeds=16`. Answers hold their columns by name, as in MessagePack; what stands deeper has "
     "its path as name, such as `timing_ms.solve`."
 )
+_MATCH_NOTE = "Solve only if the ETag of the robot is one of these; else 412."
 _WAIT_NOTE = (
     "`wait=SECONDS` (RFC 7240, here with decimals too): how long the caller waits for an answer, up to the service's "
     "own limit. A request that cannot be answered by then is refused with 503 as soon as that is known, and is 504 "
@@ -89,16 +90,11 @@ def document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -
     return {"requestBody": {"required": True, "content": content}}
 
 
-def deadline_parameter() -> dict[str, Any]:
-    """Return the declaration of the header that says how long a caller waits."""
-    header = {
-        "name": "Prefer",
-        "in": "header",
-        "required": False,
-        "description": _WAIT_NOTE,
-        "schema": {"type": "string"},
-    }
-    return {"parameters": [header]}
+def solve_parameters() -> dict[str, Any]:
+    """Return the declaration of the headers that say how long a caller waits, and for which version of a robot."""
+    notes = {"Prefer": _WAIT_NOTE, "If-Match": _MATCH_NOTE}
+    declared = {"in": "header", "required": False, "schema": {"type": "string"}}
+    return {"parameters": [{"name": name, "description": note, **declared} for name, note in notes.items()]}
 
 
 def solve_answer_content() -> dict[str, Any]:

@@ -4,13 +4,14 @@ Robots are put and deleted where the operator allows it, by API key only.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
-from ik_service.api.catalog.entries import IfMatch, Precondition, ServedRobot
+from ik_service.api.catalog.entries import Precondition, ServedRobot
 from ik_service.api.catalog.uploaded_urdf import with_choices
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.documents.robot import robot_body, robot_summary
@@ -18,7 +19,7 @@ from ik_service.api.errors.exceptions import MediaTypeError, NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.schema.robot import RobotBody, RobotList
 from ik_service.api.server.body_limits import read_body
-from ik_service.api.state import Condition, RobotName, State
+from ik_service.api.state import Condition, IfMatch, RobotName, State
 from ik_service.robots import builtin_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
 
@@ -127,9 +128,10 @@ async def put_robot(
     require_uncompressed(request.headers)
     text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
     text = with_choices(text, constraints=constraints, collision=collision)
-    putting = state.catalog_thread.run(owner_of(request.scope), state.catalog.put, robot, text, condition)
+    owner = owner_of(request.scope)
+    putting = state.catalog_thread.run(owner, state.catalog.put, robot, text, replace(condition, owner=owner))
     served, is_new = await asyncio.shield(putting)  # also for a caller who has gone
-    content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
+    content = await state.side_threads.run(owner, _robot_content, robot, served)
     headers = {"ETag": served.etag, "Location": f"/v1/robots/{robot}"}
     return Response(content, status_code=201 if is_new else 200, headers=headers, media_type="application/json")
 
@@ -144,6 +146,7 @@ async def delete_robot(robot: NewName, request: Request, state: State, if_match:
     """Stop serving a robot that was put; requests under way go on."""
     state.catalog.require_changeable(robot)
     state.require_uploader(request.scope, "robot")
-    deleting = state.catalog_thread.run(owner_of(request.scope), state.catalog.delete, robot, Precondition(if_match))
+    precondition = Precondition(if_match, owner=owner_of(request.scope))
+    deleting = state.catalog_thread.run(precondition.owner, state.catalog.delete, robot, precondition)
     await asyncio.shield(deleting)
     state.forget(robot)

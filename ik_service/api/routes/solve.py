@@ -17,7 +17,7 @@ from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.body_reading import read_asked
 from ik_service.api.routes.direct_route import DirectRoute
-from ik_service.api.routes.openapi import deadline_parameter, solve_answer_content, solve_request_body
+from ik_service.api.routes.openapi import solve_answer_content, solve_parameters, solve_request_body
 from ik_service.api.schema.solve import SolveAnswerBody
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
@@ -38,9 +38,9 @@ router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
             "description": "One result per problem, solved or not; see `status`.",
             "content": solve_answer_content(),
         },
-        **problem_answers(400, 404, 406, 413, 415, 422, 429, 500, 503, 504),
+        **problem_answers(400, 404, 406, 412, 413, 415, 422, 429, 500, 503, 504),
     },
-    openapi_extra={**solve_request_body(), **deadline_parameter()},
+    openapi_extra={**solve_request_body(), **solve_parameters()},
 )
 async def solve(robot: RobotName, request: Request, state: State) -> Response:
     """Find joint configurations that bring links to target poses.
@@ -48,7 +48,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     Failing to converge is an answer: 200 with a `status` for each problem and its best configuration.
     """
     arrival = state.admission.arrival(request.scope)
-    model, kept = await state.robot(robot), await state.worlds()
+    model, kept = await state.robot(robot, request.headers.get("if-match")), await state.worlds()
     if arrival.is_of_page:  # others were checked by their headers, before any layer
         state.admission.require_room(arrival)
     codec = request_codec(request.headers)

@@ -5,6 +5,7 @@ allows it, by API key only.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.request_memory import reservation_of
-from ik_service.api.catalog.entries import IfMatch, KeptWorld, Precondition
+from ik_service.api.catalog.entries import KeptWorld, Precondition
 from ik_service.api.catalog.world_catalog import KEPT_LIMITS, world_text
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.json_codec import JsonCodec
@@ -24,7 +25,7 @@ from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.openapi import document_body, world_content
 from ik_service.api.schema.collision import MAX_KEPT_BYTES, WORLD, WorldBody, WorldList, WorldSummary
 from ik_service.api.server.body_limits import read_body
-from ik_service.api.state import Condition, State
+from ik_service.api.state import Condition, IfMatch, State
 from ik_service.robots import DistanceGrid
 from ik_service.robots.files.geometry.world_file import world_document
 
@@ -84,7 +85,8 @@ async def put_world(world: WorldName, request: Request, state: State, condition:
     body, owner = await read_body(request, state.max_body_bytes), owner_of(request.scope)
     with reservation_of(request.scope).reserved(codec.decoded_bytes(body, state.max_body_bytes)):
         text = await state.side_threads.run(owner, _read, codec, body)
-    putting = state.catalog_thread.run(owner, state.world_catalog.put, world, text, condition)
+    expected = replace(condition, owner=owner)
+    putting = state.catalog_thread.run(owner, state.world_catalog.put, world, text, expected)
     kept, is_new = await asyncio.shield(putting)  # also for a caller who has gone
     headers = {"ETag": kept.etag, "Location": f"/v1/worlds/{world}"}
     content = output_codec.encode(_summary(world, kept).model_dump())
@@ -101,8 +103,8 @@ async def delete_world(world: WorldName, request: Request, state: State, if_matc
     """Stop keeping a world; requests under way go on."""
     state.world_catalog.require_changeable(world)
     state.require_uploader(request.scope, "world")
-    precondition = Precondition(if_match)
-    deleting = state.catalog_thread.run(owner_of(request.scope), state.world_catalog.delete, world, precondition)
+    precondition = Precondition(if_match, owner=owner_of(request.scope))
+    deleting = state.catalog_thread.run(precondition.owner, state.world_catalog.delete, world, precondition)
     await asyncio.shield(deleting)
 
 

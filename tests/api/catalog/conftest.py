@@ -4,7 +4,7 @@ from fastapi.testclient import TestClient
 from ik_service.api import create_app
 from ik_service.settings import ServiceSettings
 
-KEY, READER_KEY = "0123456789abcdef", "fedcba9876543210"
+KEY, READER_KEY, OTHER_KEY = "0123456789abcdef", "fedcba9876543210", "0f1e2d3c4b5a6978"
 XML = {"Content-Type": "application/xml"}
 
 
@@ -20,9 +20,9 @@ def open_client(folder):
         robots="panda",
         catalog_dir=folder,
         uploads_enabled=True,
-        max_uploaded_robots=3,
-        api_keys=f"lab:{KEY},reader:{READER_KEY}",
-        uploaders="lab",
+        max_uploaded_robots=6,
+        api_keys=f"lab:{KEY},reader:{READER_KEY},other:{OTHER_KEY}",
+        uploaders="lab,other",
     )
     with TestClient(create_app(settings, compile_apart=False), headers={"X-API-Key": KEY}) as client:
         client.app.state.service.warm_up.result(300)

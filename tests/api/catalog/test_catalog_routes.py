@@ -13,7 +13,7 @@ from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
 from ik_service.api.schema.limits import MAX_LOOP_COUNT
 from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
-from tests.api.catalog.conftest import READER_KEY, XML, problem
+from tests.api.catalog.conftest import OTHER_KEY, READER_KEY, XML, problem
 from tests.bounded import PATIENCE_S
 from tests.robots.constraint_kinematics import rounded
 from tests.robots.files.test_foreign_loops import named, pin
@@ -215,6 +215,32 @@ def test_a_full_catalog_is_a_conflict(open_client):
     problem(open_client.put("/v1/robots/d", content=UR5E, headers=XML), 409, "catalog_full")
     for name in ("a", "b", "c"):
         assert open_client.delete(f"/v1/robots/{name}").status_code == 204
+
+
+def test_another_key_cannot_replace_or_delete_what_a_key_has_put(open_client):
+    other = {**XML, "X-API-Key": OTHER_KEY}
+    put = open_client.put("/v1/robots/mine", content=UR5E, headers=XML)
+    assert put.status_code == 201
+    problem(open_client.put("/v1/robots/mine", content=UR5E + b"\n", headers=other), 403, "key_not_allowed")
+    problem(open_client.delete("/v1/robots/mine", headers=other), 403, "key_not_allowed")
+    assert open_client.get("/v1/robots/mine", headers=other).headers["etag"] == put.headers["etag"]
+    world = {"objects": {"box": {"shape": "box", "size": [1, 1, 1], "position": [5, 0, 0]}}}
+    assert open_client.put("/v1/worlds/mine", json=world).status_code == 201
+    problem(open_client.put("/v1/worlds/mine", json=world, headers={"X-API-Key": OTHER_KEY}), 403, "key_not_allowed")
+    problem(open_client.delete("/v1/worlds/mine", headers=other), 403, "key_not_allowed")
+    assert open_client.delete("/v1/worlds/mine").status_code == 204
+    assert open_client.delete("/v1/robots/mine").status_code == 204
+
+
+def test_a_solve_may_name_the_version_of_the_robot_that_it_is_for(open_client):
+    put = open_client.put("/v1/robots/mine", content=UR5E, headers=XML)
+    url, body = "/v1/robots/mine/solve", {"targets": [{"link": "tool0", "positions": [[0.3, 0.2, 0.5]]}]}
+    for etag in (put.headers["etag"], f'"old", {put.headers["etag"]}', "*"):
+        assert open_client.post(url, json=body, headers={"If-Match": etag}).status_code == 200
+    assert open_client.put("/v1/robots/mine", content=UR5E + b"\n", headers=XML).status_code == 200
+    problem(open_client.post(url, json=body, headers={"If-Match": put.headers["etag"]}), 412, "precondition_failed")
+    assert open_client.post(url, json=body).status_code == 200
+    assert open_client.delete("/v1/robots/mine").status_code == 204
 
 
 def test_a_key_that_may_only_read_cannot_put_or_delete(open_client):

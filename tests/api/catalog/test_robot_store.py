@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -13,6 +15,7 @@ from ik_service.api.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,
     CatalogStorageFullError,
+    KeyRightsError,
     ReadOnlyRobotError,
     RobotNameError,
     StaleEntryError,
@@ -22,6 +25,7 @@ from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
 from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf, load_robot
 from objectives.errors import InputError
+from tests.bounded import PATIENCE_S
 
 ANY = Precondition()
 UR5E, IIWA = builtin_urdf("ur5e"), builtin_urdf("iiwa14")
@@ -29,7 +33,7 @@ PANDA = {"panda": load_robot("panda")}
 
 
 def catalog_of(folder, **options):
-    return RobotCatalog(PANDA, robot_store(folder), is_open=True, **options)
+    return RobotCatalog(PANDA, robot_store(folder), **{"uploaders": 1, **options})
 
 
 def fresh(catalog):
@@ -276,3 +280,82 @@ def test_a_disk_that_cannot_be_written_is_said(tmp_path, monkeypatch, caplog, nu
         assert "secret" not in str(caught.value)
         assert "the reason" in caplog.text
     assert catalog.entries["arm"].urdf == UR5E
+
+
+ANN, BOB = Precondition(owner="ann"), Precondition(owner="bob")
+
+
+def test_another_key_cannot_change_what_a_key_has_put_also_after_a_restart(tmp_path):
+    catalog_of(tmp_path, uploaders=2).put("arm", UR5E, ANN)
+    again = catalog_of(tmp_path, uploaders=2)
+    for change in (lambda: again.put("arm", IIWA, BOB), lambda: again.delete("arm", BOB)):
+        with pytest.raises(KeyRightsError, match="Robot 'arm' was put with another API key"):
+            change()
+    assert again.entry("arm").urdf == UR5E
+    assert not again.put("arm", IIWA, ANN)[1]
+    again.delete("arm", ANN)
+    assert list(tmp_path.iterdir()) == []
+    assert again.put("arm", UR5E, BOB)[1]  # a name that is free belongs to nobody
+
+
+def test_what_belongs_to_nobody_may_be_changed_by_every_key_and_stays_so(tmp_path):
+    (tmp_path / "arm.urdf").write_bytes(UR5E)
+    catalog = catalog_of(tmp_path, uploaders=2)
+    catalog.put("arm", IIWA, ANN)
+    catalog.put("arm", UR5E, BOB)
+    catalog.delete("arm", ANN)
+    assert list(catalog.entries) == ["panda"]
+
+
+def test_one_of_several_keys_cannot_take_all_room(tmp_path):
+    catalog = catalog_of(tmp_path, uploaders=2, max_uploaded=4)
+    catalog.put("a0", UR5E, ANN)
+    catalog.put("a1", UR5E, ANN)
+    with pytest.raises(CatalogFullError, match="Your API key has put 2 robots, which is its share of 4 now"):
+        catalog.put("a2", UR5E, ANN)
+    catalog.put("b0", UR5E, BOB)
+    catalog.put("a0", IIWA, ANN)  # replacing one needs no room
+
+
+def test_a_disk_without_room_keeps_no_note_of_an_owner(tmp_path, monkeypatch):
+    catalog = catalog_of(tmp_path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FileStore, "write", full)
+    with pytest.raises(CatalogStorageFullError):
+        catalog.put("arm", UR5E, ANN)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_is_logged_once_until_it_is_back(tmp_path, caplog):
+    folder = tmp_path / "made"
+    catalog = catalog_of(folder)
+    for _ in range(2):
+        folder.rmdir()
+        for _ in range(3):
+            assert list(fresh(catalog).entries) == ["panda"]
+        folder.mkdir()
+        (folder / "arm.urdf").write_bytes(UR5E)
+        assert "arm" in fresh(catalog).entries
+        (folder / "arm.urdf").unlink()
+        assert "arm" not in fresh(catalog).entries
+    assert caplog.text.count("The folder of the catalog cannot be read") == 2
+
+
+def test_a_pipe_in_the_folder_holds_up_nobody(tmp_path):
+    os.mkfifo(tmp_path / "pipe.urdf")
+    program = """
+import sys
+from pathlib import Path
+from ik_service.api.catalog.entries import Precondition
+from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
+catalog = RobotCatalog({}, robot_store(Path(sys.argv[1])), uploaders=1)
+catalog.put("arm", Path(sys.argv[2]).read_bytes(), Precondition())
+print(list(catalog.entries))
+"""
+    (urdf := tmp_path / "given").write_bytes(UR5E)
+    command = [sys.executable, "-c", program, str(tmp_path), str(urdf)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.stdout.strip() == "['arm']"

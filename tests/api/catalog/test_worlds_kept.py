@@ -151,7 +151,7 @@ def test_what_names_no_world_is_refused(open_client, kept, world, pointer, code)
 
 
 def catalog_of(folder):
-    return WorldCatalog(world_store(folder), is_open=True)
+    return WorldCatalog(world_store(folder), uploaders=1)
 
 
 def test_processes_share_the_folder_and_leave_out_what_is_damaged(tmp_path, caplog):
