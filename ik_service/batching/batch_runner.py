@@ -85,7 +85,7 @@ class BatchRunner:
         robot, started_at = shares[0].queued.robot, time.monotonic()
         try:
             requests = [share.queued.request.part(share.rows) for share in shares]
-            result = self.solver_cache.solve_together(robot, requests)
+            result = self.solver_cache.solve_together(robot, requests, shares[0].queued.owner)
         except Exception as error:  # objectives, Warp and compilers raise anything; callers get it, the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):
                 for share in shares:

@@ -1,17 +1,17 @@
-"""The cache of solvers of one thread; the least recently used solver is removed first.
+"""The cache of solvers of one thread: of the owner that has most, the least recently used solver is removed first.
 
 Building a solver allocates its arrays and records its launches, so requests of equal structure share a solver. Large
 requests are solved in parts, which bounds their memory; the parts do not change the answers.
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.requests.objective_data import set_columns
 from ik_service.batching.requests.solve_request import Progress, SolveRequest
 from ik_service.batching.requests.target_keys import FloatArray, joined_data
@@ -62,8 +62,9 @@ class SolverCache:
             effort_most: DOFs cubed times seeds times iterations of a problem that the staged engine may take.
         """
         self.device, self._effort_most = device, effort_most
-        self._threads = threads
-        self._solvers: BoundedDict[tuple[str, tuple[object, ...]], CachedSolver] = BoundedDict(capacity)
+        self._threads, self._capacity = threads, capacity
+        self._solvers: dict[Hashable, CachedSolver] = {}  # least recently used first
+        self._owners: dict[Hashable, str | None] = {}  # who used each solver last
 
     def __len__(self) -> int:
         """Return the number of solvers kept."""
@@ -95,19 +96,20 @@ class SolverCache:
                 progress(count)
         return join_results(parts)
 
-    def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest]) -> IKResult:
+    def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> IKResult:
         """Solve requests of equal keys in one batch, their problems one after the other.
 
         Args:
             robot: The robot.
             requests: One, or several with the same `batch_key`.
+            owner: Owner of the first request.
 
         Raises:
             InputError: The solver refuses a value.
             EngineError: No engine can run this problem.
         """
         first = requests[0]
-        cached, targets = self._cached(robot, first), range(len(first.targets))
+        cached, targets = self._cached(robot, first, owner), range(len(first.targets))
         if cached.solver.engine == "staged":
             self._require_bounded(robot, first.options)
         counts = [request.problem_count for request in requests]
@@ -137,10 +139,14 @@ class SolverCache:
                 f"everybody. Allowed: seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
             )
 
-    def _cached(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
+    def _cached(self, robot: RobotModel, request: SolveRequest, owner: str | None) -> CachedSolver:
         key = (robot.content_hash, request.structure)
-        cached = self._solvers.get(key) or self._build(robot, request)
-        self._solvers[key] = cached
+        cached = self._solvers.pop(key, None) or self._build(robot, request)
+        if len(self._solvers) >= self._capacity:
+            counts = Counter([owner, *self._owners.values()])
+            gone = next(other for other in self._solvers if counts[self._owners[other]] == max(counts.values()))
+            del self._solvers[gone], self._owners[gone]
+        self._solvers[key], self._owners[key] = cached, owner
         return cached
 
     def _build(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:

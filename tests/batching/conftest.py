@@ -65,7 +65,7 @@ class FakeSolverCache:
     def lost_device(self):
         return self.lost
 
-    def solve_together(self, robot, requests):
+    def solve_together(self, robot, requests, owner=None):
         self.entered.set()
         if self.gate is not None:
             assert self.gate.wait(60)

@@ -1,6 +1,8 @@
 """The cache: solvers that are reused, bounded and left out; parts and batches do not change answers."""
 
+import gc
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -8,12 +10,14 @@ import pytest
 from ik_service.batching import solver_cache
 from ik_service.batching.queue.queued_request import QueuedRequest
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
+from ik_service.batching.solver_cache import EFFORT_MOST, CachedSolver, SolverCache
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.result_schema import worst_over_targets
 from ik_service.solver import SolverOptions, Target
+from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import PacketLaunches
 from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.launches.kernel_loading import loaded_modules
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
 from tests.batching.conftest import chain, solved_by
@@ -42,6 +46,52 @@ def test_the_least_recently_used_solver_goes(panda):
         cache.solve(panda, request_for(panda, 1, link=link))
     kept = [key[1][0][0] for key in cache._solvers]
     assert kept == ["panda_hand", "panda_link6"]
+
+
+def test_the_owner_who_has_most_solvers_gives_one_up(panda, monkeypatch):
+    monkeypatch.setattr(SolverCache, "_build", lambda cache, robot, request: CachedSolver(None, ()))
+    cache = SolverCache("cpu", capacity=4)
+    asked = [("hog", 7), ("calm", 6), ("hog", 5), ("hog", 4), ("hog", 3), ("calm", 2), ("hog", 7)]
+    for owner, number in asked:
+        cache._cached(panda, request_for(panda, 1, link=f"panda_link{number}"), owner)
+    kept = [(cache._owners[key], key[1][0][0]) for key in cache._solvers]
+    assert kept == [("calm", "panda_link6"), ("hog", "panda_link3"), ("calm", "panda_link2"), ("hog", "panda_link7")]
+    assert len(cache._owners) == 4
+
+
+def test_kernels_that_no_solver_needs_are_unloaded_and_come_back_the_same(panda, monkeypatch):
+    made = island_launches._packet_kernel.__wrapped__
+    monkeypatch.setattr(island_launches, "_packet_kernel", lru_cache(1)(made))
+    cache, first, counts = SolverCache("cpu", capacity=1), {}, []
+    held = SolverCache("cpu").solve(panda, request_for(panda, 3, link="panda_link7"))  # what it had is gone as well
+    for _ in range(3):
+        for link in ("panda_hand", "panda_link7", "panda_link6"):
+            answer = cache.solve(panda, request_for(panda, 3, link=link)).joint_q.tobytes()
+            assert first.setdefault(link, answer) == answer
+            gc.collect()
+            counts.append(loaded_modules())
+    assert len(set(counts[3:])) == 1
+    assert first["panda_link7"] == held.joint_q.tobytes()
+
+
+def test_a_module_of_an_equal_name_is_apart_from_one_that_is_still_in_use(panda, monkeypatch):
+    """The code of a module is found by its name and a number; both are of equal kernels here."""
+    made = island_launches._packet_kernel.__wrapped__
+    monkeypatch.setattr(island_launches, "_packet_kernel", made)  # each solver has a kernel of its own
+    one, other = SolverCache("cpu"), SolverCache("cpu")
+    request = request_for(panda, 3)
+    five = one.solve(panda, request_for(panda, 5)).joint_q.tobytes()
+    expected = one.solve(panda, request).joint_q.tobytes()
+    assert other.solve(panda, request).joint_q.tobytes() == expected
+    del one
+    gc.collect()  # unloads what the other solver uses, too; its launches keep the code
+    third = SolverCache("cpu")
+    assert third.solve(panda, request).joint_q.tobytes() == expected
+    assert other.solve(panda, request).joint_q.tobytes() == expected
+    del third
+    gc.collect()
+    assert other.solve(panda, request_for(panda, 5)).joint_q.tobytes() == five
+    assert other.solve(panda, request).joint_q.tobytes() == expected
 
 
 def test_parts_do_not_change_the_answer(panda, monkeypatch):

@@ -25,6 +25,7 @@ from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.batching.remote.remote_pool import AnyPool
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
+from ik_service.solver.launches.kernel_loading import loaded_modules
 from ik_service.solver.lm.status import STATUS_WORDS
 
 SOLVE_ROUTE = "/v1/robots/{robot}/solve"
@@ -79,6 +80,8 @@ class ServiceMetrics(PoolObserver):
         )
         self._queue_requests = Gauge("ik_service_queue_requests", "Requests that wait.", registry=registry)
         self._queue_problems = Gauge("ik_service_queue_problems", "Problems that wait.", registry=registry)
+        modules = Gauge("ik_service_loaded_modules", "Modules of kernels that are loaded.", registry=registry)
+        modules.set_function(loaded_modules)
         self._robot_count = Gauge("ik_service_robots", "Robots that are served.", registry=registry)
         self._ready = Gauge("ik_service_ready", "1 while the service is ready, 0 otherwise.", registry=registry)
         self._labelled = cache(_labelled)  # looking up labels takes longer than counting

@@ -39,6 +39,7 @@ from ik_service.control.tick.task import (
 )
 from ik_service.errors import EngineError
 from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunches
+from ik_service.solver.launches.kernel_loading import unload_with
 from ik_service.solver.lm.damping import TICK_DAMPING
 
 REFERENCE_ITERATIONS = wp.constant(5)
@@ -105,7 +106,9 @@ def tick_code(
     if loops:
         of.close = closing(of, measure, source.state.q if yielding is None else of.commanded)
     kernel, state_type = tick_kernel(of)
-    return TickCode(program, kernel, state_type)
+    code = TickCode(program, kernel, state_type)
+    unload_with(code, kernel.module)
+    return code
 
 
 @typing.no_type_check

@@ -15,7 +15,7 @@ from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
 from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
+from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, unload_with
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
 
 KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
@@ -39,6 +39,10 @@ class IslandKernel:
     kernel: wp.Kernel
     source: IterationSource
     waves: bool = False
+
+    def __post_init__(self) -> None:
+        """Have its module unloaded when nothing refers to it any more."""
+        unload_with(self, self.kernel.module)
 
     def blocks(self) -> dict[Any, int]:
         """Return the modules that its launches on a GPU need, each with its size of block."""

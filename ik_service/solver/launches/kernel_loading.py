@@ -10,6 +10,7 @@ that says what to do.
 
 import errno
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ import shutil
 import stat
 import sys
 import threading
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,6 +40,7 @@ NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how 
 NOT_BUILT = "CUDA kernel build failed"
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes, whose errors name no file
 MODULES_PER_HEADER = 2  # that take as long without a precompiled header as making one
+_FIRST_IDS = itertools.count(1, 2**20)  # of what is loaded of modules that are unloaded again
 LOAD_TRIES = 3  # to load a module whose files vanish
 
 
@@ -97,6 +100,31 @@ def load_kernels_alone(module: Any, device: wp.Device) -> None:
     block = _block(LAUNCH_BLOCK, device)
     if not is_loaded(module, block, device):
         CachedModule(module, block, device=device).load()
+
+
+def unload_with(holder: object, module: Any) -> None:
+    """Unload a module of generated kernels once an object is gone; recorded launches keep what they need of its code.
+
+    Args:
+        holder: The object, which all that launches the kernels refers to.
+        module: The Warp module, which Warp would keep for ever.
+    """
+    if not module.cpu_exec_id:  # another module may get the same name later, and code on a CPU is found by both
+        module.cpu_exec_id = next(_FIRST_IDS)
+    weakref.finalize(holder, _unload, module).atexit = False
+
+
+def _unload(module: Any) -> None:
+    module.unload()
+    module._detach_references()
+    modules: Any = wp._src.context.user_modules
+    if modules.get(module.name) is module:
+        del modules[module.name]
+
+
+def loaded_modules() -> int:
+    """Return how many modules this process has loaded."""
+    return sum(bool(module.execs) for module in list(wp._src.context.user_modules.values()))
 
 
 def is_loaded(module: Any, block: int, device: wp.Device) -> bool:
