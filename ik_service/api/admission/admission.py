@@ -143,7 +143,7 @@ class Admission:
             return
         expected, left_s = self._last.get(arrival.sender), arrival.time_left_s
         try:
-            self.pool.require_room(expected, timeout_s=left_s, lag_s=LOOP_ROUNDS * self.lag.seconds)
+            self.pool.require_room(expected, timeout_s=left_s, lag_s=LOOP_ROUNDS * self.lag.own_seconds)
         except QueueFullError as error:
             self.observer.refused(error.reason)
             self._log_refusal(error)

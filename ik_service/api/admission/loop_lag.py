@@ -2,6 +2,9 @@
 
 A request has no time of arrival. Its bytes cannot have waited for longer than the last round of the loop took and this
 one has taken so far. A timer that should fire every few milliseconds shows both by its delay.
+
+On a machine where other programs are busy, a loop with little to do is delayed, too. That delay does not grow with the
+requests that are let in; so what counts for refusals is no more than the CPU time that the loop itself has used.
 """
 
 import asyncio
@@ -18,10 +21,11 @@ class LoopLag:
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._last, self._due = 0.0, 0.0
+        self._last_own, self._used = 0.0, 0.0  # CPU time: of the last round, and used until the last tick [s]
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start to measure a loop, or wait for its next tick."""
-        self._due = time.monotonic() + TICK_S
+        self._due, self._used = time.monotonic() + TICK_S, time.thread_time()
         self._timer = loop.call_later(TICK_S, self._tick, loop)
 
     def stop(self) -> None:
@@ -38,6 +42,11 @@ class LoopLag:
         lag = max(self._last, time.monotonic() - self._due)
         return lag if lag > NOISE_S else 0.0
 
+    @property
+    def own_seconds(self) -> float:
+        """The part of that time in which the loop itself was at work [s]; to be read in the loop's thread."""
+        return min(self.seconds, max(self._last_own, time.thread_time() - self._used))
+
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._last = time.monotonic() - self._due
+        self._last, self._last_own = time.monotonic() - self._due, time.thread_time() - self._used
         self.start(loop)

@@ -151,7 +151,7 @@ class Loop:
     """A loop whose clock the test moves."""
 
     def __init__(self):
-        self.now, self.timers = 100.0, []
+        self.now, self.used, self.timers = 100.0, 50.0, []
 
     def call_later(self, delay, callback, *arguments):
         timer = SimpleNamespace(due=self.now + delay, run=lambda: callback(*arguments))
@@ -159,9 +159,13 @@ class Loop:
         self.timers.append(timer)
         return timer
 
+    def work(self, seconds):
+        """Let the loop itself be at work."""
+        self.now, self.used = self.now + seconds, self.used + seconds
+
     def round(self, seconds):
-        """Let time pass, then run the timers that are due, as a loop does once in a round."""
-        self.now += seconds
+        """Let it work, then run the timers that are due, as a loop does once in a round."""
+        self.work(seconds)
         for timer in [timer for timer in self.timers if timer.due <= self.now + ROUNDING_S]:
             self.timers.remove(timer)
             timer.run()
@@ -170,7 +174,8 @@ class Loop:
 @pytest.fixture
 def loop(monkeypatch):
     loop = Loop()
-    monkeypatch.setattr("ik_service.api.admission.loop_lag.time", SimpleNamespace(monotonic=lambda: loop.now))
+    clock = SimpleNamespace(monotonic=lambda: loop.now, thread_time=lambda: loop.used)
+    monkeypatch.setattr("ik_service.api.admission.loop_lag.time", clock)
     monkeypatch.setattr("ik_service.api.admission.admission.time", SimpleNamespace(monotonic=lambda: loop.now))
     return loop
 
@@ -188,7 +193,7 @@ def test_a_loop_that_keeps_up_has_no_lag(door, loop):
 
 def test_the_lag_of_the_loop_counts_for_the_arrival_and_for_the_way_to_go(door, loop):
     door.lag.start(loop)
-    loop.now += TICK_S + 0.5  # in the middle of a long round
+    loop.work(TICK_S + 0.5)  # in the middle of a long round
     arrival = door.arrives(PATH, [])
     assert arrival.at == pytest.approx(loop.now - 0.5)
     door.require_room(arrival)
@@ -197,6 +202,21 @@ def test_the_lag_of_the_loop_counts_for_the_arrival_and_for_the_way_to_go(door, 
     assert door.lag.seconds == pytest.approx(0.75)
     loop.round(TICK_S)
     assert door.lag.seconds == 0.0
+
+
+def test_what_delays_the_loop_from_outside_counts_for_deadlines_and_not_for_refusals(door, loop):
+    door.lag.start(loop)
+    loop.work(TICK_S / 2)
+    loop.now += TICK_S / 2 + 0.5  # other programs have the processor
+    for lag_s in (0.5, 0.5 + TICK_S):
+        arrival = door.arrives(PATH, [])
+        assert arrival.at == pytest.approx(loop.now - lag_s)
+        door.require_room(arrival)
+        assert door.pool.asked[-1][2] == pytest.approx(LOOP_ROUNDS * TICK_S / 2)
+        loop.now += TICK_S
+        loop.round(0.0)
+    door.require_room(door.arrives(PATH, []))
+    assert door.pool.asked[-1][2] == 0.0
 
 
 def test_the_solver_has_less_time_than_the_caller_gives(door, monkeypatch):
