@@ -9,3 +9,19 @@ PositionOnlyOption = Annotated[
     bool, typer.Option("--position-only", help="Targets are positions alone, without orientations.")
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, or one CUDA device such as cuda:1.")]
+
+
+def _prefer_variable(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    """Warn of an API key on the command line, and return that key."""
+    source = context.get_parameter_source(str(parameter.name))
+    if source is not None and source.name == "COMMANDLINE":
+        typer.echo("Every user of this machine can read --api-key; set IK_SERVICE_API_KEY instead.", err=True)
+    return value
+
+
+ApiKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="IK_SERVICE_API_KEY", callback=_prefer_variable, help="Key of the service; better by variable."
+    ),
+]

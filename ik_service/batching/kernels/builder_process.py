@@ -111,7 +111,8 @@ def is_build_failure(error: Exception) -> bool:
 
 def fill_caches(connection: Connection, device: str, log_level: int) -> None:
     """Solve the requests that are sent, one after the other; runs in the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends this one
+    for sig in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(sig, signal.SIG_IGN)  # a terminal sends them to all processes; the parent ends this one
     end_with_parent()
     wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
     start_warp(log_notes=False)  # the parent has logged them

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ik_service.cli.console import reported_errors
-from ik_service.cli.shared_options import DeviceOption
+from ik_service.cli.shared_options import ApiKeyOption, DeviceOption
 
 
 def serve() -> None:
@@ -64,7 +64,7 @@ def load(
     duration: Annotated[float, typer.Option(help=r"How long to measure \[s].")] = 10.0,
     warm_up: Annotated[float, typer.Option(help=r"How long to send before that \[s].")] = 2.0,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of targets and arrivals.")] = 0,
-    api_key: Annotated[str | None, typer.Option(envvar="IK_SERVICE_API_KEY", help="Key of the service.")] = None,
+    api_key: ApiKeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Put a running service under load: answers per second, latencies, problems per launch."""
@@ -100,7 +100,7 @@ def page(
     host: Annotated[str, typer.Option(help="Address to listen on; whoever reaches it may use the page.")] = "127.0.0.1",
     dark: Annotated[bool, typer.Option("--dark", help="Begin dark.")] = False,
     device: DeviceOption = "auto",
-    api_key: Annotated[str | None, typer.Option(envvar="IK_SERVICE_API_KEY", help="Key of the service.")] = None,
+    api_key: ApiKeyOption = None,
 ) -> None:
     """Show a page on which targets are dragged and the robot follows."""
     with reported_errors():

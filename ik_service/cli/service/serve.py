@@ -2,7 +2,9 @@
 
 import logging
 import os
+import signal
 import socket
+import stat
 from importlib.util import find_spec
 from typing import Any
 
@@ -40,6 +42,11 @@ def run_server(**options: Any) -> None:
     with configured_logs(settings, role=SUPERVISOR if settings.has_supervisor else None):
         for name in unknown_variables():
             _logger.warning("Environment variable %s is no setting; 'ik-service config' lists them.", name)
+        keys_file = settings.api_keys_file
+        if keys_file is not None and keys_file.stat().st_mode & stat.S_IROTH:
+            _logger.warning("Every user of this machine can read the API keys in '%s'; take that right.", keys_file)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+            signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
         _serve(settings)
 
 
@@ -74,7 +81,7 @@ def _with_page_url(settings: ServiceSettings) -> ServiceSettings:
     if settings.keys:
         raise StartError(
             "A page (page_port) asks nobody for a key, but the service does. Start it for those whom you trust: "
-            "ik-service page --url ... --api-key ..."
+            "IK_SERVICE_API_KEY=... ik-service page --url ..."
         )
     return settings.model_copy(update={"page_url": settings.page_url or f"http://127.0.0.1:{settings.page_port}"})
 

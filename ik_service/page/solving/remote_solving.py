@@ -129,7 +129,7 @@ def _page_error(address: str, error: ClientError) -> PageError:
         return PageError(f"{address} does not answer. The page goes on when it does.", may_pass=True)
     if isinstance(error, ServiceError):
         if error.status in (401, 403):
-            hint = "Start the page with the service's API key: --api-key, or IK_SERVICE_API_KEY."
+            hint = "Start the page with the service's API key: IK_SERVICE_API_KEY, or --api-key."
             return PageError(f"{address} asks for a key: {error.detail} {hint}")
         return PageError(error.detail, may_pass=error.status in BUSY)
     return PageError(f"{address} is no such service: {error}")

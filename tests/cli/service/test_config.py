@@ -1,5 +1,6 @@
 """`ik-service config` and the options of `ik-service serve` say what the settings say."""
 
+import contextlib
 import json
 import re
 
@@ -33,6 +34,35 @@ def test_options_reach_the_settings_and_stand_above_variables(run, monkeypatch, 
     (settings,) = seen
     assert (settings.port, settings.drain_s, settings.robots) == (4321, 7.0, ("panda", "ur5e"))
     assert (settings.access_log, settings.insecure, settings.catalog_dir) == (False, True, tmp_path)
+
+
+@pytest.mark.parametrize(("mode", "warns"), [(0o444, True), (0o440, False), (0o400, False)])
+def test_a_file_of_keys_that_every_user_may_read_is_said(run, monkeypatch, tmp_path, caplog, mode, warns):
+    monkeypatch.setattr("ik_service.cli.service.serve._serve", lambda settings: None)
+    monkeypatch.setattr("ik_service.cli.service.serve.configured_logs", lambda *_, **__: contextlib.nullcontext())
+    (file := tmp_path / "keys").write_text(f"lab:{KEY}")
+    file.chmod(mode)
+    run("serve", "--api-keys-file", file)
+    assert ("can read the API keys" in caplog.text) == warns
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(("arguments", "variable", "warns"), [(["--api-key", KEY], None, True), ([], KEY, False)])
+@pytest.mark.parametrize("command", ["load", "page"])
+def test_a_key_on_the_command_line_is_warned_of_and_one_in_the_environment_is_not(
+    run, monkeypatch, command, arguments, variable, warns
+):
+    for name in ("load_command.load_service", "page_command.run_page"):
+        monkeypatch.setattr(
+            f"ik_service.cli.service.{name}", lambda *given, **named: seen.append((given, named)) or True
+        )
+    seen = []
+    if variable is not None:
+        monkeypatch.setenv("IK_SERVICE_API_KEY", variable)
+    result = run(command, *(["http://127.0.0.1:9"] if command == "load" else []), *arguments)
+    assert KEY in str(seen)
+    assert ("set IK_SERVICE_API_KEY instead" in result.stderr) == warns
+    assert KEY not in result.output
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,8 @@ class Caller:
         self.connection.close()
 
 
-def test_sigterm_under_load_loses_no_accepted_request(serve):
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_loses_no_accepted_request_under_load(serve, sig):
     # A queue that is too long for the time of a request refuses, however slow the machine is.
     times = ("--drain-s", str(PATIENCE_S - 10.0), "--request-timeout-s", "600")
     server = serve("--no-access-log", *times)
@@ -82,7 +83,7 @@ def test_sigterm_under_load_loses_no_accepted_request(serve):
         running += [pool.submit(caller.run, sent) for caller in slow]
         sent.wait(PATIENCE_S)
         stopping.set()
-        code = server.end(signal.SIGTERM)
+        code = server.end(sig)
         for future in running:
             future.result(PATIENCE_S)
     assert code == 0
@@ -218,11 +219,11 @@ def test_a_second_of_uploads_survives_kill_9(serve, tmp_path):
             # The last one that was acknowledged, or the one whose answer the kill cut off.
             assert found in (last, texts[(texts.index(last) + 1) % len(texts)])
             assert client.get(f"/v1/robots/{name}").json()["content_hash"] == known[found]
-    assert sorted(path.name for path in folder.iterdir()) == [f"arm_{k}.urdf" for k in range(4)]
+    assert sorted(path.name for path in folder.glob("*.urdf")) == [f"arm_{k}.urdf" for k in range(4)]
     assert not any('"level":"error"' in line for line in again.log)
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_idle_server_ends_at_once(serve, sig):
     server = serve()
     assert server.end(sig) in (0, -sig, 128 + sig)

@@ -17,6 +17,8 @@ from ik_service.cli.service.serving.process_link import ToProcess
 
 DELAY_LEAST_S, DELAY_MOST_S = 0.1, 10.0
 """Delays before a process is started again: the first one, doubled each time, and the longest [s]."""
+OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+"""Signals that a terminal sends to all processes at once."""
 LONG_LIFE_S = 60.0
 """After a life as long as this, the next delay is the first one again [s]."""
 
@@ -70,11 +72,12 @@ class Child:
         self.connection, theirs = context.Pipe()
         arguments = self._arguments()
         self.process = context.Process(target=self._run, args=(self.role, theirs, *arguments), name=self.role)
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, until the process knows what to do
+        before = {sig: signal.signal(sig, signal.SIG_IGN) for sig in OF_TERMINAL}  # the supervisor passes them on
         try:
             self.process.start()
         finally:
-            signal.signal(signal.SIGINT, before)
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
         theirs.close()
         for own in arguments:
             if isinstance(own, socket.socket):
