@@ -1,6 +1,10 @@
 """Callers who open more connections than there may be, and leave them idle or busy."""
 
 import contextlib
+import http.client
+import json
+import os
+import pathlib
 import threading
 import time
 
@@ -8,11 +12,15 @@ import pytest
 
 from tests.attacks.attack import for_a_moment_and_a_minute, under_attack
 from tests.attacks.raw import opened, request_bytes
+from tests.attacks.service import KEYS
+from tests.attacks.victim import PANDA
+from tests.bounded import until
 
 MOST = 64
 COUNT = 3 * MOST
 LEAST_SHARE = 0.9
 AGAIN_S = 0.05
+NEW, TIMEOUT_S = 20, 20.0
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +78,31 @@ def test_connections_of_one_caller_leave_room_for_others(narrow, seconds, attack
     assert report.live_share >= LEAST_SHARE
     assert report.solved_share >= LEAST_SHARE
     assert report.recovery_s < float("inf")
+
+
+@pytest.mark.parametrize("attack", [keep_connections_silent, keep_connections_idle_with_a_key])
+def test_who_comes_new_is_served_while_one_caller_keeps_all_connections(narrow, attack):
+    stop, statuses = threading.Event(), []
+    attacking = threading.Thread(target=attack, args=(narrow, stop))
+    attacking.start()
+    try:
+        until(lambda: narrow_is_full(narrow))
+        for _ in range(NEW):
+            connection = narrow.connect(TIMEOUT_S)
+            headers = {"X-API-Key": KEYS["victim"], "Content-Type": "application/json"}
+            with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+                connection.request("POST", "/v1/robots/panda/solve", json.dumps(PANDA), headers)
+                statuses.append(connection.getresponse().status)
+    finally:
+        stop.set()
+        attacking.join()
+    assert statuses.count(200) >= LEAST_SHARE * NEW
+
+
+def narrow_is_full(service):
+    """Whether the process of a service has as many sockets open as connections are allowed."""
+    sockets = 0
+    for link in pathlib.Path(f"/proc/{service.process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # it has just been closed
+            sockets += os.readlink(link).startswith("socket:")
+    return sockets >= MOST
