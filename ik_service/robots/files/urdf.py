@@ -80,9 +80,10 @@ def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescriptio
 
 
 def _refuse_xacro(root: XmlElement) -> None:
+    has_links = any(root.all("link"))
     for element in root.children:
         # calls of macros beside links are what other programs left of an expanded file
-        if element.tag in _DEFINITIONS or (element.tag.startswith("xacro:") and not any(root.all("link"))):
+        if element.tag in _DEFINITIONS or (element.tag.startswith("xacro:") and not has_links):
             raise element.error(
                 "this is a xacro file; load it by its path, which ends in .xacro, or expand it first: "
                 "'xacro robot.urdf.xacro > robot.urdf'."

@@ -2,6 +2,7 @@
 
 import dataclasses
 import tracemalloc
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
 from ik_service.robots.files.description import MAX_LENGTH, MAX_WARNINGS
-from ik_service.robots.files.xml_reader import MAX_KINDS
+from ik_service.robots.files.xml_reader import MAX_KINDS, XmlElement
 from tests.robots.files.test_urdf_errors import ELBOW_MIMIC, ORIGIN, PARENT, ROBOT, SHOULDER_LIMIT
 
 ROUNDING = 1e-15  # of quaternions from files with 17 digits
@@ -330,3 +331,20 @@ def test_a_xacro_file_is_told_from_what_is_left_of_one() -> None:
             load_urdf(changed("</robot>", f'<xacro:{word} name="x"/></robot>'))
     with pytest.raises(RobotFileError, match="this is a xacro file"):
         load_urdf('<robot name="arm"><xacro:make_arm/></robot>')
+
+
+def test_calls_of_macros_in_front_of_links_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    search = XmlElement.all
+
+    def counted(element: XmlElement, tag: str) -> Iterator[XmlElement]:
+        looked.append(tag)
+        return search(element, tag)
+
+    monkeypatch.setattr(XmlElement, "all", counted)
+    counts = []
+    for calls in (1, 100):
+        looked.clear()
+        load_urdf(changed('<link name="base"/>', "<xacro:call/>" * calls + '<link name="base"/>'))
+        counts.append(len(looked))
+    assert counts[0] == counts[1]
