@@ -56,7 +56,7 @@ class SolverOptions:
             soon as the least cost has come up 12 times, 16 where several targets share joints, attempts at limits
             counted as an eighth beside targets; or after 64 where there are no targets; and where targets are met in
             contact alone, after 256 and a quarter of them. With `solutions` None is SOLUTION_SEEDS; with `best_of` and
-            in the staged engine DEFAULT_SEEDS.
+            in the staged engine DEFAULT_SEEDS. With `deadline_s` a number that is given is an upper bound, as None is.
         max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the best attempt of the compiled
             engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
             Attempts of that engine near targets to which other rows yield have four times as many, and count them.

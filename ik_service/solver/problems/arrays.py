@@ -150,7 +150,8 @@ class Problems:
         iterations, is_near = options.max_iterations, options.approximate == "nearest"
         draws = SAMPLERS[options.sampler], np.float32(options.noise_std).view(np.int32)
         numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near, False)
-        self._settings.host[:] = *numbers, *draws, options.seeds is not None
+        tries_all = options.seeds is not None and options.deadline_s is None  # or problems that come later get no time
+        self._settings.host[:] = *numbers, *draws, tries_all
         self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False, 0, 0, 0
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 

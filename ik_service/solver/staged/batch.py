@@ -27,7 +27,7 @@ from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, mark_stopped, rank_ended, refill
 from ik_service.solver.staged.contacts import contact_kernel
-from ik_service.solver.staged.hook_checks import check_jacobians, host_objectives
+from ik_service.solver.staged.hook_checks import check_jacobians, compute_on_host
 from ik_service.solver.staged.seeding import write_seeds
 from ik_service.solver.staged.slots import idle_slots
 from ik_service.solver.staged.targets_met import meet_rows, meet_target
@@ -103,7 +103,7 @@ class Batch:
         rows.bind(slot_count, self._slots.problem_idx)
         self._tapes = RowTapes(rows, self._accepted)
         self._graph: wp.Graph | None = None
-        self._on_host: frozenset[int] | None = None  # objectives that compute on the host; None: not known yet
+        self._on_host: bool | None = None  # whether an objective computes on the host; None: not known yet
         self._collision, self._checked = collision, NOT_CHECKED
         if collision is not None:
             self._contacts = contact_kernel(collision.size)
@@ -248,7 +248,7 @@ class Batch:
             if not may_record:
                 return None
             if self._on_host is None:
-                self._on_host = host_objectives(
+                self._on_host = compute_on_host(
                     self._rows, self._accepted, self._joint_S_s, self._jacobian, self._tapes
                 )
             if self._on_host:

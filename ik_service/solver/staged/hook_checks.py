@@ -63,10 +63,10 @@ def _central_differences(model: DeviceModel, rows: Rows, poses: Poses) -> NDArra
     return result
 
 
-def host_objectives(
+def compute_on_host(
     rows: Rows, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: RowTapes
-) -> frozenset[int]:
-    """Return the numbers of the objectives whose hooks compute on the host, with `.numpy()` or `assign` for example.
+) -> bool:
+    """Return whether hooks of an objective compute on the host, with `.numpy()` or `assign` for example.
 
     The hooks are recorded at one configuration and replayed at another. Where the replay does not give the rows that
     the hooks give there, the solve launches every iteration anew; a line of the log names the objective.
@@ -80,7 +80,7 @@ def host_objectives(
     """
     own = [k for k, objective in enumerate(rows.objectives) if not isinstance(objective, ExpressionObjective)]
     if not own:
-        return frozenset()
+        return False
 
     def evaluate() -> None:
         rows.compute_residuals(poses, tapes)
@@ -104,14 +104,14 @@ def host_objectives(
     replayed = values()
     evaluate()
     pairs = zip(own, replayed, values(), strict=True)
-    found = frozenset(
+    found = [
         k for k, one, two in pairs if not np.allclose(one, two, REPLAY_TOLERANCE, REPLAY_TOLERANCE, equal_nan=True)
-    )
-    for k in sorted(found):
+    ]
+    for k in found:
         _logger.warning(
             "Objective %d, %s, computes on the host, so its solves cannot be recorded and take much longer. "
             "Write its hooks as Warp kernels, or as an expression.",
             k,
             type(rows.objectives[k]).__name__,
         )
-    return found
+    return bool(found)

@@ -1,6 +1,8 @@
 """What a body unpacks to is bounded by what was counted for it, whatever the body states about itself."""
 
+import io
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -34,6 +36,18 @@ def test_a_member_is_unpacked_to_the_size_that_is_stated_and_no_further():
     body = untrue_archive(FURTHER_MB)
     assert peak_of(lambda: refused(body, "CRC-32")) < MEGABYTE
     assert NpzCodec().decoded_bytes(body, LIMIT) == len(body)
+
+
+def test_members_may_be_listed_in_any_order():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("positions", "orientations_xyzw"):
+            with archive.open(f"{name}.npy", "w") as member:
+                np.save(member, np.ones((1, 3 if name == "positions" else 4)))
+        archive.filelist.reverse()
+    with zipfile.ZipFile(file) as archive:
+        assert archive.infolist()[0].header_offset > 0
+    assert NpzCodec().decode(file.getvalue(), "link=panda_hand", LIMIT).arrays
 
 
 def test_an_archive_that_states_its_size_is_read():

@@ -199,6 +199,16 @@ def test_as_many_seeds_as_are_asked_for_are_tried(panda, seeds):
     assert asked.joint_q.tobytes() == every.joint_q.tobytes()
 
 
+def test_with_a_deadline_targets_out_of_reach_do_not_take_the_time_of_later_ones(panda):
+    """The number of seeds is an upper bound then, and the rule that ends a search by default holds."""
+    solver = ik_service.IKSolver(panda, ["panda_link4"], device="cpu")
+    far = np.tile([[60.0, 0.0, 0.0]], (9, 1))
+    solver.solve(far)
+    most = tried(solver, 9).max()
+    solver.solve(far, options={"seeds": 512, "deadline_s": 60.0})
+    assert tried(solver, 9).max() == most < 512
+
+
 def test_targets_at_joint_limits_are_met_beside_wide_minima_at_limits():
     """Of these, two were given up while 12 attempts at one minimum ended a search."""
     problems, _ = HardArm(PANDA, "panda_link2").at_limits(10_000)

@@ -64,7 +64,9 @@ def test_a_posture_is_as_low_as_targets_allow_after_few_iterations(drawn, refere
     left = slope_left(robot, result.joint_q, reference)
     assert len(left) > 0.5 * COUNT
     assert np.percentile(left, 90) < 0.02
-    assert result.iterations.mean() < 25
+    assert (
+        result.iterations.mean() < 28
+    )  # with SECONDARY_GAIN of 1e-5; with 1e-3 fewer, but 80 % of starts at a solution stay
 
 
 def test_attempts_near_their_targets_have_the_iterations_that_rows_which_yield_need(panda, reference):
