@@ -83,3 +83,39 @@ def test_advice_without_targets_speaks_of_none(panda):
     assert not result.success.all()
     for sentence in [*said, *(status.advice_without_targets for status in IKStatus if status is not IKStatus.INVALID)]:
         assert "target" not in sentence
+
+
+UPRIGHT_REACH = (
+    0.8  # [rad] that a joint of an upright iiwa14 turns for its hand to sink by 0.05 m; other starts lead to 2
+)
+
+
+@pytest.mark.parametrize("seeds", [1, 16])
+def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(seeds):
+    robot = ik_service.load_robot("iiwa14", collision="ignore")
+    start = np.zeros((1, 7))
+    pose = robot.forward_kinematics(start, ["iiwa_link_ee"])
+    position = pose.positions[:, 0] - [0.0, 0.0, 0.05]
+    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"])
+    given = position, pose.orientations_xyzw[:, 0]
+    answer = solver.solve(*given, initial_joint_q=start, options={"seeds": seeds})
+    assert answer.success[0]
+    assert answer.seed_index[0] == 0
+    assert np.abs(answer.joint_q).max() < UPRIGHT_REACH
+    many = solver.solve(
+        *(np.repeat(one, 20, axis=0) for one in given),
+        options={"seeds": seeds},
+        initial_joint_q=np.repeat(start, 20, axis=0),
+    )
+    np.testing.assert_array_equal(many.joint_q, np.repeat(answer.joint_q, 20, axis=0))
+
+
+def test_a_stretched_arm_out_of_reach_stays_where_it_starts():
+    robot = ik_service.load_robot("iiwa14", collision="ignore")
+    start = np.zeros((1, 7))
+    pose = robot.forward_kinematics(start, ["iiwa_link_ee"])
+    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"])
+    above = pose.positions[:, 0] + [0.0, 0.0, 0.2]
+    answer = solver.solve(above, pose.orientations_xyzw[:, 0], initial_joint_q=start, options={"seeds": 1})
+    assert answer.status[0] == IKStatus.STALLED
+    np.testing.assert_array_equal(answer.joint_q, start)

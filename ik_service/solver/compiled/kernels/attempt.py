@@ -1,5 +1,6 @@
 """How an attempt that has ended is judged and kept, as functions made for one program; see `iteration`."""
 
+import math
 import typing
 from typing import Any
 
@@ -27,6 +28,7 @@ from ik_service.solver.lm.codes import (
 from ik_service.solver.lm.coordinates import is_at_bound
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, value_rank
+from ik_service.solver.lm.seeds import bounded
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
     MODEL_DAMPING,
@@ -37,6 +39,8 @@ from ik_service.solver.lm.termination import (
     squared_cosine,
 )
 from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, chord_angle, is_within
+
+ASIDE = wp.constant(1.0e-4)  # thousandth of the farthest from a start that may be a saddle [rad or m]
 
 
 class AttemptFunctions(AttemptStart):
@@ -49,6 +53,8 @@ class AttemptFunctions(AttemptStart):
     Attributes:
         judge_attempt: Rank, cost, status, whether the targets are met, and the cost that attempts compete by, of an
             attempt that has ended: the same arguments as start_attempt.
+        steps_aside: Lets an attempt that has ended go on where it may stand at a saddle; returns whether it does:
+            (state, lane, task, problem).
         keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
             the same arguments.
     """
@@ -58,6 +64,7 @@ class AttemptFunctions(AttemptStart):
         self._define_gain()
         self._define_status()
         self._define_nearness()
+        self._define_aside()
         self._define_contact(collision)
         self._define_ranking()
         self._define_keep()
@@ -194,6 +201,44 @@ class AttemptFunctions(AttemptStart):
             return met, precise
 
         self._nearness = nearness if self.source.program.row_error2 is None else nearness_of_all
+
+    @typing.no_type_check
+    def _define_aside(self) -> None:
+        StateRef: Any = self.StateRef
+        Real, at, place, program = self.Real, self.at, self.source.state, self.source.program
+        DOFS, W, nearness = len(program.dofs), self.source.lanes.width, self._nearness
+        Q, TRIAL, FACTOR, STEPS = place.q, place.trial, place.damping_factor, place.steps
+        PLACE, ROTATIONS, FACTOR_MAX = (
+            coordinate_places(program),
+            rotation_bits(program),
+            self.source.damping.factor_max,
+        )
+        # Steps of an attempt that goes nowhere; one in float64 only refines where float32 has led.
+        REFUSED = math.ceil(math.log(FACTOR_MAX, self.source.damping.up)) + len(program.levels)
+        if self.source.lanes.precision == "float64":
+            REFUSED = -1
+
+        @wp.func
+        def steps_aside(state: StateRef, lane: int, task: TaskRef, p: int):
+            """Let an attempt that has ended where it began, and misses targets, go on beside that; return whether."""
+            if p < 0 or at(state, FACTOR * W + lane) <= Real(FACTOR_MAX) or at(state, STEPS * W + lane) > Real(REFUSED):
+                return False
+            met, _precise = nearness(state, lane, task)
+            if met != 0:
+                return False
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
+            for k in range(DOFS):
+                c = PLACE[k]
+                if c >= 0 and (ROTATIONS >> k) & 1 == 0:
+                    q = at(state, (Q + c) * W + lane)
+                    way = Real(ASIDE) * Real(500 + 309 * k % 500)
+                    upper = Real(task.limit_upper[line, task.dof[k]])
+                    beside = wp.where(q + way > upper, q - way, q + way)
+                    state[(TRIAL + c) * W + lane] = bounded(beside, Real(task.limit_lower[line, task.dof[k]]), upper)
+            state[FACTOR * W + lane] = Real(1.0)
+            return True
+
+        self.steps_aside = steps_aside
 
     @typing.no_type_check
     def _define_contact(self, size: ClearanceSize | None) -> None:

@@ -44,6 +44,7 @@ def packet_kernel(source: IterationSource, collision: ClearanceSize | None = Non
     State, Real, iterate = lanes.State, lanes.Real, lanes.iterate
     StateRef: Any = lanes.StateRef
     read_data, start_attempt, keep_answer = lanes.read_data, lanes.start_attempt, lanes.keep_answer
+    steps_aside = lanes.steps_aside
     Lanes: Any = wp.types.vector(source.lanes.width, int)
     LanesRef: Any = reference_to(Lanes)
     W, place = source.lanes.width, source.state
@@ -142,7 +143,7 @@ def packet_kernel(source: IterationSource, collision: ClearanceSize | None = Non
         running = bool(True)
         while running:
             for lane in range(W):
-                if (finished >> lane) & 1 == 1:
+                if (finished >> lane) & 1 == 1 and not steps_aside(state, lane, task, problem[lane]):
                     p = int(problem[lane])
                     problem[lane] = NOTHING
                     if p != NOTHING:

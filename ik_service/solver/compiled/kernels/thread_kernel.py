@@ -82,7 +82,7 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
     State, iterate, at = thread.State, thread.iterate, thread.at
     StateRef: Any = thread.StateRef
     read_data, start_attempt = thread.read_data, thread.start_attempt
-    note_bounds, judge_attempt = thread.note_bounds, thread.judge_attempt
+    note_bounds, judge_attempt, steps_aside = thread.note_bounds, thread.judge_attempt, thread.steps_aside
     COORDINATES = len(source.coordinates)
     Q, STEPS = source.state.q, source.state.steps
 
@@ -118,7 +118,9 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
             if left == 0:
                 left = ROUND
                 if row != NOTHING:
-                    if ended:
+                    if ended and steps_aside(state, 0, task, p):
+                        ended = False
+                    elif ended:
                         note_bounds(state, storage.data, lane)
                         store_row(state, task, storage, p, s, row)
                     else:
