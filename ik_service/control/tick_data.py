@@ -7,9 +7,10 @@ import warp as wp
 from ik_service.compiler import FIXED, GOAL, TURN, DataInput, IslandProgram
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.task import device_array
+from ik_service.control.tick.task import HOLDING, device_array
 from ik_service.solver.problems.rows.blocks import Rows
 from objectives import InputError
+from objectives.statement.rows import ROW_WEIGHTS
 
 
 class TickData:
@@ -36,7 +37,11 @@ class TickData:
         device, inputs = self._device, program.inputs
         quaternions = {key for key, data in self._tasks.wide.items() if data.is_quaternion}
         first = [k for k, one in enumerate(inputs) if (one.objective, one.field) in quaternions and one.column == 0]
-        of_task = [0 <= one.objective < self._tasks.task_count for one in inputs]
+        holding, count = (self._tasks.damping, ROW_WEIGHTS), self._tasks.task_count
+        of_task = [
+            int(HOLDING) if (one.objective, one.field) == holding else int(0 <= one.objective < count) for one in inputs
+        ]
+        columns = len(inputs) + len(program.dofs)
         addresses = {
             name: device_array(values, wp.uint64 if name == "source" else wp.int32, device)
             for name, values in self.addresses(program).items()
@@ -44,7 +49,7 @@ class TickData:
         return addresses | {
             "source_task": device_array(of_task, wp.int32, device),
             "quaternion": device_array(first, wp.int32, device),
-            "input_before": wp.full((self._robots, len(inputs)), wp.nan, dtype=wp.float64, device=device),
+            "input_before": wp.full((self._robots, columns), wp.nan, dtype=wp.float64, device=device),
         }
 
     def array(self, one: DataInput) -> "wp.array[Any]":

@@ -200,7 +200,7 @@ class TickIslands:
         return np.asarray(~np.isin(robot.dof_active, moved))
 
     def forget_last_tick(self) -> None:
-        """Take the tasks of the next tick for ones that do not move, as at the first."""
+        """Take the tasks of the next tick for ones that do not move, and forget trials beside robots that stood."""
         with turn_on(self._model.device):
             for island in self.islands:
                 island.task.input_before.fill_(wp.nan)

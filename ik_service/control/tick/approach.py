@@ -41,6 +41,10 @@ NUMBERS = {
     "COSINE2_MAX": float(COSINE_MAX) ** 2,
     "SPARE_TICKS": 4.0,  # that joints of a loop which stand may take to stop
     "TOGETHER": 0.5,  # share of their accelerations that joints of a loop which stop together may count on
+    "BESIDE": 5.0e-2,  # most of the interval of a joint in which a robot tries to leave a saddle [rad or m]
+    "ROOM_SHARE": 0.25,  # of that interval, how far a trial goes: the step from the trial needs room, too
+    "UNLIKE": 1.0e-6,  # thousandth of the share of a trial that is the same in every tick
+    "CURVED": 1.0e-10,  # share of |r|^2 by which the cost has to be lower than the slope makes it
     "TINY": 1.0e-60,  # keeps quotients of zeros finite
 }
 
@@ -61,6 +65,51 @@ U* const kept = (U*)&paused;
 for (int k = 0; k < 3; ++k) {
     U& number = s[k == 0 ? NORM2 : k == 1 ? DAMPING_FACTOR : STEPS];
     number = kept[3] > zero ? kept[k] : number;
+}
+"""
+# A robot that stands where rows are left is at a minimum or at a saddle. One trial beside it is evaluated, on the side
+# where the cost slopes down, and taken if the cost is lower than the slope alone makes it: the cost curves down there.
+# The damped step from a trial leads away from the robot in directions in which the cost curves down, and back to it in
+# all others. The trial of the next tick is where that step leads, so trials turn towards the former.
+TRY_ASIDE = """
+U* const t = (U*)&other;
+auto flat = zero == zero;
+for (int k = 0; k < DOFS; ++k) {
+    flat = flat & (s[GRADIENT + k] * s[GRADIENT + k] <= COSINE2_MAX * (s[LENGTHS2 + k] * s[NORM2] + TINY));
+}
+const auto stands = (s[STEPS] == zero) & (s[NORM2] > s[FLOOR2]) & (flat | (s[DAMPING_FACTOR] > FACTOR_MAX));
+if (!any(stands)) return false;
+for (int k = 0; k < SIZE; ++k) t[k] = s[k];
+F aside[DOFS], largest = zero + TINY, slope = zero, gain = zero;
+for (int k = 0; k < DOFS; ++k) {
+    const F last = gather(task.input_before, INPUT_COUNT + k);
+    const F room = PLACE[k] < 0 ? zero : smaller(s[UPPER + k] - s[LOWER + k], zero + BESIDE);
+    aside[k] = (last == last ? last : zero) + UNLIKE * (500 + 309 * k % 500) * room;
+    largest = absolute(aside[k]) > largest * room ? absolute(aside[k]) / room : largest;
+    slope = slope + s[GRADIENT + k] * aside[k];
+}
+const F scale = (slope > zero ? zero - ROOM_SHARE : zero + ROOM_SHARE) / largest;
+for (int c = 0; c < COORDINATES; ++c) t[TRIAL + c] = s[Q + c];
+for (int k = 0; k < DOFS; ++k) {
+    const int c = PLACE[k];
+    if (c < 0) continue;
+    t[TRIAL + c] = smaller(larger(s[Q + c] + scale * aside[k], s[LOWER + k]), s[UPPER + k]);
+    gain = gain + s[GRADIENT + k] * (t[TRIAL + c] - s[Q + c]);
+}
+t[NORM2] = stands ? s[NORM2] * (1.0 - CURVED) + 2.0 * gain : zero - 1.0; /* of others nothing is lower */
+t[DAMPING_FACTOR] = zero + 0.5; /* 1 after progress, else more */
+return true;
+"""
+KEEP_ASIDE = """
+const U* const t = (const U*)&other;
+const auto lower = t[DAMPING_FACTOR] == 1.0, stood = t[NORM2] >= zero;
+for (int k = 0; k < DOFS; ++k) {
+    const int c = PLACE[k];
+    if (c >= 0) scatter_where(stood, task.input_before, INPUT_COUNT + k, t[TRIAL + c] - s[Q + c]);
+}
+for (int k = 0; k < SIZE; ++k) s[k] = lower ? t[k] : s[k];
+for (int k = 0; k < INPUT_COUNT; ++k) { /* with limits of acceleration they would hold the robot there */
+    if (task.source_task.data[k] == HOLDING) s[INPUTS + k] = lower ? zero : s[INPUTS + k];
 }
 """
 # The robot moves as its goal does, and catches up no faster than every joint can brake: else it would run past the goal
@@ -113,6 +162,7 @@ class TickApproach(IterationFunctions):
         begin: Puts robots, the first of which is given, into a packet: (state, lanes, task, first, stage).
         iterate_all: Makes so many iterations while a lane has something to gain; 1 if one has:
             (state, lanes, task, first, count).
+        look_aside: Moves robots beside saddles at which they stand: (state, lanes, task, first).
         keep_reference: Keeps where the tasks of the tick before lead the robots: (state, lanes, task, first).
         approach: Turns where the tasks lead into where the robots may come: the same arguments.
         set_goals: Makes the rows there the goals of the rows: (state).
@@ -219,6 +269,24 @@ class TickApproach(IterationFunctions):
     @typing.no_type_check
     def _define_iterations(self) -> None:
         self.iterate_all = self.repeated(self.iterate)
+        State: Any = self.State
+        StateRef: Any = self.StateRef
+        iterate = self.iterate
+
+        @wp.func_native(self.text.function(TRY_ASIDE))
+        def try_aside(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef) -> bool: ...
+
+        @wp.func_native(self.text.function(KEEP_ASIDE))
+        def keep_aside(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
+
+        @wp.func
+        def look_aside(state: StateRef, lanes: int, task: TickRef, first: int):
+            other = State()
+            if try_aside(state, lanes, task, first, other):
+                iterate(other, ENDLESS)
+                keep_aside(state, lanes, task, first, other)
+
+        self.look_aside = look_aside
 
     @typing.no_type_check
     def repeated(self, iterate: Any) -> Any:

@@ -122,7 +122,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     """
     State: Any = of.State
     Share: Any = of.Share
-    begin, iterate_all, W = of.begin, of.iterate_all, of.source.lanes.width
+    begin, iterate_all, look_aside, W = of.begin, of.iterate_all, of.look_aside, of.source.lanes.width
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
     settle, lower, close, read_measure, answer = of.settle, of.lower, of.close, of.measure, of.answer
     propose, take = of.propose, of.take
@@ -144,6 +144,10 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
             if task.settings[BEGIN] == 1:
                 begin(states[packet], lanes, task, first, stage)
             count = wp.where(stage == COMMAND, task.settings[ITERATIONS_NOW], REFERENCE_ITERATIONS)
+            if stage != COMMAND:
+                iterate_all(states[packet], lanes, task, first, 1)
+                look_aside(states[packet], lanes, task, first)
+                count -= 1
             running = iterate_all(states[packet], lanes, task, first, count)
             if stage == BEFORE:
                 keep_reference(states[packet], lanes, task, first)
@@ -161,6 +165,8 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
                 take(states[packet], lanes, task, first, scaling)
                 is_known = 1
         if is_known == 0:
+            if task.settings[BRAKES] == 0:
+                look_aside(states[packet], lanes, task, first)
             settle(states[packet], lanes, task, first, scaling)
             lower(states[packet], lanes, task, first)
             close(states[packet], lanes, task, first)

@@ -28,11 +28,12 @@ CLEARANCE_LEAST = wp.constant(3)  # with less a robot is in contact [m]
 NUMBERS_COUNT = 4
 # Stages of a tick: where the tasks of the tick before and of this one lead, then the command.
 BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
+HOLDING = wp.constant(2)  # in `source_task`: a weight of damping
 # Within the last two, for the rows that yield: where they lead, then the command.
 LEADING, YIELDING = wp.constant(3), wp.constant(4)
 PLACES = (
     *("SCALES", "CUT", "BRAKES", "DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "CLEARANCE_LEAST"),
-    *("BEFORE", "COMMAND"),
+    *("BEFORE", "COMMAND", "HOLDING"),
 )
 """Names of those of the above that packets read."""
 TICK_COLUMNS = {
@@ -109,8 +110,9 @@ class TickTask:
     source_stride: wp.array[wp.int32]  # [inputs]: numbers from line to line
     source_wide: wp.array[wp.int32]  # [inputs]: 1 where they are float64
     quaternion: wp.array[wp.int32]  # first inputs of quaternions that may be a little off unit length
-    source_task: wp.array[wp.int32]  # [inputs]: 1 where they are of a task, 0 of soft rows
-    input_before: wp.array2d[wp.float64]  # [robots, inputs]: those of the tick before
+    source_task: wp.array[wp.int32]  # [inputs]: 1 where they are of a task, HOLDING, or 0
+    input_before: wp.array2d[wp.float64]  # [robots, inputs and DOFs]: those of the tick before, then how far
+    # from where the robot last stood the step from a trial beside it led; NAN at first
     # from tick to tick
     joint_q: wp.array2d[wp.float64]  # [robots, joint_coord_count]: where the tick starts
     joint_qd: wp.array2d[wp.float64]  # [robots, joint_dof_count]: speeds of the tick before
