@@ -119,7 +119,7 @@ def _members(archive: zipfile.ZipFile, limit: int) -> list[zipfile.ZipInfo]:
     names = {member.filename for member in members}
     if len(names) < len(members) or len(names) > MEMBERS_MOST:
         raise MalformedNpzError(f"The archive holds two members of one name, or more than {MEMBERS_MOST}.")
-    if members and min(member.header_offset for member in members):
+    if min((member.header_offset for member in members), default=0):
         raise MalformedNpzError("There are bytes before the first member of the archive.")
     unpacked = sum(member.file_size for member in members)
     if unpacked > limit:
