@@ -27,6 +27,7 @@ POSTURE_REACHED = (
 SOLUTION = 1e-5  # [m, rad] that warm-started answers of float32 are off their targets
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 
+SAME_MINIMUM = 1e-3  # of the cost: data of a request are other inputs of the program, which rounds in another order
 OBJECTIVES = {
     "manipulability": lambda panda: IKObjectiveManipulability(LINK),
     "elbow": lambda panda: IKObjectivePosition("panda_link4", [0.0, 0.5, 0.6], weight=0.3),
@@ -157,6 +158,7 @@ def test_over_http_a_start_at_a_solution_moves_as_in_python(panda, solutions):
         app.state.service.warm_up.result(READY_TIMEOUT_S)
         reply = client.post("/v1/robots/panda/solve", json=body)
     assert reply.status_code == 200, reply.text
-    solver = ik_service.IKSolver(panda, [LINK], objectives=[OBJECTIVES["elbow"](panda)], device="cpu")
+    served = ik_service.load_robot("panda")  # with spheres
+    solver = ik_service.IKSolver(served, [LINK], objectives=[OBJECTIVES["elbow"](served)], device="cpu")
     expected = solver.solve(positions, orientations, initial_joint_q=solutions)
-    np.testing.assert_allclose(reply.json()["cost"], expected.cost, rtol=1e-6)
+    np.testing.assert_allclose(reply.json()["cost"], expected.cost, rtol=SAME_MINIMUM)
