@@ -51,12 +51,13 @@ class SolverOptions:
     """What a solve may spend and when it is content.
 
     Attributes:
-        seeds: Start configurations tried per problem, one after another until one succeeds. None is SEARCH_SEEDS at
-            most, fewer where `max_iterations` is less than 40; where none succeeds, the compiled engine then stops as
-            soon as the least cost has come up 12 times, 16 where several targets share joints, attempts at limits
-            counted as an eighth beside targets; or after 64 where there are no targets; and where targets are met in
-            contact alone, after 256 and a quarter of them. With `solutions` None is SOLUTION_SEEDS; with `best_of` and
-            in the staged engine DEFAULT_SEEDS. With `deadline_s` a number that is given is an upper bound, as None is.
+        seeds: Start configurations tried per problem, one after another until one succeeds; with `deadline_s` at most
+            so many. None is SEARCH_SEEDS at most, fewer where `max_iterations` is less than 40. The compiled engine
+            then ends the search of a problem without success once the least cost has come up 12 times, or 16 times
+            where several targets share joints; an attempt that stops at joint limits, or away from a minimum, counts
+            an eighth of an attempt. It ends after 64 seeds where there are no targets, and after 256 and a quarter of
+            the seeds where targets are met in contact alone. With `solutions` None is SOLUTION_SEEDS; with `best_of`
+            and in the staged engine DEFAULT_SEEDS.
         max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the best attempt of the compiled
             engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
             Attempts of that engine near targets to which other rows yield have four times as many, and count them.

@@ -105,7 +105,7 @@ def expand_xacro(path: Path, arguments: Mapping[str, str], package_dirs: Sequenc
             raise
 
     index = ModuleType(_INDEX)
-    index.get_package_share_directory = folder_of  # type: ignore[attr-defined]
+    index.get_package_share_directory = folder_of  # type: ignore[attr-defined]  # a module made here
     with _EXPANDING:
         known = sys.modules.get(_INDEX)
         sys.modules[_INDEX] = index  # what xacro asks for packages; where ROS is, its variables say the same
