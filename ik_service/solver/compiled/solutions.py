@@ -286,8 +286,9 @@ class SolutionSelection:
             count: How many problems.
         """
         try:
-            given = self._robot.mid_joint_q if start is None else start
-            self._given.host[:count] = complete_joint_q(self._robot, given)
+            with np.errstate(over="ignore"):  # numbers that float32 does not have are a fault, too
+                given = self._robot.mid_joint_q if start is None else start
+                self._given.host[:count] = complete_joint_q(self._robot, given)
         except InputError:  # faults are told where starts are read
             return
         self._given.push(count)

@@ -225,6 +225,7 @@ def test_a_closure_that_is_no_hinge_is_left_out_and_named(tmp_path, case):
     (tmp_path / "bar.urdf").write_text(UPRIGHT)
     (tmp_path / "loop_closures.yaml").write_text(json.dumps(document))
     robot = load_robot(tmp_path / "bar.urdf")
-    (warning,) = robot.warnings
-    assert words in warning
+    told = [warning for warning in robot.warnings if not warning.startswith("Too many loops to look for rounded")]
+    assert len(told) == 1
+    assert words in told[0]
     assert len(robot.loops) == (MAX_CONSTRAINTS if case == "too many" else 0)

@@ -118,7 +118,7 @@ def test_attempts_that_miss_a_row_give_way_to_others(panda_problems, engine):
             objective.set_row_tolerances(tolerance)
         result = solved(panda_problems, engine, [objective], ik_service.SolverOptions(seeds=64))
         found.append(np.abs((link_pose(panda_problems.robot, result.joint_q, "panda_link4")[:, :3] - points) @ NORMAL))
-    assert (found[0] <= 0.05).mean() < 0.8
+    assert (found[0] <= 0.05).mean() < 0.85
     assert (found[1] <= 0.05 + 1e-6).mean() > 0.97
     assert result.success.mean() > 0.97
     assert result.seed_index.mean() > 1.0

@@ -6,7 +6,7 @@ import warp as wp
 
 import ik_service
 from benchmarks.problems.mechanisms import MECHANISMS
-from ik_service import IKSolver, Target
+from ik_service import IKSolver, SolverOptions, Target
 from ik_service.robots.transforms import transform_multiply
 from ik_service.solver.compiled import island_kernels
 from ik_service.solver.lm.status import IKStatus
@@ -49,15 +49,17 @@ def test_a_posture_costs_no_target(panda, engine, weight):
 
 
 def test_a_posture_costs_no_target_of_a_mechanism():
-    """Of some targets of a four-bar all attempts that a posture draws end at another minimum."""
+    """Of some targets of a four-bar the one attempt that a posture draws ends at another minimum."""
     robot, targets = ik_service.load_robot("four_bar"), [Target("coupler_point", row_weights=[1, 1, 1, 0, 0, 0])]
-    joint_q = FOUR_BAR.configurations(20_000, np.random.default_rng(5))
+    joint_q = FOUR_BAR.configurations(2000, np.random.default_rng(5))
     points = robot.forward_kinematics(joint_q, ["coupler_point"]).positions[:, 0]
-    solver, _ = postured(robot, targets)
-    lost = np.flatnonzero(~solver.solve_as_recorded(points).success)
-    assert len(lost) >= 3
+    once = SolverOptions(seeds=1)
+    solver, _ = postured(robot, targets, options=once)
+    lost = ~solver.solve_as_recorded(points).success
+    lost = np.flatnonzero(lost & IKSolver(robot, targets, device="cpu", options=once).solve(points).success)
+    assert len(lost) >= 10
     result = solver.solve(points)
-    assert result.success.all()
+    assert result.success[lost].all()
     reached = robot.forward_kinematics(result.joint_q[lost], ["coupler_point"]).positions[:, 0]
     assert np.linalg.norm(reached - points[lost], axis=1).max() <= 1e-3
     assert np.abs(robot.constraints.residual(result.joint_q[lost].astype(float))).max() <= CLOSED
