@@ -57,7 +57,7 @@ docs: environment-test ## build the pages and a reference of the library as a si
 
 evidence: environment-test ## the slow checks and the benchmarks, each printing its figure
 	@$(python) -m pytest -m evidence -s $(ARGS)
-	@for script in $$(grep -rl __main__ benchmarks --include '*.py' --exclude "*_digests.py" --exclude-dir peers --exclude-dir .environments | sort); do \
+	@for script in $$(grep -rl __main__ benchmarks --include '*.py' --exclude "*_digests.py" --exclude load.py --exclude-dir peers --exclude-dir .environments | sort); do \
 		module=$$(echo $${script%.py} | tr / .); echo "== $$module"; $(python) -m $$module || exit 1; done
 
 format: environment-test ## rewrite the code as check-format and check-lint want it

@@ -16,9 +16,9 @@ import ik_service
 from benchmarks.control.ticks import make_controller, targets_of
 from benchmarks.problems.pose_problems import PoseProblems
 from benchmarks.problems.tick_paths import panda_paths
+from benchmarks.service.load import LoadPlan, LoadReport, run_load
 from benchmarks.service.service_process import ServiceProcess, service
 from benchmarks.service.stream import TICKS, follow
-from ik_service.bench.load import LoadPlan, LoadReport, run_load
 from ik_service.client import Client
 
 SERVER_CORE, CLIENT_CORE = 0, 1

@@ -19,8 +19,8 @@ import warp as wp
 
 from benchmarks.report import Report, machine
 from benchmarks.scale.ray_cluster import HAPROXY, KEY, RayCluster, memory_mib, ray_cluster
+from benchmarks.service.load import LoadPlan, LoadReport, run_load
 from benchmarks.service.service_process import service
-from ik_service.bench.load import LoadPlan, LoadReport, run_load
 
 HERE = Path(__file__).parent
 SMALL, LARGE = 1, 1000  # targets of a request

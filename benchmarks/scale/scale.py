@@ -28,8 +28,8 @@ from benchmarks.scale.costs import (
     stream_tick,
     ticks,
 )
+from benchmarks.service.load import LoadReport
 from benchmarks.service.service_process import service
-from ik_service.bench.load import LoadReport
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 COUNTS = (1, 10, 100, 1000, 10_000)

@@ -26,9 +26,9 @@ import msgpack
 import warp as wp
 
 from benchmarks.report import Report, machine
+from benchmarks.service.load import LoadPlan, run_load
 from benchmarks.service.service import LINK, MANY, free_problems
 from benchmarks.service.service_process import TICKS, service
-from ik_service.bench.load import LoadPlan, run_load
 from ik_service.packed_columns import packed
 
 CLIENTS, MANY_CLIENTS = 64, 8  # of all processes of the load together

@@ -22,8 +22,8 @@ import warp as wp
 import ik_service
 from benchmarks.problems.pose_problems import PoseProblems
 from benchmarks.report import Report, machine
+from benchmarks.service.load import LoadPlan, LoadReport, run_load
 from benchmarks.service.service_process import ServiceProcess, service
-from ik_service.bench.load import LoadPlan, LoadReport, run_load
 from ik_service.client import Client
 
 HERE = Path(__file__).parent

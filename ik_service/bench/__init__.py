@@ -1,1 +1,1 @@
-"""Measurements that are part of the product: a robot on this machine, and load on a service."""
+"""The measurement that is part of the product: a robot on this machine."""

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from ik_service.cli.collision.commands import grid, spheres
 from ik_service.cli.console import reported_output
 from ik_service.cli.robots.commands import bench, constraints, export, islands, robots, warmup
-from ik_service.cli.service.commands import config, health, load, openapi, page, serve, serve_with_options
+from ik_service.cli.service.commands import config, health, openapi, page, serve, serve_with_options
 from ik_service.cli.solving.commands import solve
 
 
@@ -79,7 +79,6 @@ for _command in (
     health,
     export,
     bench,
-    load,
     openapi,
     version,
 ):

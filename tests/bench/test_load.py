@@ -9,8 +9,8 @@ import numpy as np
 import orjson
 import pytest
 
-from ik_service.bench.http_connection import HttpConnection, raw_request
-from ik_service.bench.load import LoadError, LoadPlan, LoadReport, run_load
+from benchmarks.service.http_connection import HttpConnection, raw_request
+from benchmarks.service.load import LoadError, LoadPlan, LoadReport, run_load
 from objectives.errors import InputError
 
 SUCCESS = {"success": [True], "status": ["converged"], "timing_ms": {"solve": 1.0, "total": 2.5}}

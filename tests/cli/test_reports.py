@@ -87,7 +87,7 @@ def test_version(run):
 
 
 def test_help_is_shown_without_arguments(run):
-    for command in ("serve", "solve", "robots", "islands", "warmup", "bench", "load", "version"):
+    for command in ("serve", "solve", "robots", "islands", "warmup", "bench", "version"):
         assert command in run(code=2).output
         assert "--help" in run(command, "--help").stdout
 

@@ -70,7 +70,6 @@ FURTHER_IMPORTS = {
     },
     "ik_service.torch": {"torch"},
     "ik_service.jax": {"jax"},
-    "ik_service.bench": {"httptools", "orjson", "prometheus_client"},  # it puts a service under load
     "ik_service.client": {"httpx2", "msgpack", "websockets"},
     "ik_service.page": {"viser"},
     "ik_service.deploy": {

@@ -51,43 +51,6 @@ def health(
     raise typer.Exit(0 if print_health(url, live=live, timeout_s=timeout) else 1)
 
 
-def load(
-    url: Annotated[str, typer.Argument(help="Where the service listens, such as http://127.0.0.1:8000.")],
-    *,
-    robot: Annotated[str, typer.Option(help="Robot to solve for.")] = "panda",
-    link: Annotated[str | None, typer.Option(help="Link with the target. Default: the last one of the robot.")] = None,
-    problems: Annotated[int, typer.Option(min=1, help="Problems in each request.")] = 1,
-    rate: Annotated[
-        float | None, typer.Option(help="Requests per second, sent whether answers come or not. Default: as they come.")
-    ] = None,
-    clients: Annotated[int, typer.Option(min=1, help="Connections.")] = 64,
-    duration: Annotated[float, typer.Option(help=r"How long to measure \[s].")] = 10.0,
-    warm_up: Annotated[float, typer.Option(help=r"How long to send before that \[s].")] = 2.0,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of targets and arrivals.")] = 0,
-    api_key: ApiKeyOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Put a running service under load: answers per second, latencies, problems per launch."""
-    with reported_errors():
-        from ik_service.bench.load import LoadPlan
-        from ik_service.cli.service.load_command import load_service
-
-        plan = LoadPlan(
-            url=url,
-            robot=robot,
-            link=link,
-            problems=problems,
-            rate_hz=rate,
-            clients=clients,
-            duration_s=duration,
-            warm_up_s=warm_up,
-            random_seed=seed,
-            api_key=api_key,
-        )
-        answered = load_service(plan, as_json=as_json)
-    raise typer.Exit(0 if answered else 1)
-
-
 def page(
     robot: Annotated[
         str | None, typer.Argument(help="Robot to begin with, or a path to a .urdf or MJCF .xml file. Default: panda.")

@@ -4,14 +4,17 @@
     -> statuses and latencies -> report
 
 Open loop: the latency of a request counts from when it should have been sent, so that a service that stalls cannot hide
-the requests that it kept from being sent.
+the requests that it kept from being sent. `python -m benchmarks.service.load http://127.0.0.1:8000 --clients 8` puts
+a running service under load; `--help` lists the rest.
 """
 
+import argparse
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -20,7 +23,7 @@ import orjson
 from numpy.typing import NDArray
 from prometheus_client.parser import text_string_to_metric_families
 
-from ik_service.bench.http_connection import HttpConnection, raw_request
+from benchmarks.service.http_connection import HttpConnection, raw_request
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot, load_urdf
 from objectives.errors import IKError, InputError
 
@@ -332,3 +335,19 @@ async def _send(
         tally.inside_ms.append(float(rest.partition(b"}")[0]) if told else float("nan"))
         tally.solved += body.partition(b'"success":[')[2].partition(b"]")[0].count(b"true")
     return connection
+
+
+def main() -> None:
+    """Put a running service under load and print the report."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("url", help="where the service listens; the key is that of IK_SERVICE_API_KEY, if any")
+    kinds = {"robot": str, "link": str, "problems": int, "rate_hz": float, "clients": int, "duration_s": float}
+    for name, kind in {**kinds, "warm_up_s": float, "random_seed": int}.items():
+        default = next(each.default for each in fields(LoadPlan) if each.name == name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=default, help=f"default: {default}")
+    report = run_load(LoadPlan(**vars(parser.parse_args()), api_key=os.environ.get("IK_SERVICE_API_KEY")))
+    print(orjson.dumps(report.document(), option=orjson.OPT_INDENT_2).decode())
+
+
+if __name__ == "__main__":
+    main()
