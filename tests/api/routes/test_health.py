@@ -12,6 +12,7 @@ from ik_service.api.routes import health as health_routes
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 
+PATIENCE_S = 300.0  # the first solve of a kind compiles kernels, on a machine that may be busy
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 
 
@@ -36,19 +37,19 @@ def test_health_answers_while_a_solve_runs(client, monkeypatch):
 
     def slow(*arguments):
         started.set()
-        assert release.wait(60)
+        assert release.wait(PATIENCE_S)
         return solve(*arguments)
 
     monkeypatch.setattr(cache, "solve_together", slow)
     with ThreadPoolExecutor(1) as caller:
         reply = caller.submit(client.post, "/v1/robots/panda/solve", json=GOOD)
         try:
-            assert started.wait(60)
+            assert started.wait(PATIENCE_S)
             assert client.get("/health/ready").status_code == 200
             assert not reply.done()
         finally:
             release.set()
-        assert reply.result(60).json()["success"] == [True]
+        assert reply.result(PATIENCE_S).json()["success"] == [True]
 
 
 def test_ready_is_503_before_the_first_solve_and_after_it_failed(client, monkeypatch):
