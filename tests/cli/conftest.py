@@ -29,7 +29,8 @@ class ServerProcess:
         log: Lines of its log so far.
     """
 
-    program = "from ik_service.cli import main; main()"
+    # Tests that run under nohup ignore SIGHUP, and so would what they start.
+    program = "import signal; signal.signal(1, signal.SIG_DFL); from ik_service.cli import main; main()"
 
     def __init__(self, *arguments: str, **variables: str) -> None:
         program = [sys.executable, "-W", "default", "-c", self.program]
