@@ -125,6 +125,8 @@ def test_warmup_for_gpus_takes_robots_with_loops_where_they_are_named(monkeypatc
     assert len(list(warmup_command.warm_up(job))) == len(compiled)
     assert ("panda", ("panda_hand",)) in compiled
     assert not {"delta", "stewart", "four_bar", "five_bar"} & {name for name, _ in compiled}
+    hands = ("left_panda_hand", "right_panda_hand")
+    assert [links for name, links in compiled if name == "dual_panda"] == [hands[1:], hands]
     compiled.clear()
     list(warmup_command.warm_up(replace(job, names=("delta",), links=("platform",))))
     assert compiled == [("delta", ("platform",))]

@@ -54,7 +54,8 @@ class WarmUpJob:
     Attributes:
         names: Built-in names or paths; none takes all built-in robots, for architectures of GPUs those without
             constraints: code for each rod of a mechanism would fill an image.
-        links: Links that have pose targets together; none takes every leaf link alone, then all together.
+        links: Links that have pose targets together; none takes every leaf link alone, then all together. For
+            architectures of GPUs without names: the last leaf link, then all together.
         device: Device to compile for.
         architectures: Of GPUs to compile for instead, such as 90; of those none is needed.
         position_only: Whether targets are positions alone, without orientations.
@@ -114,7 +115,8 @@ def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
         robot = load_robot(name)
         if job.architectures and not job.names and robot.every_constraint:
             continue
-        for together in link_sets(robot, job.links):
+        sets = link_sets(robot, job.links)
+        for together in sets[-2:] if job.architectures and not job.names else sets:
             start = time.perf_counter()
             fill = _compile_for_gpus if job.architectures else _solve_once
             engine, device, compiled = fill(robot, together, job)
