@@ -103,7 +103,6 @@ class Batch:
         rows.bind(slot_count, self._slots.problem_idx)
         self._tapes = RowTapes(rows, self._accepted)
         self._graph: wp.Graph | None = None
-        self._on_host: bool | None = None  # whether an objective computes on the host; None: not known yet
         self._collision, self._checked = collision, NOT_CHECKED
         if collision is not None:
             self._contacts = contact_kernel(collision.size)
@@ -137,7 +136,7 @@ class Batch:
         Raises:
             ObjectiveError: `check` found a wrong Jacobian.
         """
-        use_graph = use_graph and not self._on_host
+        use_graph = use_graph and not self._rows.on_host
         if check or (use_graph and self._graph is None):
             self._begin()
         if check:
@@ -247,11 +246,10 @@ class Batch:
         with recording() as may_record:
             if not may_record:
                 return None
-            if self._on_host is None:
-                self._on_host = compute_on_host(
-                    self._rows, self._accepted, self._joint_S_s, self._jacobian, self._tapes
-                )
-            if self._on_host:
+            if self._rows.on_host is None:
+                own = (self._joint_S_s, self._jacobian, self._tapes)
+                self._rows.on_host = compute_on_host(self._rows, self._accepted, *own)
+            if self._rows.on_host:
                 return None
             with wp.ScopedCapture(device=self._model.device) as capture:
                 for _ in range(ITERATIONS_PER_LAUNCH):

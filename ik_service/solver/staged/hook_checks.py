@@ -1,6 +1,11 @@
 """Checks of the hooks of objectives: Jacobians by central differences, and hooks that compute on the host."""
 
 import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from traceback import walk_stack
 from typing import Any
 
 import numpy as np
@@ -68,8 +73,9 @@ def compute_on_host(
 ) -> bool:
     """Return whether hooks of an objective compute on the host, with `.numpy()` or `assign` for example.
 
-    The hooks are recorded at one configuration and replayed at another. Where the replay does not give the rows that
-    the hooks give there, the solve launches every iteration anew; a line of the log names the objective.
+    Such hooks read an array of Warp on the host, the robot's constants apart; or, recorded at one configuration and
+    replayed at another, they do not give the rows that they give there unrecorded. The solve then launches every
+    iteration anew; a line of the log names the objective.
 
     Args:
         rows: Layout of the objectives, with a recording allowed.
@@ -96,18 +102,19 @@ def compute_on_host(
         return [both[:, block] for block in blocks]
 
     move(0)
-    with wp.ScopedCapture(device=rows.model.device) as capture:
+    with _reads_on_host(rows, own) as found:
         evaluate()
-    evaluate()
-    move(1)
-    wp.capture_launch(capture.graph)
-    replayed = values()
-    evaluate()
-    pairs = zip(own, replayed, values(), strict=True)
-    found = [
-        k for k, one, two in pairs if not np.allclose(one, two, REPLAY_TOLERANCE, REPLAY_TOLERANCE, equal_nan=True)
-    ]
-    for k in found:
+    if not found:
+        with wp.ScopedCapture(device=rows.model.device) as capture:
+            evaluate()
+        move(1)
+        wp.capture_launch(capture.graph)
+        replayed = values()
+        evaluate()
+        pairs = zip(own, replayed, values(), strict=True)
+        tolerances = (REPLAY_TOLERANCE, REPLAY_TOLERANCE)
+        found |= {k for k, one, two in pairs if not np.allclose(one, two, *tolerances, equal_nan=True)}
+    for k in sorted(found):
         _logger.warning(
             "Objective %d, %s, computes on the host, so its solves cannot be recorded and take much longer. "
             "Write its hooks as Warp kernels, or as an expression.",
@@ -115,3 +122,29 @@ def compute_on_host(
             type(rows.objectives[k]).__name__,
         )
     return bool(found)
+
+
+@contextmanager
+def _reads_on_host(rows: Rows, own: Sequence[int]) -> Iterator[set[int]]:
+    """Give the numbers of the objectives whose hooks read an array on the host in this block and in this thread.
+
+    All ways to do so pass two attributes of Warp's arrays. A read that no method of an objective makes, by a function
+    on a tape say, is counted for all that may have asked for it.
+    """
+    found, thread, names = set[int](), threading.get_ident(), ("__array_interface__", "__dlpack__")
+    before = {name: vars(wp.array)[name] for name in names}
+    constants = [array for name, array in vars(rows.model).items() if name not in ("joint_q", "body_q")]
+
+    def read(name: str, array: Any) -> Any:
+        if threading.get_ident() == thread and all(array is not one for one in constants):
+            callers = [frame.f_locals.get("self") for frame, _ in walk_stack(None)]
+            found.update([k for k in own if any(rows.objectives[k] is one for one in callers)] or own)
+        return before[name].__get__(array)
+
+    for name in names:
+        setattr(wp.array, name, property(partial(read, name)))
+    try:
+        yield found
+    finally:
+        for name in names:
+            setattr(wp.array, name, before[name])

@@ -299,10 +299,37 @@ def test_an_objective_that_computes_on_the_host_is_solved_and_named(panda, caplo
     assert f"Objective {int(target)}, OnTheHost, " in told
 
 
+class MostlyZeroOnTheHost(OnTheHost):
+    """A joint above -0.1 rad: 0, and with no slope, in nearly all of its range of [-3.07, -0.07] rad."""
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        rows = residuals.numpy()
+        rows[:, start_idx] = np.maximum(joint_q.numpy()[:, 3] + 0.1, 0.0)
+        residuals.assign(rows)
+
+    def compute_jacobian_analytic(self, body_q, joint_q, model, jacobian, joint_S_s, start_idx):
+        rows = jacobian.numpy()
+        rows[:, start_idx, 3] = joint_q.numpy()[:, 3] > -0.1
+        jacobian.assign(rows)
+
+
+def test_rows_on_the_host_that_are_mostly_zero_are_found_and_told_once(panda, caplog):
+    options = ik_service.SolverOptions(jacobian_mode="analytic")
+    solver = ik_service.IKSolver(panda, objectives=[MostlyZeroOnTheHost("both")], device="cpu", options=options)
+    start = np.tile(panda.mid_joint_q, (64, 1))
+    for count in (1, 64):  # batches of other sizes
+        start[:count, 3] = -0.08
+        result = solver.solve(problem_count=count, initial_joint_q=start[:count])
+        assert result.success.all()
+        assert (result.joint_q[:, 3] < -0.0999).all()
+    assert len(caplog.records) == 1
+
+
 def test_an_objective_of_kernels_is_recorded(panda, caplog):
     class Recorded(OnTheHost):
-        def compute_jacobian_analytic(self, *arguments):
-            OnTheHost.compute_jacobian_analytic(OnTheHost("residuals"), *arguments)
+        def compute_jacobian_analytic(self, body_q, joint_q, model, *others):
+            assert model.joint_limit_lower.numpy().size  # constants of the robot may be read on the host
+            OnTheHost.compute_jacobian_analytic(OnTheHost("residuals"), body_q, joint_q, model, *others)
 
     options = ik_service.SolverOptions(jacobian_mode="analytic")
     solver = ik_service.IKSolver(panda, objectives=[Recorded("jacobian")], device="cpu", options=options)

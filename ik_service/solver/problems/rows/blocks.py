@@ -81,7 +81,10 @@ class Rows:
         taped: Whether each objective is differentiated by a tape.
         hooked: Whether it does that in a hook of its own.
         mixed: Objectives of whose rows two have shared a backward pass and a DOF, int32 [objectives].
+        on_host: Whether hooks of an objective compute on the host; None until that is known.
     """
+
+    on_host: bool | None = None
 
     def __init__(
         self,
