@@ -293,14 +293,14 @@ class IKSolver:
 
         Speed limits come first, then the largest change of a joint from waypoint to waypoint, then smoothness; each
         island is chosen for by itself. Where a waypoint has no solution the robot goes straight from the solution
-        before to the one after. `ik_service.solver.paths` says how.
+        before to the one after, and stands still where none has. `ik_service.solver.paths` says how.
 
         Args:
             positions: Targets of the waypoints as in `solve`, a line each.
             orientations_xyzw: Alike.
             dt: Time from waypoint to waypoint [s].
-            start_joint_q: Configuration one `dt` before the first waypoint, shape [coordinates], and at that waypoint
-                if it meets it; None begins anywhere.
+            start_joint_q: Configuration one `dt` before the first waypoint, shape [coordinates]; None begins anywhere.
+                The path begins there if the start meets that waypoint and no objective of priority 1 moves it away.
             solutions: Distinct solutions to begin from, at each of several places along the path; paths of more than
                 some 10000 waypoints begin from fewer.
             velocity: Largest speeds [m/s or rad/s]: a number, a mapping from names of joints, or an array of shape

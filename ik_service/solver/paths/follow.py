@@ -1,5 +1,6 @@
 """Following a path: from waypoints to configurations."""
 
+import logging
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -24,6 +25,7 @@ from ik_service.solver.result import IKResult
 from objectives import InputError
 
 FloatArray = NDArray[np.floating[Any]]
+_logger = logging.getLogger(__name__)
 
 
 def followed(
@@ -82,7 +84,8 @@ def follow(
 ) -> FloatArray:
     """Return the configurations of a path, float64 [waypoints, coordinates].
 
-    Where a group of joints has no solution, it goes straight from the solution before to the one after.
+    Where a group of joints has no solution, it goes straight from the solution before to the one after. A group
+    without any solution stands still, which a line of the log says.
 
     Args:
         waypoints: The path.
@@ -102,7 +105,9 @@ def follow(
         return path
     success = waypoints.successes(found)
     if not success.any():
-        return _at_rest(path, start)
+        for group in waypoints.groups:
+            _fill(waypoints.robot, group, path, success[:, 0], start)
+        return path
     most = max(1, int((EDGES_MAX / len(waypoints)) ** 0.5) // ANCHORS)
     tracks = find_tracks(waypoints, found.joint_q, success, min(solutions, most), start)
     for number, group in enumerate(waypoints.groups):
@@ -116,27 +121,29 @@ def follow(
         solved[np.ix_(np.flatnonzero(chosen < 0), group.coordinates)] = False
     smooth(waypoints, path, solved, rates.largest_step)
     for group in waypoints.groups:
-        _fill(group, path, solved[:, group.coordinates[0]], start)
+        _fill(waypoints.robot, group, path, solved[:, group.coordinates[0]], start)
         path = unwound(waypoints.robot, group.metric, path, rates.largest_step[group.metric.dofs], start)
     return path
 
 
-def _at_rest(path: FloatArray, start: FloatArray | None) -> FloatArray:
-    """One configuration all along."""
-    resting: FloatArray = np.repeat(path[:1] if start is None else start[None], len(path), axis=0)
-    return resting
-
-
-def _fill(group: Group, path: FloatArray, solved: NDArray[np.bool_], start: FloatArray | None) -> None:
+def _fill(
+    robot: RobotModel, group: Group, path: FloatArray, solved: NDArray[np.bool_], start: FloatArray | None
+) -> None:
     """Lead a group straight through waypoints without a solution, in place; it waits at both ends of the path."""
     there = np.flatnonzero(solved)
+    if not there.size:
+        _logger.warning(
+            "No waypoint of the path is met within its tolerance by the joints from '%s' to '%s': they stand still. "
+            "The statuses and errors of the path say how far off.",
+            *(robot.coordinate_names[c] for c in group.coordinates[[0, -1]]),
+        )
     for failed in np.flatnonzero(~solved):
         after = there[np.searchsorted(there, failed) :][:1]
         place = int(np.searchsorted(there, failed)) - 1
         before = int(there[place]) if place >= 0 else -1
         first = path[before] if before >= 0 else start
         if first is None or not after.size:
-            source = path[after[0]] if first is None else first
+            source = path[after[0] if after.size else 0] if first is None else first
             path[failed, group.coordinates] = source[group.coordinates]
             continue
         share = (failed - before) / (after[0] - before)

@@ -211,12 +211,37 @@ def test_both_ends_may_be_out_of_reach(ur5e_solver):
     np.testing.assert_allclose(began.joint_q[:11], np.linspace(joint_q[0], began.joint_q[10], 12)[1:], atol=1e-9)
 
 
-def test_a_path_that_is_out_of_reach_stays_where_it_is(ur5e_solver):
+def test_an_arm_that_meets_no_waypoint_stands_still_and_a_log_line_names_it(caplog):
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    solver = ik_service.IKSolver(robot, HANDS, device="cpu")
+    joint_q = swing(np.tile(PANDA_HOME, 2), n=20, reach=0.02)
+    positions, orientations = poses_of(solver, joint_q)
+    positions[:, 1, 2] += 5.0  # the right hand cannot go there
+    result = solver.follow(positions, orientations, DT)
+    assert not result.success.any()
+    assert result.position_error[:, 0].max() < EXACT < 1.0 < result.position_error[:, 1].min()
+    assert (result.joint_q[:, 7:] == result.joint_q[0, 7:]).all()
+    (told,) = caplog.messages
+    assert "from 'right_panda_joint1' to 'right_panda_joint7': they stand still" in told
+
+
+def test_rows_that_yield_move_the_first_waypoint_away_from_the_start_and_that_is_told(panda):
+    posture = IKObjectivePosture(np.subtract(PANDA_HOME, [-0.8, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0]), weight=0.1)
+    solver = ik_service.IKSolver(panda, [LINK], objectives=[posture], device="cpu")
+    positions, orientations = poses_of(solver, np.tile(PANDA_HOME, (5, 1)))
+    result = solver.follow(positions, orientations, DT, start_joint_q=PANDA_HOME)
+    assert result.success.all()
+    assert result.joint_change[0] > 0.1
+    assert result.within_limits.tolist() == [False, True, True, True, True]
+
+
+def test_a_path_that_is_out_of_reach_stays_where_it_is(ur5e_solver, caplog):
     positions = np.full((5, 3), 9.0)
     result = ur5e_solver.follow(positions, None, DT, start_joint_q=UR5E_HOME)
     assert not result.success.any()
     np.testing.assert_allclose(result.joint_q, np.tile(UR5E_HOME, (5, 1)), atol=1e-12)
     assert not ur5e_solver.follow(positions, None, DT).success.any()
+    assert [": they stand still." in message for message in caplog.messages] == [True, True]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
