@@ -55,6 +55,7 @@ class ClosingProblem:
         robot = rows.robot
         self._rows, self._robot, self._free = rows, robot, free
         self._spread = coupling_matrix(robot)
+        self._has_followers = (robot.dof_active >= 0).sum() > robot.active_dof_count
         self._scalar = np.flatnonzero(free & (robot.dof_coordinate[robot.active_dof] >= 0))
         self._coordinate = robot.dof_coordinate[robot.active_dof[self._scalar]]
         self._lower, self._upper = robot.active_limit_lower, robot.active_limit_upper
@@ -69,7 +70,11 @@ class ClosingProblem:
     def linearised(self, joint_q: Float64Array, on: BoolArray) -> tuple[Float64Array, Float64Array]:
         """Give the enabled rows, 0 for others, and their derivatives by free active DOFs."""
         values, jacobian = self._rows.values_and_jacobian(joint_q)
-        return values * on, (jacobian @ (self._spread * self._free)) * on[..., np.newaxis]
+        if self._has_followers:
+            by_active = jacobian @ (self._spread * self._free)
+        else:  # the product waits for threads of BLAS where there are hundreds of joints
+            by_active = np.ascontiguousarray(jacobian[..., self._robot.active_dof]) * self._free
+        return values * on, by_active * on[..., np.newaxis]
 
     def beyond(self, rows: Float64Array) -> BoolArray:
         """Tell where a closing joint is beyond its limits, from the enabled rows, shape [n]."""
@@ -78,8 +83,10 @@ class ClosingProblem:
 
     def stepped(self, joint_q: Float64Array, change: Float64Array) -> Float64Array:
         """Move configurations by changes of active DOFs, frozen coordinates equal to the bit."""
-        moved = self.clamped(integrate(self._robot, joint_q, change @ self._spread.T))
-        return restored(self._robot, moved, joint_q, self._free)
+        robot = self._robot
+        dq = np.pad(change, ((0, 0), (0, 1)))[:, robot.dof_active] * robot.dof_multiplier  # -1 is a DOF that stays
+        moved = self.clamped(integrate(robot, joint_q, dq))
+        return restored(robot, moved, joint_q, self._free)
 
     def bounded_step(
         self, joint_q: Float64Array, rows: Float64Array, jacobian: Float64Array, damping: Float64Array

@@ -121,10 +121,19 @@ def _conditions(columns: Float64Array) -> Float64Array:
     return np.where(is_full, sizes[:, 0] / np.where(is_full, smallest, 1.0), np.inf)
 
 
-def verdicts(rows: Float64Array, values: Float64Array, share: float = RANK_TOLERANCE) -> tuple[BoolArray, BoolArray]:
-    """Find rows that depend on rows before them, and those of them whose values do not go with theirs."""
+def verdicts(
+    rows: Float64Array, values: Float64Array, share: float = RANK_TOLERANCE, size: float = 0.0
+) -> tuple[BoolArray, BoolArray]:
+    """Find rows that depend on rows before them, and those of them whose values do not go with theirs.
+
+    Args:
+        rows: Shape [n, rows, columns].
+        values: Their values, shape [n, rows].
+        share: A row depends on others if they leave less of it than this share of all rows.
+        size: Size of all rows at least.
+    """
     n, count, _ = rows.shape
-    least = np.maximum(share * np.linalg.norm(rows, axis=(1, 2)), ZERO_SINGULAR)
+    least = np.maximum(share * np.maximum(np.linalg.norm(rows, axis=(1, 2)), size), ZERO_SINGULAR)
     directions, goals = np.zeros_like(rows), np.zeros((n, count))
     redundant, conflicting = np.zeros((n, count), dtype=bool), np.zeros((n, count), dtype=bool)
     for r in range(count):

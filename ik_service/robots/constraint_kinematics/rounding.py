@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.robots.constraint_kinematics.descent import CLOSED, ClosingProblem, damped_step
 from ik_service.robots.constraint_kinematics.partition import verdicts
 from ik_service.robots.constraint_kinematics.rows.limit_rows import BoundedRows
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, applied, least_change
 from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
+from ik_service.robots.host_kinematics.tangent import body_motion
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
 from ik_service.robots.transforms import Float64Array
 from objectives.tasks.frames.loop import LOOP_COMPONENTS
@@ -19,8 +21,8 @@ PRECISION = 5e-4
 SLACK_FACTOR, SLACK_MIN = 4.0, 1e-6
 """The slack of a row is this factor times the largest misfit found, to two digits; at least the tolerance of a loop."""
 STARTS, STEPS, STEP_MOST, MOTION, WORK_MOST = 8, 10, 1.0, 0.2, 600
-"""Configurations that are tried, steps of each, longest step and motion between closed ones [rad or m]; loops times
-joints beyond which nothing is tried."""
+"""Start configurations, steps that close the loop from each, longest step, motion between two closed configurations
+[rad or m]; and loops times joints, above which the rows of no loop are examined."""
 STANDSTILL = 1e-6
 """A loop that moves by less is rigid whatever its slack is [rad or m]."""
 
@@ -47,31 +49,44 @@ def with_slack(robot: Robot) -> Robot:
 
 def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
     """Give the misfit of rows of a robot's only loop while it moves with all rows met on which they depend."""
-    problem = ClosingProblem(BoundedRows.of(ResidualRows.of(robot)), np.ones(robot.active_dof_count, dtype=bool))
     rng, every = np.random.default_rng(0), np.ones(len(names), dtype=bool)
     starts = np.concatenate([robot.mid_joint_q[np.newaxis], robot.random_joint_q(rng, STARTS - 1)])
+    unlimited = np.full(robot.joint_dof_count, np.inf)  # a narrow range hides how the loop moves
+    robot = dataclasses.replace(robot, joint_limit_lower=-unlimited, joint_limit_upper=unlimited)
+    rows = ResidualRows.of(robot)
+    problem = ClosingProblem(BoundedRows.of(rows), np.ones(robot.active_dof_count, dtype=bool))
     near = _closed(problem, starts, every)
     values, jacobian = problem.linearised(near, every)
-    is_length = np.array([name[0] not in "exz" for name in names])  # angles: ex, zx, xz and the like
-    lever = np.linalg.norm(jacobian[:, is_length], axis=2).max(initial=0.0)
+    is_length = np.array([name[0] not in "exz" for name in names])  # rows of angles are ex, zx, xz, ...
+    dofs = np.flatnonzero(rows.frames.moves_apart[0])
+    lever = max(np.linalg.norm(jacobian[:, is_length], axis=2).max(initial=0.0), _longest_gap(rows, near, dofs))
     most = PRECISION * np.where(is_length, lever, 1.0)
     kept = (np.abs(values) <= most).all(axis=1)
-    loose = verdicts(jacobian[kept], values[kept], PRECISION)[0].sum(axis=0) > 0.5 * kept.sum()
+    loose = verdicts(jacobian[kept], values[kept], PRECISION, lever)[0].sum(axis=0) > 0.5 * kept.sum()
     if not loose.any():
         return {}
     jacobian = jacobian[kept] * ~loose[:, np.newaxis]
-    change = rng.normal(size=jacobian.shape[2]) * (jacobian != 0.0).any(axis=1)
+    change = np.tile(rng.normal(size=jacobian.shape[2]), (len(jacobian), 1))
+    change[:, np.setdiff1d(np.arange(jacobian.shape[2]), robot.dof_active[dofs])] = 0.0
     change += least_change(jacobian, applied(jacobian, change))
     length = np.linalg.norm(change, axis=1, keepdims=True)
     moved = problem.stepped(near[kept], MOTION * change / np.maximum(length, STANDSTILL))
     values = np.abs(problem.linearised(_closed(problem, moved, ~loose), every)[0])
     values = values[(values[:, ~loose] <= CLOSED).all(axis=1) & (length[:, 0] > STANDSTILL)]
-    misfit = values.max(axis=0, initial=0.0) * (values <= most).all()  # some of it more than rounding: none is
+    misfit = values.max(axis=0, initial=0.0) * (values <= most).all()  # one above: none is rounding
     return {name: float(own) for name, own in zip(names, misfit, strict=True) if own > CLOSED}
 
 
+def _longest_gap(rows: ResidualRows, joint_q: Float64Array, dofs: NDArray[np.intp]) -> float:
+    """Give the longest way from the joints of some DOFs to where a robot's only loop closes [m]."""
+    poses = body_motion(rows.robot, joint_q).T_world_body
+    joints = np.searchsorted(rows.robot.joint_qd_start, dofs, side="right") - 1
+    ways = poses[:, joints, :3] - rows.frames.poses(poses)[1, :, 0, np.newaxis, :3]
+    return float(np.linalg.norm(ways, axis=2).max(initial=0.0))
+
+
 def _closed(problem: ClosingProblem, joint_q: Float64Array, on: BoolArray) -> Float64Array:
-    """Step to where rows are met, but along no direction in which they change by less than rounding changes them."""
+    """Step to where rows are met, except along directions in which rows change by less than rounding changes them."""
     for _ in range(STEPS):
         values, jacobian = problem.linearised(joint_q, on)
         change = damped_step(jacobian, values, (3.0 * PRECISION) ** 2 * (jacobian**2).sum(axis=(1, 2)) + CLOSED**2)

@@ -38,10 +38,10 @@ class _Text:
         return f'<robot name="mechanism"><link name="{root}"/>{"".join(self.lines)}</robot>'
 
 
-def pins(digits):
+def pins(digits, limit=None):
     """A four-bar whose joints turn about y and whose pin is turned to y on both links."""
     text = _Text(digits)
-    text.joint("drive", "ground", "crank", axis=Y)
+    text.joint("drive", "ground", "crank", axis=Y, limit=limit)
     text.joint("elbow", "crank", "coupler", (0.2, 0, 0), axis=Y)
     text.joint("point_joint", "coupler", "point", (0.25, 0, 0.15), kind="fixed")
     text.joint("swing", "ground", "rocker", (0.5, 0, 0), axis=Y)
@@ -110,6 +110,14 @@ def bars(ground=0.5, height=0.0):
     text.joint("swing", "ground", "rocker", (ground, 0, 0))
     text.pin("pin", "rocker", "coupler", (0.4, 0, 0), (0, 0, 0), (0.5, 0, 0), (0, 0, 0))
     return text.robot("ground")
+
+
+def door(off=0.0, tilt=0.0):
+    """A door on two hinges that are 2 m apart, one of them beside the other's axis or inclined to it."""
+    text = _Text(None)
+    text.joint("hinge", "frame", "door")
+    text.pin("other_hinge", "frame", "door", (off, 0, 2), (tilt, 0, 0), (0, 0, 2), (0, 0, 0))
+    return text.robot("frame")
 
 
 def bennett(digits):

@@ -46,6 +46,35 @@ def test_a_mechanism_with_rounded_angles_moves_as_with_all_digits(name: str, dig
         assert CLOSED < off <= 2.0 * max(slack.values())  # by another packing, the two tilts together
 
 
+@pytest.mark.parametrize("digits", [4, 7])
+@pytest.mark.parametrize("limit", [0.05, 0.005])
+def test_a_narrow_range_does_not_hide_that_a_mechanism_moves(limit: float, digits: int) -> None:
+    robot = load_urdf(rounded.pins(digits, limit))
+    assert dict(robot.loops[0].slack).keys() == LOOSE["pins"]
+    assert "rounded numbers" in robot.warnings[0]
+    found = robot.constraints.close(started(robot))
+    assert found.closed.all()
+    assert np.ptp(found.joint_q[:, 0]) > limit
+
+
+@pytest.mark.parametrize(("off", "row"), [({"off": 1e-5}, "px"), ({"tilt": 1e-5}, "zy"), ({"tilt": 1e-6}, "zy")])
+def test_a_door_turns_on_two_hinges_that_are_off_by_rounding(off: dict[str, float], row: str) -> None:
+    robot = load_urdf(rounded.door(**off))
+    assert dict(robot.loops[0].slack) == {row: pytest.approx(4.0 * max(off.values()))}
+    assert "rounded numbers" in robot.warnings[0]
+    found = robot.constraints.close(started(robot))
+    assert found.closed.all()
+    assert np.ptp(found.joint_q) > 1.0
+
+
+@pytest.mark.parametrize("off", [{"off": 5e-3}, {"tilt": 1e-3}])
+def test_a_door_on_two_hinges_that_are_truly_off_stays_shut(off: dict[str, float]) -> None:
+    robot = load_urdf(rounded.door(**off))
+    assert robot.loops[0].slack is None
+    assert not robot.warnings
+    assert not robot.constraints.close(started(robot)).closed.any()
+
+
 @pytest.mark.parametrize("name", ["four-bar", "five-bar", "gripper"])
 def test_velocities_and_sweeps_of_a_rounded_mechanism_are_those_of_the_exact_one(name: str) -> None:
     exact, robot = (load_urdf(rounded.MECHANISMS[name](one)) for one in (None, 4))
