@@ -89,8 +89,10 @@ def test_a_follower_needs_its_leader_or_a_lock() -> None:
         '<mimic joint="lead" multiplier="2" offset="0.1"/></joint></robot>'
     )
     robot = load_urdf(text)
-    with pytest.raises(InputError, match="'follow' follows 'lead', which is not in this part"):
+    with pytest.raises(InputError, match="'follow' follows 'lead', which is not in this part") as refused:
         robot.subrobot("b")
+    assert "robot.subrobot(root, [..., 'b']), or with robot.lock({'lead': value})" in str(refused.value)
+    assert robot.subrobot("a", ["b"]).joint_names == ("lead", "follow")
     part = robot.lock({"lead": 0.3}).subrobot("b")
     assert dict(part.locked) == {"follow": (0.7,)}
     assert part.active_dof_count == 0

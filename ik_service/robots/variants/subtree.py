@@ -206,7 +206,11 @@ def _kept_couplings(robot: KinematicRobot, dofs: NDArray[np.int64]) -> _Coupling
     for k in np.flatnonzero(leader < 0):
         name, other = robot.dof_names[dofs[k]], robot.dof_names[robot.dof_leader[dofs[k]]]
         if other not in robot.locked:
-            raise InputError(f"Joint '{name}' follows '{other}', which is not in this part; keep it, or lock it first.")
+            link = robot.link_names[moved_link(robot, robot.joint_names.index(other))]
+            raise InputError(
+                f"Joint '{name}' follows '{other}', which is not in this part. Load the whole robot and cut it with "
+                f"robot.subrobot(root, [..., '{link}']), or with robot.lock({{'{other}': value}}).subrobot(...)."
+            )
         leader[k], multiplier[k], offset[k] = k, 1.0, 0.0
         locked[name] = (float(robot.mid_joint_q[robot.dof_coordinate[dofs[k]]]),)
     return _Couplings(leader, multiplier, offset, locked)
