@@ -41,11 +41,12 @@ _CLOSING_JOINTS = {"link": "weld", "fixed": "weld", "continuous": "revolute", "b
 _AXES_ALONE = ("revolute", "cylindrical", "planar")  # joints for which a turn of a frame about its axis is nothing
 _CLOSING_LINK = re.compile(r"closing_(.+)_([12])")
 _DEFINITIONS = tuple(f"xacro:{word}" for word in ("include", "macro", "arg", "property", "if", "unless"))
-_WORDS = """version name group concave dont_collapse <visual> <material> <geometry> <gazebo> <mujoco> <sensor> <verbose>
+_HARMLESS_NAMES = """
+    version name group concave dont_collapse <visual> <material> <geometry> <gazebo> <mujoco> <sensor> <verbose>
     <inertia> <dynamics> <gravity> <kinematic> <joint_properties> <controller_gains> <transmission> <calibration>
     <ros2_control> <contact> <surface> <sdf> <max_contacts> <contact_coefficients> <drake:proximity_properties>
     <drake:gear_ratio> <drake:rotor_inertia>"""
-HARMLESS = frozenset(_WORDS.split())
+HARMLESS = frozenset(_HARMLESS_NAMES.split())
 """Attributes and elements of URDF and of its dialects that change neither kinematics nor limits nor shapes."""
 _X_AXIS, _Z_AXIS = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
@@ -201,8 +202,12 @@ def _read_rate(limit: XmlElement, attribute: str) -> float:
 
 def _read_mimic(element: XmlElement, joint_type: JointType, kinds: Mapping[str, str]) -> MimicDescription | None:
     """Give whom a joint follows; a joint that cannot follow moves by itself, as MoveIt has it."""
-    mimic = None if joint_type is JointType.FIXED else element.one("mimic")
+    mimic = element.one("mimic")
     if mimic is None:
+        return None
+    if joint_type is JointType.FIXED:
+        mimic.warn("a fixed joint does not move, so it follows no other.")
+        element.leave_out("mimic")
         return None
     multiplier, offset, leader = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0), mimic.text("joint")
     kind = _TYPES.get(kinds.get(leader, "").strip())

@@ -128,6 +128,11 @@ READ_AS = {
         changed("revolute", "fixed", FREE_ELBOW),
         "line 16, <mimic> of joint 'elbow': the joint moves by itself: 'shoulder', which it follows, is fixed.",
     ),
+    "a fixed follower": (
+        changed('name="elbow" type="revolute"', 'name="elbow" type="fixed"'),
+        changed('name="elbow" type="revolute"', 'name="elbow" type="fixed"', FREE_ELBOW),
+        "line 16, <mimic> of joint 'elbow': a fixed joint does not move, so it follows no other.",
+    ),
     "a planar leader": (
         changed("revolute", "planar").replace('lower="-1" upper="1"', ""),
         changed("revolute", "planar", FREE_ELBOW).replace('lower="-1" upper="1"', ""),

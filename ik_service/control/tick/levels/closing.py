@@ -1,11 +1,12 @@
 """Loops of a robot in a tick: they come before all other rows.
 
-    rows of loops, much heavier than all others -> where the tasks lead, nearly closed
-    from there, the rows of loops alone, within the same intervals of the joints -> the command, closed
-    where it is not: the same from where the robot comes to at the speed that it has -> the better of the two
-    where that is not: the same within all limits, then ever nearer to where the tick starts, at last from there
-    with limits of acceleration: no faster than the next tick can hold it closed
-    and where it is not closed, and was not before the tick: as near to closed as leaves every joint time to brake
+    rows of loops, much heavier than all others -> the goal of the tasks, loops nearly closed
+    from the goal: rows of loops alone, joints within the intervals of the tick -> the command, loops closed
+    if a loop is open: the same from where the joints get to at their present speed -> the better of both commands
+    if a loop is still open: the same within all that the own limits of each joint allow, from the better command, then
+        from points ever nearer to the start of the tick, at last from that start
+    with limits of acceleration: no faster than the next tick can keep the loops closed
+    if a loop was open before the tick and stays open: as near to closed as leaves every joint time to brake
 
 In the first step the weight must be so small that rounding leaves the other rows alone, and so large that what these
 ask for opens the loop by little.
@@ -48,7 +49,7 @@ for (int k = 0; k < DOFS; ++k) {
     t[UPPER + k] = larger(zero + task.limit_upper.data[a], t[Q + c]);
 }
 """
-# A share of the way from where the tick starts to another state, as if joints had not to stop together.
+# The start of the tick plus a share of the way to another state; each joint may use its whole interval.
 NEARER = """
 const U* const u = (const U*)&nearest;
 for (int c = 0; c < COORDINATES; ++c) {
