@@ -193,7 +193,9 @@ class Workspace:
 
     def record_read(self, part: int, parts: int) -> PartLaunches:
         """Return the launches of `read` for one part of the problems."""
-        launches = [per_problem(launch) for launch in self.inputs.launches(self.problems, part, parts)]
+        launches = [
+            per_problem(launch) for launch in self.inputs.launches(self.problems, self.verification.tools, part, parts)
+        ]
         if not self.copies:
             return PartLaunches([*launches, as_recorded(self.inputs.record_clearing(part))])
         inputs = [*self.problems.inputs, self.verification.tolerances, *self.inputs.inputs]
@@ -218,7 +220,7 @@ class Workspace:
             values: Whether the values of constraints are wanted.
         """
         problems, inputs, verification = self.problems, self.inputs, self.verification
-        read = inputs.launches(problems, 0, 1)
+        read = inputs.launches(problems, verification.tools, 0, 1)
         judged = problems, inputs, islands.partition, 0, 1, islands.joint_q_float64
         verify = verification.launches(*judged, values=values)
         steps = [RecordedStep.of_launch("read", launch) for launch in read]

@@ -14,8 +14,11 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.robots import DeviceModel
+from ik_service.robots import DeviceModel, JointType
+from ik_service.robots.host_kinematics.tangent import body_motion
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
+from ik_service.robots.transforms import transform_inverse, transform_multiply
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.coordinates import StartCoordinates, start_coordinates
@@ -153,6 +156,47 @@ def _read_start(
         tree += 1
 
 
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _place_base(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # floating joint
+    robot: StartCoordinates,
+    first: int,  # its first coordinate
+    T_ends: wp.array[wp.transformd],  # [2]: T_joint_world; T_link_base in the middle of the ranges
+    # target on a link that the joint moves
+    target: int,
+    given: wp.array[wp.int32],
+    positions: wp.array3d[wp.float64],  # [problem_capacity, targets, 3]
+    orientations_xyzw: wp.array3d[wp.float64],  # [problem_capacity, targets, 4], normalised
+    row_weights: wp.array2d[float],  # [problem_capacity, 6]
+    tool: wp.array[wp.transformd],  # [1 or problems]: T_link_tool
+    # out
+    start_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    best_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    is_placed = given[0] == NO_START
+    for k in range(6):
+        is_placed = is_placed and row_weights[p, k] > 0.0
+    if not is_placed:
+        return
+    T_world_tool = wp.transformd()
+    for k in range(3):
+        T_world_tool[k] = positions[p, target, k]
+    for k in range(4):
+        T_world_tool[3 + k] = orientations_xyzw[p, target, k]
+    T_tool_link = wp.transform_inverse(tool[wp.min(p, tool.shape[0] - 1)])
+    T_joint_base = T_ends[0] * T_world_tool * T_tool_link * T_ends[1]
+    for k in range(7):
+        x = wp.clamp(float(T_joint_base[k]), robot.follower_number[first + k, 2], robot.follower_number[first + k, 3])
+        start_out[p, first + k] = x
+        best_joint_q_out[p, first + k] = x
+
+
 @wp.kernel(module=SOLVE_ON_DEVICE, enable_backward=False)
 @typing.no_type_check
 def _clear_fault(
@@ -208,6 +252,10 @@ class InputArrays:
         ]
         self._weights = [roomy_array(_row_weights(one, model), wp.float32, capacity, device) for one in targets]
         self.start_coordinates = start_coordinates(model, hard_limits=hard_limits)
+        self._bases: list[tuple[int, wp.array[Any], int]] = [
+            (first, wp.array(T_ends, dtype=wp.transformd, device=device), k)
+            for first, T_ends, k in _placed_bases(model.robot, targets)
+        ]
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other weights of the targets' rows; return whether an array was exchanged for a larger one."""
@@ -262,11 +310,12 @@ class InputArrays:
         staged = {"target_positions": self.positions, "target_orientations_xyzw": self.orientations_xyzw}
         return staged[field].device if field in staged else None
 
-    def launches(self, problems: Any, part: int, parts: int) -> list[wp.Launch]:
+    def launches(self, problems: Any, tools: Sequence[wp.array[Any]], part: int, parts: int) -> list[wp.Launch]:
         """Record the launches that read one part of the problems; their dimension is its number of problems.
 
         Args:
             problems: The `Problems` to write to.
+            tools: Tool frame of each target, `T_link_tool`, [1 or problems].
             part: Which part.
             parts: Number of parts.
         """
@@ -281,7 +330,36 @@ class InputArrays:
         inputs = [*which, self.start_coordinates, self.given.device, self.starts.device]
         inputs += [problems.start_joint_q, problems.best.joint_q, problems.best.rank, problems.searches]
         inputs += [self.fault.device]
-        return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]
+        recorded.append(wp.launch(_read_start, 1, inputs, device=device, record_cmd=True))
+        for first, T_ends, k in self._bases:
+            inputs = [*which, self.start_coordinates, first, T_ends, k, self.given.device, self.positions.device]
+            inputs += [self.orientations_xyzw.device, problems.row_weights[k], tools[k]]
+            inputs += [problems.start_joint_q, problems.best.joint_q]
+            recorded.append(wp.launch(_place_base, 1, inputs, device=device, record_cmd=True))
+        return recorded
+
+
+def _placed_bases(robot: KinematicRobot, targets: Sequence[Target]) -> list[tuple[int, NDArray[np.float64], int]]:
+    """Find targets in the world that say where a floating joint stands if no start is given.
+
+    Returns:
+        First coordinate of the joint, T_joint_world and T_link_base in the middle of the ranges [2, 7], and the number
+        of the target. Of several for a joint the last one counts: that with the fewest joints between base and link.
+    """
+    found = []
+    for base in np.flatnonzero((robot.joint_type == JointType.FLOATING) & (robot.joint_parent < 0)):
+        T_world_body = body_motion(robot, robot.mid_joint_q).T_world_body[0]
+        for k, target in enumerate(targets):
+            body, T_body_link = robot.link_frame(target.link)
+            T_world_link = transform_multiply(T_world_body[body], T_body_link)
+            steps = 0
+            while body >= 0 and body != base:
+                body, steps = int(robot.joint_parent[body]), steps + 1
+            if body == base and target.reference_link is None and robot.dof_active[robot.joint_qd_start[base]] >= 0:
+                T_link_base = transform_multiply(transform_inverse(T_world_link), T_world_body[base])
+                T_ends = np.stack([transform_inverse(robot.joint_X_p[base]), T_link_base])
+                found.append((-steps, -k, (int(robot.joint_q_start[base]), T_ends, k)))
+    return [one for _, _, one in sorted(found, key=lambda each: each[:2])]
 
 
 def _row_weights(target: Target, model: DeviceModel) -> NDArray[np.float32]:

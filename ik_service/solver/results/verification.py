@@ -218,6 +218,7 @@ class Verification:
     Attributes:
         columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
             `judged_q` is `joint_q` in float64.
+        tools: Tool frame of each target, `T_link_tool`, [1 or problems].
         constraint_values: Values of the robot's constraints, once the rows are known.
         collision: Clearances, where the answers are checked for collision.
     """
@@ -253,14 +254,14 @@ class Verification:
         self._no_deadband: wp.array[Any] = wp.zeros((1, DEADBAND_WIDTH), dtype=wp.float32, device=device)
         links = [target.link for target in targets]
         self._robot = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
-        self._tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
+        self.tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other tool frames; return whether an array was exchanged for a larger one."""
-        old, device = self._tools, self._model.device
+        old, device = self.tools, self._model.device
         pairs = [(array, np.atleast_2d(_tool(one))) for array, one in zip(old, targets, strict=True)]
-        self._tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
-        return any(array is not before for array, before in zip(self._tools, old, strict=True))
+        self.tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
+        return any(array is not before for array, before in zip(self.tools, old, strict=True))
 
     def use_rows(self, rows: Rows) -> None:
         """Take the rows of a solver; the launches have to be recorded anew."""
@@ -354,7 +355,7 @@ class Verification:
         place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *problems.limits.returned]
         place += [device["joint_q"], device["judged_q"]]
         steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
-        for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
+        for k, (target, tool) in enumerate(zip(targets, self.tools, strict=True)):
             inputs = [*which, self._robot, device["judged_q"], k, len(targets), tool]
             inputs += [int(target.reference_link is not None), given.positions.device]
             inputs += [given.orientations_xyzw.device, problems.row_weights[k], *self._nearness(k), *errors]

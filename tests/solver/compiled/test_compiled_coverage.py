@@ -8,6 +8,7 @@ import pytest
 import warp as wp
 
 import ik_service
+from ik_service.robots import JointType
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply, quaternion_rotate
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from tests.foreign_robots import EXAMPLE, installed
@@ -74,10 +75,16 @@ CASES = {
 }
 
 
+def first_start(robot):
+    """Where a floating base starts: by itself it would be where its target asks for it, and nothing left to do."""
+    floats = JointType.FLOATING in robot.joint_type and robot.dof_active[0] >= 0
+    return {"initial_joint_q": robot.mid_joint_q} if floats else {}
+
+
 def by_engine(engine, robot, targets, values, **arguments):
     """Result of an engine."""
     options = arguments.pop("options", ik_service.SolverOptions(seeds=SEEDS))
-    objectives, solve = arguments.pop("objectives", list)(), arguments.pop("solve", {})
+    objectives, solve = arguments.pop("objectives", list)(), arguments.pop("solve", first_start(robot))
     solver = ik_service.IKSolver(
         robot, targets, objectives=objectives, device="cpu", engine=engine, options=options, **arguments
     )
