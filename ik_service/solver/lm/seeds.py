@@ -24,6 +24,7 @@ from ik_service.robots import DeviceModel, KinematicTrees
 from ik_service.solver.lm.codes import GAUSS, HAS_START, NOISE_BITS, RANDOM_SEED, SAMPLER, UNIFORM
 
 LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn, in units of length
+ASIDE = wp.constant(1.0e-4)  # thousandth of the farthest from a start that may be a saddle [rad or m]
 UNIT = wp.constant(2.0**-32)
 EIGHT_MEAN = wp.constant(8.0 * 32767.5)  # of a sum of eight uniform numbers of 16 bits
 EIGHT_DEVIATION = wp.constant(math.sqrt(8.0 * (2.0**32 - 1.0) / 12.0))

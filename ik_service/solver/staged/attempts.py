@@ -10,6 +10,7 @@ An attempt is cancelled only when a lower seed has succeeded, so the answer does
 the order in which they finish, on the other islands, or on the other problems of the batch.
 """
 
+import math
 import typing
 
 import warp as wp
@@ -27,10 +28,13 @@ from ik_service.solver.lm.codes import (
     SEEDS,
     STOP,
 )
+from ik_service.solver.lm.damping import FACTOR_MAX_STAGED, FACTOR_UP
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, may_still_win
 from ik_service.solver.problems.best_attempts import BestAttempts, mark_deadline
 from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS
-from ik_service.solver.staged.slots import Slots
+from ik_service.solver.staged.slots import STEPS_ASIDE, Slots
+
+REFUSED = wp.constant(math.ceil(math.log(FACTOR_MAX_STAGED, FACTOR_UP)))  # steps of an attempt that goes nowhere
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -60,7 +64,10 @@ def collect(
     slots: Slots,
     best: BestAttempts,
 ):
-    """Keep the answers of ended attempts that are the best of their problem and island; these islands become idle."""
+    """Keep the answers of ended attempts that are the best of their problem and island; these islands become idle.
+
+    Where an attempt has ended where it began and misses targets, it may stand at a saddle: it goes on from beside.
+    """
     i, island = wp.tid()
     status = slots.phase[i, island]
     if status == RUNNING or status == IDLE:
@@ -76,6 +83,15 @@ def collect(
         best.status[p, island] = status
         best.met[p, island] = slots.met[i, island]
     slots.phase[i, island] = IDLE
+    steps, refused = slots.iterations[i, island], slots.damping_factor[i, island] > FACTOR_MAX_STAGED
+    unmoved = steps == 0 or (refused and steps <= REFUSED)
+    if status >= 0 and status != INVALID and slots.met[i, island] == 0 and unmoved:
+        slots.phase[i, island] = RUNNING
+        slots.running[i, island] = 1
+        slots.fresh[i, island] = STEPS_ASIDE
+        slots.iterations[i, island] = steps + 1
+        slots.ended[i, island] = RUNNING
+        slots.damping_factor[i, island] = 1.0
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -97,10 +113,13 @@ def refill(
     i = wp.tid()
     candidates = joint_q_trial_out.shape[0] / joint_q_out.shape[0]
     started = int(0)
+    aside = int(0)
     for island in range(slots.running.shape[1]):
         if slots.running[i, island] != 0:
             started = 1
-    slots.stale[i] = 1 - started
+        if slots.fresh[i, island] == STEPS_ASIDE:
+            aside = 1
+    slots.stale[i] = wp.max(aside, 1 - started)
     problem_count = settings[PROBLEM_COUNT]
     total = problem_count * settings[SEEDS]
     searching = int(1 - started)

@@ -9,8 +9,8 @@ from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import GAUSS, SAMPLER
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.coupling import follow
-from ik_service.solver.lm.seeds import SeedRanges, seed_value
-from ik_service.solver.staged.slots import Slots
+from ik_service.solver.lm.seeds import ASIDE, SeedRanges, seed_value
+from ik_service.solver.staged.slots import STEPS_ASIDE, Slots
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -31,10 +31,11 @@ def write_seeds(
     i, island = wp.tid()
     if slots.fresh[i, island] == 0:
         return
+    aside = slots.fresh[i, island] == STEPS_ASIDE
     slots.fresh[i, island] = 0
     p = slots.problem_idx[i]
     s = slots.seed[i]
-    if s == 0:
+    if s == 0 and not aside:
         return
     own = wp.min(p, coordinates.limit_lower.shape[0] - 1)
     for m in range(islands.dofadr[p, island], islands.dofadr[p, island + 1]):
@@ -46,6 +47,9 @@ def write_seeds(
             start = joint_q[i, c]
             middle = coordinates.mid_joint_q[c]
         value = seed_value(p, s, a, start, middle, settings, ranges, tree_hash)
+        if aside:
+            way = ASIDE * float(500 + 309 * m % 500)
+            value = wp.where(start + way > float(coordinates.limit_upper[own, a]), start - way, start + way)
         if c >= 0:
             value = wp.clamp(value, float(coordinates.limit_lower[own, a]), float(coordinates.limit_upper[own, a]))
             joint_q[i, c] = value
@@ -53,7 +57,7 @@ def write_seeds(
     for m in range(islands.dofadr[p, island], islands.dofadr[p, island + 1]):
         a = islands.dof[p, m]
         c = coordinates.active_quaternion[a]
-        if c >= 0 and ranges.drawn[a] != 0:
+        if c >= 0 and ranges.drawn[a] != 0 and not aside:
             q = coordinates.mid_joint_q
             about = wp.quat(q[c], q[c + 1], q[c + 2], q[c + 3])
             if settings[SAMPLER] == GAUSS:

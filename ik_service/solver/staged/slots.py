@@ -6,6 +6,8 @@ import warp as wp
 
 from ik_service.linear_solve import zeroed
 
+STEPS_ASIDE = wp.constant(2)  # value of `fresh` where an attempt goes on from beside where it stands
+
 
 @wp.struct
 class Slots:
@@ -17,7 +19,7 @@ class Slots:
     # Of each island, [n_batch, trees]:
     phase: wp.array2d[wp.int32]  # RUNNING, CANCELLED, IDLE or the status with which its attempt has just ended
     running: wp.array2d[wp.int32]  # 1 while phase is RUNNING
-    fresh: wp.array2d[wp.int32]  # 1 where the start configuration has yet to be written
+    fresh: wp.array2d[wp.int32]  # 1 where the start configuration has yet to be written, or STEPS_ASIDE; else 0
     iterations: wp.array2d[wp.int32]  # steps tried in this attempt
     ended: wp.array2d[wp.int32]  # status that the last step ended the attempt with, or RUNNING
     # Once the attempt has ended: 1 where every target is met, 0 where one is missed, NO_TARGET without any.

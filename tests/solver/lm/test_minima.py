@@ -90,13 +90,14 @@ UPRIGHT_REACH = (
 )
 
 
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
 @pytest.mark.parametrize("seeds", [1, 16])
-def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(seeds):
+def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(seeds, engine):
     robot = ik_service.load_robot("iiwa14", collision="ignore")
     start = np.zeros((1, 7))
     pose = robot.forward_kinematics(start, ["iiwa_link_ee"])
     position = pose.positions[:, 0] - [0.0, 0.0, 0.05]
-    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"])
+    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"], device="cpu", engine=engine)
     given = position, pose.orientations_xyzw[:, 0]
     answer = solver.solve(*given, initial_joint_q=start, options={"seeds": seeds})
     assert answer.success[0]
@@ -110,11 +111,12 @@ def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(seeds):
     np.testing.assert_array_equal(many.joint_q, np.repeat(answer.joint_q, 20, axis=0))
 
 
-def test_a_stretched_arm_out_of_reach_stays_where_it_starts():
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_a_stretched_arm_out_of_reach_stays_where_it_starts(engine):
     robot = ik_service.load_robot("iiwa14", collision="ignore")
     start = np.zeros((1, 7))
     pose = robot.forward_kinematics(start, ["iiwa_link_ee"])
-    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"])
+    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"], device="cpu", engine=engine)
     above = pose.positions[:, 0] + [0.0, 0.0, 0.2]
     answer = solver.solve(above, pose.orientations_xyzw[:, 0], initial_joint_q=start, options={"seeds": 1})
     assert answer.status[0] == IKStatus.STALLED

@@ -28,7 +28,7 @@ from ik_service.solver.lm.codes import (
 from ik_service.solver.lm.coordinates import is_at_bound
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, value_rank
-from ik_service.solver.lm.seeds import bounded
+from ik_service.solver.lm.seeds import ASIDE, bounded
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
     MODEL_DAMPING,
@@ -39,8 +39,6 @@ from ik_service.solver.lm.termination import (
     squared_cosine,
 )
 from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, chord_angle, is_within
-
-ASIDE = wp.constant(1.0e-4)  # thousandth of the farthest from a start that may be a saddle [rad or m]
 
 
 class AttemptFunctions(AttemptStart):
