@@ -20,6 +20,7 @@ from tests.export.c_library import (
     columns_of,
 )
 from tests.export.conftest import OTHER_COUNT, PANDA_COUNT
+from tests.warm_starts import warm_starts
 
 ROBOTS = ["panda", "dual_panda", "floating"]
 
@@ -50,6 +51,18 @@ def test_starts_and_options_mean_what_they_mean_in_python(exported, name, lines)
     assert code == OK
     assert columns == columns_of(expected)
     assert columns != robot.linked.solve(positions, orientations)[1]
+
+
+def test_all_warm_starts_are_answered_nearby_as_in_python(exported):
+    robot = exported("iiwa14")
+    starts, options = warm_starts(robot.solver.robot), {"seeds": 1}
+    positions, orientations = starts.positions[:, None], starts.orientations_xyzw[:, None]
+    expected = robot.solver.solve(positions, orientations, initial_joint_q=starts.joint_q, options=options)
+    code, columns = robot.linked.solve(positions, orientations, starts.joint_q, robot.linked.options(**options))
+    assert code == OK
+    assert columns == columns_of(expected)
+    assert expected.success.all()
+    starts.check(robot.solver.robot, expected.joint_q)
 
 
 def test_targets_may_be_positions_alone(panda, tmp_path):

@@ -11,6 +11,8 @@ from ik_service.settings import ServiceSettings
 from objectives import IKObjectiveManipulability, IKObjectivePosition, IKObjectivePosture
 from tests.control.conftest import pose_of
 from tests.solver.conftest import inside_limits
+from tests.warm_starts import LINK as IIWA_LINK
+from tests.warm_starts import warm_starts
 
 LINK = "panda_hand"
 COUNT = 40
@@ -24,6 +26,7 @@ NEAR_POSTURE = 3e-3  # [rad] that the posture of a test is off its start, along 
 POSTURE_REACHED = (
     0.1  # share of that way that may be left; float32 loses light rows beside heavy ones at about 2e-4 rad
 )
+TICKS = 300  # of 0.01 s, in which a controller arrives
 SOLUTION = 1e-5  # [m, rad] that warm-started answers of float32 are off their targets
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 
@@ -148,17 +151,102 @@ def test_a_controller_at_its_target_lowers_rows_that_yield(panda):
     assert after < before - 1e-3
 
 
-def test_over_http_a_start_at_a_solution_moves_as_in_python(panda, solutions):
-    app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)
+def test_over_http_a_start_at_a_solution_moves_as_in_python(client, panda, solutions):
     positions, orientations = poses(panda, solutions)
     target = {"link": LINK, "positions": positions.tolist(), "orientations_xyzw": orientations.tolist()}
     elbow = {"type": "position", "link": "panda_link4", "target_positions": [[0.0, 0.5, 0.6]] * COUNT, "weight": 0.3}
     body = {"targets": [target], "objectives": [elbow], "initial_joint_q": solutions.tolist()}
-    with TestClient(app) as client:
-        app.state.service.warm_up.result(READY_TIMEOUT_S)
-        reply = client.post("/v1/robots/panda/solve", json=body)
+    reply = client.post("/v1/robots/panda/solve", json=body)
     assert reply.status_code == 200, reply.text
     served = ik_service.load_robot("panda")  # with spheres
     solver = ik_service.IKSolver(served, [LINK], objectives=[OBJECTIVES["elbow"](served)], device="cpu")
     expected = solver.solve(positions, orientations, initial_joint_q=solutions)
     np.testing.assert_allclose(reply.json()["cost"], expected.cost, rtol=SAME_MINIMUM)
+
+
+@pytest.fixture(scope="module")
+def iiwa():
+    return ik_service.load_robot("iiwa14", collision="ignore")
+
+
+@pytest.fixture(scope="module")
+def client():
+    app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)
+    with TestClient(app) as client:
+        app.state.service.warm_up.result(READY_TIMEOUT_S)
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision"), [("compiled", "float32"), ("compiled", "float64"), ("staged", "float32")]
+)
+def test_solves_answer_all_warm_starts_nearby(iiwa, engine, precision):
+    starts = warm_starts(iiwa)
+    solver = ik_service.IKSolver(iiwa, [IIWA_LINK], device="cpu", engine=engine)
+    given = starts.positions, starts.orientations_xyzw
+    result = solver.solve(*given, initial_joint_q=starts.joint_q, options={"seeds": 1, "precision": precision})
+    assert result.success.all()
+    starts.check(iiwa, result.joint_q)
+
+
+def test_paths_begin_near_all_warm_starts(iiwa):
+    starts = warm_starts(iiwa)
+    solver = ik_service.IKSolver(iiwa, [IIWA_LINK], device="cpu")
+    found = []
+    for start, position, orientation in zip(*starts[1:4], strict=True):
+        path = solver.follow(np.tile(position, (3, 1)), np.tile(orientation, (3, 1)), 0.1, start_joint_q=start)
+        assert path.success.all()
+        found.append(path.joint_q[0])
+    starts.check(iiwa, found)
+
+
+def test_a_controller_comes_from_all_warm_starts_to_their_targets(iiwa):
+    starts = warm_starts(iiwa)
+    controller, found = IKController(iiwa, [IIWA_LINK]), []
+    for start, position, orientation in zip(*starts[1:4], strict=True):
+        controller.reset(start)
+        for _ in range(TICKS):
+            result = controller.step(np.concatenate([position, orientation]), dt=0.01)
+        assert result.success.all()
+        found.append(result.joint_q[0].copy())
+    starts.check(iiwa, found)
+
+
+def test_the_service_answers_all_warm_starts_nearby(client, iiwa):
+    starts = warm_starts(iiwa)
+    positions, orientations = starts.positions.tolist(), starts.orientations_xyzw.tolist()
+    target = {"link": IIWA_LINK, "positions": positions, "orientations_xyzw": orientations}
+    body = {"targets": [target], "initial_joint_q": starts.joint_q.tolist(), "options": {"seeds": 1}}
+    reply = client.post("/v1/robots/iiwa14/solve", json=body)
+    assert reply.status_code == 200, reply.text
+    starts.check(iiwa, reply.json()["joint_q"])
+
+
+def test_a_stream_answers_all_warm_starts_nearby(client, iiwa):
+    starts, found = warm_starts(iiwa), []
+    configuration = {"type": "configure", "targets": [{"link": IIWA_LINK}], "tick_timeout_s": 60.0}
+    with client.websocket_connect("/v1/robots/iiwa14/stream") as stream:
+        stream.send_json({**configuration, "options": {"seeds": 1}})
+        assert stream.receive_json()["type"] == "configured"
+        for seq, (start, position, orientation) in enumerate(zip(*(one.tolist() for one in starts[1:4]), strict=True)):
+            pose = {"positions": [position], "orientations_xyzw": [orientation]}
+            stream.send_json({"seq": seq, "joint_q": start, **pose})
+            answer = stream.receive_json()
+            assert answer["success"], answer
+            found.append(answer["joint_q"])
+    starts.check(iiwa, found)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_that_yield_come_as_low_from_all_warm_starts_as_from_beside(iiwa, engine):
+    starts = warm_starts(iiwa)
+    elbow = IKObjectivePosition("iiwa_link_4", [0.0, 0.3, 0.5], weight=0.3)
+    solver = ik_service.IKSolver(iiwa, [IIWA_LINK], objectives=[elbow], device="cpu", engine=engine)
+    signs = np.random.default_rng(2).choice([-1.0, 1.0], starts.joint_q.shape)
+    costs = []
+    for joint_q in (starts.joint_q, iiwa.clamp_joint_q(starts.joint_q + BESIDE * signs)):
+        given = {"initial_joint_q": joint_q, "options": {"seeds": 1}}
+        result = solver.solve(starts.positions, starts.orientations_xyzw, **given)
+        assert result.success.all()
+        costs.append(result.cost)
+    np.testing.assert_allclose(costs[0][:-1], costs[1][:-1], rtol=AS_LOW)  # from a saddle there are two ways

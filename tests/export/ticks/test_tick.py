@@ -16,6 +16,7 @@ from objectives import IKObjectiveLookAt, InputError
 from tests.export.c_controller import RESULTS, Input, bytes_of, controller_in_c
 from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, C99, GUARD, OK, WARNINGS, WRONG_ABI, loaded, run
 from tests.export.conftest import TWO_ARMS
+from tests.warm_starts import warm_starts
 
 TICKS = 10_000
 RADIUS, ROUNDS = 0.05, 3
@@ -119,6 +120,18 @@ def test_all_results_have_the_bytes_of_the_controller_in_python(exported, name, 
     assert (last["status"] == IKStatus.CONVERGED).all()
     assert np.abs(last["joint_q"] - start).max() < 1.0  # somewhere near the start, by another branch or none
     assert last["sigma_min"].min() > 0.01
+
+
+def test_ticks_in_c_come_from_all_warm_starts_to_their_targets(exported):
+    robot = exported("iiwa14")
+    starts, found = warm_starts(robot.solver.robot), []
+    for start, position, orientation in zip(*starts[1:4], strict=True):
+        ours, theirs = robot.controller_in_c(), robot.controller
+        theirs.reset(start)
+        assert ours.reset(start) == OK
+        target = {"targets": np.concatenate([position, orientation])[None], "dt": 0.01}
+        found.append(compare(ours, theirs, [target] * 300)["joint_q"][0].copy())
+    starts.check(robot.solver.robot, found)
 
 
 def test_settings_given_in_c_are_those_of_a_controller_in_python(exported):
