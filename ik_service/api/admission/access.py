@@ -4,11 +4,12 @@ Whether keys are needed is decided where the application is made, from the addre
 server of somebody else the address is not known, so keys are needed there too.
 """
 
+import base64
 import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +30,10 @@ from objectives.errors import InputError
 
 KEY_NAME = "ik_service.key_name"
 """Key of the name of the API key in the scope of a request that has one."""
+STREAM_PROTOCOL = "ik-service.v1"
+"""Subprotocol of streams: browsers need one to be chosen where they offer any."""
+KEY_PROTOCOL = "ik-service.key."
+"""Begins the subprotocol that holds an API key in base64url: browsers set no other header of a web socket."""
 _OPEN_PATHS = frozenset(("/", "/docs", "/openapi.json"))
 _OPEN_PREFIXES = ("/health/", "/docs/")
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]*)\]|([^:\[\]]*))(?::[0-9]*)?")  # [address] or name, and a port
@@ -130,15 +135,17 @@ class AccessMiddleware:
         if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
             return
         if self._keyring:
-            scope[KEY_NAME] = self._key_name(headers)
+            scope[KEY_NAME] = self._key_name(headers, scope.get("subprotocols", ()))
         elif path == "/metrics" and not self._on_loopback:
             raise MetricsClosedError("Without API keys, metrics are open on a loopback address only.")
 
-    def _key_name(self, headers: Mapping[bytes, bytes]) -> str:
+    def _key_name(self, headers: Mapping[bytes, bytes], protocols: Sequence[str]) -> str:
         given = headers.get(b"x-api-key")
         if given is None:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not given:
+                given = _offered_key(protocols)
+            if given is None:
                 raise MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'.")
         name = self._keyring.name_of(given.strip())
         if name is None:
@@ -152,6 +159,15 @@ class AccessMiddleware:
             return
         if origin.partition(b"://")[2] != headers.get(b"host"):
             raise UntrustedOriginError("Web pages of this origin may not open streams; see the setting cors_origins.")
+
+
+def _offered_key(protocols: Sequence[str]) -> bytes | None:
+    """Return the API key among the subprotocols of a web socket; None without one, nothing where it cannot be read."""
+    texts = [protocol.removeprefix(KEY_PROTOCOL) for protocol in protocols if protocol.startswith(KEY_PROTOCOL)]
+    try:
+        return base64.b64decode(texts[0] + "=" * (-len(texts[0]) % 4), b"-_", validate=True) if texts else None
+    except ValueError:
+        return b""
 
 
 def _route_path(scope: Scope) -> str:

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, WebSocket
 
-from ik_service.api.admission.access import owner_of
+from ik_service.api.admission.access import STREAM_PROTOCOL, owner_of
 from ik_service.api.server.stream_session import StreamSession
 from ik_service.api.state import ServiceState
 from ik_service.batching.errors import QueueFullError
@@ -29,7 +29,7 @@ async def stream(websocket: WebSocket, robot: str) -> None:
 
 async def _serve(websocket: WebSocket, robot: str, state: ServiceState) -> None:
     session = StreamSession(websocket, robot, await state.robot(robot), state.bridge)
-    await websocket.accept()
+    await websocket.accept(STREAM_PROTOCOL if STREAM_PROTOCOL in websocket.scope["subprotocols"] else None)
     state.streams.add(session)
     try:
         await session.run()

@@ -25,6 +25,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.conn.debug = False  # else the library logs all headers of the handshake, API keys among them
         self._unparsed = bytearray()
         self._parsing: asyncio.Handle | None = None
         self._untaken: asyncio.TimerHandle | None = None

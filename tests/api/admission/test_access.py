@@ -1,9 +1,11 @@
 """Who may ask: the rule on open addresses, API keys, names of this machine, origins of web pages."""
 
+import base64
 import hashlib
 
 import pytest
 from fastapi.testclient import TestClient
+from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
 from ik_service import load_robot
@@ -149,6 +151,55 @@ def test_cors_opens_for_the_origins_of_the_settings():
         refused = client.options("/v1/robots/panda/solve", headers={**good, "Origin": "https://evil.example"})
         assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
         assert "access-control-allow-origin" not in refused.headers
+
+
+def offers(key):
+    """What a browser offers: the protocol of streams, and a key as the documentation writes it."""
+    text = base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+    return ["ik-service.v1", f"ik-service.key.{text}"]
+
+
+STREAM = "/v1/robots/panda/stream"
+ODD_KEYS = [KEY, f"{KEY}~", "~~>>??~~of_a_page>"]  # base64 of them ends in '==', '=' and neither; it has '+' and '/'
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_browsers_offer_the_key_of_a_web_socket_among_the_protocols(key):
+    app = app_with(api_keys=f"lab:{key}", cors_origins="https://lab.example")
+    with TestClient(app) as client:
+        for headers in ({}, {"Origin": "https://lab.example"}):
+            with client.websocket_connect(STREAM, subprotocols=offers(key), headers=headers) as stream:
+                assert stream.accepted_subprotocol == "ik-service.v1"
+
+
+@pytest.mark.parametrize(
+    ("protocols", "headers", "status", "code"),
+    [
+        (["ik-service.v1"], {}, 401, "missing_api_key"),
+        (offers("0123456789abcdeg"), {}, 401, "invalid_api_key"),
+        (["ik-service.v1", "ik-service.key."], {}, 401, "invalid_api_key"),
+        (["ik-service.v1", "ik-service.key.a"], {}, 401, "invalid_api_key"),
+        (["ik-service.v1", f"ik-service.key.{KEY}~"], {}, 401, "invalid_api_key"),
+        ([offers("0123456789abcdeg")[1], offers(KEY)[1]], {}, 401, "invalid_api_key"),
+        (offers(KEY), {"X-API-Key": OTHER_KEY[:-1]}, 401, "invalid_api_key"),
+        (offers(KEY), {"Origin": "https://evil.example"}, 403, "untrusted_origin"),
+    ],
+)
+def test_offered_keys_that_do_not_open(guarded, protocols, headers, status, code):
+    with (
+        pytest.raises(WebSocketDenialResponse) as caught,
+        guarded.websocket_connect(STREAM, subprotocols=protocols, headers=headers),
+    ):
+        pass
+    reply = caught.value
+    assert (reply.status_code, reply.json()["code"]) == (status, code)
+    assert "sec-websocket-protocol" not in reply.headers
+    assert all(protocol not in reply.text for protocol in protocols)
+
+
+def test_an_offered_key_opens_no_other_route(guarded):
+    headers = {"Sec-WebSocket-Protocol": ", ".join(offers(KEY))}
+    assert guarded.get("/v1/robots", headers=headers).status_code == 401
 
 
 def test_web_sockets_need_a_key_and_a_known_origin(guarded, local):

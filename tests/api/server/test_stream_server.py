@@ -1,7 +1,9 @@
 """Streams over a real server and a real client: every answer, in order, and the end with the service."""
 
+import base64
 import io
 import json
+import logging
 import threading
 
 import msgpack
@@ -108,6 +110,24 @@ def test_a_stream_needs_the_key_that_requests_need(running_service):
         with connect(address(url), additional_headers={"X-API-Key": keys["ann"]}) as stream:
             stream.send(json.dumps(CONFIGURE))
             assert json.loads(stream.recv(WAIT_S))["type"] == "configured"
+
+
+def test_keys_of_handshakes_are_neither_logged_nor_sent_back(running_service):
+    key = "a-key-that-is-long-enough-0123456789"
+    offered = "ik-service.key." + base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+    lines, quiet = io.StringIO(), logging.Logger("client", logging.WARNING)  # not what the client itself would log
+    ways = {"subprotocols": ["ik-service.v1", offered]}, {"additional_headers": {"X-API-Key": key}}
+    settings = ServiceSettings(log_format="json", log_level="debug")
+    with configured_logs(settings, lines), running_service(api_keys={"ann": key}, robots=("panda",)) as (url, _):
+        for way in ways:
+            with connect(address(url), logger=quiet, **way) as stream:
+                stream.send(json.dumps(CONFIGURE))
+                assert json.loads(stream.recv(WAIT_S))["type"] == "configured"
+                assert stream.subprotocol == ("ik-service.v1" if "subprotocols" in way else None)
+                assert offered not in str(stream.response.headers)
+    assert '"level":"debug"' in lines.getvalue()
+    assert key not in lines.getvalue()
+    assert offered not in lines.getvalue()
 
 
 def test_streams_are_told_that_the_service_ends(running_service):

@@ -28,7 +28,7 @@ USED_OF_PARTS = {
         "flow": "write_paused",
         "server_state": "default_headers",
     },
-    StreamConnection: {"conn": "fail", "frames": "", "writable": "is_set"},
+    StreamConnection: {"conn": "debug fail", "frames": "", "writable": "is_set"},
 }
 MODULES = {LimitedConnection: httptools_impl, StreamConnection: websockets_sansio_impl}
 KINDS = [LimitedConnection, StreamConnection]
