@@ -3,9 +3,10 @@
     run(owner, function) -> the owner's queue -> the next free thread takes the owner that waits longest -> event loop
 
 Few threads are as fast as many, since Python runs one at a time, and each running thread delays the event loop. Where
-there are several keys, one key occupies one thread at most, so that the work of another begins at once. While a thread
-works, Python switches threads more often and collects no garbage: without that, reading the largest robot would delay
-the event loop by 5 ms at each switch, and by up to 90 ms for a collection.
+there are several keys, one key occupies one thread at most, so that the work of another begins at once. A key rests
+after work that failed: bodies that are refused would else keep Python busy without end. While a thread works, Python
+switches threads more often and collects no garbage: without that, reading the largest robot would delay the event loop
+by 5 ms at each switch, and by up to 90 ms for a collection.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import logging
 import queue
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +30,9 @@ Result = TypeVar("Result")
 
 SHORT_TURN_S = 0.0005
 """Switch interval of Python's threads while side threads work [s]."""
+
+REST = 10.0
+"""Time for which an owner rests whose work has failed, where there are several, by the CPU time of that work."""
 
 _logger = logging.getLogger(__name__)
 
@@ -69,6 +74,7 @@ class _Task:
     call: Callable[[], Any]
     future: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
+    took_s: float = 0.0
 
 
 class SideThreads:
@@ -85,6 +91,7 @@ class SideThreads:
         self._each = 1 if is_shared else threads  # threads that one owner may keep busy
         self._waiting: dict[Owner, deque[_Task]] = {}  # in the order of their turns
         self._busy: dict[Owner, int] = {}
+        self._is_shared, self._resting = is_shared, set[Owner]()
         self._started = 0
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
 
@@ -131,7 +138,7 @@ class SideThreads:
                 tasks.popleft()
             if not tasks:
                 del self._waiting[owner]
-            elif self._busy.get(owner, 0) < self._each:
+            elif self._busy.get(owner, 0) < self._each and owner not in self._resting:
                 task = tasks.popleft()
                 del self._waiting[owner]
                 if tasks:
@@ -142,12 +149,13 @@ class SideThreads:
     def _work(self) -> None:
         """Run tasks in a thread until it is ended."""
         while (task := self._tasks.get()) is not None:
-            result, error = None, None
+            result, error, began = None, None, time.thread_time()
             try:
                 with _SHORT_TURNS.working():
                     result = task.call()
             except BaseException as caught:  # noqa: BLE001  # whatever the call raises belongs to who waits for its future; the thread takes the next task
                 error = caught
+            task.took_s = time.thread_time() - began
             try:
                 task.loop.call_soon_threadsafe(self._done, task, result, error)
             except RuntimeError:  # the event loop has ended
@@ -158,6 +166,9 @@ class SideThreads:
         left = self._busy.pop(task.owner) - 1
         if left:
             self._busy[task.owner] = left
+        if error is not None and self._is_shared:
+            self._resting.add(task.owner)
+            task.loop.call_later(REST * task.took_s, self._end_rest, task.owner)
         if task.future.done():
             if error is not None:
                 _logger.debug("What nobody waits for any more has failed: %s", error)
@@ -165,4 +176,8 @@ class SideThreads:
             task.future.set_result(result)
         else:
             task.future.set_exception(error)
+        self._hand_out()
+
+    def _end_rest(self, owner: Owner) -> None:
+        self._resting.discard(owner)
         self._hand_out()

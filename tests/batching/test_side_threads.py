@@ -4,13 +4,15 @@ import asyncio
 import gc
 import sys
 import threading
+import time
 
 import pytest
 
-from ik_service.batching.side_threads import SHORT_TURN_S, SideThreads
+from ik_service.batching.side_threads import REST, SHORT_TURN_S, SideThreads
 from tests.bounded import run
 
 PATIENCE_S = 60.0
+WORK_S = 0.002
 
 
 def python_settings():
@@ -65,3 +67,34 @@ def test_what_fails_leaves_python_as_it_was():
 
     run(failing())
     assert python_settings() == before
+
+
+def test_an_owner_rests_after_work_that_failed_while_others_go_on():
+    def fail():
+        until = time.thread_time() + WORK_S
+        while time.thread_time() < until:
+            pass
+        raise ValueError("as it must")
+
+    async def failing(is_shared):
+        loop = asyncio.get_running_loop()
+        work, rests = SideThreads(2, "failing", is_shared=is_shared), []
+        loop.call_later = lambda delay, call, *given: rests.append((delay, lambda: call(*given)))
+        try:
+            with pytest.raises(ValueError, match="as it must"):
+                await work.run("hog", fail)
+            next_of_hog = work.run("hog", int)
+            assert await work.run("other", int) == 0
+            await work.run("other", int)  # by its turn the thread of the first has been free
+            waited = not next_of_hog.done()
+            for _, end in rests:
+                end()
+            assert await next_of_hog == 0
+            return waited, [delay for delay, _ in rests]
+        finally:
+            work.close()
+
+    waited, (rest,) = run(failing(True))
+    assert waited
+    assert rest >= REST * WORK_S
+    assert run(failing(False))[1] == []

@@ -32,7 +32,7 @@ class JsonCodec:
     other_names: tuple[str, ...] = ()
     is_binary = False
     is_flat = False
-    blocking_bytes = 1024 * 1024
+    blocking_bytes = 256 * 1024
 
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
         """Return an upper bound of the memory that the document in a body takes.
