@@ -41,6 +41,12 @@ class StreamConnection(WebSocketsSansIOProtocol):
             self._parse()
         return None
 
+    def handle_events(self) -> None:
+        """Handle what was parsed; a handshake that cannot be read has no event and no timer, and ends here."""
+        super().handle_events()
+        if self.conn.handshake_exc is not None:
+            self.transport.close()
+
     def _parse(self) -> None:
         self._parsing = None
         if self.transport.is_closing():

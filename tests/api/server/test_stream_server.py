@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+import socket
 import threading
 
 import msgpack
@@ -128,6 +129,20 @@ def test_keys_of_handshakes_are_neither_logged_nor_sent_back(running_service):
     assert '"level":"debug"' in lines.getvalue()
     assert key not in lines.getvalue()
     assert offered not in lines.getvalue()
+
+
+def test_a_handshake_that_cannot_be_read_leaves_no_connection(service_url):
+    host, port = service_url.removeprefix("http://").split(":")
+    lines = [
+        "GET /v1/robots/panda/stream HTTP/1.1",
+        f"Host: {host}:{port}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+    ]
+    lines.append("X-Long: " + "a" * 9000)  # more than the library of web sockets takes
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        assert connection.recv(1) == b""
 
 
 def test_streams_are_told_that_the_service_ends(running_service):

@@ -15,7 +15,7 @@ OVERRIDDEN = {
         resume_writing on_message_begin on_header on_headers_complete on_body on_message_complete on_response_complete
         handle_websocket_upgrade send_400_response timeout_keep_alive_handler _start_asgi_task""",
     StreamConnection: """__init__ connection_lost data_received pause_writing resume_writing receive send shutdown
-        handle_ping handle_pong handle_cont handle_close send_receive_event_to_app""",
+        handle_ping handle_pong handle_cont handle_close handle_events send_receive_event_to_app""",
 }
 USED = {
     LimitedConnection: "connections cycle flow headers loop pipeline server_state transport url",
@@ -28,7 +28,7 @@ USED_OF_PARTS = {
         "flow": "write_paused",
         "server_state": "default_headers",
     },
-    StreamConnection: {"conn": "debug fail", "frames": "", "writable": "is_set"},
+    StreamConnection: {"conn": "debug fail handshake_exc", "frames": "", "writable": "is_set"},
 }
 MODULES = {LimitedConnection: httptools_impl, StreamConnection: websockets_sansio_impl}
 KINDS = [LimitedConnection, StreamConnection]
