@@ -39,7 +39,7 @@ NUMBERS = {
     "STANDING": 0.1,  # share of what a joint could move from rest in a tick: with less it stands
     "ROUNDING2": 1.0e-18,  # |r|^2 that is met whatever the slope
     "COSINE2_MAX": float(COSINE_MAX) ** 2,
-    "SPARE_TICKS": 4.0,  # that joints of a loop which stand may take to stop
+    "SPARE_TICKS": 1.0,  # that joints of a loop which stand may take to stop
     "TOGETHER": 0.5,  # share of their accelerations that joints of a loop which stop together may count on
     "BESIDE": 5.0e-2,  # most of the interval of a joint in which a robot tries to leave a saddle [rad or m]
     "ROOM_SHARE": 0.25,  # of that interval, how far a trial goes: the step from the trial needs room, too

@@ -24,7 +24,7 @@ from ik_service.control.tick.task import BRAKES, TickRef
 from ik_service.solver.launches.typed_warp import reference_to
 
 LOOP_WEIGHT = 2.0**8  # [1/m and 1/rad] of the rows of loops while other rows are minimised beside them
-CLOSING_EVALUATIONS = wp.constant(8)  # of loops alone
+CLOSING_EVALUATIONS = wp.constant(24)  # of loops alone
 CLOSED2 = (1e-9 * LOOP_WEIGHT) ** 2  # |r|^2 of loops that are closed
 HALVINGS = wp.constant(3)  # of the way from where a tick starts, to close loops nearer to there
 CURVE_SHARE = 0.25  # of an acceleration, that goes along with the loop; the rest is for slowing down
