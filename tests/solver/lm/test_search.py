@@ -107,9 +107,15 @@ def test_many_equal_costs_and_no_numbers_are_counted_without_overflow():
     assert not ends([1.0] * 4096 + [0.5] * (NEEDED - 1))[0]
 
 
-@pytest.mark.parametrize(
-    "status", [BLOCKED_BY_LIMITS, STALLED, MAX_ITERATIONS], ids=["limits", "stalled", "iterations"]
-)
+def test_attempts_that_limits_block_never_end_a_search():
+    blocked, inside = int(BLOCKED_BY_LIMITS), int(STATIONARY)
+    assert not ends([1.0] * 4096, blocked)[0]
+    assert not ends([1.0] * 4096, [inside] * (NEEDED - 1) + [blocked] * (4097 - NEEDED))[0]
+    assert ends([1.0] * 4096, [inside] * NEEDED + [blocked] * (4096 - NEEDED))[0]
+    assert not ends([1.0] * 4096 + [0.5], [inside] * 4096 + [blocked])[0]  # it is the least cost all the same
+
+
+@pytest.mark.parametrize("status", [STALLED, MAX_ITERATIONS], ids=["stalled", "iterations"])
 def test_attempts_that_end_at_no_stationary_point_inside_the_limits_are_an_eighth(status):
     status, inside = int(status), int(STATIONARY)
     assert not ends([1.0] * (8 * NEEDED - 1), status)[0]
