@@ -54,8 +54,8 @@ class SolverOptions:
         seeds: Start configurations tried per problem, one after another until one succeeds; with `deadline_s` at most
             so many. None is SEARCH_SEEDS at most, fewer where `max_iterations` is less than 40. The compiled engine
             then ends the search of a problem without success once the least cost has come up 12 times, or 16 times
-            where several targets share joints; an attempt that joint limits stop counts nothing, one
-            that stops away from a minimum an eighth. It ends after 64 seeds where there are no targets, and after 256 and a quarter of
+            where several targets share joints; an attempt that joint limits stop counts nothing, one that stops away
+            from a minimum an eighth. It ends after 64 seeds where there are no targets, and after 256 and a quarter of
             the seeds where targets are met in contact alone. With `solutions` None is SOLUTION_SEEDS; with `best_of`
             and in the staged engine DEFAULT_SEEDS.
         max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the best attempt of the compiled

@@ -8,7 +8,7 @@ first bits are equal, in the class of the least cost and the next one: a window 
 above the minimum that they come to. The count of a set of costs does not depend on their order.
 
 An attempt counts in full at a stationary point inside the joint limits. One that has stalled short of a minimum is an
-eighth. One that limits block counts nothing: many starts slide into one wide minimum there while others meet the target.
+eighth. One that limits block is nothing: many starts slide into one wide minimum there while others meet the target.
 
 Where targets are met, but in contact alone, the search ends after 256 seeds or a quarter of those that may be tried: of
 85 000 problems in random worlds and 2 100 goals of MotionBenchMaker that have a free answer none needed more than 131.
