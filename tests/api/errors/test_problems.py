@@ -15,6 +15,7 @@ from ik_service.settings import ServiceSettings
 from objectives.errors import IKError, InputError, UnknownNameError
 
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
+FAILING = {"targets": [{"link": "panda_link3", "positions": [[0.1, 0.1, 0.5]]}]}  # nobody else asks for this link
 
 
 def all_subclasses(root):
@@ -65,7 +66,7 @@ def post_with_error(client, monkeypatch):
             raise error
 
         monkeypatch.setattr(client.app.state.service.pool._runner.solver_cache, "solve_together", fail)
-        return client.post("/v1/robots/panda/solve", json=GOOD)
+        return client.post("/v1/robots/panda/solve", json=FAILING)  # that code cannot be kept is remembered
 
     return post
 

@@ -363,8 +363,9 @@ def run_out_of_room(*_):
 
 
 def test_kernels_that_the_cache_does_not_take_are_not_compiled_by_the_solver_nor_at_once_again(
-    panda, monkeypatch, caplog
+    panda, monkeypatch, caplog, tmp_path
 ):
+    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))  # else an earlier run has marked them as there
     monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", unwritable)
     monkeypatch.setattr(SolverCache, "solve_together", lambda *_: pytest.fail("the solver's thread has compiled"))
     pool = SolverPool("cpu")

@@ -109,7 +109,6 @@ REFUSED = {"ur3.urdf": "the robot has no <link>."}
 LEADERLESS = "line 1037, <mimic> of joint 'Left_index_q2': the joint moves by itself: 'index_q1', which it follows, "
 NOT_READ = {
     "<collision_checking>",
-    "<mimic>",  # of joints that are fixed
     "<origin>",  # of a link
     "<safety_controller>",
     "<self_filter>",
@@ -128,6 +127,7 @@ def test_all_files_of_the_packages_load_but_for_one_that_is_empty_and_name_what_
     assert len(_all_files()) > 70
     assert refused == REFUSED
     assert ("alex_psyonic_hands.urdf", f"{LEADERLESS}does not exist.") in warned
+    assert any("<mimic>" in warning and "a fixed joint does not move" in warning for _, warning in warned)
     unread = [warning for name, warning in warned if name != "alex_psyonic_hands.urdf"]
     assert len(unread) > 20
     attributes = {found[1] for one in unread if (found := re.search(r"attribute ('\w+') is not read", one))}
