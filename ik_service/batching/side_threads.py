@@ -32,7 +32,7 @@ SHORT_TURN_S = 0.0005
 """Switch interval of Python's threads while side threads work [s]."""
 
 REST = 10.0
-"""Time for which an owner rests whose work has failed, where there are several, by the CPU time of that work."""
+"""An owner whose work has failed rests for this many times the CPU time of the work, where there are several owners."""
 
 _logger = logging.getLogger(__name__)
 

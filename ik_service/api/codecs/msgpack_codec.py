@@ -41,7 +41,7 @@ class MsgpackCodec:
     other_names: tuple[str, ...] = ("application/x-msgpack", "application/vnd.msgpack")
     is_binary = True
     is_flat = False
-    blocking_bytes = 64 * 1024  # each may be a list
+    blocking_bytes = 64 * 1024  # each byte may be an empty list
 
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
         """Return how much memory the document in a body takes; packed columns take none besides the body.

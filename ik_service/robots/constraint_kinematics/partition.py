@@ -124,13 +124,13 @@ def _conditions(columns: Float64Array) -> Float64Array:
 def verdicts(
     rows: Float64Array, values: Float64Array, share: float = RANK_TOLERANCE, size: float = 0.0
 ) -> tuple[BoolArray, BoolArray]:
-    """Find rows that depend on rows before them, and those of them whose values do not go with theirs.
+    """Find rows that depend on earlier rows, and the dependent rows whose values contradict the earlier ones.
 
     Args:
         rows: Shape [n, rows, columns].
         values: Their values, shape [n, rows].
-        share: A row depends on others if they leave less of it than this share of all rows.
-        size: Size of all rows at least.
+        share: A row depends on earlier rows if these leave less of the row than this share of all rows.
+        size: Least norm that all rows together are taken to have.
     """
     n, count, _ = rows.shape
     least = np.maximum(share * np.maximum(np.linalg.norm(rows, axis=(1, 2)), size), ZERO_SINGULAR)

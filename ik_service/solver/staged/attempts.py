@@ -66,7 +66,7 @@ def collect(
 ):
     """Keep the answers of ended attempts that are the best of their problem and island; these islands become idle.
 
-    Where an attempt has ended where it began and misses targets, it may stand at a saddle: it goes on from beside.
+    An attempt that has not moved and misses its targets may stand at a saddle: it goes on from a place beside.
     """
     i, island = wp.tid()
     status = slots.phase[i, island]

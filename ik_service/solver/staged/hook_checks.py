@@ -128,8 +128,8 @@ def compute_on_host(
 def _reads_on_host(rows: Rows, own: Sequence[int]) -> Iterator[set[int]]:
     """Give the numbers of the objectives whose hooks read an array on the host in this block and in this thread.
 
-    All ways to do so pass two attributes of Warp's arrays. A read that no method of an objective makes, by a function
-    on a tape say, is counted for all that may have asked for it.
+    Every such read uses one of two attributes of Warp's arrays. A read outside the methods of an objective, for example
+    by a function on a tape, counts for every objective.
     """
     found, thread, names = set[int](), threading.get_ident(), ("__array_interface__", "__dlpack__")
     before = {name: vars(wp.array)[name] for name in names}
