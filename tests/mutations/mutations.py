@@ -170,7 +170,7 @@ MUTATIONS = (
     Mutation(
         "code that has not its checksum is run",
         "ik_service/solver/launches/kernel_loading.py",
-        "return checksum.read_bytes() == _checksum(code)",
+        "return said.read_bytes() == checksum(code)",
         "return True",
         "tests/solver/launches/test_kernel_cache.py",
     ),

@@ -18,7 +18,9 @@ BOUND_VARIABLE = "IK_SERVICE_KERNEL_CACHE_MB"
 """Environment variable with the bound, in 10^6 bytes."""
 MARKS = "ik_service_marks"
 """Folder in the cache whose files say what has been compiled."""
-_MODULE = "wp_*"  # folders that Warp makes, one a module
+HEADERS = "ik_service_headers"
+"""Folder in the cache with a folder for each precompiled header."""
+_REMOVABLE = ("wp_*", f"{HEADERS}/*")  # folders that Warp makes, one a module; folders of headers
 
 
 def bound_bytes() -> int | None:
@@ -36,7 +38,7 @@ def bound_bytes() -> int | None:
 
 
 def keep_bound() -> list[Path]:
-    """Remove modules until the cache is within its bound; return their folders.
+    """Remove modules and headers until the cache is within its bound; return their folders.
 
     Processes that have loaded a module go on without its files. Marks go too, since none tells of which modules it
     speaks: what they said is found out anew.
@@ -44,7 +46,8 @@ def keep_bound() -> list[Path]:
     bound, cache = bound_bytes(), Path(str(wp.config.kernel_cache_dir))
     if bound is None:
         return []
-    found = sorted((_used_at(folder), _size(folder), folder) for folder in cache.glob(_MODULE) if folder.is_dir())
+    folders = [folder for pattern in _REMOVABLE for folder in cache.glob(pattern) if folder.is_dir()]
+    found = sorted((_used_at(folder), _size(folder), folder) for folder in folders)
     excess = _size(cache) - bound
     removed: list[Path] = []
     for _, size, folder in found:

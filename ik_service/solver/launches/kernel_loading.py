@@ -9,7 +9,6 @@ that says what to do.
 """
 
 import errno
-import hashlib
 import itertools
 import json
 import logging
@@ -21,6 +20,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,16 @@ import warp as wp
 
 from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.solver.launches.cache_bound import keep_bound, note_use
-from ik_service.solver.launches.kernel_trust import check_trust
-from ik_service.solver.problems.kernel_modules import SOLVE_IO
+from ik_service.solver.launches.kept_headers import header_at_hand
+from ik_service.solver.launches.kernel_trust import CHECKSUM, check_trust, checksum
 
 _logger = logging.getLogger(__name__)
 
 BLOCK_DIM = 1  # of all launches on a CPU
 LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none
-CHECKSUM = ".sha256"  # what the checksum of an object has behind the object's name
 NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how errors of Warp begin
 NOT_BUILT = "CUDA kernel build failed"
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes, whose errors name no file
-MODULES_PER_HEADER = 2  # that take as long without a precompiled header as making one
 _FIRST_IDS = itertools.count(1, 2**20)  # of what is loaded of modules that are unloaded again
 LOAD_TRIES = 3  # to load a module whose files vanish
 
@@ -61,14 +59,7 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
     cores = len(os.sched_getaffinity(0))
     if missing:
         _tell(len(missing))
-    # Each thread makes a precompiled header of its own; so it pays only for many modules, and those of the first use
-    # are mostly all that a process compiles.
-    first_use = not is_loaded(SOLVE_IO, _block(LAUNCH_BLOCK, device), device)
-    side_by_side = device.is_cuda or (first_use and (cores > 1 or len(missing) <= 2))
-    if side_by_side and device.is_cpu and len(missing) <= MODULES_PER_HEADER * cores:
-        for one in missing:
-            one.compile_without_header()
-    if side_by_side and len(missing) > 1:
+    if len(missing) > 1:
         with ThreadPoolExecutor(min(cores, len(missing)), "ik-compiler") as executor:
             list(executor.map(CachedModule.compile, missing))
     for one in waiting:
@@ -174,17 +165,13 @@ class CachedModule:
         Raises:
             KernelCacheError: Others may have written it.
         """
-        code, meta, checksum = paths = [self._folder / name for name in self._names]
+        code, meta, said = paths = [self._folder / name for name in self._names]
         try:
             check_trust([self._folder, *paths])
             json.loads(meta.read_bytes())
-            return checksum.read_bytes() == _checksum(code)
+            return said.read_bytes() == checksum(code)
         except (FileNotFoundError, ValueError):
             return False
-
-    def compile_without_header(self) -> None:
-        """Let Warp parse its headers, should it compile the module; it is the same code with the same key."""
-        self._module.resolved_options[self._block]["use_precompiled_headers"] = False
 
     def load(self) -> None:
         """Load the module; compile it where it is missing or damaged."""
@@ -204,10 +191,11 @@ class CachedModule:
         staged = self._folder.with_name(f"{self._folder.name}_s{os.getpid()}_{threading.get_ident()}")
         options = self._module.resolved_options[self._block]
         try:
-            self._module._compile(
-                self._device, staged, self._names[0], self._arch, use_ptx=self._use_ptx, options=options
-            )
-            (staged / self._names[2]).write_bytes(_checksum(staged / self._names[0]))
+            with header_at_hand(options) if self._arch is None else nullcontext():
+                self._module._compile(
+                    self._device, staged, self._names[0], self._arch, use_ptx=self._use_ptx, options=options
+                )
+            (staged / self._names[2]).write_bytes(checksum(staged / self._names[0]))
             for path in (*staged.iterdir(), staged):
                 path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o022)  # whatever the umask says
             self._put(staged)
@@ -266,7 +254,3 @@ def cached_files() -> set[Path]:
     """Return the files in the cache; folders that other processes rename or remove meanwhile are passed over."""
     cache = str(wp.config.kernel_cache_dir)
     return {Path(folder, name) for folder, _, names in os.walk(cache) for name in names}
-
-
-def _checksum(path: Path) -> bytes:
-    return hashlib.sha256(path.read_bytes()).hexdigest().encode()

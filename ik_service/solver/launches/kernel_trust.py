@@ -5,6 +5,7 @@ they are loaded. The rule itself is `ik_service.file_trust`.
 """
 
 import functools
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,14 @@ import warp as wp
 from ik_service.errors import KernelCacheError
 from ik_service.file_trust import ROOT, why_untrusted
 from ik_service.solver.launches.cache_bound import bound_bytes
+
+CHECKSUM = ".sha256"
+"""What the checksum of a file has behind the file's name."""
+
+
+def checksum(path: Path) -> bytes:
+    """Return what stands beside a whole file as its checksum."""
+    return hashlib.sha256(path.read_bytes()).hexdigest().encode()
 
 
 def check_cache() -> None:

@@ -1,0 +1,98 @@
+"""Warp's headers, precompiled once per machine and kept with the kernel cache: most of a small module's time is theirs.
+
+    a module to compile -> header kept, trusted, whole? link to it : made by one thread, kept, with a checksum
+
+Warp looks for a precompiled header in a folder of each thread, and makes one where there is none or where it does not
+fit what it compiles. So a header that is missing, damaged or of other options costs time, and changes no code.
+"""
+
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import warp as wp
+
+from ik_service.solver.launches.cache_bound import HEADERS, note_use
+from ik_service.solver.launches.kernel_trust import CHECKSUM, check_trust, checksum
+
+_OPTIONS = (  # what a header depends on, besides the processor, Warp's version and its headers themselves
+    "mode",
+    "verify_fp",
+    "fuse_fp",
+    "optimization_level",
+    "block_dim",
+    "enable_tiles_in_stack_memory",
+    "extra_cpu_include_dirs",
+    "cpu_compiler_flags",
+)
+_MAKING = threading.Lock()
+
+
+@contextmanager
+def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
+    """Let Warp find the header that was kept while this thread compiles a module for a CPU; keep one that it makes.
+
+    Args:
+        options: Of the module. Where another thread of this process makes a header, they are set to do without.
+    """
+    runtime: Any = wp._src.context.runtime
+    place = Path(runtime.get_clang_pch_dir())
+    kept = Path(str(wp.config.kernel_cache_dir), HEADERS, _key(options))
+    found = _whole_files(kept)
+    makes = not found and _MAKING.acquire(blocking=False)
+    options["use_precompiled_headers"] = makes or bool(found)
+    try:
+        for path in place.iterdir():  # of other options, or of a thread before that had this one's number
+            path.unlink()
+        for path in found:
+            note_use(path)
+            (place / path.name).symlink_to(path)
+        yield
+        for path in place.iterdir():
+            if makes:
+                _keep(path, kept)
+    finally:
+        if makes:
+            _MAKING.release()
+
+
+def _key(options: dict[str, Any]) -> str:
+    """A name for all that a header depends on; clang refuses one that is older than what it includes."""
+    flags = options["cpu_compiler_flags"]
+    files = Path(str(wp.__file__)).parent.joinpath("native").rglob("*.h")
+    states = sorted((str(path), path.stat().st_size, int(path.stat().st_mtime)) for path in files)
+    parts = [options.get(name) for name in _OPTIONS], states, wp.get_cpu_kernel_cache_key(cpu_compiler_flags=flags)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _whole_files(kept: Path) -> list[Path]:
+    """Headers of a folder that are what was written.
+
+    Raises:
+        KernelCacheError: Others may have written them.
+    """
+    found = []
+    for path in kept.glob("*.pch"):
+        with suppress(FileNotFoundError):
+            said = path.with_name(f"{path.name}{CHECKSUM}")
+            check_trust([kept.parent, kept, path, said])
+            if said.read_bytes() == checksum(path):
+                found.append(path)
+    return found
+
+
+def _keep(path: Path, kept: Path) -> None:
+    """Put a copy of a header among those kept, its checksum last; where that cannot be written, do without."""
+    with suppress(OSError):
+        kept.mkdir(mode=0o755, parents=True, exist_ok=True)
+        code = path.read_bytes()
+        for name, text in ((path.name, code), (f"{path.name}{CHECKSUM}", checksum(path))):
+            staged = kept / f"{name}.{os.getpid()}.{threading.get_ident()}"
+            staged.write_bytes(text)
+            staged.chmod(stat.S_IMODE(staged.stat().st_mode) & ~0o022)  # whatever the umask says
+            staged.replace(kept / name)
