@@ -36,7 +36,6 @@ LONGEST = (  # groups of tests that take longest; the others follow in their ord
     *SHARED,
     "tests/solver/launches/test_kernel_cache.py",
     "tests/pretended_cuda/test_pretended_cuda.py",
-    "tests/ptx/test_ptx.py",
     "tests/gpu_code/test_cuda_compiles.py",
     "tests/solver/launches/test_gpu_kernels.py",
     "tests/cli/service/serving/test_fronts.py",
