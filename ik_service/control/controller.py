@@ -38,7 +38,7 @@ from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target, as_target
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
+from ik_service.solver.launches.kernel_loading import KernelsFor, whom_of
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.result import RateLimits, checked_dt, path_result
@@ -132,7 +132,7 @@ class IKController:
         limits = limits or ControlLimits()
         resolved, margin = resolved_limits(robot, limits), checked_clearance(robot, limits, world)
         self._rate_limits = velocity_and_acceleration(robot, limits)
-        with DEVICE_LOCK, CacheErrorsExplained():
+        with DEVICE_LOCK, KernelsFor(whom_of(robot.name, [target.link for target in self.targets])):
             model = robot.on_device(device)
             self._arrays = TickArrays(model, robots, len(self.targets), resolved, clears=margin is not None)
             soft = SoftRows(posture, posture_weight, damping_weight)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ik_service.compiler import FLOAT64_ERROR, IslandProgram, IslandSignature, Lanes, error_outputs, uncovered
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.kernel import tick_code
+from ik_service.control.tick.kernel import TickCode, tick_code
 from ik_service.control.tick.levels.yielding import YieldingRows
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
@@ -105,17 +105,19 @@ class TickIslands:
         self._lanes = lanes_on(model.device, robots)
         self.data = TickData(tasks, self._rows, arrays, robots, model.device)
         self._version = self.data.version()
-        self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]
+        codes = [self._code(k, clears=arrays.clears) for k in range(int(self._partition.nisland[0]))]
+        load_kernels({code.kernel.module: LAUNCH_BLOCK for code in codes}, model.device)  # side by side
+        self.islands = [self._island(k, code, arrays) for k, code in enumerate(codes)]
         if not self.islands:
             raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
 
-    def _island(self, island: int, arrays: TickArrays) -> TickIsland:
-        device, unit = self._model.device, self._model.robot.length_unit
+    def _code(self, island: int, *, clears: bool) -> TickCode:
         yielding = self._yielding_rows(island)
         signature, loops = self._signature(island, yielding), self._loops_of(island)
-        code = tick_code(signature, self._lanes, unit, yielding, loops, clears=arrays.clears)
-        kernel, program = code.kernel, code.program
-        load_kernels({kernel.module: LAUNCH_BLOCK}, device)
+        return tick_code(signature, self._lanes, self._model.robot.length_unit, yielding, loops, clears=clears)
+
+    def _island(self, island: int, code: TickCode, arrays: TickArrays) -> TickIsland:
+        device, kernel, program = self._model.device, code.kernel, code.program
         task: Any = TickTask()
         task.island = island
         for name, array in {**arrays.of_task(), **self._constants(program), **self.data.inputs(program)}.items():

@@ -15,7 +15,7 @@ import warp as wp
 from ik_service.errors import in_a_line
 from ik_service.robots import RobotModel
 from ik_service.solver.device_lock import is_lost
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
+from ik_service.solver.launches.kernel_loading import KernelsFor
 from ik_service.solver.launches.kernel_trust import check_cache
 from ik_service.solver.launches.shipped_kernels import use_gpu_code, use_shipped_kernels
 from ik_service.solver.options import SolverOptions
@@ -93,7 +93,7 @@ def resolve_device(device: Any) -> wp.Device:
         InputError: Warp does not know it.
         KernelCacheError: The kernel cache cannot be made, or others may have put code there.
     """
-    with CacheErrorsExplained():
+    with KernelsFor():
         start_warp()
         use_shipped_kernels()
         check_cache()

@@ -21,7 +21,7 @@ from ik_service.solver.inputs.reading import check_lines
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.deadline import stopped_after
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
+from ik_service.solver.launches.kernel_loading import KernelsFor, load_kernels_alone, whom_of
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
 from ik_service.solver.options import SolverOptions
@@ -71,7 +71,8 @@ class SolverCore:
         self.robot, self.objectives, self._options, self._join = robot, tuple(objectives), setup.options, setup.join
         self.targets, self._device, self._turn = PoseTargets(robot, targets), setup.device, turn_on(setup.device)
         self._threads = 1 if island_launches.in_threads(setup.device) else setup.threads
-        with DEVICE_LOCK, CacheErrorsExplained():
+        self._whom = whom_of(robot.name, [target.link for target in self.targets.all])
+        with DEVICE_LOCK, KernelsFor(self._whom):
             self._set_up(setup.engine)
 
     def _set_up(self, engine: str) -> None:
@@ -143,7 +144,7 @@ class SolverCore:
         if done is None:
             return None
         if judged is not None:
-            with DEVICE_LOCK, CacheErrorsExplained():
+            with DEVICE_LOCK, KernelsFor(self._whom):
                 self.work.verify_given(judged, done[0])
         return collect_result(head, self.work, *done)
 
@@ -176,7 +177,7 @@ class SolverCore:
         given, start, enabled, worlds, limits, _ = batch
         count = given.problem_count
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
-        with CacheErrorsExplained():
+        with KernelsFor(self._whom):
             with DEVICE_LOCK:
                 self._constraints.enable(enabled)
                 work = self._fitted_workspace(count, options, worlds, verdict=verdict)
@@ -217,7 +218,7 @@ class SolverCore:
         options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
-        with CacheErrorsExplained(), DEVICE_LOCK:
+        with KernelsFor(self._whom), DEVICE_LOCK:
             self._constraints.enable(None)
             work = self._fitted_workspace(count, options, worlds)
             if work.asked_limits is not None:
@@ -263,7 +264,7 @@ class SolverCore:
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
         given["collision"] = worlds is not None and self.collision is not None
         self._constraints.enable(None)
-        with DEVICE_LOCK, CacheErrorsExplained():
+        with DEVICE_LOCK, KernelsFor(self._whom):
             work = self._fitted_workspace(2, replace(self._options, best_of=None), worlds)
             work.use_limits(None, None, 0)
             return work.recorded(self.engine.record_islands(work, 2, **given), values=for_gpus)

@@ -20,7 +20,7 @@ from ik_service.result_schema import (
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
+from ik_service.solver.launches.kernel_loading import KernelsFor
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.problems.limits.asked import AskedLimits
@@ -197,7 +197,7 @@ def _with_solutions(
     number, answer = np.zeros(count, np.int32), np.zeros(count, np.int32)
 
     def verify(which: NDArray[np.int32]) -> None:
-        with DEVICE_LOCK, CacheErrorsExplained():
+        with DEVICE_LOCK, KernelsFor():
             selection.take(prepared.partition, which)
             work.verify(prepared, count)
 

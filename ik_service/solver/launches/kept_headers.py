@@ -8,7 +8,6 @@ fit what it compiles. So a header that is missing, damaged or of other options c
 
 import hashlib
 import os
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -89,10 +88,11 @@ def _whole_files(kept: Path) -> list[Path]:
 def _keep(path: Path, kept: Path) -> None:
     """Put a copy of a header among those kept, its checksum last; where that cannot be written, do without."""
     with suppress(OSError):
-        kept.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for folder in (kept.parent, kept):  # no umask: what others can write is not trusted
+            folder.mkdir(mode=0o755, exist_ok=True)
         code = path.read_bytes()
         for name, text in ((path.name, code), (f"{path.name}{CHECKSUM}", checksum(path))):
             staged = kept / f"{name}.{os.getpid()}.{threading.get_ident()}"
+            staged.touch(mode=0o644)
             staged.write_bytes(text)
-            staged.chmod(stat.S_IMODE(staged.stat().st_mode) & ~0o022)  # whatever the umask says
             staged.replace(kept / name)

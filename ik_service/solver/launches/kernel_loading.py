@@ -17,17 +17,18 @@ import shutil
 import stat
 import sys
 import threading
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import warp as wp
 
 from ik_service.errors import KernelBuildError, KernelCacheError
-from ik_service.solver.launches.cache_bound import keep_bound, note_use
+from ik_service.solver.launches.cache_bound import MARKS, keep_bound, note_use
 from ik_service.solver.launches.kept_headers import header_at_hand
 from ik_service.solver.launches.kernel_trust import CHECKSUM, check_trust, checksum
 
@@ -40,6 +41,10 @@ NOT_BUILT = "CUDA kernel build failed"
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes, whose errors name no file
 _FIRST_IDS = itertools.count(1, 2**20)  # of what is loaded of modules that are unloaded again
 LOAD_TRIES = 3  # to load a module whose files vanish
+QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; whatever it says but nothing silences notices
+NOTICE_S = 0.5  # of compiling, before somebody who waits is told
+LINKS_TOLD = 3
+_THREAD = threading.local()  # for whom kernels are compiled
 
 
 def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
@@ -58,23 +63,12 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
     missing = [one for one in waiting if not one.is_whole()]
     cores = len(os.sched_getaffinity(0))
     if missing:
-        _tell(len(missing))
-    if len(missing) > 1:
-        with ThreadPoolExecutor(min(cores, len(missing)), "ik-compiler") as executor:
+        with _Notice(len(missing)), ThreadPoolExecutor(min(cores, len(missing)), "ik-compiler") as executor:
             list(executor.map(CachedModule.compile, missing))
     for one in waiting:
         one.load()
     if missing:
         keep_bound()
-
-
-def _tell(count: int) -> None:
-    """Say that modules are compiled: in the log, or on a terminal where nobody reads it."""
-    modules_word = "module" if count == 1 else "modules"
-    text = f"Compiling {count} {modules_word} of kernels, in seconds; '{wp.config.kernel_cache_dir}' keeps them."
-    _logger.info("%s", text)
-    if not _logger.hasHandlers() and sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write(f"{text}\n")
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:
@@ -90,7 +84,7 @@ def load_kernels_alone(module: Any, device: wp.Device) -> None:
     """
     block = _block(LAUNCH_BLOCK, device)
     if not is_loaded(module, block, device):
-        CachedModule(module, block, device=device).load()
+        load_kernels({module: block}, device)
 
 
 def unload_with(holder: object, module: Any) -> None:
@@ -214,17 +208,77 @@ class CachedModule:
                 path.replace(self._folder / path.name)
 
 
-class CacheErrorsExplained:
-    """A context in which errors that come from the kernel cache become a `KernelCacheError`."""
+def whom_of(robot: str, links: Sequence[str]) -> str:
+    """Return how notices name who waits: a robot, and its links with targets."""
+    more = f" and {len(links) - LINKS_TOLD} more" if len(links) > LINKS_TOLD else ""
+    return f"'{robot}' ({', '.join(links[:LINKS_TOLD])}{more})" if links else f"'{robot}'"
+
+
+class KernelsFor:
+    """A context in which kernels are loaded, or compiled where they are missing: for whom, and what errors mean.
+
+    Args:
+        whom: Whom notices name, from `whom_of`; nobody: that of a context around this one.
+    """
+
+    def __init__(self, whom: str = "") -> None:
+        self._whom = whom
 
     def __enter__(self) -> None:
-        """Do nothing."""
+        """Note for whom kernels are compiled in this thread."""
+        self._before = getattr(_THREAD, "whom", "")
+        _THREAD.whom = self._whom or self._before
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Raise an error that says what to do about the cache."""
+        """Raise an error that says what to do about the cache, in place of one that comes from there."""
+        _THREAD.whom = self._before
         explained = None if error is None else explained_cache_error(error)
         if explained is not None:
             raise explained from error
+
+
+class _Notice:
+    """Says that somebody waits for the compiler: in the log, and on standard error where no log is kept.
+
+    Args:
+        count: How many modules are compiled.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._said, self._times = threading.Event(), Path(str(wp.config.kernel_cache_dir), MARKS, f"seconds_of_{count}")
+        self._text = f"Compiling code for {getattr(_THREAD, 'whom', '') or 'a robot'}; later runs find it."
+        with suppress(OSError, ValueError):
+            self._text += f" Last time it took {float(self._times.read_text()):.1f} s."
+
+    def __enter__(self) -> None:
+        """Log it, and write it soon."""
+        _logger.info("%s", self._text)
+        self._start, self._timer = time.perf_counter(), threading.Timer(NOTICE_S, self._say)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(self, *error: object) -> None:
+        """Say how long it took, and keep that for the next notice."""
+        self._timer.cancel()
+        took = f"{time.perf_counter() - self._start:.1f}"
+        _logger.info("Compiled in %s s.", took)
+        if self._said.is_set():
+            _write(f"Compiled in {took} s.")
+        with suppress(OSError):  # a cache that is only read
+            self._times.parent.mkdir(mode=0o755, exist_ok=True)
+            self._times.touch(mode=0o644)  # no umask: a file that others can write is not trusted
+            self._times.write_text(took)
+
+    def _say(self) -> None:
+        self._said.set()
+        _write(self._text)
+
+
+def _write(text: str) -> None:
+    """Write a line to standard error, unless a log tells it or nobody wants it."""
+    if not (_logger.hasHandlers() or os.environ.get(QUIET_VARIABLE) or sys.stderr is None):
+        sys.stderr.write(f"ik-service: {text}\n")
+        sys.stderr.flush()
 
 
 def explained_cache_error(error: BaseException) -> KernelCacheError | None:

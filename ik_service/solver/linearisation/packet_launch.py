@@ -7,7 +7,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.solver.device_lock import DEVICE_LOCK
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
+from ik_service.solver.launches.kernel_loading import KernelsFor, load_kernels_alone
 from ik_service.template_files import TemplateFolder
 
 TEMPLATES = TemplateFolder("ik_service.solver.linearisation")
@@ -24,7 +24,7 @@ def load(kernel: wp.Kernel) -> None:
     Raises:
         KernelCacheError: Compiled kernels can be neither read nor kept.
     """
-    with DEVICE_LOCK, CacheErrorsExplained():
+    with DEVICE_LOCK, KernelsFor():
         load_kernels_alone(kernel.module, wp.get_device("cpu"))
 
 
@@ -34,6 +34,6 @@ def launch(kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
     Raises:
         KernelCacheError: Compiled kernels can be neither read nor kept.
     """
-    with DEVICE_LOCK, CacheErrorsExplained():
+    with DEVICE_LOCK, KernelsFor():
         load_kernels_alone(kernel.module, wp.get_device("cpu"))
         wp.launch(kernel, count, inputs, device="cpu", record_tape=False)

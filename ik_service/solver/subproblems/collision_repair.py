@@ -22,7 +22,7 @@ from ik_service.solver.collisions.near_spheres import NearSpheres
 from ik_service.solver.core import SolverCore
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
+from ik_service.solver.launches.kernel_loading import KernelsFor
 from ik_service.solver.linearisation.solver_rows import HostRows, LimitDistances
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
@@ -66,7 +66,7 @@ class CollisionRepair:
     def load(self) -> None:
         """Load its code, which the first solve that may need it does."""
         if self._near is None:
-            with DEVICE_LOCK, CacheErrorsExplained():
+            with DEVICE_LOCK, KernelsFor():
                 self._near = NearSpheres(self._core.model, self._core.lanes)
 
     def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
@@ -101,7 +101,7 @@ class CollisionRepair:
             # Bytes of products depend on the layout.
             r = np.ascontiguousarray(values.rows[:, ~rows.yields]) / scale
             jacobian = np.ascontiguousarray(values.jacobian[:, ~rows.yields]) / scale[..., np.newaxis]
-            with DEVICE_LOCK, CacheErrorsExplained():
+            with DEVICE_LOCK, KernelsFor():
                 gaps, slopes = near.of(q, kept + BAND * unit)
             cost = (r * r).sum(axis=1)
             is_nearer = (gaps[:, 0] >= kept) & (cost < least)

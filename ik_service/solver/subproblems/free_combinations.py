@@ -19,7 +19,7 @@ from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.core import SolverCore
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.worlds import CheckedWorlds
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
+from ik_service.solver.launches.kernel_loading import KernelsFor
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
@@ -132,7 +132,7 @@ class FreeCombinations:
             part, options = batch.part(left), time_left()
             assert part.worlds is not None  # else nothing is in contact
             solutions = self._solutions(part, options, wanted)
-            with DEVICE_LOCK, CacheErrorsExplained():
+            with DEVICE_LOCK, KernelsFor():
                 chosen[left], is_free[left] = self._first_free(solutions, part.worlds, options.margin)
         return chosen, is_free
 

@@ -15,7 +15,7 @@ from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.launches import shipped_kernels
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels
+from ik_service.solver.launches.kernel_loading import KernelsFor, load_kernels
 from ik_service.solver.launches.shipped_kernels import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from tests.gpu_code.cubins import island_kernels
@@ -176,7 +176,7 @@ def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, mon
 
     monkeypatch.setattr(wp._src.build, "build_cuda", build_with_another)
     modules = {SOLVE_IO: 256, WAVES: KEEP_BLOCK}
-    with pytest.raises(KernelCacheError, match="Failed to load CUDA module"), CacheErrorsExplained():
+    with pytest.raises(KernelCacheError, match="Failed to load CUDA module"), KernelsFor():
         load_kernels(modules, Card(90, TOOLKIT))
     made = sorted(path.name for path in tmp_path.glob("*/*") if path.suffix in (*OBJECT_SUFFIXES, ".sha256"))
     assert len(made) == 4

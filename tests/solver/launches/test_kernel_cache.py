@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -372,28 +373,47 @@ report(told=told, first=first)
 
 def test_a_solve_tells_that_it_compiles_and_no_later_one_does(run, tmp_path):
     found = run(TELLS, tmp_path)
-    assert found["first"] == len(found["told"]) == 1
-    assert found["told"][0].startswith("Compiling 3 modules of kernels, in seconds; ")
-    assert str(tmp_path) in found["told"][0]
+    assert found["first"] == len(found["told"]) == 2
+    assert found["told"][0] == "Compiling code for 'panda' (panda_hand); later runs find it."
+    assert re.fullmatch(r"Compiled in \d+\.\d s\.", found["told"][1])
     assert run(TELLS, tmp_path)["told"] == []
 
 
-TERMINAL = """
-import io, sys
+def test_a_notice_says_how_long_it_took_last_time(run, cache):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    path.unlink()
+    first = run(TELLS, cache)["told"]
+    path.unlink()
+    again = run(TELLS, cache)["told"]
+    took = first[-1].removeprefix("Compiled in ")
+    assert again[0].endswith(f" Last time it took {took}")
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
-sys.stderr = Terminal()
+NO_LOG = """
+import io, sys, time
+from ik_service.solver.launches import kernel_loading
+compiles = kernel_loading.CachedModule.compile
+
+def slowly(module):
+    compiles(module)
+    while os.environ["SEEN"] and not sys.stderr.getvalue():  # until somebody is told, however fast it is
+        time.sleep(0.01)
+
+kernel_loading.CachedModule.compile = slowly
+sys.stderr = io.StringIO()
 solve()
 first = sys.stderr.getvalue()
 solve()
-report(first=first, later=sys.stderr.getvalue()[len(first):])
+report(first=first.splitlines(), later=sys.stderr.getvalue()[len(first):])
 """
 
 
-def test_on_a_terminal_it_is_said_where_nobody_reads_the_log(run, tmp_path):
-    found = run(TERMINAL, tmp_path)
-    cache = tmp_path / wp.config.version
-    assert found == {"first": f"Compiling 3 modules of kernels, in seconds; '{cache}' keeps them.\n", "later": ""}
+def test_where_no_log_is_kept_it_is_said_on_standard_error(run, tmp_path):
+    found = run(NO_LOG, tmp_path, SEEN="yes")
+    assert found["first"][0] == "ik-service: Compiling code for 'panda' (panda_hand); later runs find it."
+    assert re.fullmatch(r"ik-service: Compiled in \d+\.\d s\.", found["first"][1])
+    assert found["later"] == ""
+
+
+def test_a_variable_silences_notices(run, tmp_path):
+    assert run(NO_LOG, tmp_path, SEEN="", IK_SERVICE_QUIET="1") == {"first": [], "later": ""}
