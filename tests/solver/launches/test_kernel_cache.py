@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,69 +15,15 @@ from ik_service.compiler import cpu_target
 from ik_service.compiler.code.cpu_targets import TARGETS
 from ik_service.solver.launches.kernel_loading import cached_files
 from tests.fork_server import fork_server
-from tests.kept_code import kept_folder
+from tests.solver.launches.cache_processes import COUNT, IMPORTS, SOLVES, Processes
 
-COUNT = 20
 MODULES = 3  # islands, what follows them, clearances
-IMPORTS = """
-import json, os, pathlib
-import numpy as np
-import warp as wp
-wp.config.log_level = wp.LOG_ERROR
-import ik_service
-from ik_service.cli.robots.warmup_command import compiled_objects
-from tests.kept_code import code_is_kept
-"""
-PROGRAM = f"""
-if os.environ["KEPT"]:
-    kept = code_is_kept(lambda: pathlib.Path(os.environ["KEPT"]), kernels=True)
-    kept.__enter__()
-
-def counted(action):
-    wp.init()
-    before = compiled_objects()
-    result = action()
-    return len(compiled_objects() - before), result
-
-panda = ik_service.load_robot("panda")
-joint_q = panda.random_free_joint_q(np.random.default_rng(0), {COUNT})
-poses = panda.forward_kinematics(joint_q, ["panda_hand"])
-wanted = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
-
-def solve(robot=panda, targets=("panda_hand",), given=wanted, **arguments):
-    return ik_service.IKSolver(robot, list(targets), device="cpu").solve(*given, **arguments)
-
-def report(**values):
-    print("REPORT" + json.dumps(values), flush=True)
-"""
-SOLVES = """
-compiled, result = counted(solve)
-report(compiled=compiled, solved=int(result.success.sum()), joint_q=result.joint_q.tobytes().hex())
-"""
 FAILS = """
 try:
     solve()
 except ik_service.KernelCacheError as error:
     report(error=str(error))
 """
-
-
-class Processes:
-    """Runs programs, each in a process that finds a kernel cache."""
-
-    def __init__(self, server):
-        self._server = server
-
-    def start(self, code, cache, **environment):
-        variables = {"WARP_CACHE_PATH": str(cache), "KEPT": "", **environment}
-        return self._server.start(PROGRAM + code, variables)
-
-    def finish(self, process):
-        return json.loads(self._server.finish(process).partition("REPORT")[2].splitlines()[0])
-
-    def __call__(self, code, cache, **environment):
-        """What a program reports; the compiler gives what it gave before."""
-        return self.finish(self.start(code, cache, KEPT=str(kept_folder()), **environment))
 
 
 @pytest.fixture(scope="module")
@@ -354,66 +299,3 @@ def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(run, cach
     found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
     assert (found["solved"], old.exists()) == (COUNT, False)
     assert len(objects(cache)) == MODULES
-
-
-TELLS = """
-import logging
-told = []
-class Notes(logging.Handler):
-    def emit(self, record):
-        told.append(record.getMessage())
-logging.getLogger("ik_service").addHandler(Notes())
-logging.getLogger("ik_service").setLevel(logging.INFO)
-solve()
-first = len(told)
-solve()
-report(told=told, first=first)
-"""
-
-
-def test_a_solve_tells_that_it_compiles_and_no_later_one_does(run, tmp_path):
-    found = run(TELLS, tmp_path)
-    assert found["first"] == len(found["told"]) == 2
-    assert found["told"][0] == "Compiling code for 'panda' (panda_hand); later runs find it."
-    assert re.fullmatch(r"Compiled in \d+\.\d s\.", found["told"][1])
-    assert run(TELLS, tmp_path)["told"] == []
-
-
-def test_a_notice_says_how_long_it_took_last_time(run, cache):
-    (path,) = cache.glob("*/wp_packet*/*.o")
-    path.unlink()
-    first = run(TELLS, cache)["told"]
-    path.unlink()
-    again = run(TELLS, cache)["told"]
-    took = first[-1].removeprefix("Compiled in ")
-    assert again[0].endswith(f" Last time it took {took}")
-
-
-NO_LOG = """
-import io, sys, time
-from ik_service.solver.launches import kernel_loading
-compiles = kernel_loading.CachedModule.compile
-
-def slowly(module):
-    compiles(module)
-    while os.environ["SEEN"] and not sys.stderr.getvalue():  # until somebody is told, however fast it is
-        time.sleep(0.01)
-
-kernel_loading.CachedModule.compile = slowly
-sys.stderr = io.StringIO()
-solve()
-first = sys.stderr.getvalue()
-solve()
-report(first=first.splitlines(), later=sys.stderr.getvalue()[len(first):])
-"""
-
-
-def test_where_no_log_is_kept_it_is_said_on_standard_error(run, tmp_path):
-    found = run(NO_LOG, tmp_path, SEEN="yes")
-    assert found["first"][0] == "ik-service: Compiling code for 'panda' (panda_hand); later runs find it."
-    assert re.fullmatch(r"ik-service: Compiled in \d+\.\d s\.", found["first"][1])
-    assert found["later"] == ""
-
-
-def test_a_variable_silences_notices(run, tmp_path):
-    assert run(NO_LOG, tmp_path, SEEN="", IK_SERVICE_QUIET="1") == {"first": [], "later": ""}
