@@ -1,5 +1,8 @@
 """Who is let in, by the headers alone: how long callers wait, who is taken for whom, what the loop's lag counts for."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -151,7 +154,7 @@ class Loop:
     """A loop whose clock the test moves."""
 
     def __init__(self):
-        self.now, self.used, self.timers = 100.0, 50.0, []
+        self.now, self.used, self.timers, self.clock = 100.0, 50.0, [], None
 
     def call_later(self, delay, callback, *arguments):
         timer = SimpleNamespace(due=self.now + delay, run=lambda: callback(*arguments))
@@ -173,11 +176,23 @@ class Loop:
 
 @pytest.fixture
 def loop(monkeypatch):
-    loop = Loop()
-    clock = SimpleNamespace(monotonic=lambda: loop.now, thread_time=lambda: loop.used)
+    """A loop whose clock only this thread has: a service in another one would take the change for a lag of minutes."""
+    loop, own = Loop(), threading.get_ident()
+    clock = loop.clock = SimpleNamespace(
+        monotonic=lambda: loop.now if threading.get_ident() == own else time.monotonic(),
+        thread_time=lambda: loop.used if threading.get_ident() == own else time.thread_time(),
+    )
     monkeypatch.setattr("ik_service.api.admission.loop_lag.time", clock)
-    monkeypatch.setattr("ik_service.api.admission.admission.time", SimpleNamespace(monotonic=lambda: loop.now))
+    monkeypatch.setattr("ik_service.api.admission.admission.time", clock)
     return loop
+
+
+def test_a_service_in_another_thread_keeps_its_clock(loop):
+    with ThreadPoolExecutor(1) as other:
+        before, seen = time.monotonic(), other.submit(loop.clock.monotonic).result()
+        assert before <= seen <= time.monotonic()
+        assert other.submit(loop.clock.thread_time).result() < loop.used
+    assert loop.clock.monotonic() == loop.now
 
 
 def test_a_loop_that_keeps_up_has_no_lag(door, loop):

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -84,7 +85,7 @@ def test_of_the_server_only_the_line_of_refused_handshakes_is_dropped():
 
 def test_a_warning_of_the_server_is_written_once_in_a_while(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr("ik_service.api.observability.logs.time", SimpleNamespace(monotonic=lambda: now))
     stream, server = io.StringIO(), logging.getLogger("uvicorn.error")
     with configured_logs(ServiceSettings(log_format="json"), stream):
         for _ in range(100):
