@@ -5,6 +5,7 @@
 The buffers of connections are not counted: the number of connections bounds them.
 """
 
+import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from ik_service.api.admission.access import owner_of
 from ik_service.api.errors.exceptions import AnswerTooLargeError
 from ik_service.batching.errors import QueueFullError, RefusalReason
-from ik_service.batching.queue.fair_cap import FairCap
+from ik_service.batching.queue.fair_cap import FairCap, Owner
 
 Refused = Callable[[RefusalReason], None]
 
@@ -20,6 +21,8 @@ RESERVATION = "ik_service.memory_reservation"
 """Key of the reservation of a request in its scope."""
 UNCOUNTED_BYTES = 64 * 1024
 """Bodies and answers up to this size are not counted."""
+BODY_RATE, AHEAD_S = 2**26, 0.5
+"""Bytes per second of long bodies of one API key, and how far ahead of that they may be [s]: 1 MB takes up to 1 ms."""
 
 
 class MemoryBudget:
@@ -35,11 +38,12 @@ class MemoryBudget:
         cap: Counts the bytes; used by one event loop.
         answer_bytes: The most that one answer may have.
         refused: Called for every refusal.
+        read_until: When the bytes that were read of bodies would have come in at `BODY_RATE`, for each API key [s].
     """
 
     def __init__(self, most_bytes: int, answer_bytes: int, *, is_shared: bool, refused: Refused) -> None:
         self.cap = FairCap(most_bytes, "bytes of bodies and answers", "bytes", is_shared=is_shared)
-        self.answer_bytes, self.refused = answer_bytes, refused
+        self.answer_bytes, self.refused, self.read_until = answer_bytes, refused, dict[Owner, float]()
 
 
 def reservation_of(scope: MutableMapping[str, Any]) -> "MemoryReservation":
@@ -78,6 +82,12 @@ class MemoryReservation:
             self._budget.refused(error.reason)
             raise
         self._amount += amount
+
+    def rest_s(self, amount: int) -> float:
+        """Count bytes of a body that were read; return how long its API key rests before more are read [s]."""
+        until, owner, now = self._budget.read_until, owner_of(self._scope), time.monotonic()
+        until[owner] = max(until.get(owner, now), now) + amount / BODY_RATE
+        return until[owner] - now if until[owner] - now > AHEAD_S else 0.0
 
     def reserve_answer(self, amount: int) -> None:
         """Reserve the bytes of an answer until it has been sent.

@@ -56,10 +56,10 @@ class BodyLimitMiddleware:
         """Pass a request on; its body is counted and timed while it is read."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        reservation = scope[RESERVATION] = MemoryReservation(self._budget, scope)
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._max_bytes:
             return await send_error(self._too_large(scope["method"]), scope, receive, send)
-        reservation = scope[RESERVATION] = MemoryReservation(self._budget, scope)
         try:
             return await self._app(scope, self._limited(receive, scope["method"], reservation), send)
         finally:
@@ -91,6 +91,7 @@ class BodyLimitMiddleware:
                     raise self._too_large(method)
                 if size > UNCOUNTED_BYTES:
                     reservation.reserve(size - reserved)
+                    await asyncio.sleep(reservation.rest_s(size - reserved))
                     reserved = size
                 is_complete = not message.get("more_body", False)
             return message

@@ -13,6 +13,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ik_service.api.admission.access import owner_of
+from ik_service.api.admission.request_memory import RESERVATION, reservation_of
 from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, ProblemKind, framework_kind, problem_document
 from ik_service.api.server.connection_slots import EXTRA_S, ConnectionSlots
 from ik_service.settings import ServiceSettings
@@ -69,14 +70,15 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, in slices."""
-        if len(data) <= HTTP_SLICE_BYTES:
-            return self._take(data)
+        """Take bytes, in slices; a body that is discarded comes in as slowly as one that is read."""
         for start in range(0, len(data), HTTP_SLICE_BYTES):
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
-                return None
+                return
             self._take(data[start : start + HTTP_SLICE_BYTES])
-        return None
+        cycle = self.cycle
+        if cycle is not None and cycle.response_complete and cycle.more_body and RESERVATION in cycle.scope:
+            self.flow.pause_reading()
+            self.loop.call_later(reservation_of(cycle.scope).rest_s(len(data)), self.flow.resume_reading)
 
     def _take(self, data: bytes) -> None:
         """Take bytes; incomplete headers are counted and timed, and bytes around chunks counted."""

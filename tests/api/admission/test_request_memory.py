@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,13 @@ from fastapi.testclient import TestClient
 from ik_service import load_robot
 from ik_service.api import create_app
 from ik_service.api.admission.access import KEY_NAME
-from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
+from ik_service.api.admission.request_memory import (
+    AHEAD_S,
+    BODY_RATE,
+    UNCOUNTED_BYTES,
+    MemoryBudget,
+    MemoryReservation,
+)
 from ik_service.api.codecs.codec import PIECE_BYTES, LazyRows
 from ik_service.api.codecs.media_types import BY_NAME
 from ik_service.api.documents.answer_size import forward_answer_bytes, solve_answer_bytes
@@ -139,6 +146,21 @@ def test_what_is_held_for_a_while_is_given_back_whatever_happens():
         assert shared.cap.used == 1100
         raise ZeroDivisionError
     assert shared.cap.used == 100
+
+
+def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch):
+    now, shared = 1000.0, memory()
+    monkeypatch.setattr("ik_service.api.admission.request_memory.time", SimpleNamespace(monotonic=lambda: now))
+    first, same, other = (MemoryReservation(shared, {KEY_NAME: name}) for name in "aab")
+    ahead = int(AHEAD_S * BODY_RATE)
+    assert first.rest_s(ahead - 1) == 0.0  # so much at once is read without a rest
+    assert same.rest_s(ahead) == pytest.approx(2 * AHEAD_S)
+    assert other.rest_s(1) == 0.0
+    now += 1.5 * AHEAD_S
+    assert first.rest_s(1) == 0.0
+    now += 10.0
+    assert first.rest_s(ahead - 1) == 0.0  # time in which nothing came in allows no more
+    assert first.rest_s(ahead) == pytest.approx(2 * AHEAD_S)
 
 
 def test_small_answers_are_not_counted_and_too_large_ones_are_refused():

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from ik_service.api.admission.request_memory import RESERVATION, MemoryBudget, MemoryReservation
 from ik_service.api.server.connection_slots import EXTRA_MOST, ConnectionSlots
 from ik_service.settings import ServiceSettings
 from tests.api.server.real_server import PATIENCE_S, real_server
@@ -22,6 +23,7 @@ SETTINGS = ServiceSettings(
     keep_alive_s=1.0,
 )
 PIECES, PIECE_BYTES = 4000, 100_000
+MEMORY = MemoryBudget(2**30, 2**20, is_shared=True, refused=lambda reason: None)
 
 
 async def application(scope, receive, send):
@@ -33,6 +35,7 @@ async def application(scope, receive, send):
         for _ in range(PIECES):
             await send({"type": "http.response.body", "body": bytes(PIECE_BYTES), "more_body": True})
         return
+    scope[RESERVATION] = MemoryReservation(MEMORY, scope)
     size = 10_000_000 if scope["path"] == "/large" else 2
     more = scope["path"] != "/early"
     while more:
@@ -152,6 +155,24 @@ def test_a_body_that_ends_after_the_answer_leaves_the_connection_good(connect):
     connection.sendall(b"xxGET /early HTTP/1.1\r\nHost: a\r\n\r\n")
     assert answer(connection).startswith(b"HTTP/1.1 200")
     assert rest(connection) == b""  # and an idle one is closed
+
+
+@pytest.mark.parametrize(("rate", "is_read"), [(1.0, False), (1e6, True)])  # rests of hours, and of 50 ms
+def test_a_body_that_is_discarded_rests_as_one_that_is_read(server, connect, monkeypatch, caplog, rate, is_read):
+    monkeypatch.setattr("ik_service.api.admission.request_memory.BODY_RATE", rate)
+    monkeypatch.setattr("ik_service.api.admission.request_memory.AHEAD_S", 0.0)
+    monkeypatch.setattr(MEMORY, "read_until", {})
+    connection = connect()
+    connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+    (taken,) = server[0].server_state.connections
+    connection.sendall(b"x" * 1000)
+    until(lambda: MEMORY.read_until if is_read else taken.flow.read_paused, PATIENCE_S)
+    connection.sendall(b"x" * 49_000 + b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    if is_read:
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+    assert rest(connection) == b""  # one that rests for too long is cut off
+    assert not caplog.records
 
 
 def test_a_caller_who_does_not_take_the_answer_is_cut_off(server, connect):

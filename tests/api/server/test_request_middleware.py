@@ -171,6 +171,29 @@ def test_a_body_that_fills_the_memory_of_all_is_refused_and_gives_back_what_it_h
     assert memory.cap.used == 0
 
 
+def test_a_long_body_rests_before_more_of_it_is_read(monkeypatch):
+    memory = MemoryBudget(2**20, 2**20, is_shared=True, refused=[].append)
+    monkeypatch.setattr("ik_service.api.admission.request_memory.BODY_RATE", 1.0)
+    taken = []
+
+    async def counting(scope, receive, send):
+        while (await receive())["more_body"]:
+            taken.append(1)
+
+    async def run():
+        receive = body_messages(*4 * [b"a" * 60_000])
+        layer = BodyLimitMiddleware(counting, 2**20, 60.0, memory)
+        reading = asyncio.create_task(layer({"type": "http", "method": "POST", "headers": []}, receive, None))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not reading.done()
+        reading.cancel()
+
+    asyncio.run(run())
+    assert len(taken) == 1  # what is not counted yet; the second part rests
+    assert memory.cap.used == 0
+
+
 def test_a_body_within_its_bounds_comes_through():
     status, _, body = answer_of(bounded(1000), body_messages(b"a" * 400, b"b" * 600))
     assert (status, body) == (200, b"a" * 400 + b"b" * 600)

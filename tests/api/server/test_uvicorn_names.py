@@ -25,7 +25,7 @@ USED = {
 USED_OF_PARTS = {
     LimitedConnection: {
         "cycle": "keep_alive more_body response_complete response_started scope",
-        "flow": "write_paused",
+        "flow": "pause_reading resume_reading write_paused",
         "server_state": "default_headers",
     },
     StreamConnection: {"conn": "debug fail handshake_exc", "frames": "", "writable": "is_set"},
