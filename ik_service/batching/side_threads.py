@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 SHORT_TURN_S = 0.0005
 """Switch interval of Python's threads while side threads work [s]."""
 
-REST = 10.0
+REST = 20.0
 """An owner whose work has failed rests for this many times the CPU time of the work, where there are several owners."""
 
 _logger = logging.getLogger(__name__)
