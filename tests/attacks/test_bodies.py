@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.attacks.untrue_archive import untrue_archive
 MEMORY_BYTES = 64 << 20
 MOST_MEMORY_MB = 400.0
 LEAST_SHARE = 0.9  # of the honest caller's solves
+CONNECTIONS = 4
 TIMEOUT_S = 90.0
 ARCHIVE = untrue_archive(512)
 NAMES = {f"orientations_xyz{k}": 1 for k in range(250)}
@@ -28,11 +30,11 @@ def service(start_service):
     return start_service(memory_bytes=MEMORY_BYTES)
 
 
-def sent_again_and_again(media_type, body):
-    """An attack: one connection that sends a body, again once it is answered."""
+def sent_again_and_again(media_type, body, key):
+    """An attack: some connections that send a body, each again once it is answered."""
+    headers = {"X-API-Key": key, "Content-Type": media_type}
 
-    def bodies_of_one_key(service, stop):
-        headers = {"X-API-Key": KEYS["attacker"], "Content-Type": media_type}
+    def on_one_connection(service, stop):
         codes, longest = Counter(), 0
         with contextlib.closing(service.connect(TIMEOUT_S)) as connection:
             while not stop.is_set():
@@ -46,6 +48,11 @@ def sent_again_and_again(media_type, body):
                 longest = max(longest, len(content))
         return codes, longest
 
+    def bodies_of_one_key(service, stop):
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            told = list(pool.map(on_one_connection, CONNECTIONS * [service], CONNECTIONS * [stop]))
+        return sum((codes for codes, _ in told), Counter()), max(longest for _, longest in told)
+
     return bodies_of_one_key
 
 
@@ -56,12 +63,14 @@ def sent_again_and_again(media_type, body):
         ("application/json", MANY_NAMES, "missing_field"),
         ("application/json", LONG_NAME, "unknown_field"),
         ("application/json", NOT_FINITE, "not_finite"),
+        ("application/json", LONG_NAME, "invalid_api_key"),
     ],
-    ids=["archive", "names", "name", "numbers"],
+    ids=["archive", "names", "name", "numbers", "stranger"],
 )
 @for_a_moment_and_a_minute
 def test_bodies_of_one_key_cost_what_was_counted_for_them(service, media_type, body, code, seconds):
-    report = under_attack(service, sent_again_and_again(media_type, body), seconds)
+    key = KEYS["attacker"] if code != "invalid_api_key" else "of-nobody-0123456789"
+    report = under_attack(service, sent_again_and_again(media_type, body, key), seconds)
     codes, longest = report.outcome
     assert codes[code] > 0
     assert set(codes) <= {code, "share_exhausted", "queue_full"}
