@@ -38,12 +38,14 @@ class MemoryBudget:
         cap: Counts the bytes; used by one event loop.
         answer_bytes: The most that one answer may have.
         refused: Called for every refusal.
+        is_shared: Whether there are several API keys.
         read_until: When the bytes that were read of bodies would have come in at `BODY_RATE`, for each API key [s].
     """
 
     def __init__(self, most_bytes: int, answer_bytes: int, *, is_shared: bool, refused: Refused) -> None:
         self.cap = FairCap(most_bytes, "bytes of bodies and answers", "bytes", is_shared=is_shared)
-        self.answer_bytes, self.refused, self.read_until = answer_bytes, refused, dict[Owner, float]()
+        self.answer_bytes, self.refused, self.is_shared = answer_bytes, refused, is_shared
+        self.read_until = dict[Owner, float]()
 
 
 def reservation_of(scope: MutableMapping[str, Any]) -> "MemoryReservation":
@@ -83,8 +85,13 @@ class MemoryReservation:
             raise
         self._amount += amount
 
-    def rest_s(self, amount: int) -> float:
-        """Count bytes of a body that were read; return how long its API key rests before more are read [s]."""
+    def rest_s(self, amount: int, *, is_discarded: bool = False) -> float:
+        """Count bytes of a body that were read; return how long its API key rests before more are read [s].
+
+        Bodies that are discarded always rest; others only where several keys share the service.
+        """
+        if not (is_discarded or self._budget.is_shared):
+            return 0.0
         until, owner, now = self._budget.read_until, owner_of(self._scope), time.monotonic()
         until[owner] = max(until.get(owner, now), now) + amount / BODY_RATE
         return until[owner] - now if until[owner] - now > AHEAD_S else 0.0

@@ -75,10 +75,11 @@ class LimitedConnection(HttpToolsProtocol):
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return
             self._take(data[start : start + HTTP_SLICE_BYTES])
-        cycle = self.cycle
+        cycle: Any = self.cycle
         if cycle is not None and cycle.response_complete and cycle.more_body and RESERVATION in cycle.scope:
             self.flow.pause_reading()
-            self.loop.call_later(reservation_of(cycle.scope).rest_s(len(data)), self.flow.resume_reading)
+            rest_s = reservation_of(cycle.scope).rest_s(len(data), is_discarded=True)
+            self.loop.call_later(rest_s, self.flow.resume_reading)
 
     def _take(self, data: bytes) -> None:
         """Take bytes; incomplete headers are counted and timed, and bytes around chunks counted."""

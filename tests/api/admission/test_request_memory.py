@@ -163,6 +163,13 @@ def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch
     assert first.rest_s(ahead) == pytest.approx(2 * AHEAD_S)
 
 
+def test_where_all_have_one_key_only_bodies_that_are_discarded_rest():
+    alone = MemoryReservation(MemoryBudget(10**9, 10**6, is_shared=False, refused=lambda _: None), {KEY_NAME: None})
+    ahead = int(AHEAD_S * BODY_RATE)
+    assert alone.rest_s(10 * ahead) == 0.0
+    assert alone.rest_s(2 * ahead, is_discarded=True) == pytest.approx(2 * AHEAD_S, rel=0.01)
+
+
 def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
     bounded = MemoryBudget(10**9, 1_000_000, is_shared=False, refused=lambda _: None)
     reservation = MemoryReservation(bounded, {})
