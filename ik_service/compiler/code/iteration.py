@@ -88,6 +88,7 @@ class IterationSource:
         self.step = step_source(program, lanes, damping, self.space)
         if first_rows:
             self.step = FirstRowsStep(program, lanes, damping, self.space.elimination, first_rows)
+        self._turns_downhill = damping.settles and not (state or kept_rows or first_rows or program.quaternions)
         kept = {"with_hessian": with_hessian, "with_pressure": bool(first_rows or program.multiplied)}
         self.state = state or LaneState.of(program, len(self.step.lengths2()), data_columns > 0, **kept)
 
@@ -239,11 +240,18 @@ class IterationSource:
         lines, step = (self._shortened(), "taken") if self.kept_rows else (list[str](), "step")
         first = self.step if isinstance(self.step, FirstRowsStep) else None
         step = step if first is None else "taken"
+        # Where a limit cuts off a DOF's part of each step, trials can all be worse than the start, which is no minimum.
+        # The one after three of them goes down the gradient from the start: cut off anyhow, it lowers the cost.
+        lost = self.lanes.both(f"damping_factor >= {self._number(self.damping.up**3)}", f"steps < {self._number(3.0)}")
+        downhill = f"{self._number(1.0 / len(self.program.dofs))} / largest"
         trials: dict[int, str] = {}
         for k, (a, component) in enumerate(coordinate_names(self.program)):
             place = f"s[{self.state.trial + k}]"
             if not component:
-                lines.append(f"const F moved{a} = trial{a} - {step}{a};")
+                moved = f"trial{a} - {step}{a}"
+                if self._turns_downhill:
+                    moved = self.lanes.choose(lost, f"(best_q{a} - best_gradient{a} * {downhill})", moved)
+                lines.append(f"const F moved{a} = {moved};")
                 below = self.lanes.choose(f"moved{a} < lower{a}", f"lower{a}", f"moved{a}")
                 lines.append(f"const F above{a} = {below};")
                 lines.append(f"{place} = {self.lanes.choose(f'above{a} > upper{a}', f'upper{a}', f'above{a}')};")
