@@ -80,11 +80,19 @@ for (int k = 0; k < DOFS; ++k) {
 const auto stands = (s[STEPS] == zero) & (s[NORM2] > s[FLOOR2]) & (flat | (s[DAMPING_FACTOR] > FACTOR_MAX));
 if (!any(stands)) return false;
 for (int k = 0; k < SIZE; ++k) t[k] = s[k];
-F aside[DOFS], largest = zero + TINY, slope = zero, gain = zero;
+F aside[DOFS], largest = zero + TINY, slope = zero, gain = zero, farthest = zero;
+for (int k = 0; k < DOFS; ++k) {
+    const F last = absolute(gather(task.input_before, INPUT_COUNT + k));
+    farthest = last > farthest ? last : farthest; /* false for NAN */
+}
+farthest = farthest > zero ? farthest : zero + BESIDE;
 for (int k = 0; k < DOFS; ++k) {
     const F last = gather(task.input_before, INPUT_COUNT + k);
     const F room = PLACE[k] < 0 ? zero : smaller(s[UPPER + k] - s[LOWER + k], zero + BESIDE);
-    aside[k] = (last == last ? last : zero) + UNLIKE * (500 + 309 * k % 500) * room;
+    /* Others than joints that a limit holds are flat here. Their slope must not turn the trial round. */
+    const auto held = s[GRADIENT + k] * s[GRADIENT + k] > COSINE2_MAX * (s[LENGTHS2 + k] * s[NORM2] + TINY);
+    aside[k] = (last == last ? last : zero) + UNLIKE * (500 + 309 * k % 500) * smaller(room, farthest);
+    aside[k] = held ? zero : aside[k];
     largest = absolute(aside[k]) > largest * room ? absolute(aside[k]) / room : largest;
     slope = slope + s[GRADIENT + k] * aside[k];
 }

@@ -9,7 +9,7 @@ from tests.control.conftest import follow, pose_of
 
 DT, SPEED = 2e-3, 0.05  # [s], [m/s]
 INWARDS = 0.05  # [m]
-BENT = np.array([0.0, 0.0025, 0.01, -0.015, 0.0])  # side, lift, three joints that pitch
+STRETCHED, BENT = np.zeros(5), np.array([0.0, 0.0025, 0.01, -0.015, 0.0])  # side, lift, three joints that pitch
 SPEED_ROUNDING = 1e-9  # [m/s or rad/s]
 LIFT = """<robot name="lift"><link name="base"/><link name="side"/><joint name="side" type="prismatic">
 <parent link="base"/><child link="side"/><axis xyz="0 1 0"/>
@@ -29,8 +29,8 @@ def arm_on_lift(speed):
     return load_robot(LIFT.format(speed=speed, pitches=pitches))
 
 
-def line_inwards(robot, start, ticks):
-    ends = [np.array([min(INWARDS, SPEED * DT * (k + 1)), *6 * [0.0]]) for k in range(ticks)]
+def line_inwards(robot, start, ticks, beside=0.0):
+    ends = [np.array([min(INWARDS, SPEED * DT * (k + 1)), beside, *5 * [0.0]]) for k in range(ticks)]
     return [pose_of(robot, start, "tip") - end for end in ends]
 
 
@@ -43,3 +43,13 @@ def test_a_hand_follows_a_line_that_a_slow_lift_has_to_make_room_for(acceleratio
     assert run.status[-1] == IKStatus.CONVERGED
     assert run.joint_q[-1, 1] > 0.15
     assert (np.abs(run.speeds(BENT, DT)) <= robot.joint_velocity_limit + SPEED_ROUNDING).all()
+
+
+@pytest.mark.parametrize("beside", [0.0, 0.02])  # [m]: beyond the limit of the joint that leads sideways
+def test_a_stretched_arm_leaves_a_saddle_as_fast_as_its_slow_lift_rises(beside):
+    slow, ticks = 0.013, 500
+    robot = arm_on_lift(slow)
+    line = line_inwards(robot, STRETCHED, ticks, beside)
+    run = follow(IKController(robot, ["tip"]), STRETCHED, line, DT)
+    assert run.joint_q[-1, 1] > 0.75 * slow * DT * ticks
+    assert (np.abs(run.speeds(STRETCHED, DT)) <= robot.joint_velocity_limit + SPEED_ROUNDING).all()
