@@ -15,7 +15,7 @@ from ik_service import IKSolver, RobotModel
 from ik_service.control import IKController
 
 DISTANCE, SPEED, DT = 0.05, 0.05, 2e-3  # [m], [m/s], [s]
-TICKS_MAX = 3000
+TICKS_MAX = 20_000
 STANDING = 200  # ticks in which no joint moves by more than STILL: the arm has come to rest
 STILL = 1e-7  # [rad or m]
 NUDGE = 1e-4  # [rad or m] of the differences
