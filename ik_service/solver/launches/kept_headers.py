@@ -8,10 +8,12 @@ fit what it compiles. So a header that is missing, damaged or of other options c
 
 import hashlib
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import warp as wp
@@ -39,23 +41,25 @@ def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
     Args:
         options: Of the module. Where another thread of this process makes a header, they are set to do without.
     """
-    runtime: Any = wp._src.context.runtime
-    place = Path(runtime.get_clang_pch_dir())
-    kept = Path(str(wp.config.kernel_cache_dir), HEADERS, _key(options))
-    found = _whole_files(kept)
+    folders: dict[int, Any] = wp._src.context.runtime._pch_dirs  # type: ignore[attr-defined]
+    kept, thread = Path(str(wp.config.kernel_cache_dir), HEADERS, _key(options)).absolute(), threading.get_ident()
+    found, before = _whole_files(kept), folders.get(thread)
     makes = not found and _MAKING.acquire(blocking=False)
     options["use_precompiled_headers"] = makes or bool(found)
     try:
-        for path in place.iterdir():  # of other options, or of a thread before that had this one's number
-            path.unlink()
-        for path in found:
-            note_use(path)
-            (place / path.name).symlink_to(path)
-        yield
-        for path in place.iterdir():
-            if makes:
-                _keep(path, kept)
+        with tempfile.TemporaryDirectory(prefix="ik_service_header_") as place:
+            folders[thread] = SimpleNamespace(name=place)  # where Warp looks, and writes, in this thread
+            for path in found:
+                note_use(path)
+                Path(place, path.name).symlink_to(path)
+            yield
+            for path in Path(place).glob("*.pch"):
+                if makes:
+                    _keep(path, kept)
     finally:
+        folders.pop(thread, None)
+        if before is not None:
+            folders[thread] = before
         if makes:
             _MAKING.release()
 
@@ -93,6 +97,9 @@ def _keep(path: Path, kept: Path) -> None:
         code = path.read_bytes()
         for name, text in ((path.name, code), (f"{path.name}{CHECKSUM}", checksum(path))):
             staged = kept / f"{name}.{os.getpid()}.{threading.get_ident()}"
-            staged.touch(mode=0o644)
-            staged.write_bytes(text)
-            staged.replace(kept / name)
+            try:
+                staged.touch(mode=0o644)
+                staged.write_bytes(text)
+                staged.replace(kept / name)
+            finally:
+                staged.unlink(missing_ok=True)

@@ -257,9 +257,11 @@ class _Notice:
         self._timer.daemon = True
         self._timer.start()
 
-    def __exit__(self, *error: object) -> None:
-        """Say how long it took, and keep that for the next notice."""
+    def __exit__(self, kind: object, *error: object) -> None:
+        """Say how long it took, and keep that for the next notice, unless it failed."""
         self._timer.cancel()
+        if kind is not None:
+            return
         took = f"{time.perf_counter() - self._start:.1f}"
         _logger.info("Compiled in %s s.", took)
         if self._said.is_set():
@@ -276,9 +278,10 @@ class _Notice:
 
 def _write(text: str) -> None:
     """Write a line to standard error, unless a log tells it or nobody wants it."""
-    if not (_logger.hasHandlers() or os.environ.get(QUIET_VARIABLE) or sys.stderr is None):
-        sys.stderr.write(f"ik-service: {text}\n")
-        sys.stderr.flush()
+    if not (_logger.hasHandlers() or os.environ.get(QUIET_VARIABLE)):
+        with suppress(OSError, ValueError, AttributeError):  # it is closed, full, or something else in its place
+            sys.stderr.write(f"ik-service: {text}\n")
+            sys.stderr.flush()
 
 
 def explained_cache_error(error: BaseException) -> KernelCacheError | None:

@@ -1,7 +1,9 @@
 """Precompiled headers are kept with the kernel cache: who finds one, who makes one, and what a bad one does."""
 
 import itertools
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import warp as wp
@@ -90,6 +92,23 @@ def test_the_bound_of_the_cache_counts_headers_and_removes_them(cache, monkeypat
     monkeypatch.setenv(BOUND_VARIABLE, "1")
     keep_bound()
     assert headers(cache) == []
+
+
+def test_the_folder_that_warp_remembers_for_a_thread_may_be_gone(cache):
+    folder = wp._src.context.runtime.get_clang_pch_dir()
+    one, _ = new_module()
+    shutil.rmtree(folder)  # as programs that tidy up /tmp do, or a child process that ends
+    one.compile()
+    assert one.is_whole()
+    assert len(headers(cache)) == 1
+    assert wp._src.context.runtime.get_clang_pch_dir() == folder  # what Warp itself needs is left to it
+
+
+def test_a_header_that_is_not_whole_is_not_kept(cache):
+    _, options = new_module()
+    with header_at_hand(options):
+        Path(wp._src.context.runtime.get_clang_pch_dir(), "builtin-1234.pch.tmp").write_bytes(b"begun")
+    assert not any(path.is_file() for path in cache.rglob("*"))
 
 
 def test_a_header_is_kept_for_each_set_of_options(cache):

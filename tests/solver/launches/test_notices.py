@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.fork_server import fork_server
-from tests.solver.launches.cache_processes import IMPORTS, Processes
+from tests.solver.launches.cache_processes import COUNT, IMPORTS, Processes
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +74,24 @@ def test_where_no_log_is_kept_it_is_said_on_standard_error(run, tmp_path):
 
 def test_a_variable_silences_notices(run, tmp_path):
     assert run(NO_LOG, tmp_path, SEEN="", IK_SERVICE_QUIET="1") == {"first": [], "later": ""}
+
+
+DEAF = """
+import sys
+
+class Deaf:
+    def write(self, text):
+        raise BrokenPipeError("nobody reads")
+    def flush(self):
+        pass
+
+from ik_service.solver.launches import kernel_loading
+kernel_loading.NOTICE_S = 0.0
+sys.stderr = Deaf()
+compiled, result = counted(solve)
+report(compiled=compiled, solved=int(result.success.sum()))
+"""
+
+
+def test_a_notice_that_cannot_be_written_spoils_no_solve(run, tmp_path):
+    assert run(DEAF, tmp_path) == {"compiled": 3, "solved": COUNT}

@@ -262,8 +262,11 @@ class LimitReading:
 
     def _dofs_of(self, name: str) -> list[str]:
         """Return the names of the DOFs of a joint of several DOFs; any other name as given."""
-        own = [dof for dof in self._robot.dof_names if dof.startswith(f"{name}/")]
-        return own if name in self._robot.joint_names and own else [name]
+        robot = self._robot
+        if name not in robot.joint_names:
+            return [name]
+        joint = robot.joint_index(name)
+        return list(robot.dof_names[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]])
 
     def _dof(self, name: str) -> int:
         return index_of(self._robot, "DOF", self._robot.dof_names, name)

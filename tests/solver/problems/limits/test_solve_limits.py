@@ -101,6 +101,15 @@ def test_frozen_joints_stay_to_the_bit_in_float64(solvers, reachable):
     assert found.success.mean() > 0.7  # five joints are left for six rows, and the poses are of these two
 
 
+def test_a_name_freezes_its_own_joint_and_none_that_begins_like_it():
+    robot = load_urdf(ENDLESS.replace('"slide"', '"waist/slide"'))
+    target = robot.forward_kinematics([[0.3, 0.8, -0.3]], ["tip"]).positions[:, 0]
+    found = IKSolver(robot, ["tip"]).solve(target, initial_joint_q=[[0.1, 0.5, -0.15]], frozen=["waist"])
+    waist, slide = (robot.coordinate_names.index(name) for name in ("waist", "waist/slide"))
+    assert found.joint_q[0, waist] == np.float32(0.1)
+    assert found.joint_q[0, slide] != np.float32(0.5)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_joint_goes_further_than_allowed(solvers, reachable, engine):
     start, others = near(reachable), near(reachable)[::-1]
