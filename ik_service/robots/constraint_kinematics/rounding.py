@@ -60,9 +60,12 @@ def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
     is_length = np.array([name[0] not in "exz" for name in names])  # rows of angles are ex, zx, xz, ...
     dofs = np.flatnonzero(rows.frames.moves_apart[0])
     lever = max(np.linalg.norm(jacobian[:, is_length], axis=2).max(initial=0.0), _longest_gap(rows, near, dofs))
-    most = PRECISION * np.where(is_length, lever, 1.0)
+    size = np.where(is_length, max(lever, STANDSTILL), 1.0)  # small mechanisms count as large ones
+    most = PRECISION * size
     kept = (np.abs(values) <= most).all(axis=1)
-    loose = verdicts(jacobian[kept], values[kept], PRECISION, lever)[0].sum(axis=0) > 0.5 * kept.sum()
+    loose = (
+        verdicts(jacobian[kept] / size[:, np.newaxis], values[kept], PRECISION, 1.0)[0].sum(axis=0) > 0.5 * kept.sum()
+    )
     if not loose.any():
         return {}
     jacobian = jacobian[kept] * ~loose[:, np.newaxis]

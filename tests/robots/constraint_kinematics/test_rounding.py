@@ -1,6 +1,7 @@
 """Loops from files with rounded numbers: what would move with exact numbers moves, and what is rigid stays so."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -97,6 +98,31 @@ def test_velocities_and_sweeps_of_a_rounded_mechanism_are_those_of_the_exact_one
 def test_an_axis_that_is_truly_inclined_leaves_a_mechanism_rigid(joint: str, angle: float) -> None:
     robot = load_urdf(rounded.inclined(joint, angle))
     assert not robot.warnings
+    assert robot.loops[0].slack is None
+    assert not robot.constraints.close(started(robot)).closed.any()
+
+
+def shrunk(text: str) -> str:
+    """A mechanism of a finger's size."""
+    return re.sub('xyz="([^"]*)"(?=[^>]* rpy)', lambda found: f'xyz="{_times(found[1], 0.05)}"', text)
+
+
+def _times(numbers: str, factor: float) -> str:
+    return " ".join(repr(float(one) * factor) for one in numbers.split())
+
+
+@pytest.mark.parametrize("digits", [4, 5, 6])
+@pytest.mark.parametrize("name", ["four-bar", "five-bar", "gripper"])
+def test_small_mechanisms_move_as_large_ones(name: str, digits: int) -> None:
+    large, small = load_urdf(rounded.MECHANISMS[name](digits)), load_urdf(shrunk(rounded.MECHANISMS[name](digits)))
+    for loop, same in zip(large.loops, small.loops, strict=True):
+        assert dict(loop.slack).keys() == dict(same.slack).keys()
+    assert small.constraints.close(started(small)).closed.all()
+
+
+@pytest.mark.parametrize("joint", ["drive", "elbow", "pin"])
+def test_small_mechanisms_that_are_truly_inclined_stay_rigid(joint: str) -> None:
+    robot = load_urdf(shrunk(rounded.inclined(joint, 0.003)))
     assert robot.loops[0].slack is None
     assert not robot.constraints.close(started(robot)).closed.any()
 
