@@ -85,7 +85,8 @@ def collect(
     slots.phase[i, island] = IDLE
     steps, refused = slots.iterations[i, island], slots.damping_factor[i, island] > FACTOR_MAX_STAGED
     unmoved = steps == 0 or (refused and steps <= REFUSED)
-    if status >= 0 and status != INVALID and slots.met[i, island] == 0 and unmoved:
+    misses = slots.met[i, island] == 0 or (slots.met[i, island] == NO_TARGET and slots.cost[i, island] > 0.0)
+    if status >= 0 and status != INVALID and misses and unmoved:
         slots.phase[i, island] = RUNNING
         slots.running[i, island] = 1
         slots.fresh[i, island] = STEPS_ASIDE

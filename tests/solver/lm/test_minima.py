@@ -6,9 +6,9 @@ import pytest
 import ik_service
 from ik_service import IKStatus
 from ik_service.solver.results.advice import advice
-from objectives import IKObjectivePosition, IKObjectivePosture
+from objectives import IKObjectiveLookAt, IKObjectivePosition, IKObjectivePosture
 
-LINK = "panda_hand"
+LINK, LINK_OF_IIWA = "panda_hand", "iiwa_link_ee"
 COUNT = 60
 STEP = 1e-6  # [rad] of central differences
 SUCCESS = {"compiled": 0.95, "staged": 0.85}  # the staged engine has a part of the seeds
@@ -121,3 +121,23 @@ def test_a_stretched_arm_out_of_reach_stays_where_it_starts(engine):
     answer = solver.solve(above, pose.orientations_xyzw[:, 0], initial_joint_q=start, options={"seeds": 1})
     assert answer.status[0] == IKStatus.STALLED
     np.testing.assert_array_equal(answer.joint_q, start)
+
+
+FLAT = {  # of an upright iiwa14: its gradient is zero there, and it is no minimum
+    "position": lambda hand: IKObjectivePosition(LINK_OF_IIWA, hand - [0.0, 0.0, 0.2]),
+    "look at": lambda hand: IKObjectiveLookAt(LINK_OF_IIWA, hand - [0.0, 0.0, 1.0], axis=(0, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@pytest.mark.parametrize("name", FLAT)
+def test_objectives_alone_leave_a_start_at_a_saddle_or_a_maximum(name, engine):
+    robot, start = ik_service.load_robot("iiwa14", collision="ignore"), np.zeros((1, 7))
+    hand = robot.forward_kinematics(start, [LINK_OF_IIWA]).positions[:, 0]
+    solver = ik_service.IKSolver(robot, objectives=[FLAT[name](hand)], device="cpu", engine=engine)
+    answer = solver.solve(problem_count=1, initial_joint_q=start, options={"seeds": 1})
+    assert answer.success[0]
+    assert answer.cost[0] < 1e-6
+    again = solver.solve(problem_count=1, initial_joint_q=answer.joint_q, options={"seeds": 1})
+    assert again.success[0]
+    assert again.cost[0] <= answer.cost[0]

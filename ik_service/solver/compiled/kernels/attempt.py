@@ -206,6 +206,7 @@ class AttemptFunctions(AttemptStart):
         Real, at, place, program = self.Real, self.at, self.source.state, self.source.program
         DOFS, W, nearness = len(program.dofs), self.source.lanes.width, self._nearness
         Q, TRIAL, FACTOR, STEPS = place.q, place.trial, place.damping_factor, place.steps
+        NORM2, FLOOR2 = place.norm2, place.floor2
         PLACE, ROTATIONS, FACTOR_MAX = (
             coordinate_places(program),
             rotation_bits(program),
@@ -222,7 +223,7 @@ class AttemptFunctions(AttemptStart):
             if p < 0 or at(state, FACTOR * W + lane) <= Real(FACTOR_MAX) or at(state, STEPS * W + lane) > Real(REFUSED):
                 return False
             met, _precise = nearness(state, lane, task)
-            if met != 0:
+            if met == 1 or at(state, NORM2 * W + lane) <= at(state, FLOOR2 * W + lane):
                 return False
             line = wp.min(p, task.limit_lower.shape[0] - 1)
             for k in range(DOFS):
