@@ -72,19 +72,9 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:
-    """Load a module that is launched before it is known which others are needed.
-
-    Args:
-        module: The Warp module; its launches ask for no size of block.
-        device: Where it is needed.
-
-    Raises:
-        KernelCacheError: As `load_kernels`.
-        OSError: The same.
-    """
-    block = _block(LAUNCH_BLOCK, device)
-    if not is_loaded(module, block, device):
-        load_kernels({module: block}, device)
+    """Load a module, as `load_kernels` does, before it is known which others are needed."""
+    if not is_loaded(module, _block(LAUNCH_BLOCK, device), device):
+        load_kernels({module: LAUNCH_BLOCK}, device)
 
 
 def unload_with(holder: object, module: Any) -> None:
