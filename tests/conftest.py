@@ -19,6 +19,7 @@ from tests.bounded import until
 from tests.kept_code import code_is_kept
 
 wp.config.log_level = wp.LOG_WARNING
+os.environ["IK_SERVICE_QUIET"] = "1"  # of what is compiled nothing is said on standard error, which tests look at
 gc.set_threshold(20_000, 20, 20)  # by default a tenth of a run goes into looking through all kernels for cycles
 # No test fails for the time that it takes: a machine may have other work.
 hypothesis.settings.register_profile(

@@ -49,7 +49,7 @@ class Processes:
         self._server = server
 
     def start(self, code, cache, **environment):
-        variables = {"WARP_CACHE_PATH": str(cache), "KEPT": "", **environment}
+        variables = {"WARP_CACHE_PATH": str(cache), "KEPT": "", "IK_SERVICE_QUIET": "", **environment}
         return self._server.start(PROGRAM + code, variables)
 
     def finish(self, process):
