@@ -27,7 +27,7 @@ KEY_LENGTH_LEAST = 16
 _KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?|https?://\[[0-9A-Fa-f:]+\](:\d{1,5})?")
 _OTHERS = {
-    f"{ENV_PREFIX}{name}" for name in ("CPU_TARGET", "KERNEL_CACHE_MB", "SHIPPED_KERNELS")
+    f"{ENV_PREFIX}{name}" for name in ("CPU_TARGET", "KERNEL_CACHE_MB", "QUIET", "SHIPPED_KERNELS")
 }  # read where there are no settings
 # Kubernetes sets these in every container where there is a Service named ik-service.
 _KUBERNETES = re.compile(r"IK_SERVICE_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
