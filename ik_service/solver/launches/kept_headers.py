@@ -41,7 +41,8 @@ def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
     Args:
         options: Of the module. Where another thread of this process makes a header, they are set to do without.
     """
-    folders: dict[int, Any] = wp._src.context.runtime._pch_dirs  # type: ignore[attr-defined]
+    runtime: Any = wp._src.context.runtime
+    folders = runtime._pch_dirs
     kept, thread = Path(str(wp.config.kernel_cache_dir), HEADERS, _key(options)).absolute(), threading.get_ident()
     found, before = _whole_files(kept), folders.get(thread)
     makes = not found and _MAKING.acquire(blocking=False)
