@@ -39,7 +39,7 @@ class MemoryBudget:
         answer_bytes: The most that one answer may have.
         refused: Called for every refusal.
         is_shared: Whether there are several API keys.
-        read_until: When the bytes that were read of bodies would have come in at `BODY_RATE`, for each API key [s].
+        read_until: For each API key the time at which `BODY_RATE` would have brought its bytes so far [s].
     """
 
     def __init__(self, most_bytes: int, answer_bytes: int, *, is_shared: bool, refused: Refused) -> None:
@@ -86,9 +86,9 @@ class MemoryReservation:
         self._amount += amount
 
     def rest_s(self, amount: int, *, is_discarded: bool = False) -> float:
-        """Count bytes of a body that were read; return how long its API key rests before more are read [s].
+        """Count bytes of a body; return how long the service waits before it reads more bytes of the same API key [s].
 
-        Bodies that are discarded always rest; others only where several keys share the service.
+        Refused bodies always wait. Other bodies wait only where several keys share the service.
         """
         if not (is_discarded or self._budget.is_shared):
             return 0.0

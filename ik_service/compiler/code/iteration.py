@@ -240,8 +240,8 @@ class IterationSource:
         lines, step = (self._shortened(), "taken") if self.kept_rows else (list[str](), "step")
         first = self.step if isinstance(self.step, FirstRowsStep) else None
         step = step if first is None else "taken"
-        # Where a limit cuts off a DOF's part of each step, trials can all be worse than the start, which is no minimum.
-        # The one after three of them goes down the gradient from the start: cut off anyhow, it lowers the cost.
+        # A limit may cut off one DOF's part of each step. Then all trials can be worse than the start, although the
+        # start is no minimum. The fourth trial follows the gradient down from the start, and so lowers the cost.
         lost = self.lanes.both(f"damping_factor >= {self._number(self.damping.up**3)}", f"steps < {self._number(3.0)}")
         downhill = f"{self._number(1.0 / len(self.program.dofs))} / largest"
         trials: dict[int, str] = {}

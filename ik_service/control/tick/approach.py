@@ -89,7 +89,7 @@ farthest = farthest > zero ? farthest : zero + BESIDE;
 for (int k = 0; k < DOFS; ++k) {
     const F last = gather(task.input_before, INPUT_COUNT + k);
     const F room = PLACE[k] < 0 ? zero : smaller(s[UPPER + k] - s[LOWER + k], zero + BESIDE);
-    /* Others than joints that a limit holds are flat here. Their slope must not turn the trial round. */
+    /* Only joints held by a limit have a slope at a saddle. That slope must not reverse the trial. */
     const auto held = s[GRADIENT + k] * s[GRADIENT + k] > COSINE2_MAX * (s[LENGTHS2 + k] * s[NORM2] + TINY);
     aside[k] = (last == last ? last : zero) + UNLIKE * (500 + 309 * k % 500) * smaller(room, farthest);
     aside[k] = held ? zero : aside[k];

@@ -1,9 +1,9 @@
-"""Warp's headers, precompiled once per machine and kept with the kernel cache: most of a small module's time is theirs.
+"""Warp's header, precompiled once per machine and kept with the kernel cache: parsing it dominates small modules.
 
-    a module to compile -> header kept, trusted, whole? link to it : made by one thread, kept, with a checksum
+    a module to compile -> is a header kept, trusted and whole? yes: link it, no: one thread makes and keeps it
 
-Warp looks for a precompiled header in a folder of each thread, and makes one where there is none or where it does not
-fit what it compiles. So a header that is missing, damaged or of other options costs time, and changes no code.
+Each thread has a folder in which Warp looks for a precompiled header. Without a header that fits the module's options,
+Warp makes a new one. So a header that is missing, damaged or made for other options costs time, and changes no code.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ import warp as wp
 from ik_service.solver.launches.cache_bound import HEADERS, note_use
 from ik_service.solver.launches.kernel_trust import CHECKSUM, check_trust, checksum
 
-_OPTIONS = (  # what a header depends on, besides the processor, Warp's version and its headers themselves
+_OPTIONS = (  # options of a module on which its header depends, besides the processor, Warp's version and source files
     "mode",
     "verify_fp",
     "fuse_fp",
@@ -36,10 +36,11 @@ _MAKING = threading.Lock()
 
 @contextmanager
 def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
-    """Let Warp find the header that was kept while this thread compiles a module for a CPU; keep one that it makes.
+    """While this thread compiles a module for a CPU, let Warp find the kept header; keep a header that Warp makes.
 
     Args:
-        options: Of the module. Where another thread of this process makes a header, they are set to do without.
+        options: Options of the module. While another thread of this process makes a header, they are set so that Warp
+            compiles without a precompiled header.
     """
     runtime: Any = wp._src.context.runtime
     folders = runtime._pch_dirs
@@ -54,9 +55,8 @@ def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
                 note_use(path)
                 Path(place, path.name).symlink_to(path)
             yield
-            for path in Path(place).glob("*.pch"):
-                if makes:
-                    _keep(path, kept)
+            for path in Path(place).glob("*.pch") if makes else ():
+                _keep(path, kept)
     finally:
         folders.pop(thread, None)
         if before is not None:
@@ -66,7 +66,7 @@ def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
 
 
 def _key(options: dict[str, Any]) -> str:
-    """A name for all that a header depends on; clang refuses one that is older than what it includes."""
+    """Return a name for everything on which a header depends; clang refuses a header older than its source files."""
     flags = options["cpu_compiler_flags"]
     files = Path(str(wp.__file__)).parent.joinpath("native").rglob("*.h")
     states = sorted((str(path), path.stat().st_size, int(path.stat().st_mtime)) for path in files)
@@ -75,10 +75,10 @@ def _key(options: dict[str, Any]) -> str:
 
 
 def _whole_files(kept: Path) -> list[Path]:
-    """Headers of a folder that are what was written.
+    """Return the headers of a folder whose checksums are right.
 
     Raises:
-        KernelCacheError: Others may have written them.
+        KernelCacheError: Other users may have written a header.
     """
     found = []
     for path in kept.glob("*.pch"):
@@ -91,9 +91,9 @@ def _whole_files(kept: Path) -> list[Path]:
 
 
 def _keep(path: Path, kept: Path) -> None:
-    """Put a copy of a header among those kept, its checksum last; where that cannot be written, do without."""
+    """Copy a header into a folder of kept headers, its checksum last; a folder that cannot be written is left alone."""
     with suppress(OSError):
-        for folder in (kept.parent, kept):  # no umask: what others can write is not trusted
+        for folder in (kept.parent, kept):  # whatever the umask: a folder that others can write is not trusted
             folder.mkdir(mode=0o755, exist_ok=True)
         code = path.read_bytes()
         for name, text in ((path.name, code), (f"{path.name}{CHECKSUM}", checksum(path))):

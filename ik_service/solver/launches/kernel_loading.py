@@ -41,7 +41,7 @@ NOT_BUILT = "CUDA kernel build failed"
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes, whose errors name no file
 _FIRST_IDS = itertools.count(1, 2**20)  # of what is loaded of modules that are unloaded again
 LOAD_TRIES = 3  # to load a module whose files vanish
-QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; whatever it says but nothing silences notices
+QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; any value but an empty one silences notices
 NOTICE_S = 0.5  # of compiling, before somebody who waits is told
 LINKS_TOLD = 3
 _THREAD = threading.local()  # for whom kernels are compiled
@@ -72,7 +72,7 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:
-    """Load a module, as `load_kernels` does, before it is known which others are needed."""
+    """Load one module, as `load_kernels` does, before the solver knows its other modules."""
     if not is_loaded(module, _block(LAUNCH_BLOCK, device), device):
         load_kernels({module: LAUNCH_BLOCK}, device)
 
@@ -199,28 +199,28 @@ class CachedModule:
 
 
 def whom_of(robot: str, links: Sequence[str]) -> str:
-    """Return how notices name who waits: a robot, and its links with targets."""
+    """Return the words by which notices name a robot and its links with targets."""
     more = f" and {len(links) - LINKS_TOLD} more" if len(links) > LINKS_TOLD else ""
     return f"'{robot}' ({', '.join(links[:LINKS_TOLD])}{more})" if links else f"'{robot}'"
 
 
 class KernelsFor:
-    """A context in which kernels are loaded, or compiled where they are missing: for whom, and what errors mean.
+    """A context around code that loads or compiles kernels: it names the robot for notices and explains errors.
 
     Args:
-        whom: Whom notices name, from `whom_of`; nobody: that of a context around this one.
+        whom: The robot in the words of `whom_of`; without it the robot of the context around this one.
     """
 
     def __init__(self, whom: str = "") -> None:
         self._whom = whom
 
     def __enter__(self) -> None:
-        """Note for whom kernels are compiled in this thread."""
+        """Note for which robot this thread compiles kernels."""
         self._before = getattr(_THREAD, "whom", "")
         _THREAD.whom = self._whom or self._before
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Raise an error that says what to do about the cache, in place of one that comes from there."""
+        """Replace an error of the cache by an error that tells the user what to do."""
         _THREAD.whom = self._before
         explained = None if error is None else explained_cache_error(error)
         if explained is not None:
@@ -228,7 +228,7 @@ class KernelsFor:
 
 
 class _Notice:
-    """Says that somebody waits for the compiler: in the log, and on standard error where no log is kept.
+    """Tells the user about a wait for the compiler: in the log, or on standard error of programs without a log.
 
     Args:
         count: How many modules are compiled.
@@ -241,14 +241,14 @@ class _Notice:
             self._text += f" Last time it took {float(self._times.read_text()):.1f} s."
 
     def __enter__(self) -> None:
-        """Log it, and write it soon."""
+        """Log the notice, and write it to standard error after `NOTICE_S`."""
         _logger.info("%s", self._text)
         self._start, self._timer = time.perf_counter(), threading.Timer(NOTICE_S, self._say)
         self._timer.daemon = True
         self._timer.start()
 
     def __exit__(self, kind: object, *error: object) -> None:
-        """Say how long it took, and keep that for the next notice, unless it failed."""
+        """Tell how many seconds compiling took, and keep the number for the next notice; a failure tells nothing."""
         self._timer.cancel()
         if kind is not None:
             return
@@ -258,7 +258,7 @@ class _Notice:
             _write(f"Compiled in {took} s.")
         with suppress(OSError):  # a cache that is only read
             self._times.parent.mkdir(mode=0o755, exist_ok=True)
-            self._times.touch(mode=0o644)  # no umask: a file that others can write is not trusted
+            self._times.touch(mode=0o644)  # whatever the umask: a file that others can write is not trusted
             self._times.write_text(took)
 
     def _say(self) -> None:
@@ -267,9 +267,9 @@ class _Notice:
 
 
 def _write(text: str) -> None:
-    """Write a line to standard error, unless a log tells it or nobody wants it."""
+    """Write a line to standard error, unless the program has a log or has silenced notices."""
     if not (_logger.hasHandlers() or os.environ.get(QUIET_VARIABLE)):
-        with suppress(OSError, ValueError, AttributeError):  # it is closed, full, or something else in its place
+        with suppress(OSError, ValueError, AttributeError):  # standard error is closed, full or replaced
             sys.stderr.write(f"ik-service: {text}\n")
             sys.stderr.flush()
 
