@@ -10,11 +10,13 @@ python = $(VENV)/bin/python
 compiled_once = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-oldest check check-format check-lint check-types check-floors check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
+.PHONY: help install run test test-oldest check check-format check-lint check-types check-floors check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
 
 help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
+
+install: environment-test ## make the environment of all other commands, in VENV, and show how it goes
 
 run: ## start the service with the built-in robots and the page; ARGS="--port 9000"
 	@$(environment) run

@@ -3,6 +3,8 @@
 Usage: environment.py FOLDER run|test. It runs before anything is installed, so it uses the standard library alone and
 stays readable for older Pythons, which it refuses. What stands in FOLDER already and matches its lock is kept; an
 environment whose lock or Python has changed is made again; one that it did not make is never touched.
+
+uv installs, six times as fast as pip; where uv cannot be had or fails, pip does the same.
 """
 
 import hashlib
@@ -16,6 +18,13 @@ import venv
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOCKS = {"run": "requirements-page.lock", "test": "requirements-dev.lock"}  # what both name has one version
+UV_LOCK = "requirements-uv.lock"
+PIP_SETTINGS = {  # variables of pip, and what uv calls them
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_CERT": "SSL_CERT_FILE",
+}
 OLDEST_PYTHON = (3, 11)
 
 
@@ -41,12 +50,27 @@ def write_record(folder, record):
 
 
 def pip(folder, *arguments):
-    """Run pip inside the environment, or end with its exit status."""
-    options = ["--disable-pip-version-check", "--no-input", "--no-compile", "-qq"]  # most modules are never imported
+    """Run `pip install` inside the environment; return the exit status."""
+    options = ["--disable-pip-version-check", "--no-input", "--no-compile", "-q"]  # most modules are never imported
     command = [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--no-deps"]
-    done = subprocess.run(command + options + list(arguments), cwd=ROOT, check=False)
-    if done.returncode:
-        sys.exit(f"pip could not install {arguments[-1]} (exit status {done.returncode}).")
+    return subprocess.run(command + options + list(arguments), cwd=ROOT, check=False).returncode
+
+
+def uv(folder, *arguments):
+    """Run `uv pip install` for the environment, with bars of progress on a terminal; return the exit status."""
+    program, python = (os.path.join(folder, "bin", name) for name in ("uv", "python"))
+    if not os.path.exists(program):
+        return 1
+    variables = {uvs: os.environ[pips] for pips, uvs in PIP_SETTINGS.items() if pips in os.environ}
+    command = [program, "pip", "install", "--python", python, "--no-deps"]
+    command += [] if sys.stderr.isatty() else ["--quiet"]
+    return subprocess.run(command + list(arguments), cwd=ROOT, env={**variables, **os.environ}, check=False).returncode
+
+
+def install(folder, *arguments):
+    """Install something with uv, else with pip; without success the process ends."""
+    if uv(folder, *arguments) and pip(folder, *arguments):
+        sys.exit(f"Neither uv nor pip could install {arguments[-1]}.")
 
 
 def create(folder):
@@ -58,6 +82,7 @@ def create(folder):
         if not isinstance(error, subprocess.CalledProcessError):
             raise
         sys.exit(f"{sys.executable} cannot make virtual environments. Debian and Ubuntu: apt-get install python3-venv")
+    pip(folder, "--only-binary", ":all:", "--require-hashes", "-r", UV_LOCK)
     record = {"python": sys.version, "root": ROOT, "locks": {}, "project": None}
     write_record(folder, record)
     return record
@@ -73,13 +98,13 @@ def is_current(folder, record):
     )
 
 
-def install_lock(folder, kind):
+def install_lock(folder, lock):
     """Install all packages that a lock names, each with its hash checked."""
-    with open(os.path.join(ROOT, LOCKS[kind])) as file:
+    with open(os.path.join(ROOT, lock)) as file:
         count = sum("==" in line for line in file)
-    print(f"Installing {count} packages of {LOCKS[kind]} into {folder} ...", flush=True)
+    print(f"Installing {count} packages of {lock} into {folder} ...", flush=True)
     started = time.monotonic()
-    pip(folder, "--only-binary", ":all:", "--require-hashes", "-r", LOCKS[kind])
+    install(folder, "--only-binary", ":all:", "--require-hashes", "-r", lock)
     print(f"... done in {time.monotonic() - started:.0f} s.", flush=True)
 
 
@@ -97,11 +122,11 @@ def main(folder, kind):
     if record is None or not is_current(folder, record):
         record = create(folder)
     if kind not in record["locks"]:
-        install_lock(folder, kind)
+        install_lock(folder, LOCKS[kind])
         record["locks"][kind] = digest(LOCKS[kind])
         record["project"] = None
     if record["project"] != digest("pyproject.toml"):
-        pip(folder, "--no-build-isolation", "--editable", ROOT)
+        install(folder, "--no-build-isolation", "--editable", ROOT)
         record["project"] = digest("pyproject.toml")
     write_record(folder, record)
 

@@ -18,9 +18,9 @@ EXTRAS = {
     "requirements.lock": ["cli"],
     "requirements-page.lock": ["cli", "page"],  # what 'make run' installs
     "requirements-ray.lock": ["ray"],
-    "requirements-dev.lock": ["cli", "mujoco", "test", "dev"],
+    "requirements-dev.lock": ["cli", "bulk", "page", "mujoco", "test", "dev"],
 }
-COMPILER = "uv==0.13.8"
+COMPILER, COMPILER_LOCK = "uv==0.13.8", "requirements-uv.lock"  # it also installs: .ci/environment.py
 LOCK_OPTIONS = ["--generate-hashes", "--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
 COMPILE_OPTIONS = [
     *("--universal", "--python-version", "3.11", "--fork-strategy", "fewest"),  # one set for all Pythons
@@ -46,6 +46,9 @@ def write(upgrade: bool) -> None:
             subprocess.run(command, cwd=ROOT, input=build_backend, text=True, check=True, stdout=subprocess.DEVNULL)
             written.append(lock)
             print(f"Wrote {lock}.")
+        command = [f"{folder}/bin/uv", "pip", "compile", *COMPILE_OPTIONS, "-", "-o", COMPILER_LOCK]
+        subprocess.run(command, cwd=ROOT, input=COMPILER, text=True, check=True, stdout=subprocess.DEVNULL)
+        print(f"Wrote {COMPILER_LOCK}.")
         command = [f"{folder}/bin/uv", "pip", "compile", *OLDEST_OPTIONS, "pyproject.toml", "-", "-o", OLDEST_LOCK]
         command += [word for extra in OLDEST_EXTRAS for word in ("--extra", extra)]
         command += ["--upgrade"] if upgrade else []
@@ -104,6 +107,8 @@ def find_faults(lock: str, extras: list[str]) -> list[str]:
 def check() -> None:
     """End with an exit status of 1 where a lock is not in step with pyproject.toml."""
     faults = [fault for lock, extras in EXTRAS.items() for fault in find_faults(lock, extras)]
+    if read_pins(COMPILER_LOCK) != {"uv": COMPILER.removeprefix("uv==")}:
+        faults.append(f"{COMPILER_LOCK}: is not of {COMPILER}")
     if faults:
         sys.exit("\n".join([*faults, "Run 'make lock'."]))
     print("The lock files are in step with pyproject.toml.")
