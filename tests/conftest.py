@@ -33,19 +33,16 @@ EVIDENCE_TIMEOUT_S = 3600.0
 TIMEOUT_AGAIN_S = float(os.environ.get("TIMEOUT_AGAIN_S", "5"))
 PROCESS_END_S = 120.0
 SHARED = ("ray_cluster", "exported")  # fixtures whose tests run in one process
-LONGEST = (  # groups of tests that take longest; the others follow in their order
-    *SHARED,
-    "tests/solver/launches/test_kernel_cache.py",
-    "tests/pretended_cuda/test_pretended_cuda.py",
-    "tests/gpu_code/test_cuda_compiles.py",
-    "tests/solver/launches/test_gpu_kernels.py",
-    "tests/cli/service/serving/test_fronts.py",
-    "tests/cli/service/test_drain.py",
-    "tests/frameworks/test_frameworks.py",
-    "tests/page/test_page.py",
-    "tests/attacks/test_answers.py",
-    "tests/solver/paths/test_path_bridges.py",
-    "tests/api/routes/test_schema_conformance.py",
+LAST = (  # rooms whose tests compile much or start services, longest groups first; quicker rooms show faults before
+    "export",
+    "pretended_cuda",
+    "gpu_code",
+    "solver",
+    "control",
+    "page",
+    "cli",
+    "deploy",
+    "attacks",
 )
 
 
@@ -57,14 +54,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """
     shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
     item.add_marker(pytest.mark.xdist_group(*shared or [item.nodeid.partition("::")[0]]))
+    case = item.callspec.id if hasattr(item, "callspec") else ""
+    slow = [case in mark.args for mark in item.iter_markers("evidence_cases")]
+    slow += [case not in mark.args for mark in item.iter_markers("quick_cases")]
+    if any(slow):
+        item.add_marker(pytest.mark.evidence)
     if item.get_closest_marker("evidence"):
         item.add_marker(pytest.mark.timeout(EVIDENCE_TIMEOUT_S))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the groups that take longest, so that no process is left alone with one of them at the end."""
-    place = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.get_closest_marker("xdist_group").args[0], len(LONGEST)))
+    """Begin with the rooms whose tests are quick."""
+    place = {name: number for number, name in enumerate(LAST, start=1)}
+    items.sort(key=lambda item: place.get(item.nodeid.split("/")[1], 0) if "/" in item.nodeid else 0)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -47,6 +47,7 @@ def leave_unread(request):
     return leave_answers_unread
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     "request_",
     [forward(60_000, ["panda_hand", "panda_link7"]), solve_with_everything(30_000)],

@@ -68,9 +68,16 @@ def keep_connections_busy(service, stop):
     return keep_open(service, stop, request_bytes("POST", "/v1/robots/panda/solve", b"x" * 1000)[:-999])
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     "attack",
-    [keep_connections_silent, keep_connections_idle, keep_connections_idle_with_a_key, keep_connections_busy],
+    [
+        keep_connections_idle,
+        *(
+            pytest.param(attack, marks=pytest.mark.evidence)
+            for attack in (keep_connections_silent, keep_connections_idle_with_a_key, keep_connections_busy)
+        ),
+    ],
 )
 @for_a_moment_and_a_minute
 def test_connections_of_one_caller_leave_room_for_others(narrow, seconds, attack):
@@ -80,6 +87,8 @@ def test_connections_of_one_caller_leave_room_for_others(narrow, seconds, attack
     assert report.recovery_s < float("inf")
 
 
+@pytest.mark.evidence_cases("keep_connections_idle_with_a_key")
+@pytest.mark.evidence
 @pytest.mark.parametrize("attack", [keep_connections_silent, keep_connections_idle_with_a_key])
 def test_who_comes_new_is_served_while_one_caller_keeps_all_connections(narrow, attack):
     stop, statuses = threading.Event(), []

@@ -126,6 +126,8 @@ def many_patterns(service, stop):
     return at_once(service, stop, HOGS, body_of)
 
 
+@pytest.mark.evidence_cases("many_patterns-moment")
+@pytest.mark.evidence
 @for_a_moment_and_a_minute
 @pytest.mark.parametrize(
     "attack", [flood_of_the_same_kind, flood_of_derivatives, kinds_that_are_not_compiled, many_patterns]

@@ -3,6 +3,8 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.attacks.attack import for_a_moment_and_a_minute, under_attack
 from tests.attacks.service import KEYS
 
@@ -43,6 +45,7 @@ def put_heavy_robots(service, stop):
         return sum(pool.map(put, range(UPLOADERS)), Counter())
 
 
+@pytest.mark.evidence
 @for_a_moment_and_a_minute
 def test_who_puts_large_robots_holds_up_nobody_else(service, seconds):
     report = under_attack(service, put_heavy_robots, seconds)

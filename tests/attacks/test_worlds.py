@@ -94,6 +94,7 @@ def hall(service):
         assert ask(connection, "PUT", "/v1/worlds/hall", body) in {200, 201}
 
 
+@pytest.mark.evidence
 @for_a_moment_and_a_minute
 @pytest.mark.parametrize("attack", [ask_about_worlds, put_worlds])
 @pytest.mark.usefixtures("hall")

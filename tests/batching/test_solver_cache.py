@@ -39,6 +39,7 @@ def test_requests_of_equal_structure_share_a_solver(panda):
     assert len(cache) == 2
 
 
+@pytest.mark.evidence
 def test_the_least_recently_used_solver_goes(panda):
     cache = SolverCache("cpu", capacity=2)
     links = ["panda_hand", "panda_link7", "panda_hand", "panda_link6"]
@@ -59,6 +60,7 @@ def test_the_owner_who_has_most_solvers_gives_one_up(panda, monkeypatch):
     assert len(cache._owners) == 4
 
 
+@pytest.mark.evidence
 def test_kernels_that_no_solver_needs_are_unloaded_and_come_back_the_same(panda, monkeypatch):
     made = island_launches._packet_kernel.__wrapped__
     monkeypatch.setattr(island_launches, "_packet_kernel", lru_cache(1)(made))
@@ -74,6 +76,7 @@ def test_kernels_that_no_solver_needs_are_unloaded_and_come_back_the_same(panda,
     assert first["panda_link7"] == held.joint_q.tobytes()
 
 
+@pytest.mark.evidence
 def test_a_module_of_an_equal_name_is_apart_from_one_that_is_still_in_use(panda, monkeypatch):
     """The code of a module is found by its name and a number; both are of equal kernels here."""
     made = island_launches._packet_kernel.__wrapped__
@@ -175,6 +178,7 @@ def small_code(monkeypatch):
     monkeypatch.setattr(PacketLaunches, "step_entries_max", 200)
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("small_code")
 def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
     robot = chain(40)
@@ -194,6 +198,7 @@ def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
         pool.close()
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("small_code")
 def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
     robot = chain(40)
@@ -210,6 +215,7 @@ def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
         pool.close()
 
 
+@pytest.mark.evidence
 def test_engines_and_islands_have_solvers_of_their_own(panda):
     request = request_for(panda, 2)
     cache = SolverCache("cpu", capacity=4)

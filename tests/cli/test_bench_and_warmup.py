@@ -140,6 +140,7 @@ def test_warmup_refuses_architectures_that_there_are_not(run):
     assert "--arch goes with --device cuda" in run("warmup", "panda", "--device", "cuda", "--arch", "x", code=2).output
 
 
+@pytest.mark.evidence
 def test_warmup_for_positions_and_float64_leaves_nothing_to_compile(run):
     for options in (["--position-only"], ["--float64"]):
         run("warmup", "ur5e", "--device", "cpu", *options)

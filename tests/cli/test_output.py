@@ -16,6 +16,7 @@ from ik_service.cli.app import app
 PROGRAM = "from ik_service.cli import main; main()"
 
 
+@pytest.mark.evidence_cases("openapi", "robots")
 @pytest.mark.parametrize(
     "arguments",
     [("solve", "panda", "targets.csv", "--device", "cpu"), ("robots",), ("version",), ("openapi",)],

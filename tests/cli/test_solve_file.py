@@ -76,6 +76,7 @@ def test_npz_and_json_targets_give_the_same_answer_as_csv(run, targets_csv, tmp_
     assert len(answers[1].splitlines()) == 4
 
 
+@pytest.mark.evidence
 def test_the_link_may_be_left_out_only_where_there_is_one_to_choose(run, tmp_path):
     path = write_csv(tmp_path / "points.csv", "x,y,z", [[0.4, 0.3, 0.5]])
     assert "1 of 1 solved for panda_hand in " in run("solve", "panda", path, "--device", "cpu").stderr

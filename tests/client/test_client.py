@@ -77,6 +77,7 @@ def test_the_start_of_one_problem_may_be_its_row_alone(client, poses):
         client.solve("panda", *poses, link="panda_hand", initial_joint_q=row)
 
 
+@pytest.mark.evidence
 def test_targets_of_several_links_with_tool_and_weights(client):
     robot = load_robot("dual_panda")
     reached = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(2), 3), links=HANDS)
@@ -101,6 +102,7 @@ def test_targets_of_several_links_with_tool_and_weights(client):
     assert (result.solution_count >= 1).all()
 
 
+@pytest.mark.evidence_cases("msgpack")
 def test_objectives_go_with_targets_or_alone(client, poses, service_url):
     posture = {"type": "posture", "joint_q_reference": np.full((3, 7), 0.1), "weight": np.float32(0.001)}
     tool = {"position": np.array([0, 0, 0.1])}

@@ -42,6 +42,7 @@ def client(request, service_url):
         yield client
 
 
+@pytest.mark.evidence_cases("msgpack")
 def test_steps_are_answered_in_order_and_meet_their_targets(client):
     panda = load_robot("panda")
     with client.stream("panda", link="panda_hand", options={"seeds": 4}, tick_timeout_s=PATIENCE_S) as stream:
@@ -71,6 +72,7 @@ def test_a_stream_starts_where_it_is_told(client):
         assert np.abs(again.joint_q - start).max() < 1e-2
 
 
+@pytest.mark.evidence_cases("msgpack")
 def test_several_targets_with_what_each_constrains(client):
     hands = [
         StreamTarget(link="left_panda_hand", constrain="position", offset_position=[0, 0, 0.1]),

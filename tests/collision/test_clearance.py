@@ -62,6 +62,7 @@ def with_spheres(robot):
     return robot.with_collision_model(CollisionModel(spheres, [(a, b) for a in links for b in links if a < b][::3]))
 
 
+@pytest.mark.evidence_cases("panda-packets")
 @pytest.mark.parametrize("lanes", [Lanes.on_cpu(), Lanes(1)], ids=["packets", "one by one"])
 @pytest.mark.parametrize("make", [lambda: load_robot("panda"), lambda: load_urdf(MIXED)], ids=["panda", "mixed"])
 def test_clearance_is_that_of_the_host(make, lanes):
@@ -123,6 +124,7 @@ def pair_distances(robot, joint_q, world=WORLD):
     return np.stack([own.min(axis=1) for own in sphere_distances(robot, joint_q, world)], axis=-1)
 
 
+@pytest.mark.evidence_cases("mixed-packets", "panda-one by one")
 @pytest.mark.parametrize("lanes", [Lanes.on_cpu(), Lanes(1)], ids=["packets", "one by one"])
 @pytest.mark.parametrize("make", [lambda: load_robot("panda"), lambda: load_urdf(MIXED)], ids=["panda", "mixed"])
 def test_what_is_near_has_the_distances_and_slopes_of_the_host(make, lanes):

@@ -98,6 +98,7 @@ def ticks(controller, start, targets, count, dt=1e-3, **options):
     return [controller.step(targets, dt=dt, **options).copy() for _ in range(count)]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 10.0])
 def test_ticks_are_those_of_a_device_that_the_host_sees(device, acceleration):
     """With an arm that no task moves, which stays where reset put it, and within the speeds from the first tick on."""

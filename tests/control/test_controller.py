@@ -52,6 +52,7 @@ def test_ticks_of_so_many_iterations_are_the_same_every_time(panda):
         assert one.tobytes() == other.tobytes()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("accelerations", [None, 20.0])
 def test_robots_do_not_disturb_each_other(panda, accelerations):
     """Each of 7 robots, of which the last packet holds fewer than it could, does what it does alone."""
@@ -71,6 +72,7 @@ def test_robots_do_not_disturb_each_other(panda, accelerations):
         np.testing.assert_array_equal(result.status, [r.status[0] for r in singles])
 
 
+@pytest.mark.evidence
 def test_one_arm_in_a_limit_does_not_slow_the_other():
     robot = load_robot("dual_panda")
     q = robot.mid_joint_q
@@ -124,6 +126,7 @@ def test_a_step_can_be_shortened_as_a_whole(panda):
     assert len(result.blocking()) == 1
 
 
+@pytest.mark.evidence
 def test_the_posture_draws_joints_that_tasks_leave_free(panda):
     """The hand stays; of the way that is left, each tick covers p^2 / (p^2 + d^2)."""
     posture = HOME + np.array([0.3, 0.0, -0.3, 0.0, 0.2, 0.0, 0.0])
@@ -219,6 +222,7 @@ def test_other_orders_of_joints_and_quaternions(panda):
     assert set(turned.blocking()) == set(result.blocking())
 
 
+@pytest.mark.evidence
 def test_followers_move_with_their_leaders():
     robot = load_robot("panda_gripper")
     leader, follower = robot.joint_index("panda_finger_joint1"), robot.joint_index("panda_finger_joint2")
@@ -234,6 +238,7 @@ def test_followers_move_with_their_leaders():
     assert result.joint_qd[0, follower] == pytest.approx(result.joint_qd[0, leader], abs=1e-12)
 
 
+@pytest.mark.evidence
 def test_joints_that_no_task_moves_stay_where_they_are():
     robot = load_robot("dual_panda")
     controller = IKController(robot, ARMS[1:], damping_weight=0.0)
@@ -243,6 +248,7 @@ def test_joints_that_no_task_moves_stay_where_they_are():
     assert (result.joint_q[0, 7:] != q[7:]).any()
 
 
+@pytest.mark.evidence
 def test_offsets_reference_links_and_free_axes():
     robot = load_robot("dual_panda")
     tool = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
@@ -273,6 +279,7 @@ def seen_from(robot, joint_q, link, reference):
     return d + 2 * np.cross(v, np.cross(v, d) + w * d)
 
 
+@pytest.mark.evidence
 def test_further_objectives_may_change_their_data(panda):
     gaze = IKObjectiveLookAt(LINK, np.array([0.6, 0.0, 0.0]))
     controller = IKController(panda, objectives=[gaze])
@@ -324,6 +331,7 @@ def test_wrong_shapes_are_errors(panda, arguments, error):
         controller.step(**arguments)
 
 
+@pytest.mark.evidence
 def test_a_further_controller_of_an_equal_signature_generates_no_code(panda, monkeypatch):
     IKController(panda, [LINK], posture=HOME)
     monkeypatch.setattr(kernel, "build_program", None)

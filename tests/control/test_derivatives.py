@@ -28,6 +28,7 @@ def near(robot, by=0.01):
     return pose_of(robot, START + by * np.array([1.0, -1.0, 0.5, 1.0, -0.5, 0.7]), "tool0")
 
 
+@pytest.mark.evidence
 def test_a_tick_that_meets_its_target_follows_it_by_the_inverse_jacobian(arm):
     controller = IKController(arm, ["tool0"], damping_weight=0.0)
     found = controller.linearise(near(arm), START, LONG)
@@ -115,6 +116,7 @@ def two_arms():
     return load_urdf(TWO_ARMS + "</robot>")
 
 
+@pytest.mark.evidence
 def test_a_kink_of_one_island_is_seen_beside_large_derivatives_of_another(two_arms):
     """One arm reaches its speed just so; the other is on its target after the tick, and follows it at 1/dt."""
     limits, dt = ControlLimits(acceleration=5.0), 1e-2
@@ -133,6 +135,7 @@ def test_a_kink_of_one_island_is_seen_beside_large_derivatives_of_another(two_ar
         assert found.is_differentiable.tolist() == [smooth]
 
 
+@pytest.mark.evidence
 def test_ticks_of_numbers_that_are_none_or_with_open_loops_have_none(arm):
     lost = near(arm)
     lost[0] = np.nan
@@ -197,6 +200,7 @@ def controllers(name, panda):
 CONTROLLERS = ("accelerations", "clearance", "direction", "order")
 
 
+@pytest.mark.evidence_cases("accelerations")
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_a_controller_goes_on_as_if_nobody_had_asked(panda, name):
     asked, other, start, pose = controllers(name, panda)
@@ -237,6 +241,7 @@ def test_ticks_that_clearance_holds_back_have_none(panda):
     assert np.abs(plain.joint_q_by_targets).max() > 0.5
 
 
+@pytest.mark.evidence_cases("accelerations")
 @pytest.mark.parametrize("name", [name for name in CONTROLLERS if name != "clearance"])
 def test_derivatives_are_those_of_its_steps(panda, name):
     """Along random directions of starts, speeds and targets, beside steps that are a hundred times as far apart."""
@@ -261,6 +266,7 @@ def test_derivatives_are_those_of_its_steps(panda, name):
         assert np.abs(expected).max() > 0.1
 
 
+@pytest.mark.evidence
 def test_by_followers_they_are_zero(two_arms):
     controller = IKController(two_arms, ["a_tip"])
     start = two_arms.mid_joint_q

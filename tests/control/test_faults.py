@@ -30,6 +30,7 @@ def robot_of(text, tmp_path):
     return load_robot(path)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("number", [np.nan, np.inf, 1e10])
 def test_a_joint_that_no_task_moves_is_no_number(dual, number):
     """The robot is INVALID, what moves still moves, and the command keeps to what is known."""
@@ -97,6 +98,7 @@ def test_a_joint_at_the_end_of_its_range_is_said_to_block(tmp_path, acceleration
     assert (result.joint_q <= slide.joint_limit_upper).all()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 5.0])
 @pytest.mark.parametrize("kind", ["velocity", "joint_step"])
 def test_a_body_that_turns_as_fast_as_it_may_is_said_to_be_held(tmp_path, kind, acceleration):
@@ -118,6 +120,7 @@ def test_a_body_that_turns_as_fast_as_it_may_is_said_to_be_held(tmp_path, kind, 
     assert result.blocking() == {}
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("length", [0.0, 0.5, 1.01])
 def test_a_turn_that_is_no_unit_quaternion_is_invalid(tmp_path, length):
     free = robot_of(FREE, tmp_path)
@@ -151,6 +154,7 @@ def test_a_robot_that_is_lost_in_motion_brakes(panda):
     assert np.abs(speeds[-1]).max() > 0.1
 
 
+@pytest.mark.evidence
 def test_speeds_of_what_does_not_move_are_zero(dual, panda):
     controller = IKController(dual, [ARMS[1]])
     controller.reset(dual.mid_joint_q, 0.5)
@@ -162,6 +166,7 @@ def test_speeds_of_what_does_not_move_are_zero(dual, panda):
     assert controller.step(pose_of(locked, HOME, LINK)).joint_qd[0, 2] == 0.0
 
 
+@pytest.mark.evidence
 def test_followers_keep_their_margins_and_the_speed_of_their_leader():
     gripper = load_robot("panda_gripper")
     start, closed = np.array([*HOME, 0.03, 0.03]), np.array([*HOME, 0.0, 0.0])
@@ -182,6 +187,7 @@ def test_followers_keep_their_margins_and_the_speed_of_their_leader():
         IKController(gripper, [LINK], limits=wide)
 
 
+@pytest.mark.evidence
 def test_rows_that_no_robot_has_are_left_out_however_weights_are_given(panda):
     target = pose_of(panda, HOME, LINK)
     target[3:] = [0.0, 0.0, 0.0, 1.0]
@@ -195,6 +201,7 @@ def test_rows_that_no_robot_has_are_left_out_however_weights_are_given(panda):
         IKController(panda, [Target(LINK, row_weights=[[1, 1, 1, 0, 0, 0], [1] * 6])], robots=2)
 
 
+@pytest.mark.evidence
 def test_data_of_objectives_may_grow_to_a_line_for_every_robot(panda):
     gazes = [np.array([0.6, 0.0, 0.0]), np.array([0.5, 0.3, 0.1]), np.array([0.5, -0.3, 0.2])]
     objective = IKObjectiveLookAt(LINK, gazes[0])
@@ -210,6 +217,7 @@ def test_data_of_objectives_may_grow_to_a_line_for_every_robot(panda):
         np.testing.assert_allclose(result.joint_q[0], together[robot], atol=1e-9)
 
 
+@pytest.mark.evidence
 def test_data_with_too_few_lines_are_refused_in_every_tick_until_they_fit(panda):
     gazes = np.array([[0.6, 0.0, 0.0], [0.5, 0.3, 0.1], [0.5, -0.3, 0.2]])
     objective = IKObjectiveLookAt(LINK, gazes[0])

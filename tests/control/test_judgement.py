@@ -32,6 +32,7 @@ def pose(position=PLACE, orientation=UPRIGHT):
     return [*position, *orientation]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 5.0])
 def test_an_orientation_that_no_joint_can_turn_is_judged(gantry, acceleration):
     controller = IKController(gantry, ["z_link"], robots=2, limits=ControlLimits(acceleration=acceleration))
@@ -42,6 +43,9 @@ def test_an_orientation_that_no_joint_can_turn_is_judged(gantry, acceleration):
     np.testing.assert_allclose(result.joint_q[:, :3], [PLACE, PLACE], atol=EXACT)  # what can be met is met
 
 
+@pytest.mark.evidence_cases(
+    "z_link-quaternion0", "z_link-quaternion1", "z_link-quaternion2", "z_link-quaternion3", "z_link-quaternion4"
+)
 @pytest.mark.parametrize(
     "quaternion",
     [[np.nan] * 4, [np.inf, 0.0, 0.0, 1.0], [0.0] * 4, [0.0, 0.0, 0.0, 5.0], [0.0, 0.0, 0.0, 1e300]],
@@ -57,6 +61,7 @@ def test_a_quaternion_that_is_none_is_invalid_whether_joints_can_turn_the_link_o
     assert after.success.all()
 
 
+@pytest.mark.evidence
 def test_a_position_that_no_joint_can_move_is_judged(gantry):
     """Two sliders seen from the first one: nothing moves them in its direction, nor turns them."""
     controller = IKController(gantry, [Target("z_link", reference_link="x_link")])
@@ -68,6 +73,7 @@ def test_a_position_that_no_joint_can_move_is_judged(gantry):
     assert bad.status.tolist() == [IKStatus.INVALID]
 
 
+@pytest.mark.evidence
 def test_every_target_is_judged_beside_others(gantry):
     controller = IKController(gantry, ["w_link", "z_link"])
     still = [pose([0.0, 0.0, 0.0]), pose(orientation=TURNED)]
@@ -77,6 +83,7 @@ def test_every_target_is_judged_beside_others(gantry):
     np.testing.assert_allclose(result.orientation_error, [[0.0, np.pi / 2]], atol=EXACT)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     ("weights", "error"), [([1, 1, 1, 0, 0, 1], np.pi / 2), ([1, 1, 1, 1, 1, 0], 0.0), ([1, 1, 1, 0, 0, 0], np.nan)]
 )
@@ -87,6 +94,7 @@ def test_rows_of_weight_0_are_free_and_no_others(gantry, weights, error):
     assert result.success[0] == (not error > 0.0)
 
 
+@pytest.mark.evidence
 def test_a_path_is_judged_as_the_solver_judges_it(gantry):
     positions, orientations = np.tile(PLACE, (50, 1)), np.tile(TURNED, (50, 1))
     ticks = IKController(gantry, ["z_link"]).follow(positions, orientations, DT, start_joint_q=np.zeros(4))
@@ -115,6 +123,7 @@ def test_a_controller_that_has_nothing_to_do_is_refused(gantry):
         IKController(gantry, [Target("z_link", row_weights=[0] * 6)], damping_weight=0.0)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 5.0])
 def test_without_targets_a_minimum_at_position_limits_is_a_success(gantry, acceleration):
     """Sliders that are drawn beyond their ends: on the way speed holds them back, in the end nothing but these ends."""
@@ -132,6 +141,7 @@ def test_without_targets_a_minimum_at_position_limits_is_a_success(gantry, accel
     np.testing.assert_allclose(last.joint_q, [[1.0, -1.0, 0.1, 0.2]], atol=1e-6)
 
 
+@pytest.mark.evidence
 def test_beside_a_target_a_minimum_at_limits_is_none(gantry):
     """The pivot is drawn beyond its end, in an island of its own."""
     posture = IKObjectivePosture([0.0, 0.0, 0.0, 1.2], joints=["w"])

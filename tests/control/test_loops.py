@@ -13,8 +13,7 @@ from objectives import IKObjectivePosture, InputError
 from tests.control.conftest import follow, pose_of
 from tests.solver.test_loops import COUPLER, CRANK, FOUR_BAR, GROUND, HELD, LEFT, RIGHT, ROCKER, four_bar, gaps
 
-CLOSED = 2e-9  # [m and rad] of a row; a tick ends where all are below 1e-9, and then answers
-ACCELERATION = 15.0  # [rad/s^2]
+CLOSED, ACCELERATION = 2e-9, 15.0  # [m and rad] of a row, which a tick brings below 1e-9; [rad/s^2]
 LIMITS = {
     "speed": {},
     "acceleration": {"limits": ControlLimits(acceleration=ACCELERATION)},
@@ -53,6 +52,7 @@ def assert_within_limits(robot, run, start, acceleration=np.inf):
     assert np.abs(run.accelerations(start, 1e-3)).max() <= acceleration * (1 + 1e-6)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_an_object_stays_held_along_a_circle(holding, limits):
     robot, start = holding
@@ -66,6 +66,7 @@ def test_an_object_stays_held_along_a_circle(holding, limits):
     assert (moved[:7].max() > 0.05) & (moved[7:].max() > 0.05)  # both arms
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_target_that_jumps_is_reached_with_the_loop_closed(holding, limits):
     robot, start = holding
@@ -79,6 +80,7 @@ def test_a_target_that_jumps_is_reached_with_the_loop_closed(holding, limits):
     assert share.max() > 0.3
 
 
+@pytest.mark.evidence
 def test_a_tick_gains_as_much_as_any_could(holding):
     """Far from its target, in a space of 14 speeds of which 8 keep the object held and many are at their limits."""
     robot, start = holding
@@ -139,6 +141,7 @@ def best_gain(robot, joint_q, pose):
     return np.linalg.norm(rows) - np.linalg.norm(rows + of_target @ kept)
 
 
+@pytest.mark.evidence
 def test_targets_that_pull_apart_share_what_the_loop_leaves(holding):
     robot, start = holding
     targets = np.stack([pose_of(robot, start, link) for link in (LEFT, RIGHT)])
@@ -153,6 +156,7 @@ def test_targets_that_pull_apart_share_what_the_loop_leaves(holding):
     assert abs(left - right) < 1e-6
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", ["speed", "acceleration"])
 def test_a_posture_moves_only_what_loop_and_target_leave_free(holding, limits):
     """Two ways to move are left; at the end of both nothing draws the joints along them."""
@@ -192,6 +196,7 @@ def turned(angles):
     return poses
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_four_bar_follows_its_crank(limits):
     """Its rows out of the plane say nothing; the rocker's angle is that of the closed form."""
@@ -214,6 +219,7 @@ FASTER = {
 }
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("swing", ["free", "limited"])
 @pytest.mark.parametrize("path", FASTER)
 @pytest.mark.parametrize("acceleration", [5.0, 50.0])
@@ -247,6 +253,7 @@ def closed_four_bar(robot, drive):
     return joint_q
 
 
+@pytest.mark.evidence
 def test_a_weld_that_locks_a_four_bar_lets_nothing_move():
     """Six rows of rank 3."""
     robot = four_bar()
@@ -261,6 +268,7 @@ def test_a_weld_that_locks_a_four_bar_lets_nothing_move():
     np.testing.assert_allclose(run.joint_q, np.tile(start, (200, 1)), atol=1e-7)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_an_open_loop_is_said_to_be_open_and_closed_within_limits(holding, limits):
     robot, start = holding
@@ -286,6 +294,7 @@ def test_a_loop_that_cannot_close_is_open_in_every_tick():
     assert (gaps(robot, run.joint_q) > 0.1).all()
 
 
+@pytest.mark.evidence
 def test_speeds_that_nothing_could_hold_leave_it_open_within_limits(holding):
     """Hands that fly apart: no acceleration that is allowed closes the loop in a tick."""
     robot, start = holding
@@ -299,6 +308,7 @@ def test_speeds_that_nothing_could_hold_leave_it_open_within_limits(holding):
     assert np.abs(result.joint_qd[0] - speeds).max() <= ACCELERATION * 1e-3 * (1 + 1e-9)
 
 
+@pytest.mark.evidence
 def test_drift_is_corrected_in_the_same_tick(holding):
     """Measured positions are off the loop; every command is on it."""
     robot, start = holding
@@ -314,6 +324,7 @@ def test_drift_is_corrected_in_the_same_tick(holding):
         assert result.status[0] == IKStatus.CONVERGED
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", ["speed", "acceleration"])
 def test_no_robot_depends_on_who_is_beside_it(holding, limits):
     """One of them is asked for what no limits allow, so that its loop takes more to close."""
@@ -333,6 +344,7 @@ def test_no_robot_depends_on_who_is_beside_it(holding, limits):
         assert ticks([k])[:, 0].tobytes() == together[:, k].tobytes()
 
 
+@pytest.mark.evidence
 def test_a_deadline_that_has_passed_leaves_the_loop_closed(holding):
     robot, start = holding
     controller = IKController(robot, [LEFT])
@@ -343,6 +355,7 @@ def test_a_deadline_that_has_passed_leaves_the_loop_closed(holding):
     assert distances(robot, found[-1:], far[None])[0] < 1e-6
 
 
+@pytest.mark.evidence
 def test_a_loop_without_a_target_is_held_beside_another_arm():
     """The loop ties the left hand to the world; the right arm is an island of its own, as without the loop."""
     arms = load_robot("dual_panda")
@@ -367,6 +380,7 @@ def test_a_loop_that_no_joint_moves_is_refused_by_name(holding):
         IKController(held, [RIGHT])
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", ["speed", "acceleration"])
 def test_a_constraint_between_coordinates_is_met_as_a_loop_is_closed(limits):
     """Joint 6 of a Panda follows a parabola of joint 4 while its hand goes along a line."""

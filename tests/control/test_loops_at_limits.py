@@ -137,6 +137,7 @@ def assert_kept(tally, most_opened=0):
 CASES = [(name, kind) for name in ("palletizer", "two Pandas") for kind in ("speed", "speed and acceleration")]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_ticks_at_limits_keep_loops_closed(name, kind):
     """Each case opened loops when a tick that had not closed them had no way back."""

@@ -47,6 +47,7 @@ def measured(robot, joint_q, targets):
     return result.sigma_min[:, 0]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("ur5e", "tool0"), ("iiwa14", "iiwa_link_ee")])
 def test_the_singular_value_of_a_pose(name, link):
     robot = load_robot(name)
@@ -56,6 +57,7 @@ def test_the_singular_value_of_a_pose(name, link):
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.evidence
 def test_rows_that_do_not_count(panda):
     """Free axes leave the measure alone, though their rows would make the Jacobian singular."""
     weights = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
@@ -65,6 +67,7 @@ def test_rows_that_do_not_count(panda):
     np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
+@pytest.mark.evidence
 def test_an_arm_with_fewer_joints_than_rows_is_not_singular_for_that(panda):
     robot = panda.activate(["panda_joint2", "panda_joint4", "panda_joint6", "panda_joint7"])
     joint_q = robot.mid_joint_q[None]
@@ -74,12 +77,14 @@ def test_an_arm_with_fewer_joints_than_rows_is_not_singular_for_that(panda):
     assert found[0] > 0.05
 
 
+@pytest.mark.evidence
 def test_a_singular_configuration_is_told(panda):
     robot = panda.lock({"panda_joint3": 0.0})
     joint_q = np.array([[0.0, -0.5, 0.0, -2.0, 0.3, 3.4409924623, 0.7]])
     assert measured(robot, joint_q, ["panda_hand"])[0] < 2e-3
 
 
+@pytest.mark.evidence_cases("a column of zeros")
 @pytest.mark.parametrize(
     ("axes", "joint_q"),
     [(("0 0 1", "0 0 1"), [0.0, 0.0]), (("1 0 0", "0 0 1"), [0.3, 0.0])],
@@ -98,6 +103,7 @@ def test_a_row_or_a_joint_without_effect_at_one_configuration_alone_counts(axes,
     assert found[1] > 0.1
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES[:6:2] + CASES[12:14])
 def test_robots_that_nobody_here_wrote(distribution, ending, floating):
     """The link deepest in the robot goes a little way and comes to rest there."""
@@ -121,6 +127,7 @@ def _ancestors(robot, link):
     return count
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     ("name", "links", "objectives"),
     [

@@ -78,6 +78,7 @@ def test_memory_stays_flat_over_many_ticks(tick, ticks):
         tracemalloc.stop()
 
 
+@pytest.mark.evidence_cases("accelerations", "deadline")
 def test_a_tick_leaves_no_garbage_to_collect(tick):
     gc.collect()
     gc.disable()

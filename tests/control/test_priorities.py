@@ -46,6 +46,7 @@ def with_posture(weight, kind="objective", priority=1, **options):
     return {"objectives": [objective], **options}
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("kind", ["objective", "option"])
 @pytest.mark.parametrize("weight", WEIGHTS)
@@ -62,6 +63,7 @@ def test_at_rest_a_posture_of_any_weight_leaves_the_hand_where_it_is_to_be(panda
     assert np.abs(run.joint_qd[-1]).max() < 1e-4
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_moving_target_is_followed_as_without_a_posture(panda, weight, limits):
@@ -77,6 +79,7 @@ def test_a_moving_target_is_followed_as_without_a_posture(panda, weight, limits)
     assert near < far - 0.02
 
 
+@pytest.mark.evidence
 def test_a_posture_of_priority_0_competes_by_weight(panda):
     poses = np.tile(pose_of(panda, HOME, LINK), (1500, 1))
     found = {}
@@ -103,6 +106,7 @@ def test_without_a_target_rows_of_both_priorities_are_weighed_together(panda):
     assert found[0] == found[1]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", ["speed", "acceleration"])
 def test_all_limits_hold_beside_a_strong_posture(panda, limits):
     """Joint 4 is drawn far beyond its range."""
@@ -120,6 +124,7 @@ def test_all_limits_hold_beside_a_strong_posture(panda, limits):
     assert distances(panda, run.joint_q, poses)[1000:].max() < 2e-6
 
 
+@pytest.mark.evidence
 def test_with_limits_of_acceleration_a_posture_is_reached_without_running_past_it(panda):
     """Along the way the distance to it falls from tick to tick."""
     poses = np.tile(pose_of(panda, HOME, LINK), (3000, 1))
@@ -129,6 +134,7 @@ def test_with_limits_of_acceleration_a_posture_is_reached_without_running_past_i
     assert np.diff(left).max() < 1e-7
 
 
+@pytest.mark.evidence
 def test_out_of_reach_the_status_is_that_of_the_target(panda):
     """The posture neither moves the hand from its nearest point nor decides what blocks it."""
     far = pose_of(panda, HOME, LINK)
@@ -142,6 +148,7 @@ def test_out_of_reach_the_status_is_that_of_the_target(panda):
     assert np.abs(drawn.joint_qd[-1]).max() < 1e-2
 
 
+@pytest.mark.evidence
 def test_the_singular_value_is_of_the_rows_that_come_first(panda):
     found = []
     for options in ({}, with_posture(1.0)):
@@ -152,6 +159,7 @@ def test_the_singular_value_is_of_the_rows_that_come_first(panda):
     assert found[1] == pytest.approx(found[0], rel=1e-3)
 
 
+@pytest.mark.evidence
 def test_each_arm_yields_in_its_own_island():
     """A posture of the left arm leaves every byte of the right one alone."""
     robot = load_robot("dual_panda")
@@ -180,6 +188,7 @@ def test_each_arm_yields_in_its_own_island():
     assert np.abs(without[of_left] - beside[of_left]).max() > 0.01
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 10.0])
 def test_a_centre_of_mass_yields_to_the_feet_of_a_humanoid(acceleration):
     """Its base floats: turns go along, by quaternions."""
@@ -202,6 +211,7 @@ def test_a_centre_of_mass_yields_to_the_feet_of_a_humanoid(acceleration):
     assert np.abs(result.joint_qd).max() < 1e-3
 
 
+@pytest.mark.evidence
 def test_no_robot_depends_on_who_is_beside_it(panda):
     """Each has a posture and a weight of its own."""
     count = 5
@@ -221,6 +231,7 @@ def test_no_robot_depends_on_who_is_beside_it(panda):
         assert ticks([robot])[:, 0].tobytes() == together[:, robot].tobytes()
 
 
+@pytest.mark.evidence
 def test_weights_of_0_leave_the_robots_where_targets_alone_lead_them(panda):
     """Weights change from tick to tick; the rows stay there."""
     posture = IKObjectivePosture(POSTURE, row_weights=np.ones((2, len(HOME))))
@@ -236,6 +247,7 @@ def test_weights_of_0_leave_the_robots_where_targets_alone_lead_them(panda):
     assert np.abs(found[-1, 0] - plain.joint_q[-1]).max() > 0.01
 
 
+@pytest.mark.evidence
 def test_a_deadline_that_has_passed_leaves_the_target_to_come_first(panda):
     controller = IKController(panda, [LINK], **with_posture(1.0))
     controller.reset(HOME)

@@ -21,6 +21,7 @@ def tilts(robot, joint_q, poses):
     return np.arctan2(np.linalg.norm(np.cross(tool, aim), axis=1), (tool * aim).sum(axis=1))
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("tolerance", [0.0, CONE])
 def test_the_axis_of_the_tool_stays_in_its_cone_on_a_circle(panda, tolerance):
     poses = circle(panda, TICKS)
@@ -34,6 +35,7 @@ def test_the_axis_of_the_tool_stays_in_its_cone_on_a_circle(panda, tolerance):
         assert tilt[-1] > 0.9 * CONE  # the posture draws the hand to the edge
 
 
+@pytest.mark.evidence
 def test_what_is_open_lowers_the_cost_of_the_posture(panda):
     poses = np.tile(pose_of(panda, HOME, LINK), (TICKS, 1))
     targets = LINK, Target(LINK, free=["rz"]), Target(LINK, free=["rz"], tolerance=[0, 0, 0, CONE, CONE, 0])

@@ -63,6 +63,7 @@ def bend(robot, start, ticks, turn=0.8):
     return poses
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_cart_drives_along_a_bend_and_no_wheel_slips(limits):
     robot = cart()
@@ -83,6 +84,7 @@ def test_a_cart_drives_along_a_bend_and_no_wheel_slips(limits):
         assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("limits", [one for one in LIMITS if one != "none"])
 def test_a_cart_that_is_too_slow_falls_behind_and_does_not_slip(limits):
     robot = cart()
@@ -95,6 +97,7 @@ def test_a_cart_that_is_too_slow_falls_behind_and_does_not_slip(limits):
         assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("left", "right"), [(3.0, 5.0), (-2.0, 3.0), (4.0, 4.0)])
 def test_wheels_that_turn_far_in_a_tick_take_the_cart_along_an_exact_arc(left, right):
     robot, dt, ticks = cart(), 0.1, 20
@@ -111,6 +114,7 @@ def test_wheels_that_turn_far_in_a_tick_take_the_cart_along_an_exact_arc(left, r
     np.testing.assert_allclose(command[3:], np.array([left, right]) * ticks * dt, atol=1e-6)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("multiplier", "offset"), [(1.0, 0.0), (0.5, -0.7)])
 def test_a_wheel_that_follows_another_starts_from_where_that_is(multiplier, offset):
     """The caller measures the leader alone; the follower was elsewhere by the command before."""
@@ -130,6 +134,7 @@ def test_a_wheel_that_follows_another_starts_from_where_that_is(multiplier, offs
     assert np.hypot(command[0], command[1]) == pytest.approx(RADIUS * abs(multiplier + 1.0) * turned / 2.0, abs=1e-8)
 
 
+@pytest.mark.evidence
 def test_no_wheel_turns_by_half_a_turn_in_a_tick():
     """From there on it would be taken for one that turns the other way."""
     robot = cart()
@@ -143,6 +148,7 @@ def test_no_wheel_turns_by_half_a_turn_in_a_tick():
         assert command[3] == pytest.approx(min(3.0 * tick, 7.0), abs=1e-6)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("seed", range(3))
 def test_what_slides_is_said(seed):
     """Speeds at which wheels slip, and accelerations that cannot stop it at once."""
@@ -161,6 +167,7 @@ def test_what_slides_is_said(seed):
     assert not is_open[-50:].any()
 
 
+@pytest.mark.evidence
 def test_a_cart_is_not_pushed_sideways():
     robot = cart()
     start = np.zeros(robot.joint_coord_count)
@@ -186,6 +193,7 @@ def rolling_disc():
     )
 
 
+@pytest.mark.evidence
 def test_loops_and_velocities_are_kept_together_by_a_floating_base():
     robot = rolling_disc()
     start = robot.constraints.close(robot.mid_joint_q).joint_q[0]
@@ -214,6 +222,7 @@ def test_shafts_turn_alike_through_a_bend():
     assert 2.0 * np.arctan2(turned[0, 5], turned[0, 6]) == pytest.approx(2.5, abs=1e-4)
 
 
+@pytest.mark.evidence
 def test_gears_turn_together_on_their_carrier():
     robot = planetary()
     start = robot.random_joint_q(np.random.default_rng(1), 1)[0]
@@ -234,6 +243,7 @@ def pin_pose(robot, joint_q):
     return pose_of(robot, joint_q, "second")[None]
 
 
+@pytest.mark.evidence
 def test_robots_together_have_the_bytes_of_each_alone():
     robot = cart()
     starts = robot.random_joint_q(np.random.default_rng(2), 11)

@@ -14,6 +14,7 @@ import pytest
 
 from ik_service.robots import builtin_urdf
 
+pytestmark = pytest.mark.evidence  # a cluster takes half a minute to start
 KEY = {"X-API-Key": "0123456789abcdef"}
 PATIENCE_S = 60.0
 DEADLINE_S = 20.0  # that callers give a request

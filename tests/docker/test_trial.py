@@ -37,6 +37,7 @@ def ask(client, robot, asked):
     return client.post(f"/v1/robots/{robot}/solve", json=asked)
 
 
+@pytest.mark.evidence
 def test_every_leaf_link_of_every_built_in_robot_is_asked_for(questions):
     asked = {(robot, tuple(one["link"] for one in body["targets"])) for robot, body in questions}
     expected = {(name, links) for name in builtin_robot_names() for links in link_sets(load_robot(name), ())}

@@ -127,6 +127,7 @@ def objects(folder):
     return sorted(path.name for end in ends for path in folder.glob(f"*_{end}.o"))
 
 
+@pytest.mark.evidence_cases("clang", "clang++", "g++")
 @pytest.mark.parametrize(
     ("compiler", "language"),
     [(["gcc"], C99), (["g++"], CXX17), ([*CLANG, "cc"], C99), ([*CLANG, "c++"], CXX17)],
@@ -154,6 +155,7 @@ def test_the_programs_of_the_document_run(folder):
             assert run(["./program"], folder).startswith(said)
 
 
+@pytest.mark.evidence
 def test_a_small_stack_is_enough(exported, tmp_path):
     dual = exported("dual_panda")
     dual.export.write(tmp_path)
@@ -162,15 +164,16 @@ def test_a_small_stack_is_enough(exported, tmp_path):
         assert SAME in run(["sh", "-c", f"ulimit -s 64 && ./{name} {data}"], tmp_path)
 
 
-def test_it_takes_nothing_but_mathematics_from_libraries(exported, tmp_path):
-    for name in ("panda", "dual_panda", "floating"):
-        exported(name).export.write(tmp_path)
-        run(["gcc", "-O0", "-c", f"{name}_ik.c"], tmp_path)
-        together = [symbol for path in tmp_path.glob(f"{name}_*.o") for symbol in symbols(path)]
-        defined = {text for kind, text in together if kind in "TDRBV"}
-        wanted = {text for kind, text in together if kind == "U"} - defined - {"_GLOBAL_OFFSET_TABLE_"}
-        assert {f"{name}_solve", f"{name}_tick"} <= defined
-        assert wanted <= FROM_LIBRARIES
+@pytest.mark.evidence_cases("dual_panda", "floating")
+@pytest.mark.parametrize("name", ["panda", "dual_panda", "floating"])
+def test_it_takes_nothing_but_mathematics_from_libraries(exported, tmp_path, name):
+    exported(name).export.write(tmp_path)
+    run(["gcc", "-O0", "-c", f"{name}_ik.c"], tmp_path)
+    together = [symbol for path in tmp_path.glob(f"{name}_*.o") for symbol in symbols(path)]
+    defined = {text for kind, text in together if kind in "TDRBV"}
+    wanted = {text for kind, text in together if kind == "U"} - defined - {"_GLOBAL_OFFSET_TABLE_"}
+    assert {f"{name}_solve", f"{name}_tick"} <= defined
+    assert wanted <= FROM_LIBRARIES
 
 
 def test_it_needs_no_other_library(panda):
@@ -200,6 +203,7 @@ def test_objects_of_another_export_do_not_link(panda, folder):
         run(["gcc", "example.c", "panda_ik.c", *objects(folder), "-lm", "-o", "example"], folder)
 
 
+@pytest.mark.evidence
 def test_an_export_is_the_same_each_time(panda):
     again = ik_service.IKSolver(panda.solver.robot, ["panda_hand"], device="cpu")
     again.solve(*panda.targets(20))  # arrays of other sizes at other addresses
@@ -211,6 +215,7 @@ def test_an_export_is_the_same_each_time(panda):
     assert files == panda.export.files
 
 
+@pytest.mark.evidence
 def test_sanitizers_find_nothing(folder):
     (folder / "bad_input.c").write_text(BAD_INPUT)
     run(["gcc", *SANITIZERS, "-c", "panda_ik.c"], folder)
@@ -221,6 +226,7 @@ def test_sanitizers_find_nothing(folder):
     run(["./bad_input"], folder)
 
 
+@pytest.mark.evidence
 def test_the_control_loop_follows_its_circle(folder):
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed, and what is exported has to be built with it.")
@@ -230,6 +236,7 @@ def test_the_control_loop_follows_its_circle(folder):
     assert re.fullmatch(r"500 ticks: .*\nthe command was 0\.\d+ mm from .*\noverruns: \d+\n", said)
 
 
+@pytest.mark.evidence
 def test_cmake_builds_and_installs_it(folder):
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed, and what is exported has to be built with it.")

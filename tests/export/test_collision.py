@@ -22,6 +22,7 @@ def column(columns, name, dtype):
     return np.frombuffer(columns[name], dtype)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("name", "world"), [("panda", None), ("panda", cell()), ("dual_panda", None)])
 def test_answers_have_the_bytes_of_the_solver_in_python(name, world, tmp_path):
     robot, links = load_robot(name), ARMS[name]
@@ -48,6 +49,7 @@ def test_answers_have_the_bytes_of_the_solver_in_python(name, world, tmp_path):
     assert "same bytes as in Python: yes" in said
 
 
+@pytest.mark.evidence
 def test_the_margin_goes_with_it(tmp_path):
     robot, margin = load_robot("panda"), 0.03
     solver = IKSolver(robot, ["panda_hand"], device="cpu", options=SolverOptions(margin=margin))

@@ -72,6 +72,7 @@ def test_names_cannot_break_out_of_the_source():
     assert "\n" not in c_comment("a\nb")
 
 
+@pytest.mark.evidence
 def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
     made = dict(zip(("arm_io", "arm_islands", "arm_tick"), panda.export.objects, strict=True))  # not compiled again
     made["arm_verdict"] = made["arm_io"]

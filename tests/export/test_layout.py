@@ -25,6 +25,7 @@ FROM_WARP = {
 }
 
 
+@pytest.mark.evidence_cases("floating")
 @pytest.mark.parametrize("name", ["panda", "floating"])
 def test_structs_have_the_layout_of_those_of_the_kernels(exported, name, tmp_path):
     export, found = exported(name).export, set()

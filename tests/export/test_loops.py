@@ -32,6 +32,7 @@ def targets_of(robot, links, random_seed):
     return poses.positions, poses.orientations_xyzw
 
 
+@pytest.mark.evidence
 def test_all_columns_have_the_bytes_of_the_solver_in_python(holding):
     solver, _, library = holding
     targets = targets_of(solver.robot, [LEFT], 1)
@@ -44,6 +45,7 @@ def test_all_columns_have_the_bytes_of_the_solver_in_python(holding):
     assert columns == columns_of(expected, np.float64)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("lines", [1, COUNT])
 def test_starts_and_options_mean_what_they_mean_in_python(holding, lines):
     solver, _, library = holding
@@ -66,6 +68,7 @@ def test_the_example_gives_the_same_bytes(holding):
     assert "same bytes as in Python: yes" in run(["./example", "problems.bin"], folder)
 
 
+@pytest.mark.evidence
 def test_limits_of_closing_joints_go_with_it(tmp_path):
     pin = load_robot("four_bar").loops[0]
     frames = pin.link, pin.reference_link, pin.offset, pin.reference_offset
@@ -84,6 +87,7 @@ def test_limits_of_closing_joints_go_with_it(tmp_path):
     assert columns == columns_of(expected, np.float64)
 
 
+@pytest.mark.evidence
 def test_constraints_between_coordinates_go_with_it(tmp_path):
     cam = CoordinateConstraint("cam", "panda_joint6", "panda_joint4", (1.0, -0.1, 0.15))
     robot = load_robot("panda", collision="ignore").with_coordinate_constraints([cam])

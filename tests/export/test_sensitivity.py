@@ -103,6 +103,7 @@ def answers(own, seed=0):
     return joint_q, *poses_of(own, joint_q)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", ROBOTS)
 def test_it_answers_with_the_bytes_of_python(derivatives, name):
     own = derivatives(name)
@@ -119,6 +120,7 @@ def test_it_answers_with_the_bytes_of_python(derivatives, name):
         assert alone[1].tobytes() == found[k].tobytes()
 
 
+@pytest.mark.evidence_cases("arms", "free", "related")
 @pytest.mark.parametrize("name", ROBOTS)
 def test_they_are_those_of_linearise(derivatives, name):
     own = derivatives(name)
@@ -148,6 +150,7 @@ def test_what_is_not_met_or_singular_has_zeros(derivatives):
     assert not found[1:].any()
 
 
+@pytest.mark.evidence
 def test_a_joint_at_its_limit_stays(derivatives):
     own = derivatives("free")
     joint_q, robot = answers(own)[0][:4].copy(), own.solver.robot
@@ -160,6 +163,7 @@ def test_a_joint_at_its_limit_stays(derivatives):
     assert found[:, pitch].any(axis=(1, 2)).all()
 
 
+@pytest.mark.evidence
 def test_without_limits_it_follows(derivatives):
     own = derivatives("related")
     joint_q = answers(own)[0][:4].copy()
@@ -203,6 +207,7 @@ def test_what_it_does_not_take_is_said(derivatives):
     assert own._function(0, None, None, None, None, None, None, 0) == OK
 
 
+@pytest.mark.evidence_cases("arms", "free", "related")
 @pytest.mark.parametrize("name", ROBOTS)
 def test_its_example_has_the_same_bytes(derivatives, name):
     own = derivatives(name)
@@ -226,6 +231,7 @@ SLIDERS = """<robot name="sliders"><link name="base"/><link name="a"/><link name
 </robot>"""
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("kind", "axis"), [("prismatic", "0 1 0"), ("revolute", "0 0 1")])
 def test_robots_that_cannot_move_all_rows_of_their_targets_are_refused(kind, axis):
     robot = load_urdf(SLIDERS.format(kind=kind, axis=axis))
@@ -266,12 +272,14 @@ ARM_JOINT = """<link name="{name}"/>
 <axis xyz="{axis}"/><limit lower="-2" upper="2" effort="1" velocity="1"/></joint>"""
 
 
+@pytest.mark.evidence
 def test_islands_that_take_too_much_stack_are_refused():
     with pytest.raises(EngineError, match=r"bytes of stack\. Allowed in C: 49152"):
         entry_of(*many_arms(6))
     assert entry_of(*many_arms(2)).recorded.steps
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("sizes", [(1, 7, 7), (1, 7, 30), (2, 14, 8), (3, 22, 8)])
 def test_stack_is_what_it_is_taken_for(sizes, tmp_path):
     if shutil.which("objdump") is None:

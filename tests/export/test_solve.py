@@ -53,6 +53,7 @@ def test_starts_and_options_mean_what_they_mean_in_python(exported, name, lines)
     assert columns != robot.linked.solve(positions, orientations)[1]
 
 
+@pytest.mark.evidence
 def test_all_warm_starts_are_answered_nearby_as_in_python(exported):
     robot = exported("iiwa14")
     starts, options = warm_starts(robot.solver.robot), {"seeds": 1}
@@ -78,6 +79,7 @@ def test_targets_may_be_positions_alone(panda, tmp_path):
     assert columns == columns_of(expected)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     "data",
     [

@@ -6,6 +6,7 @@ import pytest
 
 from tests.other_environments import python_with, run, run_checks
 
+pytestmark = pytest.mark.evidence  # PyTorch and JAX take gigabytes
 ROOT = Path(__file__).parents[2]
 TORCH, JAX = "torch==2.13.0", "jax==0.10.2"
 

@@ -22,7 +22,7 @@ from tests.fuzz.verdicts import differences, faults_of_answers
 
 PROBLEMS = int(float(os.environ.get("FUZZ_PROBLEMS", "1e6")))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-FEW_ROBOTS = (1, 2)  # of the default run; compiled within seconds
+FEW_ROBOTS = (1,)  # of the default run; compiled within seconds
 TARGET_SETS = 2  # of a robot; each is compiled
 BATCHES = 12  # of a set of targets
 LARGE, SMALL = 4096, 600  # problems of a batch; two threads share what is more than 512

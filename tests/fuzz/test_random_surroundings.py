@@ -23,7 +23,7 @@ from objectives import IKError, IKObjectiveJointCentering, IKObjectiveLookAt, IK
 
 KINDS = int(os.environ.get("SURROUNDINGS_KINDS", "60"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-FEW_KINDS = (1, 8, 13)  # of the default run: an arm, two, a humanoid
+FEW_KINDS = (1, 8, 13)  # an arm, two, a humanoid
 SOLVES = 30
 ROBOTS = ("panda", "panda", "dual_panda", "ur5e", "iiwa14", "panda_gripper", "humanoid", "four_bar", "delta")
 COUNTS = (1, 2, 5, 17, 40)
@@ -243,6 +243,7 @@ def faults_of_kind(number: int, random_seed: int, solves: int) -> tuple[list[str
     return faults, problems, successes
 
 
+@pytest.mark.evidence_cases("1", "13", "8")
 @pytest.mark.parametrize("number", FEW_KINDS)
 def test_some_kinds_of_solves(number):
     faults, problems, successes = faults_of_kind(number, 0, 12)

@@ -19,7 +19,7 @@ from tests.fuzz.random_ticks import Ride
 
 TICKS = int(float(os.environ.get("FUZZ_TICKS", "1e6")))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-FEW_ROBOTS = (1, 4)  # of the default run; compiled within seconds
+FEW_ROBOTS = (4,)  # of the default run; compiled within seconds
 RIDES = 2  # of a robot; each is compiled
 STEPS = 300  # of a ride
 FAULTS_KEPT = 5  # of a ride; one brings the next

@@ -61,7 +61,11 @@ def used_modules():
 
 @pytest.mark.parametrize(
     ("name", "link", "precision"),
-    [("panda", "panda_hand", "float32"), ("panda", "panda_hand", "float64"), ("humanoid", "left_grasp", "float32")],
+    [
+        ("panda", "panda_hand", "float32"),
+        pytest.param("panda", "panda_hand", "float64", marks=pytest.mark.evidence),
+        pytest.param("humanoid", "left_grasp", "float32", marks=pytest.mark.evidence),
+    ],
 )
 def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision, tmp_path):
     solver = ik_service.IKSolver(
@@ -75,6 +79,7 @@ def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision
         assert taken.local_bytes == 0
 
 
+@pytest.mark.evidence
 def test_rows_as_a_loop_functions_and_choices_compile_for_cuda(tmp_path):
     robot = ik_service.load_robot("panda", collision="ignore")
     own = [Spheres(sphere_pairs(robot, 120)), Functions("panda_link4"), Choices("panda_hand")]
@@ -86,7 +91,12 @@ def test_rows_as_a_loop_functions_and_choices_compile_for_cuda(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "link"), [("panda", "panda_hand"), ("humanoid", "left_grasp"), ("four_bar", "rocker")]
+    ("name", "link"),
+    [
+        ("four_bar", "rocker"),
+        pytest.param("panda", "panda_hand", marks=pytest.mark.evidence),
+        pytest.param("humanoid", "left_grasp", marks=pytest.mark.evidence),
+    ],
 )
 def test_the_kernels_of_ticks_compile_for_cuda(name, link, tmp_path, monkeypatch):
     monkeypatch.setattr(tick_islands, "lanes_on", lambda device, robots: Lanes(1, "float64"))
@@ -108,6 +118,7 @@ def test_all_kernels_compile_for_cuda(tmp_path):
         assert list(folder.glob("*.cubin")), module.name
 
 
+@pytest.mark.evidence
 def test_the_limit_of_clearance_and_what_is_near_compile_for_cuda(tmp_path):
     robot = ik_service.load_robot("panda")
     size = CollisionData(robot.on_device("cpu"), Lanes(1)).size

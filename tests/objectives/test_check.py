@@ -121,6 +121,7 @@ def builtin_objectives(where):
     ]
 
 
+@pytest.mark.evidence
 def test_the_builtin_objectives_pass(any_scene):
     for objective in builtin_objectives(any_scene):
         report = objectives.check(objective, any_scene.robot, tolerance=TIGHT)

@@ -48,12 +48,14 @@ def case(request):
     return robot, link, options, joint_q.astype(np.float64), Workplace(robot, objective, joint_q, np.zeros(COUNT, int))
 
 
+@pytest.mark.quick_cases("position_part")
 def test_rows_are_those_of_a_cholesky_factor(case):
     robot, link, options, joint_q, place = case
     expected, _, _ = expected_rows(robot, link, joint_q, options)
     np.testing.assert_allclose(place.residuals()[:, GUARD:-GUARD], expected, atol=2e-4)
 
 
+@pytest.mark.quick_cases("position_part")
 def test_half_the_squared_residual_is_a_constant_less_the_logarithm_of_the_manipulability(case):
     robot, link, options, joint_q, place = case
     _, measure, bounds = expected_rows(robot, link, joint_q, options)
@@ -62,6 +64,7 @@ def test_half_the_squared_residual_is_a_constant_less_the_logarithm_of_the_manip
     np.testing.assert_allclose(0.5 * (rows**2).sum(axis=1), constant - np.log(measure), atol=2e-4)
 
 
+@pytest.mark.quick_cases("position_part")
 def test_derivatives_are_those_of_differences(case):
     robot, link, options, joint_q, place = case
     expected = differences(robot, link, joint_q, options)
@@ -70,6 +73,7 @@ def test_derivatives_are_those_of_differences(case):
     np.testing.assert_allclose(place.autodiff()[:, GUARD:-GUARD], expected, atol=tolerance)
 
 
+@pytest.mark.evidence
 def test_a_singular_configuration_has_finite_rows_and_derivatives():
     robot = scene("fixed").robot
     straight = np.zeros((1, 7))  # the elbow is stretched, the wrist in line

@@ -75,6 +75,7 @@ def test_the_commands_are_those_of_the_cpu_and_the_same_bytes_in_every_schedule(
         assert one.tobytes() == found[0].tobytes()
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("schedule")
 def test_joints_without_a_task_stay_where_reset_puts_them(gantry):
     controller = IKController(gantry, ["z_link"], device=GPU)
@@ -98,6 +99,7 @@ def test_the_first_tick_and_those_after_it_keep_the_limit_of_speed(panda):
     assert np.abs(steps).max() >= 0.9 * SLOW * DT
 
 
+@pytest.mark.evidence
 def test_two_robots_with_clearance_keep_away_from_an_object_that_moves(device):
     robot = ik_service.load_robot("panda")
     hand = pose_of(robot, START, "panda_hand")
@@ -131,6 +133,7 @@ def test_warming_up_and_derivatives_leave_the_robot_where_it_is(panda):
     np.testing.assert_allclose(controller.step(pose, dt=DT).joint_q[0], START, atol=1e-6)
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("schedule")
 def test_an_objective_may_exchange_its_array_between_ticks(panda):
     poses, found = towards(panda, "panda_hand", START, (0.002, 0.001, -0.001)), {}
@@ -165,6 +168,7 @@ def run_slowly(part, count):
         time.sleep(1e-3)
 
 
+@pytest.mark.evidence
 def test_ticks_beside_a_solver_that_records_fail_never_and_stay_out_of_its_graphs(panda, device, monkeypatch):
     monkeypatch.setattr(recording, "USES_MIN", 0)
     monkeypatch.setattr(recording.PartLaunches, "run", run_slowly)

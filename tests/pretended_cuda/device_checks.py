@@ -331,6 +331,7 @@ def keep_best_without_atomics(task: IslandTask, wave: waves.Wave, storage: waves
             storage.listed_count[other] = last + 1
 
 
+@pytest.mark.evidence
 def test_problems_that_are_lost_from_the_list_of_a_wave_are_found(problems, device, monkeypatch):
     monkeypatch.setattr(waves, "THREADS_PER_SM", 32)  # so that there are several waves
 

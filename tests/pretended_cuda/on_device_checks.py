@@ -82,6 +82,7 @@ def test_nothing_is_copied_to_or_from_the_host_and_nobody_waits_but_once(problem
     assert device["bytes_to_host"] > before["bytes_to_host"]  # by the comparison: the count counts
 
 
+@pytest.mark.evidence
 def test_a_solve_by_the_host_between_is_one_that_takes_the_numbers_along(problems, device):
     solver, given = solver_of(problems), on_gpu(problems)
     device_solver, result = solver.on_device(), solved(problems)
@@ -173,6 +174,7 @@ def test_arrays_that_come_again_are_one_graph_and_whatever_changes_counts(proble
     assert not np.array_equal(out["joint_q"].numpy(), expected(few).joint_q)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("kind", ["an objective", "soft limits", "per problem"])
 def test_rows_beside_targets_go_into_graphs_too(problems, device, monkeypatch, kind):
     monkeypatch.setattr(recording, "USES_MIN", 1)
@@ -202,6 +204,7 @@ def test_rows_beside_targets_go_into_graphs_too(problems, device, monkeypatch, k
     assert_same_columns(out, expected)
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("schedule")
 def test_derivatives_stay_there_and_are_those_of_the_host(problems, device, monkeypatch):
     monkeypatch.setattr(recording, "USES_MIN", 1)
@@ -224,6 +227,7 @@ def test_derivatives_stay_there_and_are_those_of_the_host(problems, device, monk
     np.testing.assert_array_equal(by_targets[~exists], 0.0)
 
 
+@pytest.mark.evidence
 def test_derivatives_of_plans_that_take_turns_read_no_memory_that_is_gone(problems, monkeypatch):
     monkeypatch.setattr(recording, "USES_MIN", 1)
     device_solver, asked = solver_of(problems).on_device(), {"sensitivity": "target"}

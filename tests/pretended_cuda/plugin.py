@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ FOLDERS = 2  # of the device that are kept
 COUNTS = ("launches", "graphs", "graph_launches", "waits", "threads", "refusals", "host_addresses")
 
 
-def device_folder(kept: Path, processor: str, name: str = "pretended", further: Sequence[Path] = ()) -> Path:
+def device_folder(kept: Path, processor: str) -> Path:
     """Return the folder of the device and its kernels, below one that is kept; equal sources have the same.
 
     Those of sources of before are removed, but for the last one.
@@ -38,16 +38,14 @@ def device_folder(kept: Path, processor: str, name: str = "pretended", further: 
     Args:
         kept: The folder that is kept.
         processor: What sort of CPU this is.
-        name: What kernels are made of.
-        further: Sources by which they are made, beside the device's own.
     """
     digest = hashlib.sha256(f"{wp.config.version} {processor}".encode())
-    for path in (*sorted(NATIVE.iterdir()), NATIVE.with_name("translation.py"), *further):
+    for path in (*sorted(NATIVE.iterdir()), NATIVE.with_name("translation.py")):
         digest.update(path.read_bytes())
-    folder = kept / f"{name}-{digest.hexdigest()[:16]}"
+    folder = kept / f"pretended-{digest.hexdigest()[:16]}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.touch()
-    for old in sorted(kept.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)[:-FOLDERS]:
+    for old in sorted(kept.glob("pretended-*"), key=lambda path: path.stat().st_mtime)[:-FOLDERS]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
 
@@ -57,7 +55,6 @@ def run_on_device(
     *arguments: str,
     numbers: Mapping[str, int] | None = None,
     instead: bool = False,
-    plugin: str = __name__,
 ) -> tuple[int, str, dict[str, Any]]:
     """Run pytest in a process with the device.
 
@@ -66,7 +63,6 @@ def run_on_device(
         arguments: Of pytest.
         numbers: Chosen numbers of the device.
         instead: Whether the device stands for CPUs.
-        plugin: This one, or one that builds on it.
 
     Returns:
         Its exit status, what it says, and the report: `places` that a GPU answered, and `counts` of the device.
@@ -76,7 +72,7 @@ def run_on_device(
     variables |= {"WARP_CACHE_PATH": str(folder / "kernels"), FOLDER: str(folder), REPORT: str(report)}
     variables |= {NUMBERS: json.dumps(numbers or {}), INSTEAD: str(int(instead))}
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-W", "default", "-p", "no:cacheprovider"]
-    command += ["-p", plugin, *arguments]
+    command += ["-p", __name__, *arguments]
     report.unlink(missing_ok=True)
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     told = json.loads(report.read_text()) if report.exists() else {}

@@ -54,6 +54,7 @@ def test_a_request_is_solved_on_the_device_with_the_answers_of_the_cpu(answers, 
     np.testing.assert_allclose(gpu["joint_q"], cpu["joint_q"], atol=SAME_PLACE)
 
 
+@pytest.mark.evidence
 def test_a_device_that_is_lost_is_told_and_nothing_is_answered_from_what_is_left(device, caplog):
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5], [0.4, 0.0, 0.5]]}
     app = create_app(ServiceSettings(device="cuda", insecure=True, request_timeout_s=READY_S), compile_apart=False)
@@ -73,6 +74,7 @@ def test_a_device_that_is_lost_is_told_and_nothing_is_answered_from_what_is_left
     assert line.startswith("Device cuda:0 works no more: ")
 
 
+@pytest.mark.evidence
 def test_where_the_operator_lets_it_the_cpu_takes_over_at_the_next_start(device, caplog):
     with device.lost():
         solver = IKSolver(load_robot(ROBOT, collision="ignore"), ["panda_hand"])
@@ -103,6 +105,7 @@ def test_an_export_of_a_solver_on_the_device_is_that_of_one_on_a_cpu(monkeypatch
     assert gpu.files == cpu.files
 
 
+@pytest.mark.evidence
 def test_the_first_contact_finds_nothing_wrong_and_tells_what_is(monkeypatch):
     report = Report("First contact")
     contact = first_contact.Contact(report, wp.get_device(DEVICES["cuda"]), 12, 0.0, (ROBOT,))

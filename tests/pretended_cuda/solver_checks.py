@@ -123,6 +123,7 @@ def test_no_answer_depends_on_what_was_in_memory_before(panda, engine, device):
             assert_same_bytes(result, expected)
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("schedule")
 def test_solutions_that_several_threads_choose_are_those_of_the_cpu(panda):
     options = {"solutions": 3, "best_of": "nearest", "seeds": LANES_ON_GPUS + 8}  # some threads see two attempts
@@ -134,6 +135,7 @@ def test_solutions_that_several_threads_choose_are_those_of_the_cpu(panda):
     assert same.mean() >= SAME_SEEDS
 
 
+@pytest.mark.evidence
 def test_a_finish_in_float64_is_that_of_the_cpu(panda, device):
     expected = solve(solver_of(panda, "compiled", CPU, precision="float64"), panda)
     for pattern in PATTERNS:
@@ -154,6 +156,7 @@ def test_a_solver_grows_and_goes_on_with_new_arrays(panda, engine):
         assert result.joint_q.tobytes() == many.joint_q[:2].tobytes()
 
 
+@pytest.mark.evidence
 def test_what_is_asked_of_some_problems_alone_reaches_the_device(panda):
     """Objectives with numbers per problem, exchanged between solves, and inputs that are arrays of a device."""
     answers = {}
@@ -168,6 +171,7 @@ def test_what_is_asked_of_some_problems_alone_reaches_the_device(panda):
     assert_same_answers(answers[GPU], answers[CPU], panda, SAME_VALLEY)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("engine", ENGINES)
 def test_loops_are_closed(engine):
     robot = four_bar()
@@ -287,6 +291,7 @@ def test_obstacles_are_kept_away_from(device):
     assert 0 < results[1].success.sum() < COUNT
 
 
+@pytest.mark.evidence
 def test_answers_are_moved_out_of_contact(device):
     problems = draw("panda", collision="read")
     ahead = quaternion_rotate(problems.orientations_xyzw[:, 0], np.tile([0.0, 0.0, 1.0], (COUNT, 1)))
@@ -312,6 +317,7 @@ def touching(robot, joint_q, position, ahead):
     return world
 
 
+@pytest.mark.evidence
 def test_a_robot_is_measured_by_the_clock_on_the_wall(panda, monkeypatch):
     monkeypatch.setitem(robot_bench.LATENCY_CALLS, "compiled", 3)
     plan = BenchPlan(robot=panda.robot, links=("panda_hand",), count=4, repeats=1, device=GPU)
@@ -320,6 +326,7 @@ def test_a_robot_is_measured_by_the_clock_on_the_wall(panda, monkeypatch):
     assert {batches.clock for batches in report.batches} == {"wall"}
 
 
+@pytest.mark.evidence
 def test_the_benchmark_replays_the_graph_of_the_last_solve(panda):
     solver = solver_of(panda, "compiled")
     results = [solve(solver, panda) for _ in range(recording.USES_MIN + 2)]

@@ -100,7 +100,7 @@ def test_the_plain_dependencies_are_these():
     assert declared("") == PLAIN
 
 
-@pytest.mark.parametrize("program", [SOLVE, CONTROL])
+@pytest.mark.parametrize("program", [pytest.param(SOLVE, id="solve", marks=pytest.mark.evidence), CONTROL])
 def test_the_library_takes_the_plain_dependencies_and_prints_nothing(program):
     done = run(program)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -118,6 +118,7 @@ def test_a_solve_imports_none_of_the_web():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     ("program", "extra"),
     [

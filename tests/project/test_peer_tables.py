@@ -4,7 +4,6 @@ import inspect
 import re
 from pathlib import Path
 
-import newton.ik
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +25,8 @@ def offered(peer):
         return TASKS_AND_LIMITS.split()
     if peer == "moveit":
         return [*KINEMATICS_BASE.split(), *ARGUMENTS_OF_MOVEIT.split()]
+    import newton.ik  # two seconds, for whoever collects the tests
+
     solver = newton.ik.IKSolver
     names = [
         *vars(newton.ik),

@@ -188,6 +188,7 @@ def test_no_two_constants_of_one_name_have_different_values():
     assert {name: found for name, found in values.items() if len(found) > 1} == {}
 
 
+@pytest.mark.evidence_cases("ik_service")
 @pytest.mark.parametrize("package", ["objectives", "ik_service"])
 def test_each_floor_imports_only_the_packages_it_may(package):
     found = []
@@ -244,6 +245,7 @@ def test_the_lock_of_the_page_agrees_with_the_others():
     assert {name: page[name] for name in common} == {name: tests[name] for name in common}
 
 
+@pytest.mark.evidence
 def test_built_package_holds_every_robot_file(wheel):
     robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*")}
     assert robots <= set(wheel.namelist())
@@ -282,8 +284,7 @@ def test_tests_that_run_side_by_side_are_sent_in_groups(request):
     assert request.node.nodeid.endswith("@tests/project/test_project.py" if side_by_side else request.node.name)
 
 
-def test_the_groups_that_run_first_exist():
-    from tests.conftest import LONGEST, SHARED
+def test_the_rooms_that_run_last_exist():
+    from tests.conftest import LAST
 
-    files = {str(file.relative_to(ROOT)) for file in files_like("tests/*.py")}
-    assert set(LONGEST) - set(SHARED) <= files
+    assert set(LAST) <= {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}

@@ -67,6 +67,7 @@ def test_the_figures_of_speed_are_those_of_the_results():
     assert [figure for figure in figures if figure not in results] == []
 
 
+@pytest.mark.evidence_cases("collision", "from_mink", "robots")
 @pytest.mark.parametrize("document", [name for name in ONE_PROGRAM if name != "http_api"])
 def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
     text = (ROOT / "docs" / f"{document}.md").read_text()

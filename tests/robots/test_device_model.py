@@ -130,6 +130,7 @@ def test_joint_types_have_the_names_and_numbers_of_newton() -> None:
     }
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", ["floating", "two_trees"])
 def test_kinematics_of_newton_read_the_view(name: str) -> None:
     """Newton's kernel finds the poses that ours finds, for joints of all types."""

@@ -242,6 +242,7 @@ def test_any_group_is_taken_where_none_are_known():
     assert adapter.solve_position_ik(request, response).error_code.val == MoveItErrorCode.INVALID_LINK_NAME
 
 
+@pytest.mark.evidence
 def test_the_base_of_a_floating_robot_is_a_transform():
     robot = load_robot("panda", floating_base=True)
     adapter = adapter_of(robot, ["arm=panda_link0:panda_hand"])

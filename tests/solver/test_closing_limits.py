@@ -69,6 +69,7 @@ def check_kept(result):
     return angle
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_targets_within_the_limits_are_met(curve, engine):
     result = IKSolver(four_bar((LOWER, UPPER)), [POINT], engine=engine, device="cpu").solve(drawn(curve, curve.within))
@@ -76,6 +77,7 @@ def test_targets_within_the_limits_are_met(curve, engine):
     check_kept(result)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_targets_beyond_the_limits_are_come_to_as_near_as_these_allow(curve, engine):
     targets = drawn(curve, ~curve.within)
@@ -112,6 +114,7 @@ def hands(joint, limits):
     )
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("engine", "joint"), [*(("compiled", one) for one in HAND_LIMITS), ("staged", "universal")])
 def test_hands_keep_the_limits_of_every_joint_that_joins_them(engine, joint):
     robot, free = hands(joint, HAND_LIMITS[joint]), hands(joint, None)
@@ -127,6 +130,7 @@ def test_hands_keep_the_limits_of_every_joint_that_joins_them(engine, joint):
     assert solver.solve(positions[7:8]).joint_q.tobytes() == result.joint_q[7:8].tobytes()
 
 
+@pytest.mark.evidence
 def test_a_range_of_one_value_is_a_further_row(curve):
     inside = np.flatnonzero(curve.within)[::40]
     value = float(curve.angle[inside[0]])
@@ -136,6 +140,7 @@ def test_a_range_of_one_value_is_a_further_row(curve):
     assert result.success[0]
 
 
+@pytest.mark.evidence
 def test_a_pin_whose_axes_are_opposite_has_an_angle_of_zero_and_no_slope():
     """As where a robot stands when all its coordinates are 0: an answer is found from there."""
     pin = load_robot("four_bar").loops[0]
@@ -147,6 +152,7 @@ def test_a_pin_whose_axes_are_opposite_has_an_angle_of_zero_and_no_slope():
     assert result.status_names == ["loop_open"]  # no turn about z brings the axes together
 
 
+@pytest.mark.evidence
 def test_a_posture_does_not_push_the_pin_beyond_its_limits(curve):
     posture = IKObjectivePosture(np.array([2.5, -2.5, 2.5]), weight=0.1)
     solver = IKSolver(four_bar((LOWER, UPPER)), [POINT], objectives=[posture], device="cpu")
@@ -165,6 +171,7 @@ def test_a_loop_that_is_not_enabled_has_no_limits(curve):
     assert alone.joint_q.tobytes() == mixed.joint_q[on].tobytes()
 
 
+@pytest.mark.evidence
 def test_an_answer_beyond_a_limit_says_that_its_loop_is_open(curve):
     """Of a mechanism whose crank and rocker are locked where the pin closes beyond its limits only."""
     beyond = np.flatnonzero(curve.angle > UPPER + 0.05)[0]
@@ -177,6 +184,7 @@ def test_an_answer_beyond_a_limit_says_that_its_loop_is_open(curve):
     assert free.success[0]
 
 
+@pytest.mark.evidence
 def test_ticks_keep_the_limits(curve):
     robot = four_bar((LOWER, UPPER))
     inside = np.flatnonzero((curve.angle > LOWER + 0.1) & (curve.angle < UPPER - 0.1))[0]
@@ -193,6 +201,7 @@ def test_ticks_keep_the_limits(curve):
     assert min(UPPER - max(angles), min(angles) - LOWER) < 1e-6  # one is come to
 
 
+@pytest.mark.evidence
 def test_what_does_not_know_such_limits_says_so(curve):
     robot = four_bar((LOWER, UPPER))
     with pytest.raises(InputError, match="closing joints have limits"):

@@ -280,6 +280,7 @@ def arms():
     return plain.with_collision_model(CollisionModel(spheres, pairs))
 
 
+@pytest.mark.evidence
 def test_arms_that_touch_each_other_get_the_first_combination_that_is_free(arms):
     joint_q = arms.random_joint_q(np.random.default_rng(0), 1500)
     joint_q = joint_q[arms.collision(joint_q).is_free][:300]
@@ -386,6 +387,7 @@ def test_options_that_are_equal_but_for_their_type_are_told_apart(panda):
             solver.solve(*targets, options=wrong)
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_objectives_alone_are_met_without_contact_too(panda, engine):
     positions, _ = free_targets(panda, 60, WORLD, seed=5)

@@ -42,6 +42,7 @@ def geared():
     return robot, robot.forward_kinematics(joint_q, ["panda_hand"]).positions
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("engine", ENGINES)
 def test_targets_are_met_with_gear_and_cam(geared, engine):
     robot, positions = geared
@@ -54,6 +55,7 @@ def test_targets_are_met_with_gear_and_cam(geared, engine):
     assert np.linalg.norm(reached - positions, axis=-1)[result.success].max() <= 1e-3
 
 
+@pytest.mark.evidence
 def test_a_constraint_is_enabled_per_problem(geared):
     robot, positions = geared
     solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
@@ -65,6 +67,7 @@ def test_a_constraint_is_enabled_per_problem(geared):
         assert alone.joint_q[0].tobytes() == result.joint_q[p].tobytes()
 
 
+@pytest.mark.evidence
 def test_a_linear_constraint_is_what_elimination_makes_of_it():
     text = ik_service.robots.builtin_urdf("panda").decode()
     mimic = '<mimic joint="panda_joint4" multiplier="-0.8" offset="0.3"/></joint>'
@@ -82,6 +85,7 @@ def test_a_linear_constraint_is_what_elimination_makes_of_it():
     np.testing.assert_allclose(first.joint_q, second.solve(position, initial_joint_q=start).joint_q, atol=1e-4)
 
 
+@pytest.mark.evidence_cases("staged")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_gear_and_a_loop_leave_a_linkage_one_configuration_of_each_mode(engine):
     gear = CoordinateConstraint("gear", "swing", "drive", (1.2, 0.5))

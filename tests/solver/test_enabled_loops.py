@@ -36,6 +36,7 @@ def holding(arms):
     return robot, positions, poses.orientations_xyzw
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("given", [ON_OFF[:, None], {"object": ON_OFF}, ON_OFF[:, None].tolist()])
 def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone_and_compiles_nothing(holding, given, monkeypatch):
     robot, positions, turns = holding
@@ -54,6 +55,7 @@ def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone_and_compiles_
     assert (gaps(robot, mixed.joint_q)[~ON_OFF] >= 0.03).all()
 
 
+@pytest.mark.evidence
 def test_a_loop_that_is_closed_nowhere_leaves_the_bytes_of_a_robot_without_it(arms, holding):
     robot, positions, turns = holding
     solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
@@ -65,6 +67,7 @@ def test_a_loop_that_is_closed_nowhere_leaves_the_bytes_of_a_robot_without_it(ar
     assert not again.success[~ON_OFF].any()
 
 
+@pytest.mark.evidence
 def test_loops_are_enabled_each_by_itself(arms):
     stand = pose_of(arms, arms.mid_joint_q[None], LEFT)[0]
     loops = [
@@ -94,6 +97,7 @@ def test_errors_of_constraints_are_those_of_the_answers(holding):
     assert none.constraint_error.shape == none.closing_joint_q.shape == (1, 0)
 
 
+@pytest.mark.evidence
 def test_reports_call_a_loop_by_its_name(holding):
     robot, positions, turns = holding
     solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
@@ -148,6 +152,7 @@ def placed(joint, names, values):
     return position, turn
 
 
+@pytest.mark.quick_cases("spherical")
 @pytest.mark.parametrize(
     "joint", ["revolute", "prismatic", "helical", "cylindrical", "universal", "spherical", "planar", "weld", "distance"]
 )

@@ -67,6 +67,7 @@ def holding():
     return robot, poses.positions, poses.orientations_xyzw
 
 
+@pytest.mark.evidence
 def test_targets_that_the_loop_allows_are_met_with_it(holding):
     robot, positions, turns = holding
     solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
@@ -79,6 +80,7 @@ def test_targets_that_the_loop_allows_are_met_with_it(holding):
     assert (distance[result.success] <= 1e-3).all()
 
 
+@pytest.mark.evidence
 def test_loops_close_to_what_float64_resolves_beside_joints_at_their_limits(holding):
     robot, _, _ = holding
     hand = ik_service.IKSolver(robot.with_loops([]), [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu")
@@ -98,6 +100,7 @@ def test_one_target_moves_both_arms(holding):
     assert result.success.mean() >= 0.95
 
 
+@pytest.mark.evidence
 def test_a_loop_stays_closed_where_targets_pull_it_apart(holding):
     robot, positions, turns = holding
     apart = positions[:20].copy()
@@ -114,6 +117,7 @@ def test_a_loop_stays_closed_where_targets_pull_it_apart(holding):
     assert np.median(pulled.max(axis=1)) <= 0.15  # and they share what is left
 
 
+@pytest.mark.evidence
 def test_a_posture_costs_neither_loop_nor_targets(holding):
     robot, positions, turns = holding
     posture = IKObjectivePosture(robot.mid_joint_q, weight=0.3)
@@ -138,6 +142,7 @@ def test_bytes_are_those_of_each_problem_alone_on_any_number_of_threads(holding,
         np.testing.assert_array_equal(alone.joint_q[0], whole.joint_q[p])
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("joint", ["weld", "revolute", "helical", "universal", "distance"])
 def test_joints_close_a_loop_to_the_world(joint):
     robot = ik_service.load_robot("ur5e", collision="ignore")
@@ -163,6 +168,7 @@ def four_bar(rocker=ROCKER):
     return load_urdf(FOUR_BAR).with_loops([loop])
 
 
+@pytest.mark.evidence
 def test_a_four_bar_follows_its_crank_in_both_modes():
     robot, n = four_bar(), 200
     rng = np.random.default_rng(8)
@@ -188,6 +194,7 @@ def test_a_four_bar_follows_its_crank_in_both_modes():
     assert 0 < modes.sum() < n
 
 
+@pytest.mark.evidence
 def test_a_loop_that_cannot_close_is_said_to_be_open():
     robot = four_bar(rocker=1.5)  # longer than crank, coupler and ground together
     solver = ik_service.IKSolver(robot, objectives=[IKObjectivePosture(robot.mid_joint_q)], device="cpu")
@@ -197,6 +204,7 @@ def test_a_loop_that_cannot_close_is_said_to_be_open():
     assert (gaps(robot, result.joint_q) > 0.1).all()
 
 
+@pytest.mark.evidence_cases("False")
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_loop_that_no_joint_moves_is_judged(is_open):
     robot = ik_service.load_robot("dual_panda", collision="ignore")

@@ -73,6 +73,7 @@ def test_as_many_freedoms_are_left_as_there_are_drives(mechanism):
     assert robot.joint_dof_count - rank == len(mechanism.drives)
 
 
+@pytest.mark.quick_cases("False-four_bar", "True-stewart")
 @EACH
 @pytest.mark.parametrize("is_driven", [False, True])
 def test_random_configurations_close_from_perturbed_starts(mechanism, is_driven):
@@ -92,6 +93,7 @@ def test_random_configurations_close_from_perturbed_starts(mechanism, is_driven)
         np.testing.assert_allclose(result.joint_q[:, drives], held, atol=1e-6)
 
 
+@pytest.mark.evidence_cases("delta", "five_bar", "four_bar")
 @EACH
 def test_targets_that_the_loops_allow_are_met(mechanism):
     robot = ik_service.load_robot(mechanism.name)
@@ -120,6 +122,7 @@ def solved_from_drives(mechanism, count=COUNT, starts=None):
     return robot, result.joint_q[result.success], result.joint_q[result.success][:, drives]
 
 
+@pytest.mark.evidence
 def test_a_four_bar_follows_its_crank_in_both_modes():
     robot, joint_q, crank = solved_from_drives(
         FOUR_BAR, starts=lambda robot, count: robot.random_joint_q(np.random.default_rng(5), count)
@@ -133,6 +136,7 @@ def test_a_four_bar_follows_its_crank_in_both_modes():
     assert far.min(axis=0).max() <= 1e-9
 
 
+@pytest.mark.evidence
 def test_a_five_bar_has_its_tool_where_two_circles_meet():
     robot, joint_q, shoulders = solved_from_drives(FIVE_BAR)
     tool = poses(robot, joint_q, FIVE_BAR.link)[0][:, :2]
@@ -140,6 +144,7 @@ def test_a_five_bar_has_its_tool_where_two_circles_meet():
     assert far.min(axis=0).max() <= 1e-9
 
 
+@pytest.mark.evidence
 def test_a_delta_has_its_platform_where_three_spheres_meet():
     robot, joint_q, arms = solved_from_drives(DELTA)
     assert np.linalg.norm(poses(robot, joint_q, DELTA.link)[0] - mechanisms.delta(arms), axis=1).max() <= 1e-9
@@ -157,6 +162,7 @@ def test_a_stewart_platform_stands_on_its_legs():
     np.testing.assert_allclose(np.abs((orientation * turn).sum(axis=1)), 1.0, atol=1e-12)
 
 
+@pytest.mark.evidence
 @EACH
 def test_targets_out_of_reach_are_come_to_as_near_as_loops_and_limits_allow(mechanism):
     """They are 0.2 m from the nearest of many places that are reached."""

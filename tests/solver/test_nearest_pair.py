@@ -31,6 +31,7 @@ def test_of_pairs_that_are_equally_near_the_first_is_named_alone_and_in_a_batch(
     assert batch.closest[0].tolist() == robot.collision(alone.joint_q).closest[0].tolist()
 
 
+@pytest.mark.evidence
 def test_a_plane_that_is_almost_level_is_where_it_is():
     robot = load_urdf(GANTRY).with_collision_model(CollisionModel({"wagon": [[0.0, 0.0, 0.0, 0.1]]}, []))
     normal = np.array(HalfSpace((1.3e-6, 0.0, -1.0)).normal)

@@ -13,6 +13,7 @@ REACHED = 1e-3  # [m], the tolerance
 CASES = [("compiled", "pins", 7), ("compiled", "gripper", 4), ("staged", "pins", 4)]
 
 
+@pytest.mark.evidence_cases("compiled-gripper-4", "compiled-pins-7")
 @pytest.mark.parametrize(("engine", "name", "digits"), CASES)
 def test_targets_of_the_exact_mechanism_are_met_with_rounded_angles(engine, name, digits):
     exact, robot = (load_urdf(rounded.MECHANISMS[name](one)) for one in (None, digits))

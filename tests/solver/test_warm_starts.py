@@ -74,6 +74,12 @@ def null_direction(robot, joint_q):
     return np.linalg.svd(robot.jacobian(joint_q, [LINK])[:, 0])[2][:, -1]
 
 
+@pytest.mark.evidence_cases(
+    "elbow-compiled-at a solution",
+    "manipulability-compiled-at a solution",
+    "manipulability-staged-at a solution",
+    "posture-compiled-at a solution",
+)
 @pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
 def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(solver, panda, solutions, offset):
     targets = poses(panda, solutions)
@@ -91,6 +97,7 @@ def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(solver, p
         np.testing.assert_array_equal(alone.joint_q[0], found.joint_q[0])
 
 
+@pytest.mark.evidence_cases("0.1-compiled", "10.0-compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("weight", [1e-3, 0.1, 10.0])
 def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
@@ -104,6 +111,7 @@ def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
     assert np.linalg.norm(result.joint_q[0] - goal) < POSTURE_REACHED * NEAR_POSTURE
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_of_priority_0_are_weighed_from_a_solution_as_from_beside_it(panda, solutions, engine):
     posture = IKObjectivePosture(panda.mid_joint_q, weight=1e-3)
@@ -126,6 +134,7 @@ def test_without_further_rows_a_start_at_a_solution_is_the_answer(panda, solutio
     assert np.abs(result.joint_q - solutions).max() < SOLUTION
 
 
+@pytest.mark.evidence
 def test_a_path_that_begins_at_a_solution_lowers_rows_that_yield(panda):
     objective = OBJECTIVES["elbow"](panda)
     solver = ik_service.IKSolver(panda, [LINK], objectives=[objective], device="cpu")
@@ -138,6 +147,7 @@ def test_a_path_that_begins_at_a_solution_lowers_rows_that_yield(panda):
     assert after < before - 1e-3
 
 
+@pytest.mark.evidence
 def test_a_controller_at_its_target_lowers_rows_that_yield(panda):
     controller = IKController(panda, [LINK], objectives=[OBJECTIVES["elbow"](panda)])
     start = HOME
@@ -151,6 +161,7 @@ def test_a_controller_at_its_target_lowers_rows_that_yield(panda):
     assert after < before - 1e-3
 
 
+@pytest.mark.evidence
 def test_over_http_a_start_at_a_solution_moves_as_in_python(client, panda, solutions):
     positions, orientations = poses(panda, solutions)
     target = {"link": LINK, "positions": positions.tolist(), "orientations_xyzw": orientations.tolist()}
@@ -212,6 +223,7 @@ def test_a_controller_comes_from_all_warm_starts_to_their_targets(iiwa):
     starts.check(iiwa, found)
 
 
+@pytest.mark.evidence
 def test_the_service_answers_all_warm_starts_nearby(client, iiwa):
     starts = warm_starts(iiwa)
     positions, orientations = starts.positions.tolist(), starts.orientations_xyzw.tolist()
@@ -237,6 +249,7 @@ def test_a_stream_answers_all_warm_starts_nearby(client, iiwa):
     starts.check(iiwa, found)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_that_yield_come_as_low_from_all_warm_starts_as_from_beside(iiwa, engine):
     starts = warm_starts(iiwa)

@@ -65,6 +65,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.evidence_cases(
+    "objectives-application/json",
+    "positions-application/json",
+    "solutions-application/json",
+    "two arms-application/json",
+    "two arms-application/msgpack",
+    "two arms-application/x-npz",
+)
 @pytest.mark.parametrize("media_type", [JSON, MSGPACK, NPZ])
 @pytest.mark.parametrize("case", CASES)
 def test_no_answer_is_larger_than_its_shape_says(client, case, media_type):

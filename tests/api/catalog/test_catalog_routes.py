@@ -23,6 +23,7 @@ UR5E = builtin_urdf("ur5e")
 GRIPPER = load_robot("panda_gripper")
 
 
+@pytest.mark.evidence
 def test_a_robot_is_put_solved_replaced_and_deleted(open_client, folder):
     url = "/v1/robots/my_arm"
     put = open_client.put(url, content=UR5E, headers=XML)
@@ -83,6 +84,7 @@ FOUR_BAR = named(pin(rest='<child_origin xyz="0.5 0 0"/><parent_origin xyz="0.4 
 BROKEN = named(pin(type='type="rope"'), FOUR_BAR).encode()
 
 
+@pytest.mark.evidence
 def test_loops_of_a_robot_that_is_put_are_closed_and_what_is_none_is_named(open_client, folder):
     url = "/v1/robots/linkage"
     put = open_client.put(url, content=BROKEN, headers=XML)

@@ -53,6 +53,7 @@ def test_a_robot_tells_the_limits_of_its_closing_joints():
     assert loop.limits == [(None, 0.5), *limits[1:]]
 
 
+@pytest.mark.evidence
 def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served, expected):
     answer = served.post("/v1/robots/held/solve", json=body(DISABLED, include=["constraints", "islands"])).json()
     assert answer["success"] == [True] * 3
@@ -75,6 +76,7 @@ def test_a_description_lists_them(robot):
     assert described["coordinate_constraints"] == [gear]
 
 
+@pytest.mark.evidence
 def test_names_for_all_problems_are_those_for_each(served):
     one = served.post("/v1/robots/held/solve", json=body(["hinge"])).json()
     each = served.post("/v1/robots/held/solve", json=body([["hinge"]] * 3)).json()
@@ -83,6 +85,7 @@ def test_names_for_all_problems_are_those_for_each(served):
     }
 
 
+@pytest.mark.evidence
 def test_binary_answers_have_the_same_columns(served, expected):
     headers = {"Content-Type": "application/msgpack"}
     content = msgpack.packb(body(DISABLED))
@@ -141,6 +144,7 @@ def test_what_disables_nothing_is_refused(served, disable, code, pointer):
     assert [(fault["code"], fault["pointer"]) for fault in faults] == [(code, f"/constraints/disable{pointer}")]
 
 
+@pytest.mark.evidence
 def test_the_client_disables_constraints(served, expected):
     with Client("http://testserver", transport=served._transport) as client:
         result = client.solve("held", POSITIONS, link=LEFT, constraints={"disable": DISABLED}, include=["constraints"])

@@ -30,6 +30,7 @@ def targets_of(links, poses):
     return [SolveTarget(link=link, positions=p, orientations_xyzw=o) for link, (p, o) in each]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("candidates", [1, 3])
 def test_the_engine_that_is_asked_for_answers_as_in_python(client, candidates):
     robot = ik_service.load_robot("panda")
@@ -44,6 +45,7 @@ def test_the_engine_that_is_asked_for_answers_as_in_python(client, candidates):
     assert found.joint_q.tobytes() == expected.joint_q.tobytes()
 
 
+@pytest.mark.evidence_cases("False")
 @pytest.mark.parametrize("islands", [True, False])
 def test_islands_are_solved_apart_unless_the_request_says_no(client, islands):
     robot = ik_service.load_robot("dual_panda")
@@ -57,6 +59,7 @@ def test_islands_are_solved_apart_unless_the_request_says_no(client, islands):
     assert found.joint_q.tobytes() == expected.joint_q.tobytes()
 
 
+@pytest.mark.evidence
 def test_a_stream_has_the_engine_that_it_asks_for(service_url):
     configuration = {
         "type": "configure",

@@ -94,6 +94,7 @@ def test_every_type_of_the_schema_is_tested():
     assert set(CASES) == set(CLASSES)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("kind", CASES)
 def test_each_type_gives_what_the_solver_gives_in_process(client, kind):
     body, name = request_for(kind), CASES[kind][0]
@@ -134,6 +135,7 @@ def test_messagepack_brings_the_same(client):
     assert reply.json()["joint_q"] == post(client, "panda", request_for("line"))["joint_q"]
 
 
+@pytest.mark.evidence
 def test_islands_name_the_rows_of_objectives(client):
     posture = {"type": "posture", "joint_q_reference": [0.1] * 14, "weight": 0.01}
     apart = {"type": "position", "link": HANDS[1], "target_positions": [0.5, -0.2, 0.4]}
@@ -154,6 +156,7 @@ def test_without_targets_success_is_a_minimum_and_errors_are_null(client):
     assert "targets" not in answer
 
 
+@pytest.mark.evidence
 def test_an_objective_moves_the_answer_and_costs_targets_nothing_unless_it_has_their_priority(client):
     target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]]}
     posture = {"type": "posture", "joint_q_reference": [0.5, -0.785, 0.5, -2.0, 0.5, 1.571, 0.785], "weight": 1e-3}

@@ -41,6 +41,7 @@ def document(given, **fields):
     return {"targets": [{"link": HAND, "positions": positions, "orientations_xyzw": turns, **fields}]}
 
 
+@pytest.mark.evidence_cases("asked2")
 @pytest.mark.parametrize("asked", ASKED)
 def test_answers_are_those_of_python_in_both_encodings(client, panda, given, asked):
     body = document(given, **asked)

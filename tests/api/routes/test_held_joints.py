@@ -25,6 +25,7 @@ def client(robot):
         yield client
 
 
+@pytest.mark.evidence_cases("objectives1")
 @pytest.mark.parametrize("objectives", [None, [{"type": "damping", "weight": 1e-3}]])
 def test_a_request_holds_them_where_its_start_says(client, robot, objectives):
     problems = np.tile(robot.mid_joint_q, (3, 1)) + 0.1

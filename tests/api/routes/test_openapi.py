@@ -200,6 +200,7 @@ TAKEN = [
 ]
 
 
+@pytest.mark.evidence_cases("body7-True", "body8-True")
 @pytest.mark.parametrize(("body", "taken"), [*((one, False) for one in REFUSED), *((one, True) for one in TAKEN)])
 def test_the_schema_and_the_service_take_the_same(client, document, body, taken):
     schema = {"$ref": "#/components/schemas/SolveRequestBody", "components": document["components"]}

@@ -53,6 +53,7 @@ def test_one_pose_is_reached_and_the_document_is_as_designed(client, panda, one_
     assert angle_between(pose.orientations_xyzw[0, 0], np.array([1.0, 0, 0, 0])) <= ORIENTATION_TOLERANCE
 
 
+@pytest.mark.evidence_cases("delta-platform-extra3-off", "panda-panda_hand-extra1-off")
 @pytest.mark.parametrize(
     ("robot", "link", "extra", "checked"),
     [
@@ -92,6 +93,7 @@ def test_equal_requests_get_equal_joint_configurations(client, one_pose):
     assert solve(client, {**one_pose, "options": {"random_seed": 7}})["success"] == [True]
 
 
+@pytest.mark.evidence_cases("orientations_xyzw-position_error_m")
 @pytest.mark.parametrize(
     ("given", "free"), [("positions", "orientation_error_rad"), ("orientations_xyzw", "position_error_m")]
 )
@@ -111,6 +113,7 @@ def test_a_target_out_of_reach_is_an_answer_with_a_status(client):
     assert answer["position_error_m"][0] > 1.0
 
 
+@pytest.mark.evidence_cases("one offset for all")
 @pytest.mark.parametrize("rows", [1, 2], ids=["one offset for all", "one offset per problem"])
 def test_the_offset_is_the_tool_frame_on_the_link(client, panda, rows):
     offsets = np.array([[0.0, 0, 0.1034], [0.02, 0, 0.2]])[:rows]
@@ -130,6 +133,7 @@ def test_the_offset_is_the_tool_frame_on_the_link(client, panda, rows):
     assert np.abs(tool - targets).max() <= POSITION_TOLERANCE + 0.2 * ORIENTATION_TOLERANCE
 
 
+@pytest.mark.evidence
 def test_targets_may_be_given_in_the_frame_of_another_link(client, panda):
     def hand_in_link2(joint_q):
         poses = panda.forward_kinematics(joint_q, links=["panda_link2", "panda_hand"])
@@ -148,6 +152,7 @@ def test_targets_may_be_given_in_the_frame_of_another_link(client, panda):
     assert np.linalg.norm(world - wanted[:3]) > 0.1  # the frames differ, so the test can fail
 
 
+@pytest.mark.evidence_cases("one row")
 @pytest.mark.parametrize("shape", ["one row", "row per problem"])
 def test_a_weight_of_zero_frees_an_axis(client, panda, shape):
     weights = [1, 1, 0, 0, 0, 0]
@@ -253,6 +258,7 @@ def test_islands_tell_which_arm_is_out_of_reach(client):
     assert answer["advice"][0].startswith("target right_panda_hand: ")
 
 
+@pytest.mark.evidence
 def test_a_target_that_couples_the_arms_makes_one_island(client):
     target = {"link": HANDS[0], "reference_link": HANDS[1], "positions": [[0.0, 0.0, 0.3]]}
     answer = solve(client, {"targets": [target], "include": ["islands"]}, DUAL_URL)

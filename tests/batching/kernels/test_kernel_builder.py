@@ -317,6 +317,7 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
     builder.close()
 
 
+@pytest.mark.evidence
 def test_code_of_which_processes_die_is_compiled_by_nobody_else(panda, monkeypatch, caplog):
     monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", die)
     poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])

@@ -40,6 +40,7 @@ def request_for(robot, count, seed, *, weight=0.01, alone=False):
     return SolveRequest(targets, arrays, options=SolverOptions(seeds=8), objectives=objectives)
 
 
+@pytest.mark.evidence_cases("without")
 @pytest.mark.parametrize("alone", [False, True], ids=["with targets", "without"])
 def test_a_batch_gives_each_request_what_it_gets_alone(panda, alone):
     cache = SolverCache("cpu")
@@ -85,6 +86,7 @@ def test_numbers_are_data_and_what_is_off_is_structure(panda):
     assert len(keys) == 3
 
 
+@pytest.mark.evidence
 def test_problems_in_which_other_rows_are_on_are_solved_alone(panda):
     mixed = np.array([[1.0, 1, 1, 1, 1, 1, 0], [1.0, 1, 1, 1, 1, 1, 1]])
     request = request_for(panda, 2, 1)

@@ -69,6 +69,7 @@ def processes():
         yield server
 
 
+@pytest.mark.evidence_cases("objectives", "patterns", "posture_in_contact", "welded")
 @pytest.mark.parametrize(
     "kind",
     [

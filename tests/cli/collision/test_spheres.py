@@ -74,6 +74,7 @@ def test_the_file_is_the_model_that_the_robot_has_afterwards(run, arm):
     assert len(circles) == 3 * robot.collision_model.sphere_count
 
 
+@pytest.mark.evidence
 def test_the_same_command_writes_the_same_bytes(run, arm, tmp_path):
     files = [tmp_path / name for name in ("one.json", "two.json")]
     for file in files:
@@ -81,6 +82,7 @@ def test_the_same_command_writes_the_same_bytes(run, arm, tmp_path):
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.evidence
 def test_a_model_is_tried_before_it_is_written(run, arm, tmp_path):
     output = tmp_path / "free.json"
     run("spheres", arm, "-o", output)
@@ -101,6 +103,7 @@ def folded(arm):
     return arm
 
 
+@pytest.mark.evidence
 def test_pairs_in_contact_at_zero_and_in_the_middle_are_named_with_what_to_do(run, folded, tmp_path):
     result = run("spheres", folded, "-o", tmp_path / "folded.json")
     robot = load_robot(folded, collision=tmp_path / "folded.json")

@@ -39,6 +39,7 @@ def test_answers_keep_off_a_world_and_advice_names_what_is_touched(run, files):
     assert check.is_free.tolist() == answer["success"]
 
 
+@pytest.mark.evidence
 def test_the_options_are_those_of_the_solver(run, files):
     given = ("solve", "arm.urdf", "targets.csv", "--world", "cell.json", "--device", "cpu")
     assert run(*given, "--collision", "off").stdout.count("converged") == 3

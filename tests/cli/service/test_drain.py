@@ -68,7 +68,7 @@ class Caller:
         self.connection.close()
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("sig", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.evidence)])
 def test_a_signal_to_end_loses_no_accepted_request_under_load(serve, sig):
     # A queue that is too long for the time of a request refuses, however slow the machine is.
     times = ("--drain-s", str(PATIENCE_S - 10.0), "--request-timeout-s", "600")
@@ -113,6 +113,7 @@ main()
 """
 
 
+@pytest.mark.evidence
 def test_sigterm_loses_nothing_that_was_sent_to_an_event_loop_that_lags(serve, monkeypatch):
     monkeypatch.setattr(ServerProcess, "program", SLOW_LOOP)
     server = serve()
@@ -131,6 +132,7 @@ def in_flight(url):
     return sum(float(line.split()[-1]) for line in metrics.splitlines() if line.startswith("ik_service_requests_open "))
 
 
+@pytest.mark.evidence
 def test_while_it_drains_it_is_not_ready_and_still_answers(serve):
     server = serve(IK_SERVICE_DRAIN_DELAY_S="2")
     ended = threading.Thread(target=server.end, args=(signal.SIGTERM,))
@@ -150,6 +152,7 @@ def test_while_it_drains_it_is_not_ready_and_still_answers(serve):
     assert server.process.returncode == 0
 
 
+@pytest.mark.evidence
 def test_requests_that_cannot_end_in_time_are_told_to_come_back(serve):
     server = serve("--drain-s", "0.2")
     address = urlsplit(server.url)
@@ -168,6 +171,7 @@ def test_requests_that_cannot_end_in_time_are_told_to_come_back(serve):
     assert "Traceback" not in "\n".join(server.log)
 
 
+@pytest.mark.evidence
 def test_a_second_of_uploads_survives_kill_9(serve, tmp_path):
     folder = tmp_path / "catalog"
     settings = {
@@ -223,7 +227,10 @@ def test_a_second_of_uploads_survives_kill_9(serve, tmp_path):
     assert not any('"level":"error"' in line for line in again.log)
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+OTHERS = [pytest.param(sig, marks=pytest.mark.evidence) for sig in (signal.SIGTERM, signal.SIGHUP)]
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, *OTHERS])
 def test_an_idle_server_ends_at_once(serve, sig):
     server = serve()
     assert server.end(sig) in (0, -sig, 128 + sig)

@@ -53,6 +53,7 @@ def test_a_device_that_is_not_there_stops_the_service(run):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.evidence
 def test_the_printed_line_works_and_interrupting_ends_it():
     program = [sys.executable, "-W", "default", "-c", "from ik_service.cli import main; main()"]
     command = [*program, "serve", "--port", "0", "--device", "cpu", "--log-format", "console"]
@@ -98,6 +99,7 @@ def test_an_announcement_that_fails_is_logged(caplog):
     assert "no example" in caplog.text
 
 
+@pytest.mark.evidence
 def test_in_a_container_every_line_of_the_log_is_json(serve):
     server = serve(IK_SERVICE_API_KEYS=f"lab:{KEY}")
     for headers in ({"X-API-Key": KEY, "X-Request-ID": "own-id"}, {}):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.request
 
+import pytest
 import warp as wp
 
 from ik_service.api.schema.examples import SOLVE_REQUESTS
@@ -17,6 +18,7 @@ def objects(folder):
     return [path for path in folder.rglob("*") if path.suffix in OBJECT_SUFFIXES]
 
 
+@pytest.mark.evidence
 def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, tmp_path):
     shipped, cache = tmp_path / "shipped" / str(wp.config.version), tmp_path / "cache"
     command = [sys.executable, "-c", "from ik_service.cli import main; main()", "warmup", "panda", "--device", "cpu"]

@@ -121,6 +121,7 @@ def test_a_better_trial_is_kept_and_lowers_the_damping_to_one_at_least(line):
     assert (after.norm2 > 1e-3).all()
 
 
+@pytest.mark.evidence_cases("floating pose", "panda pose")
 @pytest.mark.parametrize("name", ["panda pose", "floating pose", "two trees ball"])
 def test_what_is_kept_is_the_best_of_all_that_was_tried(name):
     line = Line(name, Lanes(8))
@@ -197,6 +198,7 @@ def test_it_tells_when_some_lane_has_finished(line, why, lane):
     assert after.norm2.min() > 9e-7
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("lanes", LANES, ids=lanes_name)
 def test_lanes_do_not_see_each_other(lanes):
     line, order = Line("panda weighted pose of a tool", lanes), np.random.default_rng(3).permutation(COUNT)
@@ -212,6 +214,7 @@ def test_lanes_do_not_see_each_other(lanes):
     assert np.ptp(states.trial, axis=0).min() > 0.01
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("lanes", LANES, ids=lanes_name)
 def test_limits_hold_to_the_bit_and_held_dofs_stay(lanes):
     line = Line("gripper pose behind the follower", lanes)
@@ -228,6 +231,7 @@ def test_limits_hold_to_the_bit_and_held_dofs_stay(lanes):
     assert stayed > COUNT
 
 
+@pytest.mark.evidence_cases("floating pose", "locked middle pose", "panda pose")
 @pytest.mark.parametrize("name", ["floating pose", "two trees ball", "locked middle pose", "panda pose"])
 def test_iterations_lead_to_targets_within_reach(name):
     line = Line(name, Lanes(8))
@@ -245,6 +249,7 @@ def test_iterations_lead_to_targets_within_reach(name):
             assert np.abs(distance[states.norm2 < FLOOR2]).max() < 1e-4
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("lanes", [Lanes(8), Lanes(1)], ids=lanes_name)
 def test_rounding_makes_no_long_steps_where_dofs_are_to_spare(lanes):
     """The pivots of such DOFs are nothing but the damping and the rounding of J'J, which is about as large."""
@@ -298,6 +303,7 @@ def test_the_state_holds_every_number_once(name):
     assert coordinates == dofs + len(program.quaternions)
 
 
+@pytest.mark.evidence
 def test_precisions_agree():
     """The same lanes in both precisions take the same way, as far as float32 goes."""
     lanes = Lanes(4, "float64")

@@ -70,6 +70,7 @@ def island(name, *objectives):
 KINDS = [("panda", lanes) for lanes in WIDTHS] + [("floating", WIDTHS[1]), ("two trees", WIDTHS[1])]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("name", "lanes"), KINDS, ids=str)
 def test_spheres_as_a_loop_equal_the_straight_line(monkeypatch, lanes, name):
     robot = robots()[name]
@@ -82,6 +83,7 @@ def test_spheres_as_a_loop_equal_the_straight_line(monkeypatch, lanes, name):
     assert states.norm2.min() > 0.1
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("name", "lanes"), [KINDS[0], *KINDS[4:]], ids=str)
 def test_data_of_each_element_tools_and_several_rows(monkeypatch, lanes, name):
     case = island(name, Sights(robots()[name], 20), Spheres(sphere_pairs(robots()[name], 30, radii=(0.2, 1.0))))
@@ -91,6 +93,7 @@ def test_data_of_each_element_tools_and_several_rows(monkeypatch, lanes, name):
     require_equal(case, straight, looped, lanes)
 
 
+@pytest.mark.evidence_cases("float64 x 4")
 @pytest.mark.parametrize("lanes", WIDTHS[:2], ids=lanes_name)
 def test_the_worst_row_over_its_tolerance_is_found(monkeypatch, lanes):
     spheres = Spheres(sphere_pairs(robots()["panda"], 40, radii=(0.2, 1.0)))
@@ -144,6 +147,7 @@ class Folded(ExpressionObjective):
         return [(FOLDED, self.elements)]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("lanes", WIDTHS[:2], ids=lanes_name)
 def test_a_row_that_folds_to_zero_adds_nothing(monkeypatch, lanes):
     case = island("panda", Folded(sphere_pairs(robots()["panda"], 64)))

@@ -66,6 +66,9 @@ def agree(got, expected, tolerance):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=field.name)
 
 
+@pytest.mark.quick_cases(
+    "locked panda pose and posture", "followers pose and posture", "two trees follower", "two trees ball"
+)
 @pytest.mark.parametrize("name", CASES)
 def test_iterations_in_float64_equal_numpy(name):
     case = island(name)
@@ -94,6 +97,7 @@ def test_iterations_in_float64_equal_numpy(name):
     assert frozen > 0 or "limits" in name  # that penalty pulls inwards
 
 
+@pytest.mark.quick_cases("panda weighted pose of a tool-8", "two trees ball-8", "two trees ball-1")
 @pytest.mark.parametrize("width", [8, 1])
 @pytest.mark.parametrize("name", ["panda weighted pose of a tool", "gripper pose behind the follower",
                                   "two trees ball", "floating two poses"])  # fmt: skip
@@ -111,6 +115,7 @@ def test_iterations_in_float32_equal_numpy(name, width):
     assert held(program, states, states.q, states.gradient).sum() > 0
 
 
+@pytest.mark.evidence_cases("panda pose")
 @pytest.mark.parametrize("name", ["panda pose", "two trees ball"])
 def test_one_lane_in_float64_equals_numpy(name):
     case, lanes = island(name), Lanes(1, "float64")

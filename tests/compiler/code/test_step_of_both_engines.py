@@ -101,6 +101,7 @@ def line_step(program, states, engine):
     return seen
 
 
+@pytest.mark.quick_cases("panda")
 @pytest.mark.parametrize("name", TASKS)
 def test_a_step_of_either_engine_is_that_of_the_line_in_float64(name):
     task = Task(name)

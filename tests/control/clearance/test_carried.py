@@ -14,6 +14,7 @@ PLATE = AttachedObject(
 )
 
 
+@pytest.mark.evidence_cases("speeds")
 @pytest.mark.parametrize("more", [{}, {"acceleration": 10.0}], ids=["speeds", "accelerations"])
 def test_what_a_hand_carries_is_no_nearer_than_the_clearance(panda, more):
     robot, world, held = panda, cell(), {"plate": PLATE}
@@ -39,6 +40,7 @@ def test_what_a_hand_carries_is_no_nearer_than_the_clearance(panda, more):
     np.testing.assert_array_equal(again, empty)
 
 
+@pytest.mark.evidence
 def test_what_cannot_be_kept_off_what_is_carried_is_named(panda):
     controller = IKController(panda, [LINK], limits=ControlLimits(clearance=MARGIN))
     controller.reset(home(panda))

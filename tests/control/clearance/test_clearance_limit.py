@@ -13,10 +13,8 @@ from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
 from tests.control.conftest import pose_of
 
-MARGIN, DT = 0.01, 1e-3
-LINK = "panda_hand"
+MARGIN, DT, LINK, ROUNDING = 0.01, 1e-3, "panda_hand", 1e-9
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
-ROUNDING = 1e-9
 
 
 def home(robot):
@@ -62,6 +60,7 @@ CASES = {
 }
 
 
+@pytest.mark.evidence_cases("panda, accelerations", "panda, steps", "two arms")
 @pytest.mark.parametrize("case", CASES)
 def test_no_tick_is_nearer_than_the_clearance(case):
     name, links, more, in_cell, margin = CASES[case]
@@ -90,6 +89,7 @@ def test_no_tick_is_nearer_than_the_clearance(case):
     assert not found["success"][judged < margin].any()
 
 
+@pytest.mark.evidence
 def test_long_ticks_do_not_jump_through_an_obstacle(panda):
     """A ball between here and there, and ticks in which a hand moves further than the ball is wide."""
     robot, start = panda, home(panda)
@@ -109,6 +109,7 @@ def test_long_ticks_do_not_jump_through_an_obstacle(panda):
     assert robot.collision(np.array(ways), world).clearance.min() < 0.0  # the ball is in the way
 
 
+@pytest.mark.evidence
 def test_a_hand_slides_along_a_wall_to_the_nearest_place(panda):
     """The target is behind a wall; sideways it is met, and the wall is kept off."""
     robot, start = panda, home(panda)
@@ -133,6 +134,7 @@ def test_a_hand_slides_along_a_wall_to_the_nearest_place(panda):
     assert LimitKind.CLEARANCE in result.blocking().values()
 
 
+@pytest.mark.evidence
 def test_a_redundant_arm_gives_way_and_still_meets_its_target(panda):
     """A ball comes to the elbow while the hand is to stay where it is."""
     robot, start = panda, home(panda)
@@ -172,6 +174,7 @@ def test_robots_that_are_too_near_come_apart_and_tell_so(panda):
     assert (found["status"][judged < margin] == IKStatus.BLOCKED_BY_COLLISION).all()
 
 
+@pytest.mark.evidence
 def test_robots_do_what_each_does_alone(panda):
     robot, world = panda, cell()
     targets = random_targets(robot, [LINK], 5, seed=7)
@@ -190,6 +193,7 @@ def test_robots_do_what_each_does_alone(panda):
             assert own.clearance[0] == result.clearance[k]
 
 
+@pytest.mark.evidence
 def test_links_that_nothing_parts_hold_nothing_back():
     """Spheres of two links of a UR5e are 0.6 mm apart whatever the joints do."""
     robot = load_robot("ur5e")
@@ -235,6 +239,7 @@ def test_targets_without_numbers_leave_a_robot_where_it_is(panda, limits):
     assert np.isfinite(fresh.step().joint_q).all()
 
 
+@pytest.mark.evidence
 def test_a_target_without_numbers_leaves_the_other_arm_alone():
     robot = load_robot("dual_panda")
     controller = IKController(robot, ["left_panda_hand", "right_panda_hand"], limits=ControlLimits(clearance=MARGIN))
@@ -249,6 +254,7 @@ def test_a_target_without_numbers_leaves_the_other_arm_alone():
     assert robot.collision(found["joint_q"]).clearance.min() >= MARGIN
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("links", [["right_panda_hand"], ["left_panda_hand", "right_panda_hand"]])
 def test_a_robot_of_which_a_joint_is_not_known_brakes(links):
     """Of the left arm nobody knows where it is: the right one, which could run into it, stops."""
@@ -280,6 +286,7 @@ SLIDES = """<robot name="slides"><link name="world"/><link name="base"/><link na
 </robot>"""
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 5.0])
 def test_planar_sliding_and_following_joints_keep_clear(acceleration):
     spheres = {
@@ -343,6 +350,7 @@ def test_other_obstacles_compile_nothing(panda, monkeypatch):
         assert result.success[0] == (count == 0)
 
 
+@pytest.mark.evidence
 def test_without_the_limit_a_tick_tells_no_clearance(panda):
     controller = IKController(panda, [LINK])
     controller.reset(home(panda))
@@ -378,15 +386,13 @@ def test_what_it_does_not_take_is_refused(robot, link, options, match):
     made = {
         "panda": lambda: load_robot("panda"),
         "bare": lambda: load_robot("panda", collision="ignore"),
-        "ball": lambda: spheres_on(load_urdf(BALL)),
-        "loops": lambda: spheres_on(load_robot("four_bar")),
+        "ball": lambda: load_urdf(BALL),
+        "loops": lambda: load_robot("four_bar"),
     }[robot]()
+    if robot in ("ball", "loops"):
+        made = made.with_collision_model(CollisionModel({made.link_names[-1]: [[0.0, 0.0, 0.0, 0.01]]}, []))
     with pytest.raises(InputError, match=match):
         IKController(made, [link if link in made.link_names else made.link_names[-1]], **options)
-
-
-def spheres_on(robot):
-    return robot.with_collision_model(CollisionModel({robot.link_names[-1]: [[0.0, 0.0, 0.0, 0.01]]}, []))
 
 
 def test_a_world_needs_the_limit(panda):

@@ -18,6 +18,7 @@ ROUNDING = 1e-9  # of speeds, divided by the length of a tick
 SLOW = 0.1  # share of the speed that a joint could have after one tick from rest: with less it counts as standing
 
 
+@pytest.mark.evidence_cases("20.0-panda", "5.0-panda")
 @pytest.mark.parametrize("name", STARTS)
 @pytest.mark.parametrize("acceleration", [5.0, 20.0])
 def test_a_target_out_of_reach_is_told_once_the_robot_stands(name, acceleration):
@@ -57,6 +58,7 @@ def test_accelerations_of_the_robots_file_are_limits_unless_others_are_given():
     np.testing.assert_array_equal(commands(robot, acceleration=np.inf), commands(load_robot("ur5e")))
 
 
+@pytest.mark.evidence_cases("panda")
 @pytest.mark.parametrize("name", STARTS)
 def test_a_target_within_reach_is_not_called_lost_on_the_way(name):
     robot = load_robot(name)

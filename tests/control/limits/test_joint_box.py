@@ -129,6 +129,7 @@ def test_braking_is_counted_in_ticks():
     assert brake(INF, 2.0, 0.1)[0] == INF
 
 
+@pytest.mark.evidence
 @settings(max_examples=60)
 @given(
     q=st.floats(-1.0, 1.0),

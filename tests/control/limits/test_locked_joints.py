@@ -62,6 +62,7 @@ def test_a_measured_configuration_says_where_they_are_now(locked):
     assert errors(locked, result.joint_q, poses).max() < REACHED
 
 
+@pytest.mark.evidence
 def test_a_locked_base_may_stand_anywhere():
     robot = load_robot("panda", floating_base=True, locked={"floating_base": [0, 0, 0, 0, 0, 0, 1]})
     controller = IKController(robot, [LINK])

@@ -34,6 +34,7 @@ def line_inwards(robot, start, ticks, beside=0.0):
     return [pose_of(robot, start, "tip") - end for end in ends]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 10.0])
 def test_a_hand_follows_a_line_that_a_slow_lift_has_to_make_room_for(acceleration):
     robot = arm_on_lift(SPEED)

@@ -52,6 +52,7 @@ def run(robot, acceleration, lengths, faults, random):
     return starts, np.array(commands), np.array(speeds)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 5.0])
 @pytest.mark.parametrize("faults", [0.0, 0.1])
 @pytest.mark.parametrize("unevenness", [0.05, 100.0])

@@ -53,6 +53,7 @@ def test_limits_hold_where_the_path_does_not_keep_to_them(panda, name):
     assert (result.joint_q <= panda.joint_limit_upper).all()
 
 
+@pytest.mark.evidence
 def test_the_solver_looks_ahead_and_the_ticks_do_not(panda):
     """A path that leads the arm into a joint limit, unless it begins elsewhere."""
     path = PATHS["into a joint limit and back"]

@@ -26,6 +26,7 @@ def run(request, panda, limits):
     return robot, path, limits, follow(controller, path.joint_q, path.poses, DT)
 
 
+@pytest.mark.evidence_cases("through a wrist singularity-accelerations", "through a wrist singularity-speeds")
 def test_no_limit_is_ever_broken(run):
     robot, path, limits, found = run
     assert (found.joint_q >= robot.joint_limit_lower).all()
@@ -80,6 +81,7 @@ def test_limits_of_acceleration_that_a_path_keeps_to_change_nothing(panda, name)
     assert braked <= plain + 0.01
 
 
+@pytest.mark.evidence
 def test_true_singularities_are_passed(panda):
     path = PATHS["through a wrist singularity"]
     controller = IKController(path.robot(panda), [LINK])

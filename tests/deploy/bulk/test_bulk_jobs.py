@@ -116,6 +116,7 @@ def test_positions_alone_leave_orientations_free(columns, tmp_path):
     assert np.isfinite(results["position_error_m"]).all()
 
 
+@pytest.mark.evidence
 def test_tools_weights_and_locked_joints_count(columns, tmp_path):
     robot = load_robot("panda").lock({"panda_joint3": 0.25})
     tool = Target(LINK, offset=[0, 0, 0.1, 0, 0, 0, 1], row_weights=[1, 1, 1, 1, 1, 0])
@@ -126,6 +127,7 @@ def test_tools_weights_and_locked_joints_count(columns, tmp_path):
     np.testing.assert_array_equal(results["joint_q"][:, 2], columns["initial_joint_q"][:, 2].astype(np.float32))
 
 
+@pytest.mark.evidence
 def test_locked_joints_stay_where_they_are_locked_without_a_start(columns, tmp_path):
     robot = load_robot("panda").lock({"panda_joint3": 0.25})
     columns = {name: values for name, values in columns.items() if name != "initial_joint_q"}
@@ -191,6 +193,7 @@ def test_a_job_that_was_interrupted_goes_on_and_ends_with_the_same_bytes(targets
     assert part_bytes(tmp_path / "results") == part_bytes(whole)
 
 
+@pytest.mark.evidence
 def test_a_process_that_was_killed_leaves_whole_parts_and_the_next_goes_on(targets, whole, tmp_path):
     folder = tmp_path / "results"
     program = (
@@ -255,6 +258,7 @@ def test_a_plan_travels_without_files_of_the_robot(columns, targets, whole, tmp_
     np.testing.assert_array_equal(read_results(tmp_path / "results")["joint_q"], read_results(whole)["joint_q"])
 
 
+@pytest.mark.evidence
 def test_nothing_of_ray_is_imported(targets, tmp_path):
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"

@@ -43,6 +43,7 @@ def no_token(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
 
 
+@pytest.mark.evidence
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:ray.*")  # Ray Data's own, of its settings
 def test_workers_on_a_cluster_make_the_same_bytes_though_one_is_killed(ray_cluster, no_token, targets, whole, tmp_path):
     panda = load_robot("panda").collision_model
@@ -68,6 +69,7 @@ def test_workers_on_a_cluster_make_the_same_bytes_though_one_is_killed(ray_clust
     assert {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()} == whole
 
 
+@pytest.mark.evidence
 def test_the_command_line_goes_on_with_a_job_on_a_cluster(ray_cluster, targets, whole, tmp_path):
     folder = tmp_path / "results"
 

@@ -189,6 +189,7 @@ def test_a_faulty_row_fails_its_part_alone_and_can_be_marked_later(columns, tmp_
     assert part_bytes(tmp_path / "fresh") == part_bytes(tmp_path / "results")
 
 
+@pytest.mark.evidence
 def test_a_quaternion_of_a_start_without_length_is_a_faulty_row(tmp_path):
     robot = load_robot("humanoid")
     links = [robot.link_names[-1]]

@@ -134,6 +134,7 @@ def targets(solver, count=COUNT):
     return poses.positions, poses.orientations_xyzw, joint_q
 
 
+@pytest.mark.evidence
 def test_all_launches_together_give_what_the_solver_gives_by_threads(solver, exported, monkeypatch):
     library = GpuLibrary(exported)
     assert library.code == OK
@@ -152,6 +153,7 @@ def test_all_launches_together_give_what_the_solver_gives_by_threads(solver, exp
     assert launches > 3 * (9 + 2 * 2)  # more than a wave of each island
 
 
+@pytest.mark.evidence
 def test_bad_input_and_errors_of_the_driver_are_codes(solver, exported, tmp_path):
     library = GpuLibrary(exported)
     positions, orientations, _ = targets(solver, 3)

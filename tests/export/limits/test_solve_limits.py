@@ -38,7 +38,7 @@ MIXED = """
     <limit lower="-1" upper="1" effort="1" velocity="1"/><mimic joint="slide" multiplier="0" offset="0.1"/></joint>
 </robot>"""
 """A joint without limits, one that is to be locked, and followers of a third: down as it goes out, and at rest."""
-ROBOTS = ["panda", "floating", "mixed", "delta"]
+ROBOTS = ["panda", *(pytest.param(name, marks=pytest.mark.evidence) for name in ("floating", "mixed", "delta"))]
 KINDS = ["limits", "frozen", "max_change", "all"]
 
 
@@ -200,6 +200,7 @@ def test_the_nearest_attempt_comes_back_where_no_target_is_met(case, name, kind)
             assert one.both(targets, start, {"seeds": 8}, **asked)[1] != columns
 
 
+@pytest.mark.evidence
 def test_the_nearest_attempt_may_be_the_default_of_an_export(case):
     one = case("mixed", approximate="nearest")
     targets, joint_q = one.problems()
@@ -330,6 +331,7 @@ def test_a_choice_of_attempts_that_is_not_known_is_a_code(panda, value):
     assert panda.linked.solve(*panda.targets(1), options=options)[0] == BAD_ARGUMENT
 
 
+@pytest.mark.evidence
 def test_an_export_that_keeps_no_limits_takes_none(case):
     one = case("mixed", joint_limits="off")
     targets, joint_q = one.problems()

@@ -27,6 +27,7 @@ def clear(tmp_path_factory):
     return robot, folder, loaded("clear", folder)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("braking", [False, True])
 def test_all_results_have_the_bytes_of_the_controller_in_python(clear, braking):
     robot, folder, library = clear

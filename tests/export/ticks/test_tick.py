@@ -98,6 +98,7 @@ def compare(ours, theirs, steps):
     return ours.values(found)
 
 
+@pytest.mark.evidence_cases("dual_panda-True", "floating-True")
 @pytest.mark.parametrize("braking", [False, True])
 @pytest.mark.parametrize("name", ROBOTS)
 def test_all_results_have_the_bytes_of_the_controller_in_python(exported, name, braking):
@@ -122,6 +123,7 @@ def test_all_results_have_the_bytes_of_the_controller_in_python(exported, name, 
     assert last["sigma_min"].min() > 0.01
 
 
+@pytest.mark.evidence
 def test_ticks_in_c_come_from_all_warm_starts_to_their_targets(exported):
     robot = exported("iiwa14")
     starts, found = warm_starts(robot.solver.robot), []
@@ -134,6 +136,7 @@ def test_ticks_in_c_come_from_all_warm_starts_to_their_targets(exported):
     starts.check(robot.solver.robot, found)
 
 
+@pytest.mark.evidence
 def test_settings_given_in_c_are_those_of_a_controller_in_python(exported):
     robot = exported("dual_panda")
     model, start = robot.solver.robot, start_of(robot)
@@ -239,6 +242,7 @@ def three_robots(tmp_path_factory):
     return controller, export, folder, loaded("arms", folder)
 
 
+@pytest.mark.evidence
 def test_several_robots_followers_and_joints_that_nothing_moves(three_robots):
     controller, export, folder, library = three_robots
     ours, model = controller_in_c(library, folder, "arms", controller), controller.robot
@@ -269,6 +273,7 @@ def test_several_robots_followers_and_joints_that_nothing_moves(three_robots):
     run_example("arms", folder)
 
 
+@pytest.mark.evidence
 def test_objectives_may_take_the_place_of_targets_and_change_their_data(tmp_path):
     (tmp_path / "two_arms.urdf").write_text(TWO_ARMS + "</robot>")
     model = load_robot(tmp_path / "two_arms.urdf")

@@ -10,14 +10,11 @@ struct Kernel {  // beside each kernel, as pretended_NAME
     const size_t *sizes;  // of the arguments, in bytes
     const char *name;
     int has_barriers;
-    size_t shared_bytes;  // that the threads of a block share
-    int whole_blocks;     // whether threads beyond the size of the launch are its own business, as on a card
 };
 
 extern "C" {
 const Place *pretended_place();           // of the thread that asks
 void pretended_pause();                   // before a thread reaches for memory that others may write
 void pretended_meet(int is_whole_block);  // a barrier of the block, or of the warp
-char *pretended_shared();                 // memory of the block of the thread that asks
 long *pretended_number(const char *name); // that a test chooses, or that counts what has been done
 }

@@ -5,7 +5,7 @@
 #include <csetjmp>
 
 enum State { READY, AT_BARRIER, ENDED };
-struct Group { int alive = 0, waiting = 0; std::vector<struct Thread *> threads; Bytes shared; };
+struct Group { int alive = 0, waiting = 0; std::vector<struct Thread *> threads; };
 struct Thread {
     ucontext_t context;  // of its begin
     jmp_buf place_left;  // where it goes on, once it has begun
@@ -23,7 +23,6 @@ static jmp_buf scheduler;
 static const Kernel *kernel_now;
 static void **arguments_now;
 static Place place_now;
-static char *shared_now;
 static uint64_t roll(uint64_t sides) {
     dice ^= dice << 13, dice ^= dice >> 7, dice ^= dice << 17;
     return (dice >> 11) % sides;
@@ -35,7 +34,6 @@ static void leave(State state) {
 }
 // Called by kernels: where they run, before they reach for memory, and at barriers.
 API const Place *pretended_place() { return &place_now; }
-API char *pretended_shared() { return shared_now; }
 API void pretended_pause() {
     if (current && order == RANDOM && roll(pause_each) == 0) leave(READY);
 }
@@ -73,7 +71,6 @@ static void add_block(std::vector<Thread *> &live, size_t block, size_t block_si
     size_t threads = busy(block, block_size, size);
     if (threads == 0) return;
     Group *all = new Group, *warp = nullptr;
-    all->shared.assign(kernel_now->shared_bytes, (char)pattern);
     for (size_t k = 0; k < threads; ++k) {
         if (k % WARP == 0) warp = new Group;
         Thread *one = new Thread{{}, {}, false, nullptr, place_of(k, block, block_size, grid), READY, warp, all, nullptr};
@@ -116,7 +113,7 @@ static void run_with_stacks(const std::vector<size_t> &blocks, size_t block_size
             has_run = true;
             if (order == RANDOM && roll(4) == 0) continue;  // it falls behind the others
             current = one;
-            place_now = one->place, shared_now = one->block->shared.data();
+            place_now = one->place;
             go_on(one);
             current = nullptr;
             if (one->state == AT_BARRIER && ++one->meets->waiting == one->meets->alive) let_go(one->meets);
@@ -131,7 +128,6 @@ static void run_with_stacks(const std::vector<size_t> &blocks, size_t block_size
     }
 }
 static void run_kernel(const Kernel *kernel, Dim grid, size_t block_size, size_t size, std::vector<Bytes> &given) {
-    if (kernel->whole_blocks) size = size_t(grid.x) * grid.y * grid.z * block_size;
     std::vector<void *> arguments;
     for (Bytes &one : given) arguments.push_back(one.data());
     kernel_now = kernel, arguments_now = arguments.data();
@@ -142,14 +138,11 @@ static void run_kernel(const Kernel *kernel, Dim grid, size_t block_size, size_t
         for (size_t k = blocks.size(); k > 1; --k) std::swap(blocks[k - 1], blocks[roll(k)]);
     if (order == RANDOM || kernel->has_barriers) run_with_stacks(blocks, block_size, grid, size);
     else
-        for (size_t block : blocks) {
-            Bytes shared(kernel->shared_bytes, (char)pattern);
-            shared_now = shared.data();
+        for (size_t block : blocks)
             for (size_t k = 0, threads = busy(block, block_size, size); k < threads; ++k) {
                 place_now = place_of(order == BACKWARDS ? threads - 1 - k : k, block, block_size, grid);
                 kernel->run(arguments.data());
             }
-        }
     count("threads", (long)size);
     running.clear();
 }

@@ -68,6 +68,12 @@ def looks_out(points, spheres):
     )
 
 
+@pytest.mark.evidence_cases(
+    "Cylinder(radius=0.005, length=1.0, pose=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))",
+    "Cylinder(radius=0.02, length=2.0, pose=(0.3, -0.2, 0.5, 0.2, -0.4, 0.4, 0.8))",
+    "Cylinder(radius=0.2, length=0.03, pose=(0.3, -0.2, 0.5, 0.0, 0.6, 0.0, 0.8))",
+    "Cylinder(radius=0.5, length=0.005, pose=(0.3, -0.2, 0.5, 0.2, -0.4, 0.4, 0.8))",
+)
 @pytest.mark.parametrize("shape", [*SHAPES, *EXTREME, *FLAT], ids=repr)
 def test_spheres_cover_a_shape(shape):
     points = points_of(shape)
@@ -75,12 +81,20 @@ def test_spheres_cover_a_shape(shape):
     assert looks_out(points, cover_shape(shape)) <= ROUNDING
 
 
+@pytest.mark.evidence_cases(
+    "0.002-Cylinder(radius=0.02, length=2.0, pose=(0.3, -0.2, 0.5, 0.2, -0.4, 0.4, 0.8))",
+    "0.002-Cylinder(radius=0.2, length=0.03, pose=(0.3, -0.2, 0.5, 0.0, 0.6, 0.0, 0.8))",
+)
 @pytest.mark.parametrize("shape", [EXTREME[3], EXTREME[6], SHAPES[4], SHAPES[6]], ids=repr)
 @pytest.mark.parametrize("stands_out", [0.002, 0.02])
 def test_spheres_cover_a_shape_by_any_bound(shape, stands_out):
     assert looks_out(points_of(shape), cover_shape(shape, stands_out)) <= ROUNDING
 
 
+@pytest.mark.evidence_cases(
+    "allowed0-Box(size=(0.4, 0.2, 0.02), pose=(0.3, -0.2, 0.5, 0.0, 0.6, 0.0, 0.8))",
+    "allowed1-Box(size=(0.7, 0.5, 0.3), pose=(0.3, -0.2, 0.5, 0.2, -0.4, 0.4, 0.8))",
+)
 @pytest.mark.parametrize("shape", [SHAPES[3], SHAPES[6], EXTREME[5]], ids=repr)
 @pytest.mark.parametrize("allowed", [(None, 0.0), (0.02, 0.0), (0.02, 0.01)])
 def test_solids_look_out_by_what_is_allowed(shape, allowed):
@@ -89,6 +103,7 @@ def test_solids_look_out_by_what_is_allowed(shape, allowed):
     assert allowed[1] == 0.0 or found > 0.0
 
 
+@pytest.mark.evidence_cases("Cylinder(radius=0.2, length=0.03, pose=(0.3, -0.2, 0.5, 0.0, 0.6, 0.0, 0.8))")
 @pytest.mark.parametrize("shape", SHAPES[1:], ids=repr)
 def test_spheres_stand_out_by_little(shape):
     bound = 0.012

@@ -48,6 +48,7 @@ def test_perturbed_mechanisms_close_with_their_drives_frozen(mechanism):
     assert (found.joint_q[:, coordinate] <= robot.active_limit_upper[free]).all()
 
 
+@pytest.mark.evidence
 def test_both_modes_of_a_four_bar_are_those_of_the_closed_form():
     robot = four_bar()
     joint_q = robot.random_joint_q(np.random.default_rng(12), 200)
@@ -64,6 +65,7 @@ def test_both_modes_of_a_four_bar_are_those_of_the_closed_form():
     assert (way[:, 0] <= way[:, 1]).mean() > 0.6  # the first one is found from the start, and is mostly the nearest
 
 
+@pytest.mark.evidence_cases("stewart")
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=[one.name for one in MECHANISMS])
 def test_each_of_several_ends_as_it_would_alone(mechanism):
     """Also where others fail from their starts and the modes of others are driven otherwise."""
@@ -120,6 +122,7 @@ def test_a_frozen_quaternion_stays_to_the_bit(joint):
     assert np.abs(robot.constraints.error(found.joint_q)).max() <= 10.0 * CLOSED
 
 
+@pytest.mark.evidence
 def test_loops_that_cannot_close_say_why():
     open_bar = four_bar(rocker=1.5)
     found = open_bar.constraints.close(open_bar.random_joint_q(np.random.default_rng(0), 3))
@@ -195,6 +198,7 @@ def test_the_same_seed_gives_the_same_bytes():
     assert one.solutions.tobytes() == two.solutions.tobytes()
 
 
+@pytest.mark.evidence
 def test_a_crank_is_swept_through_a_turn():
     robot = four_bar()
     start = robot.constraints.close(np.zeros(3), frozen=["drive"]).joint_q
@@ -212,6 +216,7 @@ def test_a_crank_is_swept_through_a_turn():
     assert (still.constraint_error[0, 0] > 0.1).all()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("step", [0.7, 1.0, 3.0])
 def test_long_steps_of_a_sweep_stay_in_its_mode(step):
     robot = load_robot("four_bar")

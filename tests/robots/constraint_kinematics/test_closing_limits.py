@@ -36,6 +36,7 @@ def test_loops_close_within_the_limits():
     assert bounded().constraints.close(found.joint_q).joint_q.tobytes() == found.joint_q.tobytes()
 
 
+@pytest.mark.evidence
 def test_what_cannot_close_within_the_limits_says_that_they_block_it():
     plain = four_bar().constraints.close(starts(), frozen=["drive"], attempts=1)
     found = bounded().constraints.close(starts(), frozen=["drive"], solutions=4)
@@ -58,6 +59,7 @@ def test_loops_that_are_not_enabled_have_no_limits():
     assert found.joint_q.tobytes() == four_bar().constraints.close(starts(), enabled=off).joint_q.tobytes()
 
 
+@pytest.mark.evidence_cases("drive-values0")
 @pytest.mark.parametrize(("joint", "values"), [("drive", (-3.0, 3.0)), ("pin", (0.7, 1.5))])
 def test_sweeps_say_where_limits_are_passed(joint, values):
     path = bounded().constraints.sweep(joint, values, 0.1)
@@ -98,6 +100,7 @@ def test_packings_and_what_drives_it_are_those_without_limits():
     assert limited.partition(closed).independent == plain.partition(closed).independent
 
 
+@pytest.mark.evidence
 def test_a_robot_is_another_one_with_limits_and_the_same_without():
     assert bounded(None).content_hash == four_bar().content_hash
     assert bounded().content_hash != four_bar().content_hash

@@ -39,6 +39,7 @@ def whole_count(robot):
     return robot.joint_dof_count + len(robot.constraints.dof_names)
 
 
+@pytest.mark.evidence_cases("world")
 def test_rows_are_those_of_rotation_matrices(case):
     robot, constraints, joint_q, _, _ = case
     found = constraints.residual(joint_q)

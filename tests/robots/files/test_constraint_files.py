@@ -76,6 +76,7 @@ def test_a_file_of_constraints_beside_a_urdf_is_read_with_it(tmp_path, suffix, t
     assert load_robot(tmp_path / "bar.urdf", constraints="ignore").loops == ()
 
 
+@pytest.mark.evidence
 def test_what_is_read_is_solved():
     robot = load_urdf(FOUR_BAR, YAML)
     result = ik_service.IKSolver(robot, ["crank"], device="cpu").solve([[0.0, 0.0, 0.0]], problem_count=1)

@@ -61,6 +61,7 @@ def in_order(robot, angles):
     return angles[:, [["drive", "elbow", "swing"].index(name) for name in robot.joint_names[-3:]]]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     "text",
     [PIN.format(axis=" ".join(map(str, z_in_turned()))), FRAMES],

@@ -187,6 +187,7 @@ HALF = 0.5**0.5
 BALL_SHAPE = '<collision><origin xyz="0 0 1" {}/><geometry><cylinder radius="0.1" length="0.4"/></geometry></collision>'
 
 
+@pytest.mark.evidence_cases("0 3 0 3")
 @pytest.mark.parametrize("quaternion", [f"0 {HALF} 0 {HALF}", "0 3 0 3", "0 -1e300 0 -1e300", "0 5e-324 0 5e-324"])
 def test_a_quaternion_of_an_origin_is_its_rotation(quaternion: str) -> None:
     turned, written = f'quat_xyzw="{quaternion}"', f'rpy="0 {np.pi / 2.0!r} 0"'

@@ -34,6 +34,7 @@ def distance(robot, result, wanted, axes=(0, 1, 2)):
     return np.linalg.norm((robot.center_of_mass(result.joint_q) - wanted)[:, axes], axis=1)
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_humanoid_balances_over_its_feet(humanoid, engine):
     """Feet side by side on the ground, the left hand up in front: the centre of mass comes above the feet."""
@@ -57,6 +58,7 @@ def test_a_humanoid_balances_over_its_feet(humanoid, engine):
     assert np.ptp(humanoid.center_of_mass(result.joint_q)[:, 2]) > 0.01  # the height is free
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_hand_and_centre_of_mass_of_an_arm_are_brought_to_reachable_places(engine):
     robot = weighed(ik_service.load_robot("panda", collision="ignore"))
@@ -69,6 +71,7 @@ def test_hand_and_centre_of_mass_of_an_arm_are_brought_to_reachable_places(engin
     assert good.mean() >= 0.9
 
 
+@pytest.mark.evidence
 def test_the_centre_of_mass_joins_all_that_has_mass(dual):
     problems = Reachable.draw(dual, HANDS, COUNT, random_seed=14)
     weights = np.where(np.arange(COUNT)[:, None] % 2 == 0, 1.0, 0.0) * np.ones(3)
@@ -107,6 +110,7 @@ def test_a_robot_without_masses_is_refused():
         )
 
 
+@pytest.mark.evidence_cases("talos_data/robots/talos_full_v2.urdf-True")
 @pytest.mark.parametrize(
     ("file", "floating"),
     [

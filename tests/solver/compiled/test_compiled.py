@@ -43,6 +43,7 @@ def make(robot, links, engine="compiled", **arguments):
     return ik_service.IKSolver(robot, links, device="cpu", engine=engine, options=options, **arguments)
 
 
+@pytest.mark.quick_cases("packets-panda", "packets-ur5e", "packets-dual_panda", "packets-panda_gripper")
 @pytest.mark.parametrize("name", ROBOTS)
 def test_both_engines_solve_the_same_problems(name):
     problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), ROBOTS[name], 500, random_seed=2)
@@ -67,6 +68,7 @@ def dual():
     return Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 60, random_seed=7)
 
 
+@pytest.mark.evidence_cases("threads")
 def test_alone_in_a_batch_and_permuted_give_the_same_bytes(dual):
     solver = make(dual.robot, LINKS)
     together = solver.solve(dual.positions, dual.orientations_xyzw)
@@ -81,6 +83,7 @@ def test_alone_in_a_batch_and_permuted_give_the_same_bytes(dual):
     np.testing.assert_array_equal(again.joint_q, together.joint_q)
 
 
+@pytest.mark.evidence_cases("threads")
 def test_an_arm_gets_the_answer_that_it_gets_alone(dual):
     solver = make(dual.robot, LINKS)
     together = solver.solve(dual.positions, dual.orientations_xyzw)
@@ -90,6 +93,7 @@ def test_an_arm_gets_the_answer_that_it_gets_alone(dual):
     np.testing.assert_array_equal(left.joint_q[:, 7:], start)
 
 
+@pytest.mark.evidence
 def test_a_batch_with_several_partitions_is_grouped(dual):
     weights = np.ones((6, 6))
     weights[::2] = 0.0
@@ -106,6 +110,7 @@ def test_a_batch_with_several_partitions_is_grouped(dual):
     assert len(result.islands[1][0].joints) == 14
 
 
+@pytest.mark.evidence_cases("threads")
 def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
     solver = make(panda, ["panda_hand"])
     solver.solve(panda_targets.positions, panda_targets.orientations_xyzw)
@@ -121,6 +126,7 @@ def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
     assert (few.iterations <= 11).all()
 
 
+@pytest.mark.evidence_cases("threads-compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
     joint_q = panda.random_joint_q(np.random.default_rng(3), 7)
@@ -136,6 +142,7 @@ def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
         assert np.linalg.norm(reached - wanted[lines], axis=1).max() < POSITION
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # threads hold smaller islands
 def test_a_humanoid_places_hands_feet_and_head_at_once():
     """34 DOFs in one island, its base among them."""
@@ -148,6 +155,7 @@ def test_a_humanoid_places_hands_feet_and_head_at_once():
     assert {len(islands) for islands in result.islands} == {1}
 
 
+@pytest.mark.evidence_cases("threads")
 def test_statuses_of_what_cannot_be_reached(planar_2r):
     far = make(planar_2r(), ["tip"]).solve([[3.0, 4.0, 0.0], [1.0, 1.0, 0.0]])
     assert far.success.tolist() == [False, True]
@@ -172,6 +180,7 @@ def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_ke
         make(panda, (), objectives=[quick])
 
 
+@pytest.mark.evidence_cases("packets-float64", "threads-float32", "threads-float64")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_further_solver_of_an_equal_signature_generates_no_code(precision, monkeypatch):
     options = ik_service.SolverOptions(precision=precision)

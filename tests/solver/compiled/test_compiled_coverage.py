@@ -96,12 +96,10 @@ def by_engine(engine, robot, targets, values, **arguments):
 
 
 def both_engines(*case, **arguments):
-    """Results of the compiled and the staged engine."""
     return [by_engine(engine, *case, **arguments) for engine in ("compiled", "staged")]
 
 
 def of_first_priority(objective):
-    """The objective, whose rows do not yield to targets."""
     objective.priority = 0
     return objective
 
@@ -118,6 +116,7 @@ def outcome(name):
     return problems, *both_engines(problems.robot, list(case.links), values)
 
 
+@pytest.mark.quick_cases("panda", "ur5e", "dual_panda")
 @pytest.mark.parametrize("name", CASES)
 def test_reachable_targets_are_solved_inside_the_limits_and_judged_rightly(name):
     case, (problems, compiled, staged) = CASES[name], outcome(name)
@@ -132,6 +131,7 @@ def test_reachable_targets_are_solved_inside_the_limits_and_judged_rightly(name)
     assert staged.success.mean() >= case.least
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", ["allegro", "humanoid"])
 @pytest.mark.usefixtures("threads")
 def test_threads_solve_the_problems_that_packets_solve(name):
@@ -147,6 +147,7 @@ def test_threads_solve_the_problems_that_packets_solve(name):
     assert (result.islands.seed_index == packets.islands.seed_index).mean() >= SAME_SEEDS
 
 
+@pytest.mark.evidence
 def test_both_engines_solve_the_same_problems_of_all_robots():
     different = [outcome(name)[1].success != outcome(name)[2].success for name in CASES]
     assert sum(map(len, different)) == COUNT * len(CASES) >= 16 * 500
@@ -254,6 +255,7 @@ def within_tolerances(robot, kind, joint_q, positions, orientations):
     return within
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", ["axes of some problems free", "planar alone"])
 @pytest.mark.usefixtures("threads")
 def test_threads_solve_what_differs_from_problem_to_problem(name):
@@ -266,6 +268,7 @@ def test_threads_solve_what_differs_from_problem_to_problem(name):
     assert within.mean() >= kind.least
 
 
+@pytest.mark.quick_cases("position", "weights of every problem")
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_target_is_solved_as_the_staged_engine_does(name):
     kind = KINDS[name]
@@ -285,6 +288,7 @@ def test_every_kind_of_target_is_solved_as_the_staged_engine_does(name):
 # ---------------------------------------------------------------------- targets with other objectives
 
 
+@pytest.mark.evidence
 def test_a_posture_beside_a_target_is_weighed_alike(panda, panda_targets):
     def objectives():
         return [of_first_priority(IKObjectivePosture(panda.mid_joint_q, weight=1e-3))]
@@ -301,6 +305,7 @@ def test_a_posture_beside_a_target_is_weighed_alike(panda, panda_targets):
     assert (staged.cost[same] > 1e-8).all()  # of the posture
 
 
+@pytest.mark.evidence
 def test_a_posture_of_ball_and_floating_joints_is_reached():
     robot = scene("floating").robot
     reference = robot.random_joint_q(np.random.default_rng(8), 40)
@@ -317,6 +322,7 @@ def test_a_posture_of_ball_and_floating_joints_is_reached():
     assert np.ptp(reference, axis=0).min() > 0.1
 
 
+@pytest.mark.evidence
 def test_looking_at_a_point_from_a_place(panda):
     problems = Reachable.draw(panda, ["panda_hand"], COUNT, random_seed=6)
     ahead = quaternion_rotate(problems.orientations_xyzw[:, 0], np.tile([0.0, 0.0, 1.0], (COUNT, 1)))
@@ -359,6 +365,7 @@ def test_soft_limits_are_rows_of_the_island(panda, panda_targets):
     assert 0 < (~inside_limits(panda, compiled.joint_q)).sum() < 100  # a little outside, some of them
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", ["seen from a link of the arm", "seen from the other arm"])
 def test_answers_in_float64_are_finished(name):
     kind = KINDS[name]

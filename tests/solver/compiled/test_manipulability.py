@@ -26,6 +26,7 @@ def plain(panda, targets):
     return IKSolver(panda, [HAND], device="cpu").solve(*targets)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_of_any_weight_it_rises_and_no_target_is_lost(panda, targets, plain, weight):
     objective = IKObjectiveManipulability(HAND, weight=weight)
@@ -39,6 +40,7 @@ def test_of_any_weight_it_rises_and_no_target_is_lost(panda, targets, plain, wei
     assert (gain > -1e-6).mean() > 0.8  # where it is lower, another branch was found
 
 
+@pytest.mark.evidence
 def test_the_staged_engine_raises_it_too(panda, targets, plain):
     few = [column[:30] for column in targets]
     objective = IKObjectiveManipulability(HAND)
@@ -47,6 +49,7 @@ def test_the_staged_engine_raises_it_too(panda, targets, plain):
     assert np.log(manipulability(panda, result.joint_q) / manipulability(panda, plain.joint_q[:30])).mean() > 0.05
 
 
+@pytest.mark.evidence
 def test_alone_it_ends_at_a_minimum_of_its_rows(panda):
     objective = IKObjectiveManipulability(HAND, weight=WEIGHT)
     result = IKSolver(panda, objectives=[objective], options=SolverOptions(precision="float64"), device="cpu").solve(

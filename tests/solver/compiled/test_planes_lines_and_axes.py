@@ -47,6 +47,7 @@ def hand(robot, result, link="panda_hand"):
     return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_axis_points_along_its_direction_at_a_point(problems, engine):
     """Directions and points of one pose of each problem: five conditions, the roll is free."""
@@ -63,6 +64,7 @@ def test_an_axis_points_along_its_direction_at_a_point(problems, engine):
     assert (roll[good] < 0.999).any()  # it is not the pose that the problem was drawn from
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_opposite_direction_is_no_solution(problems, engine):
     """Started from the antipode, where the gradient vanishes, other seeds find the way."""
@@ -75,6 +77,7 @@ def test_the_opposite_direction_is_no_solution(problems, engine):
     assert (result.cost < 1e-9).all()
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_point_stays_in_its_plane_and_is_free_in_it(problems, directions, engine):
     robot, points = problems.robot, problems.positions[:, 0]
@@ -87,6 +90,7 @@ def test_a_point_stays_in_its_plane_and_is_free_in_it(problems, directions, engi
     assert (np.linalg.norm(arm, axis=1) > 0.01).mean() > 0.9  # drawn along the plane towards the middle
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_point_stays_on_its_line_and_is_free_along_it(problems, directions, engine):
     robot, points = problems.robot, problems.positions[:, 0]
@@ -99,6 +103,7 @@ def test_a_point_stays_on_its_line_and_is_free_along_it(problems, directions, en
     assert (np.abs(along) > 0.01).mean() > 0.9
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_plane_and_a_line_meet_where_they_cross(problems, directions, engine):
     """Three conditions determine the point; the axis aside, since it is another two."""
@@ -112,6 +117,7 @@ def test_a_plane_and_a_line_meet_where_they_cross(problems, directions, engine):
     assert result.success.all()
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_row_weight_of_zero_frees_the_rows_of_a_problem(problems, engine):
     """Half of the problems are told to point down and to hold a height; the others are told nothing."""
@@ -132,6 +138,7 @@ def test_a_row_weight_of_zero_frees_the_rows_of_a_problem(problems, engine):
     assert not good[~told].any()
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(engine):
     """Line and axis in the frame of a link that moves itself, and a tool that stands off the hand."""
@@ -156,6 +163,7 @@ def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(engine):
     assert result.islands.nisland.max() == 1
 
 
+@pytest.mark.evidence
 def test_a_camera_may_be_mounted_anew_between_solves(problems):
     camera = IKObjectiveLookAt("panda_hand", [0.8, 0.0, 0.2], offset=[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     solver = ik_service.IKSolver(problems.robot, objectives=[camera], device="cpu")

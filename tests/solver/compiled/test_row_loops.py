@@ -77,6 +77,7 @@ def test_success_means_that_no_spheres_are_too_near():
     assert (worst_rows(given()[0].robot, given()[0].joint_q) > TOLERANCE).mean() > 0.05  # spheres do matter
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("threads")
 def test_threads_find_it_too():
     _, result = solved("compiled")
@@ -84,6 +85,7 @@ def test_threads_find_it_too():
     assert result.success.mean() > 0.5
 
 
+@pytest.mark.evidence
 def test_answers_in_float64_keep_them_apart():
     problems, elements = given()
     spheres = Spheres(elements, MARGIN)

@@ -41,6 +41,7 @@ def test_light_hands_beside_heavy_feet_are_solved():
     assert solved(problems, result).mean() >= 0.98
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("dofs", [40, 100])
 def test_long_chains_are_compiled(dofs):
     problems = Reachable.draw(serial_chain(dofs), [f"link{dofs}"], COUNT, random_seed=23)
@@ -49,6 +50,7 @@ def test_long_chains_are_compiled(dofs):
     assert solved(problems, result).mean() >= 0.99
 
 
+@pytest.mark.evidence
 def test_a_humanoid_with_a_centre_of_mass_and_a_posture_is_compiled():
     problems = Reachable.draw(ik_service.load_robot("humanoid", collision="ignore"), LIMBS, 100, random_seed=24)
     further = [

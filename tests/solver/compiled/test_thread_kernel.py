@@ -67,6 +67,7 @@ def small(monkeypatch, rows, at_once):
     monkeypatch.setattr(waves, "CPU_THREADS", at_once)
 
 
+@pytest.mark.quick_cases("panda")
 def test_threads_give_the_answers_of_packets(problems, monkeypatch):
     packets = solve(problems)
     use_threads(monkeypatch)
@@ -86,6 +87,7 @@ def test_threads_give_the_answers_of_packets(problems, monkeypatch):
     assert (result.seed_index != 0).any()
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (7, 32), (64, 1000), (5000, 96), (100, 320)])
 def test_waves_and_room_change_no_byte(arms, monkeypatch, rows, at_once):
@@ -103,6 +105,7 @@ def test_waves_and_room_change_no_byte(arms, monkeypatch, rows, at_once):
     same_bytes(answers(), expected)
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("threads")
 def test_alone_permuted_and_after_larger_batches_the_bytes_are_the_same(arms):
     solver = solver_of(arms)
@@ -118,6 +121,7 @@ def test_alone_permuted_and_after_larger_batches_the_bytes_are_the_same(arms):
         same_bytes(solver.solve(arms.positions, arms.orientations_xyzw), together)
 
 
+@pytest.mark.evidence
 def test_every_attempt_is_kept_where_all_are_wanted(arms, monkeypatch):
     asked = {"best_of": "nearest", "solutions": 4}
     packets = solve(arms, **asked)
@@ -137,6 +141,7 @@ def test_every_attempt_is_kept_where_all_are_wanted(arms, monkeypatch):
     assert again.solutions.tobytes() == result.solutions.tobytes()
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("problems", ["follower", "floating and ball"], indirect=True)
 def test_float64_follows_in_one_attempt_per_problem(problems):
@@ -148,6 +153,7 @@ def test_float64_follows_in_one_attempt_per_problem(problems):
     assert inside_limits(problems.robot, fine.joint_q).all()
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("threads")
 def test_after_a_fault_nothing_is_solved_and_the_next_solve_is_whole(arms):
     solver = solver_of(arms)
@@ -171,6 +177,7 @@ def test_what_cannot_be_reached_has_its_status(planar_2r):
     assert bent.active_limits[0].tolist() == [False, True]
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("rows", [1 << 20, 400])
 def test_waves_are_made_while_there_is_something_to_do_and_grow(arms, monkeypatch, rows):

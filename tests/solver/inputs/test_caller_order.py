@@ -38,6 +38,7 @@ def test_another_order_of_joints_permutes_columns_and_nothing_else(panda, given)
     )
 
 
+@pytest.mark.evidence
 def test_locked_joints_and_followers_may_be_left_out():
     robot = ik_service.load_robot("panda_gripper", collision="ignore").lock({"panda_joint3": 0.3})
     left_out = ("panda_joint3", "panda_finger_joint2")

@@ -60,6 +60,7 @@ def check(robot, result, joint_q):
     same_configuration(robot, result.joint_q, joint_q)
 
 
+@pytest.mark.quick_cases("pelvis-compiled", "pelvis-staged", "target1-staged", "target2-staged")
 @pytest.mark.parametrize("engine", ["compiled", "staged", "threads"])
 @pytest.mark.parametrize("target", ["pelvis", Target("left_hand"), Target("head", offset=TOOL)])
 def test_a_base_begins_where_its_target_asks_for_it(humanoid, engine, target, monkeypatch):
@@ -75,6 +76,7 @@ def test_a_base_begins_where_its_target_asks_for_it(humanoid, engine, target, mo
     assert alone.joint_q.tobytes() == result.joint_q[:1].tobytes()
 
 
+@pytest.mark.evidence
 def test_each_base_of_several_has_its_own_target(arms):
     joint_q = far_away(arms)
     assert arms.trees.ntree == 2
@@ -83,6 +85,7 @@ def test_each_base_of_several_has_its_own_target(arms):
     check(arms, solver.solve(*poses_of(arms, joint_q, ["a_tip", "b_tip"]), options=ONE), joint_q)
 
 
+@pytest.mark.evidence
 def test_tools_of_each_problem_count(arms):
     joint_q = far_away(arms)
     tools = np.tile(TOOL, (COUNT, 1))
@@ -96,6 +99,7 @@ def test_tools_of_each_problem_count(arms):
     check(arms, result, joint_q)
 
 
+@pytest.mark.evidence
 def test_of_several_targets_that_of_the_link_nearest_to_the_base_counts(humanoid):
     links = ["left_hand", "pelvis", "torso"]
     joint_q = humanoid.random_joint_q(np.random.default_rng(1), COUNT)
@@ -109,6 +113,7 @@ def test_of_several_targets_that_of_the_link_nearest_to_the_base_counts(humanoid
     same_configuration(humanoid, begun.joint_q, told.joint_q)
 
 
+@pytest.mark.evidence_cases("weights0")
 @pytest.mark.parametrize("weights", [[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0]])
 def test_a_target_of_part_of_a_pose_places_no_base(humanoid, weights):
     joint_q = far_away(humanoid)

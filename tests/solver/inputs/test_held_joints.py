@@ -49,6 +49,7 @@ def starts(robot, problems, columns=COLUMNS):
     return start
 
 
+@pytest.mark.evidence_cases("threads")
 @pytest.mark.parametrize("engine", ["compiled", "staged", "threads"])
 def test_each_problem_holds_them_where_its_start_says(locked, engine, monkeypatch):
     if engine == "threads":
@@ -68,6 +69,7 @@ def test_each_problem_holds_them_where_its_start_says(locked, engine, monkeypatc
             solver.solve(*given, initial_joint_q=starts(locked, problems))
 
 
+@pytest.mark.evidence_cases("1-options0", "2-options0")
 @pytest.mark.parametrize(
     "options",
     [
@@ -129,6 +131,7 @@ def test_an_order_of_joints_that_leaves_them_out_leaves_them_where_they_are_lock
     np.testing.assert_allclose(result.position_error[:, 0], distance, atol=KNOWN_POSE)
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_a_base_may_float_to_another_place_in_each_problem(engine):
     robot = ik_service.load_robot("panda", collision="ignore", floating_base=True).lock(
@@ -151,6 +154,7 @@ def test_a_base_may_float_to_another_place_in_each_problem(engine):
     assert robot.trees.ntree == 1
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_followers_of_a_held_joint_follow_it(engine):
     robot = scene("two_trees").robot.lock({"left_2": 0.9})
@@ -174,6 +178,7 @@ def test_followers_of_a_held_joint_follow_it(engine):
     np.testing.assert_allclose(held[:, 1], problems[:, follower], atol=1e-6)
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_relative_poses_reach_over_them(locked, engine):
     """Both links of a target in another link's frame may stand before or behind a held joint."""
@@ -193,6 +198,7 @@ def test_relative_poses_reach_over_them(locked, engine):
     np.testing.assert_array_equal(result.joint_q.astype(np.float32)[:, COLUMNS], problems[:, COLUMNS])
 
 
+@pytest.mark.evidence
 def test_only_the_arm_behind_a_held_joint_goes_with_it():
     """Two arms on a torso that is locked are two islands, wherever each problem holds it."""
     robot = scene("two_trees").robot.lock({"right_1": [0.0, 0.0, 0.0, 1.0]})
@@ -213,6 +219,7 @@ def test_only_the_arm_behind_a_held_joint_goes_with_it():
     np.testing.assert_allclose(result.joint_q[:, ball], problems[:, ball], atol=1e-7)
 
 
+@pytest.mark.evidence
 def test_a_path_holds_them_where_its_start_does(locked):
     problems = held_elsewhere(locked, COLUMNS)[:1].astype(np.float64)
     ends = np.repeat(problems, 30, axis=0)

@@ -56,6 +56,7 @@ def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
         assert_same(mixed, one.solve(*(column[k : k + 1] for column in targets)), slice(k, k + 1))
 
 
+@pytest.mark.evidence
 def test_weights_of_an_objective_that_go_from_lines_to_one_hold_for_more_problems(panda):
     targets, _, _ = drawn(panda, 7)
     posture = objectives.IKObjectivePosture(panda.mid_joint_q, weight=0.1)
@@ -82,6 +83,7 @@ def test_values_record_nothing_anew(panda):
     }
 
 
+@pytest.mark.evidence
 def test_other_data_of_objectives_record_nothing_anew(panda):
     posture = objectives.IKObjectivePosture(np.tile(panda.mid_joint_q, (8, 1)), row_weights=np.ones((8, 7)), weight=0.1)
     solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
@@ -127,6 +129,7 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
         solver.solve(*targets)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_one_line_serves_more_problems_than_there_were_lines(panda, precision):
     """Of a tool and of tolerances: nothing is read beyond their lines, in answers and in their judgement."""

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.usefixtures("each_engine")
 TOOL = (0.05, -0.02, 0.1, 0.0, np.sin(0.3), 0.0, np.cos(0.3))
 
 
+@pytest.mark.evidence_cases("auto")
 def test_a_tool_offset_is_reached(panda):
     tool = panda.with_frame("tool", "panda_hand", TOOL)
     poses = tool.forward_kinematics(tool.random_joint_q(np.random.default_rng(0), 20), ["tool"])
@@ -54,6 +55,7 @@ def test_offsets_may_differ_from_problem_to_problem(panda):
         ik_service.IKSolver(panda, [target], device="cpu").solve(goal[:2])
 
 
+@pytest.mark.evidence_cases("auto")
 def test_a_reference_link_moves_with_the_robot():
     robot = ik_service.load_robot("dual_panda", collision="ignore")
     target = ik_service.Target("left_panda_hand", reference_link="right_panda_hand")
@@ -64,6 +66,7 @@ def test_a_reference_link_moves_with_the_robot():
     assert np.linalg.norm(left - right) == pytest.approx(0.2, abs=2e-3)
 
 
+@pytest.mark.evidence_cases("auto")
 def test_axes_of_weight_zero_are_free_in_solve_and_judgement(panda):
     weights = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]], float)
     goal = np.array([[0.4, 0.3, 99.0], [-99.0, 99.0, 0.7]])
@@ -88,6 +91,7 @@ def test_positions_or_orientations_alone_leave_the_other_nan(panda):
     assert orientation.orientation_error[0, 0] < 1e-2
 
 
+@pytest.mark.evidence_cases("auto")
 def test_targets_of_several_links_may_be_given_one_by_one():
     robot = ik_service.load_robot("dual_panda", collision="ignore")
     solver = ik_service.IKSolver(robot, ["left_panda_hand", "right_panda_hand"], device="cpu")

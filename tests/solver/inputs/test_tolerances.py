@@ -104,6 +104,7 @@ def test_axes_of_a_target_need_its_orientations(panda):
         solver.solve([[0.4, 0.1, 0.5]])
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_after_data_that_are_refused_the_next_solve_keeps_the_tolerances_given_before(dual_panda, engine):
     links = ["left_panda_hand", "right_panda_hand"]

@@ -34,6 +34,7 @@ def stop_at(turn, solver, monkeypatch):
     return turns
 
 
+@pytest.mark.evidence_cases("options1", "options3")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_deadline_that_does_not_come_changes_nothing(solver, given, options):
     few = [one[:FEW] for one in given[1:]]
@@ -43,6 +44,7 @@ def test_a_deadline_that_does_not_come_changes_nothing(solver, given, options):
     assert DEADLINE not in found.status
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("turn", [0, 1])
 def test_what_is_solved_before_stays_and_the_rest_says_so(solver, given, turn, monkeypatch):
     options = {"seeds": 4096}
@@ -66,6 +68,7 @@ def test_what_is_solved_before_stays_and_the_rest_says_so(solver, given, turn, m
     assert turns[0] > turn + 1
 
 
+@pytest.mark.evidence_cases("options1", "options3")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_first_wave_is_made_in_any_case(solver, given, options):
     few = [one[:FEW] for one in given[1:]]
@@ -78,6 +81,7 @@ def test_the_first_wave_is_made_in_any_case(solver, given, options):
     assert_same_bytes(solver.solve(*few, options=options), expected)
 
 
+@pytest.mark.evidence
 def test_no_island_of_several_is_late_where_all_are_solved(monkeypatch):
     use_threads(monkeypatch)
     robot = load_robot("dual_panda", collision="ignore")

@@ -81,6 +81,7 @@ def found_by(card, compiled, monkeypatch):
     return found
 
 
+@pytest.mark.evidence
 def test_every_module_of_a_solve_is_compiled_for_each_architecture_and_as_ptx(compiled):
     assert {SOLVE_IO, SOLVE_EXTRAS, WAVES} < set(compiled.modules)
     assert len(compiled.modules) == 4
@@ -89,6 +90,7 @@ def test_every_module_of_a_solve_is_compiled_for_each_architecture_and_as_ptx(co
     assert json.loads((compiled.folder / GPU_CODE).read_text()) == {"cubins": [75, 90], "ptx": 75}
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("driver", [(13, 0), (13, 4), (14, 0)])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_card_with_code_of_its_own_takes_that_whatever_its_driver(arch, driver, compiled, monkeypatch):
@@ -97,6 +99,7 @@ def test_a_card_with_code_of_its_own_takes_that_whatever_its_driver(arch, driver
     assert all(path.endswith(f".sm{arch}.cubin") for path in found)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("arch", [89, 103, 121, 130])
 def test_other_cards_with_a_recent_driver_take_the_ptx(arch, compiled, monkeypatch):
     found = found_by(Card(arch, TOOLKIT), compiled, monkeypatch)
@@ -104,12 +107,14 @@ def test_other_cards_with_a_recent_driver_take_the_ptx(arch, compiled, monkeypat
     assert all(path.endswith(".sm75.ptx") for path in found)
 
 
+@pytest.mark.evidence
 def test_warp_itself_would_look_for_what_is_not_there(compiled, monkeypatch):
     monkeypatch.setattr("tests.solver.launches.test_gpu_kernels.use_gpu_code", lambda card: None)
     with pytest.raises(pytest.fail.Exception, match="would be compiled"):
         found_by(Card(90, TOOLKIT), compiled, monkeypatch)
 
 
+@pytest.mark.evidence
 def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(compiled.folder))
     for chosen in ("cuda_output", "ptx_target_arch"):
@@ -120,6 +125,7 @@ def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
             assert (wp.config.cuda_output, wp.config.ptx_target_arch) == before
 
 
+@pytest.mark.evidence
 def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
     robot = ik_service.load_robot("ur5e", collision="ignore")
     solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
@@ -129,6 +135,7 @@ def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
     assert SOLVE_EXTRAS in modules
 
 
+@pytest.mark.evidence
 def test_kernels_that_check_for_collision_compile(tmp_path, monkeypatch):
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
     plain, checked = (
@@ -148,6 +155,7 @@ def test_what_the_cache_holds_adds_up(tmp_path, monkeypatch):
     assert shipped_kernels.read_gpu_code() == {"cubins": [75, 80, 90], "ptx": 75}
 
 
+@pytest.mark.evidence
 def test_modules_are_those_of_the_launches_with_their_blocks():
     solver = ik_service.IKSolver(ik_service.load_robot("dual_panda", collision="ignore"), HANDS, device="cpu")
     modules = gpu_modules(solver)
@@ -183,6 +191,7 @@ def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, mon
     assert [f"{name}.sha256" for name in made[::2]] == made[1::2]
 
 
+@pytest.mark.evidence_cases("delta", "stewart")
 @pytest.mark.parametrize("name", ["panda", "delta", "stewart"])
 @pytest.mark.usefixtures("threads")
 def test_a_solve_loads_no_other_modules(name, monkeypatch):

@@ -51,6 +51,7 @@ def headers(cache):
     return sorted(cache.glob(f"{HEADERS}/*/*.pch"))
 
 
+@pytest.mark.evidence
 def test_the_first_module_makes_a_header_and_the_next_finds_it(cache):
     assert compiles_with_header()
     (header,) = headers(cache)
@@ -60,6 +61,7 @@ def test_the_first_module_makes_a_header_and_the_next_finds_it(cache):
     assert header.stat().st_ino == made
 
 
+@pytest.mark.evidence
 def test_while_one_thread_makes_a_header_others_do_without(cache):
     _, options = new_module()
     with header_at_hand(options):
@@ -69,6 +71,7 @@ def test_while_one_thread_makes_a_header_others_do_without(cache):
     assert compiles_with_header()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("left", [0, 9000])
 def test_a_damaged_header_is_made_anew(cache, left):
     assert compiles_with_header()
@@ -87,6 +90,7 @@ def test_a_header_that_others_may_have_written_is_refused(cache):
         compiles_with_header()
 
 
+@pytest.mark.evidence
 def test_the_bound_of_the_cache_counts_headers_and_removes_them(cache, monkeypatch):
     assert compiles_with_header()
     monkeypatch.setenv(BOUND_VARIABLE, "1")
@@ -111,6 +115,7 @@ def test_a_header_that_is_not_whole_is_not_kept(cache):
     assert not any(path.is_file() for path in cache.rglob("*"))
 
 
+@pytest.mark.evidence
 def test_a_header_is_kept_for_each_set_of_options(cache):
     assert compiles_with_header()
     one, options = new_module()

@@ -117,6 +117,7 @@ report(data=counts, rows=rows, link=link, offsets=[counted(lambda: solve(targets
     assert found["offsets"] == [1, 0]
 
 
+@pytest.mark.evidence
 def test_processes_fill_one_cache_at_once(run, tmp_path):
     results = [run.finish(process) for process in [run.start(SOLVES, tmp_path) for _ in range(2)]]
     assert results[0]["joint_q"] == results[1]["joint_q"]
@@ -153,6 +154,7 @@ def test_the_staged_engine_says_it_too(run, cache, read_only):
     assert "ik-service warmup" in run(code, read_only(cache))["error"]
 
 
+@pytest.mark.evidence
 def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
     kept, passing = tmp_path / "module" / "code.o", [tmp_path / f"module_p{k}_t1" for k in range(20)]
@@ -211,6 +213,7 @@ def test_a_damaged_object_is_compiled_anew(run, cache, damage):
     assert len(path.read_bytes()) == len(whole)
 
 
+@pytest.mark.evidence
 def test_processes_that_meet_in_a_damaged_cache_all_solve(run, cache):
     for path in cache.glob("*/wp_*/*.o"):
         path.write_bytes(path.read_bytes()[:1000])
@@ -241,6 +244,7 @@ def test_a_damaged_object_in_a_read_only_cache_is_an_error(run, cache, read_only
     assert str(cache) in run(FAILS, read_only(cache))["error"]
 
 
+@pytest.mark.evidence
 def test_lower_targets_have_code_of_their_own_and_the_same_answers(run, cache):
     here = [target for target in TARGETS if target.machine == cpu_target().machine]
     below = here[here.index(cpu_target()) + 1 :]
@@ -288,6 +292,7 @@ def test_what_is_compiled_is_for_its_user_to_write_whatever_the_umask(run, tmp_p
     assert modes == [0o644] * MODULES
 
 
+@pytest.mark.evidence
 def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(run, cache):
     old = cache / wp.config.version / "wp_old_robot"
     old.mkdir()

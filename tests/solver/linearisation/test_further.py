@@ -31,6 +31,7 @@ def free_of(found):
     return found.dof_state == DofState.FREE
 
 
+@pytest.mark.evidence
 def test_a_reference_of_a_posture(panda, poses):
     posture = IKObjectivePosture(panda.mid_joint_q, weight=0.05)
     solver = IKSolver(panda, HAND, objectives=[posture], options=PRECISE)
@@ -50,6 +51,7 @@ def test_a_reference_of_a_posture(panda, poses):
     assert np.abs(expected[good]).max() > 0.1
 
 
+@pytest.mark.evidence
 def test_weights_of_rows_that_pull_against_a_target(panda, poses):
     """Out of reach: the answer is between the target and the posture."""
     weight, far = 0.3, (poses[0] + [0.0, 0.0, 2.0], poses[1])
@@ -72,6 +74,7 @@ def test_weights_of_rows_that_pull_against_a_target(panda, poses):
     assert np.abs(expected[good]).max() > 1e-3
 
 
+@pytest.mark.evidence
 def test_a_limit_takes_its_joint_with_it(panda):
     outside = panda.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])
     outside[1] = panda.joint_limit_upper[1] + 1.0
@@ -103,6 +106,7 @@ DIRECTED = {  # objectives about unit numbers, their field, and these numbers, o
 }
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("case", DIRECTED)
 def test_unit_numbers_are_those_that_set_data_makes_of_what_it_is_given(panda, case):
     kind, given, name, numbers = DIRECTED[case]
@@ -143,6 +147,7 @@ BENT_ARM = """<robot name="arm"><link name="base"/><link name="a"/><link name="b
 ENDS = {"lower": (0.2, 1.5, DofState.AT_LOWER), "upper": (-1.5, -0.2, DofState.AT_UPPER)}
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("end", ENDS)
 def test_limits_at_both_ends_beside_a_cost_that_bends(end):
     """A posture pulls against a place along x that is met: how far the joints follow depends on second derivatives."""
@@ -178,6 +183,7 @@ FOLLOWED = """<robot name="followed"><link name="base"/><link name="a"/><link na
 </robot>"""
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("rate", "end"), [(2.0, "high"), (-2.0, "low"), (0.25, None)])
 def test_the_limit_of_a_follower_is_in_its_own_column(rate, end):
     """The tip keeps its place; the posture pulls the leader up until its own limit, or its follower's, holds it."""
@@ -207,6 +213,7 @@ def test_the_limit_of_a_follower_is_in_its_own_column(rate, end):
         np.testing.assert_allclose(own, differences(lambda _, by: derived(by).joint_q, range(1))[0, :, 0], atol=1e-6)
 
 
+@pytest.mark.evidence
 def test_products_are_each_others_transpose(panda, poses):
     posture = IKObjectivePosture(panda.mid_joint_q, weight=0.05)
     solver = IKSolver(panda, HAND, objectives=[posture], options=PRECISE)

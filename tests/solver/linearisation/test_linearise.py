@@ -13,8 +13,7 @@ from objectives import IKObjectivePosture, InputError
 from tests.solver.linearisation.chain_robot import chain_robot
 from tests.solver.quick_objective import QuickObjective
 
-FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/>
-  <link name="tip"/>
+FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/><link name="tip"/>
   <joint name="first" type="revolute"><parent link="base"/><child link="one"/><axis xyz="0 0 1"/>
     <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
   <joint name="second" type="revolute"><parent link="one"/><child link="two"/><origin xyz="0.4 0 0"/><axis xyz="0 0 1"/>
@@ -22,9 +21,8 @@ FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link 
   <joint name="third" type="revolute"><parent link="two"/><child link="three"/><origin xyz="0.3 0 0"/>
     <axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
   <joint name="mount" type="fixed"><parent link="three"/><child link="tip"/><origin xyz="0.3 0 0"/></joint></robot>"""
-FREE = SolverOptions(joint_limits="off", position_tolerance=1e-5)
+FREE, PRECISE = SolverOptions(joint_limits="off", position_tolerance=1e-5), SolverOptions(precision="float64")
 HANDS = ["left_panda_hand", "right_panda_hand"]
-PRECISE = SolverOptions(precision="float64")
 WELL_APART_FROM_SINGULAR = 0.05
 
 
@@ -32,8 +30,7 @@ def posture(robot):
     return IKObjectivePosture(robot.mid_joint_q, weight=0.05)
 
 
-def reachable(robot, links, count, random_seed=0):
-    """Poses of random configurations that are far from singular, with these."""
+def reachable(robot, links, count, random_seed=0):  # poses and joint_q, far from singular
     joint_q = robot.random_joint_q(np.random.default_rng(random_seed), 20 * count)
     jacobian = robot.jacobian(joint_q, links).reshape(len(joint_q), -1, robot.joint_dof_count)
     least = np.linalg.svd(jacobian[..., robot.active_dof], compute_uv=False).min(axis=1)
@@ -49,6 +46,7 @@ CASES = {
 }
 
 
+@pytest.mark.evidence_cases("dual_panda", "panda")
 @pytest.mark.parametrize("case", CASES)
 def test_derivatives_are_those_of_the_minima(case):
     name, links, has_posture, count = CASES[case]
@@ -78,6 +76,7 @@ def test_a_redundant_arm_follows_on_the_shortest_way():
     assert (found.rank == 6).all()
 
 
+@pytest.mark.evidence
 def test_islands_do_not_follow_each_others_targets():
     robot = load_robot("dual_panda", collision="ignore")
     solver = IKSolver(robot, HANDS, device="cpu", objectives=[posture(robot)], options=PRECISE)
@@ -106,6 +105,7 @@ def test_targets_out_of_reach_pull_their_minimum_along():
     assert not found.by_targets[~kept].any()
 
 
+@pytest.mark.evidence
 def test_a_joint_that_a_limit_holds_stays():
     robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
     outside = robot.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])  # in no plane: that is singular
@@ -127,6 +127,7 @@ def test_a_joint_that_a_limit_holds_stays():
     assert found.by_targets[0, 2:].any()
 
 
+@pytest.mark.evidence
 def test_answers_at_limits_follow_along_them():
     robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
     outside = robot.mid_joint_q.copy()
@@ -175,6 +176,7 @@ def test_products_are_each_others_transpose():
         found.vjp(by_q[0])
 
 
+@pytest.mark.evidence
 def test_positions_alone_have_no_derivatives_by_rotations():
     robot, links = load_robot("ur5e"), ["tool0"]
     solver = IKSolver(robot, links, device="cpu")
@@ -238,6 +240,7 @@ def test_other_parts_of_targets_than_in_the_solve_are_refused():
     assert light.linearise(light.solve(*pose), *pose).is_differentiable.all()  # rows that do not count
 
 
+@pytest.mark.evidence
 def test_limits_that_weigh_nothing_do_not_act_against_targets():
     robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
     options = SolverOptions(precision="float64", joint_limits="soft")
@@ -250,6 +253,7 @@ def test_limits_that_weigh_nothing_do_not_act_against_targets():
     np.testing.assert_allclose(follows, np.broadcast_to(np.eye(6), follows.shape), atol=1e-8)
 
 
+@pytest.mark.evidence
 def test_two_costs_of_which_one_comes_first_have_no_derivatives():
     robot = load_robot("dual_panda", collision="ignore")
     first = IKObjectivePosture(robot.mid_joint_q + 0.3, weight=0.01)
@@ -274,6 +278,7 @@ def test_columns_are_in_the_order_of_the_caller():
     np.testing.assert_allclose(found.joint_q, result.joint_q, atol=1e-5)
 
 
+@pytest.mark.evidence
 def test_followers_that_an_order_leaves_out_follow():
     robot = load_urdf(FOLLOWED)
     own = IKSolver(robot, ["tip"], device="cpu", options=FREE)
@@ -288,6 +293,7 @@ def test_followers_that_an_order_leaves_out_follow():
     np.testing.assert_allclose(found.by_targets, expected.by_targets[:, [0, 2]], atol=1e-3)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", ["panda", "joints of all types"])
 def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(name):
     is_arm = name == "panda"
@@ -306,6 +312,7 @@ def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(na
         assert alone.joint_q[0].tobytes() == together.joint_q[k].tobytes()
 
 
+@pytest.mark.evidence
 def test_loops_that_are_open_do_not_count():
     robot = load_robot("delta")
     solver = IKSolver(robot, ["platform"], device="cpu")
@@ -322,6 +329,7 @@ def test_loops_that_are_open_do_not_count():
     assert both.rank.tolist() == [of_loose.rank[0], of_closed.rank[1]]
 
 
+@pytest.mark.evidence
 def test_data_of_more_problems_before_do_not_count():
     robot, links = load_robot("ur5e"), ["tool0"]
     near = IKObjectivePosture(robot.mid_joint_q, weight=0.01)
@@ -344,6 +352,7 @@ def test_a_target_that_is_left_out_has_no_derivatives():
     assert not found.by_targets[:, :, 1].any()
 
 
+@pytest.mark.evidence
 def test_objectives_alone_have_a_minimum_and_no_targets():
     robot = load_robot("ur5e")
     solver = IKSolver(robot, [], device="cpu", objectives=[IKObjectivePosture(robot.mid_joint_q + 0.1)])
@@ -374,6 +383,7 @@ def test_long_batches_are_derived_in_parts(monkeypatch):
     np.testing.assert_allclose(found.by_targets, expected.by_targets, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_coordinates_follow_as_dofs_do(is_turned):
     """A floating base has four coordinates of rotation, and three DOFs."""

@@ -69,6 +69,7 @@ def nothing_met(rows, targets, data, joint_q, islands, limits):
     )
 
 
+@pytest.mark.quick_cases("ur5e", "redundant", "two islands")
 def test_derivatives_are_those_of_the_general_way(case, monkeypatch):
     robot, targets, start = case
     values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
@@ -89,6 +90,7 @@ def test_derivatives_are_those_of_the_general_way(case, monkeypatch):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.quick_cases("ur5e", "redundant", "two islands")
 def test_an_answer_has_the_same_bytes_alone_and_among_others(case):
     robot, targets, start = case
     values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
@@ -150,6 +152,7 @@ def test_large_islands_are_left_to_the_general_way(monkeypatch):
     np.testing.assert_allclose(solver.linearise(result, *values).by_targets, expected.by_targets, atol=1e-7)
 
 
+@pytest.mark.evidence_cases("0.05")
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_a_target_that_is_left_out_has_no_derivatives_though_it_has_a_tool(weight):
     robot = load_robot("dual_panda", collision="ignore")
@@ -166,6 +169,7 @@ def test_a_target_that_is_left_out_has_no_derivatives_though_it_has_a_tool(weigh
     assert not found.by_targets[:, :, 1].any()
 
 
+@pytest.mark.evidence_cases("chain")
 @pytest.mark.parametrize("name", ["panda", "chain"])
 def test_positions_alone_are_followed(name, monkeypatch):
     robot = chain_robot() if name == "chain" else load_robot(name, collision="ignore")
@@ -197,6 +201,7 @@ def test_weights_of_0_in_different_places_are_followed_side_by_side():
         np.testing.assert_allclose(found.by_targets[k], alone.by_targets[0], atol=1e-9)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_tools_are_followed(weight):
     """Beside minima with tools that are a little elsewhere, with and without a posture."""

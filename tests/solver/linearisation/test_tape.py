@@ -64,6 +64,7 @@ def differences(case, values, loss):
     return found
 
 
+@pytest.mark.evidence_cases("numbers")
 @pytest.mark.parametrize("as_vectors", [False, True], ids=["numbers", "vectors"])
 def test_gradients_are_those_of_other_solves(case, as_vectors):
     _, _, p, o, _ = case

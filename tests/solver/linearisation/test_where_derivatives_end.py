@@ -72,6 +72,7 @@ def test_regular_answers_are_not_flagged(name, link):
     assert (found.rank == 6).all()
 
 
+@pytest.mark.evidence
 def test_rows_that_never_can_be_told_apart_are_not_singular():
     """A planar arm that is given a place in space: the rows along its axis never move."""
     robot = load_robot("ur5e").activate(["shoulder_lift_joint", "elbow_joint", "wrist_1_joint"])
@@ -86,6 +87,7 @@ def test_rows_that_never_can_be_told_apart_are_not_singular():
     np.testing.assert_allclose(found.by_targets[:, 1:4, 0, :3], expected, atol=1e-7)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("beyond", [-1.5e-3, -5e-4, 1e-3, 1.5e-3])
 def test_beside_a_kink_derivatives_are_those_of_its_side(beyond):
     """A row that pulls from where an answer is, or from a little farther."""
@@ -115,6 +117,7 @@ def test_beside_a_kink_derivatives_are_those_of_its_side(beyond):
         np.testing.assert_allclose(found.by_targets[p] / scale, expected[0] / scale, atol=1e-5)
 
 
+@pytest.mark.evidence
 def test_answers_at_a_kink_are_flagged():
     robot = load_robot("panda", collision="ignore")
     values = poses_of(robot, HAND, robot.random_joint_q(np.random.default_rng(8), 6))
@@ -129,6 +132,7 @@ def test_answers_at_a_kink_are_flagged():
     assert not found.is_differentiable[same].any()
 
 
+@pytest.mark.evidence
 def test_a_limit_that_is_just_reached_beside_a_posture_is_one_sided():
     """The posture's own configuration is at a limit: nothing presses, and nothing leaves."""
     robot = load_robot("panda", collision="ignore")
@@ -142,6 +146,7 @@ def test_a_limit_that_is_just_reached_beside_a_posture_is_one_sided():
     assert not found.by_targets[0, 1].any()
 
 
+@pytest.mark.evidence_cases("0.05")
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_a_limit_that_targets_lead_away_from_is_one_sided_however_a_posture_presses(weight):
     """Of 6 joints with 6 rows one is at its limit: no posture decides where it goes."""
@@ -162,6 +167,7 @@ def test_a_limit_that_targets_lead_away_from_is_one_sided_however_a_posture_pres
     assert not found.by_targets[found.one_sided].any()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_a_joint_whose_limits_are_one_has_no_other_side(weight):
     robot = load_urdf(SHUT)
@@ -179,6 +185,7 @@ def test_a_joint_whose_limits_are_one_has_no_other_side(weight):
     assert_right(found, minima.derivatives(positions, None, found.joint_q, free))
 
 
+@pytest.mark.evidence
 def test_limits_beside_a_posture_press_where_they_have_a_multiplier():
     robot = load_robot("panda", collision="ignore")
     outside = robot.mid_joint_q.copy()
@@ -202,6 +209,7 @@ def test_limits_beside_a_posture_press_where_they_have_a_multiplier():
     assert seen > 5
 
 
+@pytest.mark.evidence
 def test_targets_met_only_within_loose_tolerances_have_the_derivatives_of_the_least_cost():
     """An arm of 5 joints is a few millimetres off everywhere: beside it, second derivatives of the errors count."""
     robot = load_robot("ur5e").lock({"wrist_3_joint": 0.2})
@@ -238,6 +246,7 @@ def test_targets_just_out_of_reach_within_loose_tolerances_have_derivatives():
     np.testing.assert_allclose(found.by_targets[kept] / scale, expected / scale, atol=1e-4)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("weight", [1e-3, 2e-4, 1.5e-4])
 def test_light_rows_of_the_first_priority_count(weight):
     robot, n = load_robot("panda", collision="ignore"), 4
@@ -255,6 +264,7 @@ def test_light_rows_of_the_first_priority_count(weight):
     np.testing.assert_allclose(found.by_targets[kept] / scale, expected / scale, atol=1e-3)
 
 
+@pytest.mark.evidence
 def test_rows_too_light_to_be_told_from_none_are_flagged():
     robot = load_robot("panda", collision="ignore")
     posture = IKObjectivePosture(robot.mid_joint_q + 0.1, weight=1e-7)
@@ -264,6 +274,7 @@ def test_rows_too_light_to_be_told_from_none_are_flagged():
     assert not found.is_differentiable.any()
 
 
+@pytest.mark.evidence
 def test_rows_of_targets_count_however_light_they_are():
     robot, start = load_robot("ur5e"), np.array([REGULAR])
     values = poses_of(robot, ["tool0"], start)
@@ -274,6 +285,7 @@ def test_rows_of_targets_count_however_light_they_are():
     assert_right(found, expected[:, :, None])
 
 
+@pytest.mark.evidence_cases("True")
 @pytest.mark.parametrize("has_posture", [False, True])
 def test_bytes_are_the_same_alone_and_in_a_batch_with_tools_of_each_call(has_posture):
     robot, n = load_robot("panda", collision="ignore"), 7

@@ -49,6 +49,7 @@ def near(start, by=0.02):
     return start - by, start + by
 
 
+@pytest.mark.evidence
 def test_joints_that_narrower_limits_hold_stay_and_the_others_follow(panda, start, poses):
     solver = posture_solver(panda)
     result = solver.solve(*poses, initial_joint_q=start, joint_limits=near(start))
@@ -67,6 +68,7 @@ def test_joints_that_narrower_limits_hold_stay_and_the_others_follow(panda, star
     assert ((found.joint_q >= lower) & (found.joint_q <= upper)).all()
 
 
+@pytest.mark.evidence
 def test_without_them_they_are_derivatives_of_other_minima(panda, start, poses):
     solver = posture_solver(panda)
     result = solver.solve(*poses, initial_joint_q=start, joint_limits=near(start))
@@ -75,6 +77,7 @@ def test_without_them_they_are_derivatives_of_other_minima(panda, start, poses):
     assert solver.solve(*poses).limits is None
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("objectives", ["targets", "posture"])
 def test_frozen_joints_are_as_locked_ones(panda, start, poses, objectives):
     """About targets alone by compiled code, with a posture row by row."""
@@ -95,6 +98,7 @@ def test_frozen_joints_are_as_locked_ones(panda, start, poses, objectives):
     assert not frozen.one_sided[:, 2].any()
 
 
+@pytest.mark.evidence
 def test_a_limit_of_a_solve_takes_its_joint_with_it(panda, start, poses):
     solver, own = posture_solver(panda), [part[:1] for part in poses]
     lower, upper = near(start[:1])

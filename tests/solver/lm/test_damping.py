@@ -44,6 +44,7 @@ def loop(problems, start, engine, weight, ticks):
     return np.array(passed)
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_every_step_is_the_damped_one_and_the_loop_arrives(problems, start, engine):
     robot, weight = problems.robot, 0.2
@@ -68,6 +69,7 @@ def test_every_step_is_the_damped_one_and_the_loop_arrives(problems, start, engi
         assert np.abs(gradient[inside]).max() < SINGLE
 
 
+@pytest.mark.evidence
 def test_more_damping_makes_shorter_steps(problems, start):
     steps = [np.diff(loop(problems, start, "compiled", weight, 1), axis=0)[0] for weight in (0.1, 1.0, 10.0)]
     length = np.array([np.linalg.norm(step, axis=1) for step in steps])

@@ -38,6 +38,14 @@ def outside(robot, joint_q):
     return np.maximum(np.maximum(robot.joint_limit_lower - q, q - robot.joint_limit_upper), 0.0)
 
 
+@pytest.mark.evidence_cases(
+    "auto-False-narrow",
+    "auto-False-still",
+    "auto-True-narrow",
+    "auto-True-still",
+    "threads-False-still",
+    "threads-True-still",
+)
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("leader", ["still", "narrow"])
 @pytest.mark.parametrize("started", [False, True])
@@ -70,11 +78,13 @@ def check_margins(precision):
     np.testing.assert_array_equal(result.limit_margin, margins.min(axis=1))
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 @pytest.mark.usefixtures("each_way")
 def test_the_margin_is_the_least_distance_of_a_free_coordinate_from_its_limits():
     check_margins("float32")
 
 
+@pytest.mark.evidence
 def test_the_margin_of_a_float64_answer_is_that_of_the_coordinates_returned():
     check_margins("float64")
 
@@ -96,6 +106,7 @@ def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_li
     assert np.isnan(ik_service.IKSolver(free, ["b"], device="cpu").solve(far).limit_margin).all()
 
 
+@pytest.mark.quick_cases("threads-options0-narrow", "threads-options1-narrow")
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("leader", ["still", "narrow"])
 @pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
@@ -112,6 +123,7 @@ def test_float64_is_inside_all_limits(leader, options):
     assert inside_limits(robot, path.joint_q).all()
 
 
+@pytest.mark.evidence
 def test_limits_that_are_not_enforced_are_left_in_float64_too():
     narrow = ik_service.robots.load_urdf(
         CHAIN.format(leader="still", multiplier=0, still=0, low=0.0, high=0.1, led=0.1)
@@ -124,6 +136,7 @@ def test_limits_that_are_not_enforced_are_left_in_float64_too():
     assert not inside_limits(narrow, result.joint_q).any()
 
 
+@pytest.mark.evidence_cases("auto-off", "auto-soft", "threads-soft")
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("joint_limits", ["off", "soft"])
 def test_followers_go_beyond_limits_that_are_not_enforced(joint_limits):
@@ -152,6 +165,7 @@ def test_rounded_limits_are_inside_wherever_a_float32_is():
     np.testing.assert_array_equal(high[~fits], middle.astype(np.float32))
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
 def test_followers_of_a_float64_answer_follow_in_float64(options):

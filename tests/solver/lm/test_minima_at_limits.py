@@ -41,6 +41,7 @@ def check(problems, result, least):
     np.testing.assert_array_equal(result.success, [status in good for status in result.status])
 
 
+@pytest.mark.quick_cases("float32-0.85-ur5e")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("precision", "least"), [("float32", 0.85), ("float64", 0.95)])
 def test_a_success_is_a_minimum_within_the_limits(name, precision, least):
@@ -73,6 +74,7 @@ def drawn_beyond():
     return robot, wanted, np.minimum(wanted, robot.joint_limit_upper)
 
 
+@pytest.mark.evidence_cases("threads")
 @pytest.mark.usefixtures("each_way")
 def test_the_status_says_that_limits_hold_a_minimum_and_the_advice_says_no_more(drawn_beyond):
     robot, wanted, nearest = drawn_beyond

@@ -44,6 +44,7 @@ def weighted(weights):
     return IKObjectivePosition(LINK, POINT, row_weights=weights)
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_derivatives_that_are_not_finite_are_no_success(panda, engine):
     """A gradient that is no number says nothing about a minimum."""
@@ -53,6 +54,7 @@ def test_derivatives_that_are_not_finite_are_no_success(panda, engine):
     assert not result.success.any()
 
 
+@pytest.mark.evidence
 def test_a_tick_without_derivatives_is_no_success(panda):
     controller = IKController(panda, objectives=[Hinge()])
     controller.reset(panda.mid_joint_q)
@@ -78,6 +80,7 @@ def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
     np.testing.assert_array_equal(result.joint_q[others], expected.joint_q[others])
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
     """A negative weight is off like one of 0; NaN is not."""

@@ -64,6 +64,7 @@ def test_a_limit_in_the_way_is_reported(planar_2r):
     assert result.joint_q[0, 1] == pytest.approx(0.5, abs=1e-6)
 
 
+@pytest.mark.evidence_cases("auto-soft")
 @pytest.mark.parametrize("limits", ["soft", "off"])
 def test_limits_that_are_not_hard_may_be_left(planar_2r, limits):
     robot = planar_2r(elbow_lower=0.5, elbow_upper=2.0)
@@ -110,6 +111,7 @@ def reach_errors(problems, joint_q, count):
     return few.errors(joint_q)
 
 
+@pytest.mark.evidence_cases("auto-0.001", "auto-1.0", "auto-1000.0")
 @pytest.mark.parametrize("weight", [1.0, 1e-3, 1e3])
 def test_objectives_alone_take_the_best_of_all_seeds(weight):
     problems = Reachable.draw(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], 100, random_seed=0)
@@ -120,6 +122,7 @@ def test_objectives_alone_take_the_best_of_all_seeds(weight):
     assert (angle < ORIENTATION).mean() >= 0.98
 
 
+@pytest.mark.evidence_cases("auto")
 def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
     """There the cost is greatest and its gradient zero."""
     start = panda.forward_kinematics(panda.mid_joint_q, ["panda_hand"]).orientations_xyzw[:, 0]
@@ -130,6 +133,7 @@ def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
     assert result.cost[0] < 1e-9
 
 
+@pytest.mark.evidence_cases("auto")
 def test_a_floating_base_gets_to_targets_far_away():
     solver = ik_service.IKSolver(ik_service.load_robot("humanoid", collision="ignore"), ["left_grasp"], device="cpu")
     result = solver.solve([[3.0, 0.1, 1.0], [30.0, 0.1, 1.0], [100.0, 0.1, 1.0]])

@@ -41,6 +41,7 @@ def test_the_reach_is_the_longest_way_to_a_link():
     assert [panda_of_size(factor).length_unit for factor in (0.02, 60.0, 2.0**-10, 1024.0)] == [1, 1, 2.0**-10, 1024]
 
 
+@pytest.mark.evidence_cases("auto-1000.0", "threads-0.001", "threads-1000.0")
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_tiny_and_huge_robots_are_solved_as_those_of_usual_size(factor):
@@ -52,6 +53,7 @@ def test_tiny_and_huge_robots_are_solved_as_those_of_usual_size(factor):
     assert np.maximum(result.seed_index, 0).mean() < 1.0
 
 
+@pytest.mark.quick_cases("staged-0.0009765625", "staged-1024.0")
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("factor", [2.0**-10, 2.0**10])
 def test_a_power_of_two_of_the_size_changes_no_bit(factor):
@@ -62,6 +64,7 @@ def test_a_power_of_two_of_the_size_changes_no_bit(factor):
     np.testing.assert_array_equal(scaled.cost, plain.cost * np.float32(factor**2))
 
 
+@pytest.mark.evidence_cases("1000.0")
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_float64_finishes_tiny_and_huge_robots(factor):
     _, result = solve(factor, 200, precision="float64", orientation_tolerance=1e-8)
@@ -69,6 +72,7 @@ def test_float64_finishes_tiny_and_huge_robots(factor):
     assert np.quantile(result.position_error, 0.99) <= 1e-8 * factor
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_a_controller_goes_the_same_way_at_any_size(factor):
     start = ik_service.load_robot("panda", collision="ignore").mid_joint_q + 0.1

@@ -87,6 +87,7 @@ def test_rounds_begin_with_few_seeds_and_grow_with_those_before():
         assert 4 <= ends - begins <= max(4, begins / 4)
 
 
+@pytest.mark.evidence
 def test_what_is_counted_are_the_costs_in_the_class_of_the_least_and_the_next_one_in_any_order():
     random = np.random.default_rng(4)
     for spread in (0.01, 0.1, 3.0):
@@ -100,6 +101,7 @@ def test_what_is_counted_are_the_costs_in_the_class_of_the_least_and_the_next_on
             np.testing.assert_array_equal(counted(shuffled).numpy(), counted(costs).numpy())
 
 
+@pytest.mark.evidence
 def test_many_equal_costs_and_no_numbers_are_counted_without_overflow():
     assert ends([0.5] * 4096)[0]
     assert ends([np.nan] * NEEDED)[0]
@@ -107,6 +109,7 @@ def test_many_equal_costs_and_no_numbers_are_counted_without_overflow():
     assert not ends([1.0] * 4096 + [0.5] * (NEEDED - 1))[0]
 
 
+@pytest.mark.evidence
 def test_attempts_that_limits_block_never_end_a_search():
     blocked, inside = int(BLOCKED_BY_LIMITS), int(STATIONARY)
     assert not ends([1.0] * 4096, blocked)[0]
@@ -115,6 +118,7 @@ def test_attempts_that_limits_block_never_end_a_search():
     assert not ends([1.0] * 4096 + [0.5], [inside] * 4096 + [blocked])[0]  # it is the least cost all the same
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("status", [STALLED, MAX_ITERATIONS], ids=["stalled", "iterations"])
 def test_attempts_that_end_at_no_stationary_point_inside_the_limits_are_an_eighth(status):
     status, inside = int(status), int(STATIONARY)
@@ -132,6 +136,7 @@ def test_attempts_at_limits_count_in_full_where_no_target_is_missed(met):
     assert out.numpy()[0] == int(FULL_COUNT)
 
 
+@pytest.mark.evidence
 def test_a_better_answer_than_one_that_is_good_is_looked_for_in_no_more_than_so_many_seeds():
     few = [1.0, 2.0, 4.0]
     assert not ends(few, good=True, seeds=FEW - 8)[0]
@@ -139,6 +144,7 @@ def test_a_better_answer_than_one_that_is_good_is_looked_for_in_no_more_than_so_
     assert not ends(few, good=False, seeds=FEW)[0]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("count", [1, 40])
 def test_the_best_of_the_seeds_up_to_the_end_is_the_answer(panda, count):
     """Every attempt on its own, as `best_of` makes them, and the rule in NumPy."""
@@ -170,6 +176,7 @@ def tried(solver, count):
     return solver._core.work.problems.searches.next_seed.numpy()[:count]
 
 
+@pytest.mark.evidence_cases("dual_panda")
 @pytest.mark.parametrize("robot", ["panda", "dual_panda"])
 def test_links_that_share_joints_take_more_attempts_at_the_least_cost(robot):
     """So far away all attempts end at one cost, and float32 cannot tell that they are stationary: each is an eighth."""
@@ -184,6 +191,7 @@ def test_links_that_share_joints_take_more_attempts_at_the_least_cost(robot):
     assert seeds.min() >= needed
 
 
+@pytest.mark.evidence
 def test_objectives_alone_take_no_more_than_so_many_seeds_unless_more_are_asked_for():
     robot = ik_service.load_robot("ur5e", collision="ignore")
     poses = WeightedPoses.draw(robot, ("tool0",), 60, 1, away=0.2, weight=0.03)

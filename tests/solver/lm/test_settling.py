@@ -1,6 +1,7 @@
 """Answers of objectives alone whose iterations have run out go on, so that nearly all end at a minimum."""
 
 import numpy as np
+import pytest
 
 import ik_service
 from benchmarks.problems.weighted_poses import WeightedPoses
@@ -19,6 +20,7 @@ def solver_of():
     return problems, ik_service.IKSolver(problems.robot, objectives=problems.objectives(), device="cpu")
 
 
+@pytest.mark.evidence
 def test_iterations_that_run_out_are_followed_by_more_of_the_best_attempt():
     problems, solver = solver_of()
     few = solver.solve(problem_count=COUNT, options={"max_iterations": 12, "seeds": 8})
@@ -32,6 +34,7 @@ def test_iterations_that_run_out_are_followed_by_more_of_the_best_attempt():
     np.testing.assert_allclose(few.cost, cost, rtol=1e-4)
 
 
+@pytest.mark.evidence
 def test_without_those_that_have_settled_nothing_goes_on():
     _, solver = solver_of()
     result = solver.solve(problem_count=COUNT)
@@ -42,6 +45,7 @@ def test_without_those_that_have_settled_nothing_goes_on():
     np.testing.assert_array_equal(result.joint_q[same], longer.joint_q[same])
 
 
+@pytest.mark.evidence
 def test_it_worsens_no_answer_and_leaves_seed_and_iterations_to_the_attempt_that_won(monkeypatch):
     _, solver = solver_of()
     options = {"max_iterations": 15, "seeds": 8}

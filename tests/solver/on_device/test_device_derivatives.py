@@ -59,6 +59,7 @@ ROBOTS = {
 }
 
 
+@pytest.mark.evidence_cases("a tool", "one hand by the other")
 @pytest.mark.parametrize("case", ROBOTS)
 def test_they_are_those_of_the_host(case):
     name, targets, options = ROBOTS[case]
@@ -93,6 +94,7 @@ def test_a_joint_at_its_limit_stays_and_what_is_out_of_reach_has_none(panda):
     assert_same(by_targets, exists, result)
 
 
+@pytest.mark.evidence
 def test_other_tools_and_other_numbers_of_problems_between_are_those_of_their_solve():
     robot = ik_service.load_robot("ur5e", collision="ignore")
     drawn = Reachable.draw(robot, ["tool0"], COUNT, random_seed=4)

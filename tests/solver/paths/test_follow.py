@@ -67,6 +67,7 @@ def check(solver, result, joint_q, error=EXACT):
     np.testing.assert_array_equal(result.joint_qd[1:], np.diff(result.joint_q, axis=0) / result.dt)
 
 
+@pytest.mark.evidence_cases("circle")
 @pytest.mark.parametrize(
     "name", ["circle", "figure of eight", "through a shoulder singularity", "into a joint limit and back"]
 )
@@ -105,6 +106,7 @@ def test_every_waypoint_by_itself_would_flip(ur5e_solver):
     assert result.largest_joint_change <= MORE * largest(joint_q)  # it goes through singularities
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_the_branch_that_will_meet_a_limit_is_not_taken(tmp_path, engine):
     """Both elbows reach the first waypoints; only the one below reaches the last."""
@@ -151,6 +153,7 @@ def test_where_no_range_holds_a_path_it_says_where_it_breaks(ur5e_solver):
     assert result.joint_change[broken].max() == result.largest_joint_change > 1.0
 
 
+@pytest.mark.evidence
 def test_joints_without_limits_turn_on_and_on(tmp_path):
     file = tmp_path / "planar.urdf"
     text = PLANAR_2R.format(elbow_lower=-2.5, elbow_upper=2.5)
@@ -166,6 +169,7 @@ def test_joints_without_limits_turn_on_and_on(tmp_path):
     np.testing.assert_allclose(result.joint_q[0], start, atol=1e-6)
 
 
+@pytest.mark.evidence
 def test_arms_are_chosen_for_by_themselves():
     robot = ik_service.load_robot("dual_panda", collision="ignore")
     solver = ik_service.IKSolver(robot, HANDS, device="cpu")
@@ -225,6 +229,7 @@ def test_an_arm_that_meets_no_waypoint_stands_still_and_a_log_line_names_it(capl
     assert "from 'right_panda_joint1' to 'right_panda_joint7': they stand still" in told
 
 
+@pytest.mark.evidence
 def test_rows_that_yield_move_the_first_waypoint_away_from_the_start_and_that_is_told(panda):
     posture = IKObjectivePosture(np.subtract(PANDA_HOME, [-0.8, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0]), weight=0.1)
     solver = ik_service.IKSolver(panda, [LINK], objectives=[posture], device="cpu")
@@ -235,6 +240,7 @@ def test_rows_that_yield_move_the_first_waypoint_away_from_the_start_and_that_is
     assert result.within_limits.tolist() == [False, True, True, True, True]
 
 
+@pytest.mark.evidence
 def test_a_path_that_is_out_of_reach_stays_where_it_is(ur5e_solver, caplog):
     positions = np.full((5, 3), 9.0)
     result = ur5e_solver.follow(positions, None, DT, start_joint_q=UR5E_HOME)
@@ -307,6 +313,7 @@ def test_orders_of_joints_and_quaternions_are_the_callers(panda, panda_solver):
     assert result.coordinate_names == result.dof_names == tuple(names)
 
 
+@pytest.mark.evidence
 def test_a_floating_base_and_objectives_besides_targets():
     robot = ik_service.load_robot("humanoid", collision="ignore")
     feet = [name for name in robot.link_names if "foot" in name][:2]
@@ -325,6 +332,7 @@ def test_a_floating_base_and_objectives_besides_targets():
     np.testing.assert_allclose(np.linalg.norm(quaternion, axis=1), 1.0, atol=1e-6)
 
 
+@pytest.mark.evidence
 def test_joints_that_no_target_moves_stay_where_they_are():
     robot = ik_service.load_robot("dual_panda", collision="ignore")
     solver = ik_service.IKSolver(robot, HANDS[1:], device="cpu")

@@ -66,6 +66,7 @@ def seen(robot, joint_q, world=None, attached=None):
     return found.reshape(ways.shape[:2]).min(axis=1)
 
 
+@pytest.mark.evidence
 def test_a_wall_between_two_waypoints_blocks_the_way(slides):
     positions = np.array([[0.1, 0.0, 0.0], [0.4, 0.0, 0.0], [0.4, 0.0, 0.5], [0.1, 0.0, 0.5]])
     wall = World({"wall": Box((0.002, 1.0, 0.6), (0.25, 0.0, 0.0, *UPRIGHT))})  # up to z = 0.3
@@ -167,6 +168,7 @@ def test_no_way_through_a_steep_grid_is_free(slides):
     assert not any(least_on_ways(slides, check, JointMetric(slides), way, 0.0)[1][0] for way in ways)
 
 
+@pytest.mark.evidence
 def test_ways_beyond_limits_that_are_not_enforced_are_judged_by_where_they_are():
     robot = load_urdf(BOOM).with_collision_model(CollisionModel({"tip": [[0.0, 0.0, 0.0, 0.05]]}, []))
     solver = IKSolver(robot, ["tip"], options=SolverOptions(joint_limits="off"), device="cpu")

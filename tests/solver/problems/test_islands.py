@@ -55,6 +55,7 @@ def test_two_arms_on_one_base_are_two_islands(dual, problems):
         assert result.cost[k] == pytest.approx(sum(island.cost for island in result.islands[k]), rel=1e-6, abs=1e-12)
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 def test_islands_are_counted_in_trees_and_dofs_by_the_names_of_mujoco(dual, problems):
     locked = dual.lock({dual.joint_names[2]: 0.0})
     result = make(locked, [LINKS[0]]).solve(problems.positions[:5, :1], problems.orientations_xyzw[:5, :1])
@@ -89,6 +90,7 @@ def test_every_arm_gets_to_the_bit_the_answer_that_it_gets_alone(dual, problems,
         np.testing.assert_array_equal(alone.joint_q[:, other], untouched)
 
 
+@pytest.mark.evidence_cases("threads")
 def test_an_untouched_arm_keeps_the_callers_start_to_the_bit(dual, problems):
     start = dual.random_joint_q(np.random.default_rng(8), 100).astype(np.float32)
     result = make(dual, ["left_panda_hand"]).solve(problems.positions[:, 0], initial_joint_q=start)
@@ -174,6 +176,7 @@ def coupled_fingers():
     return robot, tips, couplings
 
 
+@pytest.mark.quick_cases("staged-arms-2", "staged-limbs-3", "staged-fingers-4")
 @pytest.mark.parametrize(("coupled", "trees"), [("arms", 2), ("limbs", 3), ("fingers", 4)])
 def test_trees_that_rows_couple_fully_are_the_dense_solve(dual, coupled, trees):
     make_coupled = {"arms": lambda: coupled_arms(dual), "limbs": coupled_limbs, "fingers": coupled_fingers}[coupled]
@@ -218,6 +221,7 @@ def dense_step(robot, links, problems, joint_q, damping):
     return steps
 
 
+@pytest.mark.evidence_cases("auto-False", "threads-False")
 @pytest.mark.parametrize("islands", [True, False])
 def test_one_step_equals_a_dense_system_solved_by_numpy(dual, problems, islands):
     start = dual.clamp_joint_q(problems.joint_q + 0.05).astype(np.float32)
@@ -240,6 +244,7 @@ def test_one_step_equals_a_dense_system_solved_by_numpy(dual, problems, islands)
     np.testing.assert_allclose(taken[free], step[free], atol=1e-3 * np.abs(step[free]).max())
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 def test_the_dense_path_solves_too_and_says_one_island(dual, problems):
     result = make(dual, islands=False).solve(problems.positions, problems.orientations_xyzw)
     assert (result.islands.nisland == 1).all()
@@ -247,6 +252,7 @@ def test_the_dense_path_solves_too_and_says_one_island(dual, problems):
     assert (result.seed_index >= 0).all()
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 def test_a_coupling_row_joins_the_arms_and_weight_zero_parts_them(dual):
     count = 6
     weights = np.ones((count, 6))
@@ -271,6 +277,7 @@ def test_a_coupling_row_joins_the_arms_and_weight_zero_parts_them(dual):
     assert both.islands.nisland.tolist() == [1, 1, 1, 2, 2, 2]
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 def test_posture_rows_fall_into_the_islands_of_their_joints(dual, problems):
     posture = IKObjectivePosture(dual.mid_joint_q, weight=1e-3)
     result = make(dual, objectives=[posture]).solve(problems.positions[:20], problems.orientations_xyzw[:20])
@@ -292,6 +299,7 @@ def test_objectives_that_state_no_support_are_probed(dual):
     assert result.success.all()
 
 
+@pytest.mark.evidence
 def test_newton_objectives_on_two_arms_are_two_islands(dual):
     newton = pytest.importorskip("newton.ik", reason="a test extra")
     goals = []
@@ -327,6 +335,7 @@ class KeepApart(IKObjective):
         wp.launch(_keep_apart, dim=body_q.shape[0], inputs=inputs, outputs=[residuals], device=body_q.device)
 
 
+@pytest.mark.evidence
 def test_a_dependence_that_probing_missed_is_found_while_solving(dual):
     meeting = [IKObjectivePosition(link, [0.45, 0.0, 0.5]) for link in LINKS]
     apart = KeepApart(*(dual.link_frame(link)[0] for link in LINKS))
@@ -348,6 +357,7 @@ def test_a_floating_base_and_a_moving_torso_join_what_they_carry():
     assert (locked.trees.body_treeid == -1).sum() == 1  # the pelvis
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 def test_a_start_survives_a_change_of_partition(dual, problems):
     together = make(dual).solve(problems.positions[:20], problems.orientations_xyzw[:20])
     relative = IKObjectiveRelativePose(*LINKS, [0, 0, 0.3], [1, 0, 0, 0], weight=1e-6)

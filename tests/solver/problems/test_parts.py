@@ -99,6 +99,7 @@ class PartsInOrder:
         return [run(*call) for call in (calls if self.order == "forwards" else reversed(calls))]
 
 
+@pytest.mark.quick_cases("off-plain", "off-cost", "off-nearest", "off-solutions")
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, pattern, name):
@@ -115,6 +116,7 @@ def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, patte
         assert solver._core.engine.executor.used == 2 * len(ORDERS)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("pattern", list(PATTERNS)[:2])  # what a part reads is looked at above, for all of them
 def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, name):
@@ -127,6 +129,7 @@ def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, name):
             assert answers(solver, here, options)[1] == expected, (threads, call)
 
 
+@pytest.mark.evidence
 def test_solvers_of_several_threads_each_do_not_disturb_one_another(arms, small_parts):
     options, here = OPTIONS["nearest"], problems(arms, 1)
     _, expected = answers(make(arms, "many"), here, options)

@@ -45,6 +45,7 @@ def slope_left(robot, joint_q, reference):
     return (np.linalg.norm(along, axis=1) / np.linalg.norm(slope, axis=1))[room.min(axis=1) > 1e-3]
 
 
+@pytest.mark.evidence_cases("0.001-compiled", "0.3-compiled", "100.0-compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weight):
@@ -82,6 +83,7 @@ def test_attempts_near_their_targets_have_the_iterations_that_rows_which_yield_n
     assert solver.solve(away, many.orientations_xyzw[:, 0]).iterations.max() <= 40
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("options", [{}, {"precision": "float64", "position_tolerance": 1e-8}, {"solutions": 3}])
 def test_packets_and_threads_meet_targets_beside_a_posture(drawn, reference, options):
@@ -91,6 +93,7 @@ def test_packets_and_threads_meet_targets_beside_a_posture(drawn, reference, opt
     assert np.median(far[0]) < 0.9 * np.median(far[1])
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_of_one_priority_are_weighed(drawn, reference, engine):
     weighed = solved(drawn, engine, [posture(reference, 0.3, priority=0)])
@@ -98,6 +101,7 @@ def test_rows_of_one_priority_are_weighed(drawn, reference, engine):
     assert (weighed.position_error > 1e-3).mean() > 0.9
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_factor_of_all_rows_that_yield_changes_no_byte(drawn, reference, engine):
     light, heavy = (solved(drawn, engine, [posture(reference, weight)]) for weight in (2.0**-7, 2.0**5))
@@ -105,6 +109,7 @@ def test_a_factor_of_all_rows_that_yield_changes_no_byte(drawn, reference, engin
     np.testing.assert_allclose(heavy.cost, 2.0**24 * light.cost, rtol=1e-2)  # but for what targets are missed by
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
     other = panda.random_joint_q(np.random.default_rng(8), 1)[0]
@@ -117,6 +122,7 @@ def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
     assert (near[0] < near[1]).mean() > 0.9
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engine):
     robot = ik_service.load_robot("ur5e", collision="ignore")
@@ -128,6 +134,7 @@ def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engi
     assert np.median(result.position_error) < 1e-6
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_objective_may_come_first_with_the_targets(drawn, panda, reference, engine):
     """The hand points ahead as it did where its position was drawn; a heavy posture yields to that too."""
@@ -149,6 +156,7 @@ def test_an_objective_may_come_first_with_the_targets(drawn, panda, reference, e
     assert (bent[1] > 0.1).mean() >= 0.9
 
 
+@pytest.mark.evidence_cases("0-compiled", "1-compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("of_look", [0, 1])
 def test_without_targets_nothing_yields(panda, reference, engine, of_look):
@@ -189,12 +197,14 @@ def test_tight_targets_are_met_beside_a_posture(drawn, reference, engine):
     assert solved(drawn, engine, [posture(reference)], options=tight).success.mean() >= 0.98
 
 
+@pytest.mark.evidence
 def test_float64_meets_targets_within_a_nanometre_beside_a_posture(drawn, reference):
     exact = {"precision": "float64", "position_tolerance": 1e-9, "orientation_tolerance": 1e-8}
     result = solved(drawn, "compiled", [posture(reference, 3.0)], options=exact)
     assert result.success.mean() >= 0.95
 
 
+@pytest.mark.evidence_cases("12-ur5e", "40-ur5e")
 @pytest.mark.parametrize("name", ["panda", "ur5e"])
 @pytest.mark.parametrize("iterations", [12, 40])
 def test_float64_loses_no_target_that_float32_meets(reference, name, iterations):
@@ -213,6 +223,7 @@ def test_float64_loses_no_target_that_float32_meets(reference, name, iterations)
     assert (np.abs(double.cost / (0.5 * far**2) - 1.0) < 1e-2).mean() > 0.99  # the cost is that of the search
 
 
+@pytest.mark.evidence_cases("1-compiled", "10-compiled", "11-compiled", "14-compiled", "2-compiled", "5-compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("iterations", [1, 2, 5, 10, 11, 14])
 def test_few_iterations_go_towards_the_targets(panda, reference, engine, iterations):
@@ -235,6 +246,7 @@ def test_few_iterations_go_towards_the_targets(panda, reference, engine, iterati
     assert met[1] >= met[0] - 0.1
 
 
+@pytest.mark.evidence
 def test_threads_change_no_byte(drawn, panda, reference):
     answers = []
     for threads in (1, 2):
@@ -295,6 +307,7 @@ def test_weights_far_apart_are_answered(drawn, panda, reference, engine, of_targ
         assert result.success.mean() > 0.95
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_soft_limits_are_weighed_with_the_targets(panda, reference, engine):
     """They hold a posture back that draws beyond them, as they are not held back by it."""

@@ -47,6 +47,7 @@ def test_the_nearest_of_all_seeds_changes_no_joint_more_than_the_first_success(p
     assert (change(nearest, start) <= distance + ROUNDING).all()
 
 
+@pytest.mark.evidence_cases("threads")
 def test_the_nearest_counts_from_the_start_as_given_though_limits_leave_it_outside():
     robot = ik_service.load_robot("ur5e", collision="ignore")
     drawn, start = Reachable.draw(robot, ["tool0"], 200), robot.random_joint_q(np.random.default_rng(1), 200)
@@ -69,6 +70,7 @@ def test_the_nearest_counts_from_the_start_as_given_though_limits_leave_it_outsi
     assert (distance.argmin(axis=1) != from_clamped.argmin(axis=1))[solved].any()  # it makes a difference here
 
 
+@pytest.mark.evidence_cases("threads")
 def test_the_least_cost_of_all_seeds_is_below_that_of_the_first_success():
     robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_hand"], 40, random_seed=5)
@@ -81,6 +83,7 @@ def test_the_least_cost_of_all_seeds_is_below_that_of_the_first_success():
     assert (best.cost < 0.9 * first.cost).any()
 
 
+@pytest.mark.evidence_cases("threads")
 def test_solutions_are_distinct_judged_and_inside_the_limits(problems):
     result = solver_of(problems).solve(
         problems.positions, problems.orientations_xyzw, options={"solutions": 6, "solution_difference": 0.3}
@@ -98,6 +101,7 @@ def test_solutions_are_distinct_judged_and_inside_the_limits(problems):
         assert (gaps[~np.eye(len(found), dtype=bool)] > 0.3).all()
 
 
+@pytest.mark.evidence_cases("threads")
 def test_solutions_of_two_arms_are_put_together_island_by_island():
     problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 20, random_seed=6)
     result = solver_of(problems).solve(problems.positions, problems.orientations_xyzw, options={"solutions": 4})
@@ -108,6 +112,7 @@ def test_solutions_of_two_arms_are_put_together_island_by_island():
         assert (angle <= 1e-2).all()
 
 
+@pytest.mark.evidence_cases("threads")
 def test_where_one_arm_has_fewer_solutions_its_last_goes_with_the_rest_of_the_other_arm():
     problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 20, random_seed=7)
     options = {"solutions": 4, "solution_difference": 2.5, "seeds": 32}
@@ -130,6 +135,7 @@ def test_where_one_arm_has_fewer_solutions_its_last_goes_with_the_rest_of_the_ot
                 np.testing.assert_array_equal(both.solutions[p, k, arm], own)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     "options",
     [{"best_of": "nearest"}, {"best_of": "cost"}, {"solutions": 3}, {"best_of": "nearest", "precision": "float64"}],
@@ -153,6 +159,7 @@ def test_joints_that_no_row_moves_stay_where_they_start(options):
         np.testing.assert_array_equal(first.solutions[:, :, idle][found], start[np.nonzero(found)[0]][:, idle])
 
 
+@pytest.mark.evidence_cases("threads")
 def test_the_nearest_is_sought_among_what_rows_move():
     robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_link4"], 50, random_seed=8)
@@ -170,6 +177,7 @@ def test_the_nearest_is_sought_among_what_rows_move():
     assert (nearest.joint_q[:, 4:] == start[:, 4:]).all()
 
 
+@pytest.mark.evidence
 def test_without_targets_solutions_are_what_the_gradient_test_passes():
     robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_hand"], 20, random_seed=10)
@@ -187,6 +195,7 @@ def test_without_targets_solutions_are_what_the_gradient_test_passes():
     assert np.abs(nearest.joint_q - plain.joint_q)[plain.success].max() < 1e-2  # where it starts is a solution
 
 
+@pytest.mark.evidence_cases("threads")
 def test_float64_with_tolerances_below_float32_keeps_to_the_start():
     robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_hand"], 60, random_seed=11)
@@ -217,6 +226,7 @@ def test_an_unreachable_target_has_no_solution(problems):
     assert not result.success.any()
 
 
+@pytest.mark.evidence_cases("packets-panda_gripper-links1", "threads-panda-links0", "threads-panda_gripper-links1")
 @pytest.mark.parametrize(("name", "links"), [("panda", ["panda_hand"]), ("panda_gripper", ["panda_rightfinger"])])
 def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
     problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), links, 100, random_seed=7)
@@ -233,6 +243,7 @@ def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
     assert inside_limits(problems.robot, fine.joint_q).all()
 
 
+@pytest.mark.quick_cases("packets-panda-panda_hand")
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize(
     ("name", "link"), [("panda", "panda_hand"), ("iiwa14", "iiwa_link_ee"), ("panda_gripper", "panda_leftfinger")]
@@ -253,6 +264,7 @@ def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
     assert (result.active_limits.any(axis=1) | (result.limit_margin > 0.0)).all()
 
 
+@pytest.mark.evidence
 def test_float64_and_all_seeds_go_with_partitions_that_differ():
     robot = ik_service.load_robot("dual_panda", collision="ignore")
     weights = np.ones((6, 6))

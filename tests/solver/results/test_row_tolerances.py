@@ -88,6 +88,7 @@ def targets_met(problems, result):
     return (distance <= 1e-3).all(axis=1) & (angle <= 1e-2).all(axis=1)
 
 
+@pytest.mark.quick_cases("staged-masses")
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_success_means_that_rows_are_within_their_tolerances(panda_problems, engine, name):
@@ -108,6 +109,7 @@ def test_success_means_that_rows_are_within_their_tolerances(panda_problems, eng
     np.testing.assert_array_equal(result.islands.success[:, 0], result.success)
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_attempts_that_miss_a_row_give_way_to_others(panda_problems, engine):
     points = link_pose(panda_problems.robot, panda_problems.joint_q, "panda_link4")[:, :3]
@@ -124,6 +126,7 @@ def test_attempts_that_miss_a_row_give_way_to_others(panda_problems, engine):
     assert result.seed_index.mean() > 1.0
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_infinite_tolerances_and_none_give_the_same_bytes(panda_problems, engine):
     results = []
@@ -138,6 +141,7 @@ def test_infinite_tolerances_and_none_give_the_same_bytes(panda_problems, engine
     assert first.success.any()
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_only_islands_with_such_a_row_fail(engine):
     robot = scene("two_trees").robot
@@ -153,6 +157,7 @@ def test_only_islands_with_such_a_row_fail(engine):
     assert (result.status != IKStatus.CONVERGED).all()
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_without_targets_a_minimum_is_a_success_where_its_rows_are_within(panda_problems, engine):
     points = np.tile([[0.4, 0.1, 0.5], [3.0, 0.0, 0.0]], (10, 1))  # within reach, and out of it
@@ -167,6 +172,7 @@ def test_without_targets_a_minimum_is_a_success_where_its_rows_are_within(panda_
     np.testing.assert_array_equal(again.joint_q, result.joint_q)
 
 
+@pytest.mark.evidence
 def test_tolerances_may_differ_from_problem_to_problem_and_change(panda_problems):
     objective = Choices("panda_hand", 1, (0.3,), weight=1e-4)
     objective.set_row_tolerances(np.tile([[1e-9, np.inf], [1e9, 1e9]], (COUNT // 2, 1)))
@@ -180,6 +186,7 @@ def test_tolerances_may_differ_from_problem_to_problem_and_change(panda_problems
     assert solver.engine == "compiled"
 
 
+@pytest.mark.evidence
 def test_answers_in_float64_are_judged_too(panda_problems):
     objective, rows = plane(panda_problems, np.zeros(3))
     objective.set_row_tolerances([0.1])
@@ -189,6 +196,7 @@ def test_answers_in_float64_are_judged_too(panda_problems):
     assert 0 < within.sum() < COUNT
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("threads")
 def test_threads_judge_alike(panda_problems):
     objective, rows = plane(panda_problems, np.zeros(3))
@@ -253,6 +261,7 @@ def test_a_tolerance_that_float32_rounds_to_zero_is_refused():
         objective.set_data("row_tolerances", [1.0, 0.0, 1.0])
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_row_outside_its_domain_is_within_no_tolerance(panda_problems, engine):
     """`maximum` of a number and NaN is NaN: it does not hide that the row has no value."""

@@ -53,6 +53,7 @@ def rolled(panda):
     return poses[:, :3], poses[:, 3:]
 
 
+@pytest.mark.quick_cases("floating-staged-1-target", "followers-staged-1-target")
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize(
     ("name", "engine", "threads"), [("floating", "staged", 1), ("followers", "staged", 1), ("panda", "compiled", 2)]
@@ -85,6 +86,7 @@ def test_errors_are_what_is_beyond_the_deadband_at_the_answer(small_parts, name,
     assert not result.success.all()
 
 
+@pytest.mark.evidence_cases("compiled")
 @ENGINES
 def test_a_free_roll_leaves_the_axis_of_the_tool_where_it_is_to_be(panda, rolled, engine):
     result = IKSolver(panda, [Target(HAND, free=["rz"])], engine=engine, device="cpu").solve(*rolled)
@@ -96,6 +98,7 @@ def test_a_free_roll_leaves_the_axis_of_the_tool_where_it_is_to_be(panda, rolled
     assert np.abs(found.chord[met, 2]).max() > 1.0  # the roll is used
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 @pytest.mark.parametrize("engine", ["auto", "threads", "staged"])
 def test_a_cone_about_the_axis_of_the_tool_is_kept_and_used(panda, rolled, engine, monkeypatch):
     use_engine(engine, monkeypatch)
@@ -107,6 +110,7 @@ def test_a_cone_about_the_axis_of_the_tool_is_kept_and_used(panda, rolled, engin
     assert np.median(found.tilt[met]) > 0.5 * CONE
 
 
+@pytest.mark.evidence_cases("compiled-float32", "compiled-float64")
 @pytest.mark.parametrize(
     ("engine", "precision"), [("compiled", "float32"), ("compiled", "float64"), ("staged", "float32")]
 )
@@ -120,6 +124,7 @@ def test_a_box_in_the_target_is_kept_row_by_row(panda, rolled, engine, precision
     assert (np.abs(found.chord[met]) <= 2.0 * np.sin(0.5 * tolerance[3:])).all()
 
 
+@pytest.mark.evidence
 def test_tolerances_are_used_where_the_pose_itself_is_out_of_reach(planar_2r):
     robot, positions = planar_2r(), np.array([[2.05, 0.0, 0.0], [2.2, 0.0, 0.0]])
     exact = IKSolver(robot, [Target("tip", row_weights=[1, 1, 1, 0, 0, 0])], device="cpu").solve(positions)
@@ -130,6 +135,7 @@ def test_tolerances_are_used_where_the_pose_itself_is_out_of_reach(planar_2r):
     np.testing.assert_allclose(result.position_error[1], 0.2 - 0.06 + OPTIONS.position_tolerance, atol=1e-5)
 
 
+@pytest.mark.evidence_cases("compiled")
 @ENGINES
 def test_tolerances_are_data_of_each_problem(panda, rolled, engine, small_parts):
     rng = np.random.default_rng(0)
@@ -155,6 +161,7 @@ def test_tolerances_are_data_of_each_problem(panda, rolled, engine, small_parts)
         solver.solve(*(column[:2] for column in poses))
 
 
+@pytest.mark.evidence
 def test_a_frame_alone_says_of_which_axes_weights_are(panda, rolled):
     weights = [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]
     by_weight = IKSolver(panda, [Target(HAND, row_weights=weights, frame="tool")], device="cpu").solve(*rolled)
@@ -168,6 +175,7 @@ def test_islands_know_which_rows_are_free(panda):
         IKSolver(panda, [HAND], device="cpu").set_target_data(0, tolerance=np.zeros(6))
 
 
+@pytest.mark.evidence
 def test_derivatives_are_refused(panda, rolled):
     solver = IKSolver(panda, [Target(HAND, free=["rz"])], device="cpu")
     result = solver.solve(*rolled)

@@ -62,6 +62,7 @@ def ur5e():
     return drawn(ik_service.load_robot("ur5e", collision="ignore"), "tool0")
 
 
+@pytest.mark.evidence_cases("threads")
 @pytest.mark.usefixtures("each_way")
 def test_an_answer_comes_back_on_the_turns_nearest_the_start(ur5e):
     problems, start = ur5e
@@ -75,6 +76,7 @@ def test_an_answer_comes_back_on_the_turns_nearest_the_start(ur5e):
     assert (angle[result.success] <= 1e-2).all()
 
 
+@pytest.mark.evidence_cases("threads-float32", "threads-float64")
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_the_nearest_is_the_nearest_of_all_solutions_on_all_turns(ur5e, precision):
@@ -97,6 +99,7 @@ def test_the_nearest_is_the_nearest_of_all_solutions_on_all_turns(ur5e, precisio
     assert could_turn(robot, nearest.joint_q, start).max() <= ROUNDING
 
 
+@pytest.mark.evidence_cases("threads")
 @pytest.mark.usefixtures("each_kernel")
 def test_solutions_come_back_on_the_turns_nearest_the_start(ur5e):
     problems, start = ur5e
@@ -117,6 +120,7 @@ def modulo_turns(gaps):
     return np.abs(gaps - TURN * np.round(gaps / TURN))
 
 
+@pytest.mark.evidence_cases("threads-False", "threads-True")
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("started", [False, True])
 def test_no_solution_is_a_copy_of_another_a_turn_apart_where_limits_are_wide(ur5e, started):
@@ -164,6 +168,18 @@ def assert_follower_is_led(robot, result, problems, multiplier):
     np.testing.assert_allclose(result.position_error, problems.errors(result.joint_q)[0], atol=1e-9)
 
 
+@pytest.mark.quick_cases(
+    "staged-revolute-revolute--1-True",
+    "staged-revolute-revolute-2-True",
+    "staged-revolute-revolute-0-True",
+    "staged-revolute-revolute-0.5-False",
+    "staged-revolute-prismatic-1-False",
+    "staged-continuous-revolute--1-True",
+    "staged-continuous-revolute-2-True",
+    "staged-continuous-revolute-0-True",
+    "staged-continuous-revolute-0.5-False",
+    "staged-continuous-prismatic-1-False",
+)
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize(
     ("kind", "multiplier", "turns"),
@@ -189,6 +205,7 @@ def test_followers_turn_with_their_leader_where_they_come_round(kind, multiplier
         assert result.success.mean() > 0.9
 
 
+@pytest.mark.quick_cases("threads-options0", "threads-options1")
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}, {"precision": "float64"}])
 def test_a_turn_keeps_followers_inside_their_limits(options):
@@ -202,6 +219,7 @@ def test_a_turn_keeps_followers_inside_their_limits(options):
     assert leader_could_turn(robot, result.joint_q, start).max() <= ROUNDING
 
 
+@pytest.mark.evidence_cases("auto", "threads")
 @pytest.mark.usefixtures("each_way")
 def test_a_joint_stays_where_a_row_tells_one_turn_from_another():
     robot = two_joints()
@@ -212,6 +230,7 @@ def test_a_joint_stays_where_a_row_tells_one_turn_from_another():
     np.testing.assert_allclose(result.joint_q[0], reference, atol=1e-4)
 
 
+@pytest.mark.evidence
 @pytest.mark.usefixtures("each_kernel")
 def test_the_least_cost_comes_back_on_the_turn_that_has_it():
     robot = two_joints()
@@ -230,6 +249,7 @@ def test_rows_of_which_nothing_is_known_may_read_all_that_they_depend_on(ur5e):
     assert read.tolist() == [True, True, True, False, False, False]  # what moves body 3
 
 
+@pytest.mark.evidence_cases("soft")
 @pytest.mark.parametrize("joint_limits", ["soft", "off"])
 def test_joints_with_limits_that_are_not_enforced_do_not_turn(joint_limits):
     robot = two_joints()
@@ -250,6 +270,7 @@ def test_without_a_start_joints_with_limits_stay_on_their_turns(ur5e):
     np.testing.assert_allclose(np.cos(started.joint_q - free.joint_q)[free.seed_index == 0], 1.0, atol=1e-6)
 
 
+@pytest.mark.evidence_cases("float64")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_turn_loses_no_digit_that_the_precision_has(precision):
     robot = two_joints()

@@ -32,6 +32,7 @@ def solvers(robot, *arguments, **options):
     return [ik_service.IKSolver(robot, *arguments, engine=engine, device="cpu", **options) for engine in ENGINES]
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("links", [[LEFT, RIGHT], [LEFT]])
 def test_both_engines_close_a_loop_and_succeed_alike(holding, links):
     robot, positions, turns, _ = holding
@@ -48,6 +49,7 @@ def test_both_engines_close_a_loop_and_succeed_alike(holding, links):
     assert gaps(robot, staged.joint_q).max() <= 1e-10  # they are closed by themselves, at last
 
 
+@pytest.mark.evidence
 def test_what_pulls_a_loop_apart_is_met_as_well_as_by_the_compiled_engine(holding):
     robot, positions, turns, _ = holding
     apart, n = positions[:30].copy(), 30
@@ -106,6 +108,7 @@ def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone(holding):
     assert_same_bytes(again, fresh)
 
 
+@pytest.mark.evidence
 def test_a_four_bar_goes_on_from_a_start_at_which_no_step_helps():
     robot = four_bar()
     posture = IKObjectivePosture(robot.mid_joint_q)  # all links along one line
@@ -114,6 +117,7 @@ def test_a_four_bar_goes_on_from_a_start_at_which_no_step_helps():
     assert gaps(robot, result.joint_q).max() <= CLOSED
 
 
+@pytest.mark.evidence
 def test_a_loop_that_cannot_close_is_said_to_be_open():
     robot = four_bar(rocker=1.5)
     posture = IKObjectivePosture(robot.mid_joint_q)

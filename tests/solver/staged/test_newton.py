@@ -52,6 +52,7 @@ def options(mode, **changes):
     return ik_service.SolverOptions(jacobian_mode=mode, **changes)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("mode", MODES)
 def test_newton_position_and_rotation_objectives_converge(panda, mode):
     problems = Reachable.draw(panda, ["panda_hand"], 20)
@@ -75,6 +76,7 @@ def test_newton_position_and_rotation_objectives_converge(panda, mode):
     assert result.success.all()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("mode", MODES)
 def test_newton_limit_objective_holds_back_a_target_past_the_limit(planar_2r, mode):
     robot = planar_2r(elbow_lower=-2.0, elbow_upper=1.0)
@@ -107,6 +109,7 @@ def test_planar_arm_converges_from_zero(planar_2r, mode):
     np.testing.assert_allclose(tip, np.tile([1.5, 1.0, 0.0], (3, 1)), atol=1e-4)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("mode", MODES)
 def test_free_base_with_a_hinge_converges(tmp_path, mode):
     robot = load(tmp_path, FREE_AND_REVOLUTE)
@@ -119,6 +122,7 @@ def test_free_base_with_a_hinge_converges(tmp_path, mode):
     np.testing.assert_allclose(np.linalg.norm(result.joint_q[:, 3:7], axis=1), 1.0, atol=1e-6)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("mode", MODES)
 def test_free_joint_below_a_rotated_anchor_converges(tmp_path, mode):
     robot = load(tmp_path, DESCENDANT_FREE)
@@ -130,6 +134,7 @@ def test_free_joint_below_a_rotated_anchor_converges(tmp_path, mode):
     assert result.cost[0] < 1e-10
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_frozen_joints_stay_to_the_bit_and_the_free_one_reaches_its_optimum(planar_2r, engine):
     """The case of `joint_dof_mask`: what is masked stays where each problem has it."""
@@ -195,6 +200,7 @@ def sphere(robot, weight=3.0):
     )
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("mode", list(IKJacobianType))
 def test_the_custom_objective_of_newton_is_differentiated_in_every_mode(panda, mode):
     """It has no backward pass of its own: that of newton.ik.IKObjective raises."""
@@ -218,6 +224,7 @@ def newton_position(robot, count=4):
     return newton.ik.IKObjectivePosition(body, wp.vec3(*offset[:3]), targets)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("mode", MODES)
 def test_the_custom_objective_of_newton_keeps_the_hand_off_the_sphere(panda, mode):
     model, start = panda.on_device("cpu"), np.tile(panda.mid_joint_q, (4, 1))
@@ -240,6 +247,7 @@ def test_the_custom_objective_of_newton_keeps_the_hand_off_the_sphere(panda, mod
     np.testing.assert_allclose(solve(3.0), expected, atol=1e-3)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     "build", [suite._pos_objective_builder, suite._rot_objective_builder, suite._jl_objective_builder]
 )
@@ -254,6 +262,7 @@ def test_jacobians_of_the_suite_of_newton_agree(planar_2r, build):
     assert np.abs(found[0]).max() > 0.05
 
 
+@pytest.mark.evidence
 def test_jacobians_of_a_translated_floating_body_agree(tmp_path):
     robot = load(tmp_path, FREE_AND_REVOLUTE)
     joint_q = np.zeros((4, robot.joint_coord_count))

@@ -96,6 +96,7 @@ def test_margins_are_kept(panda, solver):
     assert judged(panda, result, WORLD).clearance[result.success].min() >= 0.02
 
 
+@pytest.mark.evidence
 def test_limits_of_the_call_are_kept(panda, solver):
     joint_q = panda.random_free_joint_q(np.random.default_rng(3), 400, WORLD)
     poses = panda.forward_kinematics(joint_q, [HAND])
@@ -110,6 +111,7 @@ def test_limits_of_the_call_are_kept(panda, solver):
     judged(panda, result, WORLD)
 
 
+@pytest.mark.evidence_cases("float64")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_joints_at_limits_of_the_call_leave_the_way_to_others(panda, solver, precision):
     """Of 39 answers in contact 34 are moved out of it; where steps lead beyond limits, 26."""
@@ -140,6 +142,7 @@ def test_without_limits_answers_are_moved_beyond_them(panda):
     judged(panda, result, WORLD)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("weight", [0.01, 10.0])
 def test_a_posture_beside_targets_takes_no_part(panda, weight):
     solver = IKSolver(panda, [HAND], objectives=[IKObjectivePosture(panda.mid_joint_q, weight=weight)], device="cpu")
@@ -166,6 +169,7 @@ def test_bytes_are_those_of_each_problem_alone(panda, solver, precision):
     assert threads.joint_q.tobytes() == result.joint_q.tobytes()
 
 
+@pytest.mark.evidence_cases("staged")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_arms_that_touch_each_other_part(engine):
     robot = ik_service.load_robot("dual_panda")
@@ -179,6 +183,7 @@ def test_arms_that_touch_each_other_part(engine):
     judged(robot, result)
 
 
+@pytest.mark.evidence
 def test_a_tool_a_reference_and_a_posture_stay_what_they_are(panda):
     target = Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1.0], reference_link="panda_link1", free=["rz"])
     posture = IKObjectivePosture(panda.mid_joint_q, weight=0.01)
@@ -202,6 +207,7 @@ def targets_of(robot, joint_q):
     return rotate(seen, tip - poses.positions[:, 1]), multiply(seen, hand)
 
 
+@pytest.mark.evidence
 def test_tolerances_of_each_problem_are_its_own(panda):
     """Inside its tolerance a target has no slope; the device has the tolerances of the last solve."""
     joint_q = panda.random_free_joint_q(np.random.default_rng(6), 120, WORLD)
@@ -270,6 +276,7 @@ def test_answers_keep_limits_exactly_and_are_the_nearest_turn():
     assert not (inside & (np.abs(gaps) > np.pi + 1e-5)).any()
 
 
+@pytest.mark.evidence
 def test_without_targets_answers_stay(panda):
     """Beside targets rows decide nothing; alone, an answer must be at their minimum."""
     joint_q = panda.random_joint_q(np.random.default_rng(7), 60)
@@ -308,6 +315,7 @@ def test_a_deadline_ends_the_search_after_a_step(panda, solver, monkeypatch):
     assert before.success.sum() == result.success.sum() < whole.success.sum()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_beside_a_loop_of_its_own_answers_stay(panda, engine):
     q = panda.random_free_joint_q(np.random.default_rng(0), 1)

@@ -71,6 +71,7 @@ def test_poses_follow_through_one_weld_after_another(reference):
         np.testing.assert_allclose(turn * np.sign(turn[:, 3:] * pose[:, 6:]), pose[:, 3:], atol=1e-12)
 
 
+@pytest.mark.evidence
 def test_nothing_follows_from_half_a_pose_or_through_other_joints(arms, holding):
     robot, poses = holding
     for target in (
@@ -87,6 +88,7 @@ def test_nothing_follows_from_half_a_pose_or_through_other_joints(arms, holding)
     assert relative is None  # the other hand stands still in its own frame
 
 
+@pytest.mark.evidence_cases("links1-compiled", "links2-compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 @pytest.mark.parametrize("links", [(LEFT,), (RIGHT,), (LEFT, RIGHT)])
 def test_the_first_start_closes_the_loop(holding, links, engine):
@@ -102,6 +104,7 @@ def test_the_first_start_closes_the_loop(holding, links, engine):
     assert given.success.mean() <= 0.9  # not from one that a caller gives
 
 
+@pytest.mark.evidence
 def test_tools_may_be_exchanged(holding):
     robot, poses = holding
     solver = ik_service.IKSolver(robot, [Target(LEFT, TOOL)], device="cpu")

@@ -35,6 +35,7 @@ def blocked_by_posture(solver, targets, **arguments):
     return np.flatnonzero(first.status == IKStatus.BLOCKED_BY_COLLISION)
 
 
+@pytest.mark.evidence_cases("compiled-0.01")
 @pytest.mark.parametrize("weight", [0.01, 1.0])
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_a_posture_costs_no_target(panda, engine, weight):
@@ -48,6 +49,7 @@ def test_a_posture_costs_no_target(panda, engine, weight):
         assert len(blocked_by_posture(solver, targets, world=WORLD)) >= 3
 
 
+@pytest.mark.evidence
 def test_a_posture_costs_no_target_of_a_mechanism():
     """Of some targets of a four-bar the one attempt that a posture draws ends at another minimum."""
     robot, targets = ik_service.load_robot("four_bar"), [Target("coupler_point", row_weights=[1, 1, 1, 0, 0, 0])]
@@ -86,6 +88,7 @@ def one_hand_of_two(count):
     return arms, (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), solver
 
 
+@pytest.mark.evidence
 def test_joints_that_no_target_moves_keep_the_posture():
     """The other arm has the posture alone, and keeps it."""
     arms, given, solver = one_hand_of_two(1500)
@@ -99,6 +102,7 @@ def test_joints_that_no_target_moves_keep_the_posture():
     np.testing.assert_array_equal(result.joint_q[blocked][:, others], first.joint_q[blocked][:, others])
 
 
+@pytest.mark.evidence
 def test_the_nearest_of_such_answers_leaves_other_joints_at_the_posture():
     """A start says where joints begin that targets move, not where those end that have the posture alone."""
     arms, given, solver = one_hand_of_two(600)
@@ -121,6 +125,7 @@ def test_a_reference_of_one_line_may_be_a_warp_array(panda):
     assert result.joint_q.tobytes() == expected.joint_q.tobytes()
 
 
+@pytest.mark.evidence
 def test_an_error_in_between_leaves_the_solver_as_it_was(panda, monkeypatch):
     targets = free_targets(panda, 600, WORLD, 5)
     references = panda.random_joint_q(np.random.default_rng(1), 600)
@@ -163,6 +168,7 @@ def test_it_does_not_depend_on_the_batch_whatever_has_a_line_for_each_problem(pa
         assert alone.position_error.tobytes() == result.position_error[k : k + 1].tobytes()
 
 
+@pytest.mark.evidence
 def test_it_has_the_data_that_targets_have_now(panda):
     targets = free_targets(panda, 300, WORLD, 5)
     solver, _ = postured(panda, [Target(HAND, offset=[0, 0, 0, 0, 0, 0, 1])])
@@ -177,6 +183,7 @@ def test_it_has_the_data_that_targets_have_now(panda):
     assert result.success[alone.solve(*targets, world=WORLD).success].all()
 
 
+@pytest.mark.evidence
 def test_arms_that_touch_each_other_have_data_of_their_own_problems():
     """Combinations of solutions too are those of the problem alone, where a posture has a line for each."""
     arms = ik_service.load_robot("dual_panda")
@@ -210,6 +217,7 @@ def test_after_warmup_it_waits_for_no_code(panda, monkeypatch):
     assert solver.solve(*targets, world=WORLD).success[blocked].all()
 
 
+@pytest.mark.evidence
 def test_rows_that_do_not_yield_are_never_left_out(panda):
     """A posture of priority 0 is weighed against the target, so that a target alone would be another problem."""
     targets = free_targets(panda, 300, WORLD, 5)

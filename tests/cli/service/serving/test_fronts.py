@@ -158,6 +158,7 @@ def test_two_fronts_answer_as_one_process_does(serve, fronts, run):
     assert "Traceback" not in "\n".join(log.lines)
 
 
+@pytest.mark.evidence
 def test_sigterm_under_load_loses_no_accepted_request(fronts):
     url, log = fronts("--no-access-log", "--drain-s", str(PATIENCE_S - 10.0), "--request-timeout-s", "600")
     httpx2.post(f"{url}{SOLVE}", json=large(1), timeout=START_S)  # so that nothing is compiled
@@ -180,6 +181,7 @@ def test_sigterm_under_load_loses_no_accepted_request(fronts):
     assert "Traceback" not in "\n".join(log.lines)
 
 
+@pytest.mark.evidence
 def test_a_killed_process_is_started_again_and_the_others_go_on(fronts):
     url, log = fronts()
     assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
@@ -218,6 +220,7 @@ def test_a_killed_process_is_started_again_and_the_others_go_on(fronts):
     assert any("Process solver has ended with exit code -9" in line for line in log.lines)
 
 
+@pytest.mark.evidence
 def test_robots_and_keys_are_the_same_in_all_fronts(fronts, tmp_path):
     url, log = fronts(
         IK_SERVICE_API_KEYS=",".join(f"{name}:{key}" for name, key in KEYS.items()),
@@ -257,6 +260,7 @@ def is_there(process_id):
     return state != "Z"
 
 
+@pytest.mark.evidence
 def test_no_process_outlives_a_supervisor_that_is_killed(fronts):
     url, log = fronts("--drain-s", "1")
     ids = [log.ids(role)[0] for role in ("solver", "front-1", "front-2")]
@@ -267,6 +271,7 @@ def test_no_process_outlives_a_supervisor_that_is_killed(fronts):
         httpx2.get(f"{url}/health/live", timeout=PATIENCE_S)
 
 
+@pytest.mark.evidence
 def test_several_devices_have_a_solver_each_and_one_goes_on_without_the_other(serve):
     server = serve("--fronts", str(FRONTS), "--device", "cpu,cpu")
     url, log = server.url, Log(server)
@@ -297,6 +302,7 @@ def test_several_devices_have_a_solver_each_and_one_goes_on_without_the_other(se
     assert "Traceback" not in "\n".join(log.lines)
 
 
+@pytest.mark.evidence
 def test_what_is_wrong_at_the_start_is_said_in_one_line(run):
     result = run("serve", "--port", "0", "--device", "cuda:77", "--fronts", "2", code=2)
     assert "cuda:77" in result.stderr

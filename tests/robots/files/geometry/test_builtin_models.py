@@ -12,6 +12,7 @@ CONFIGURATIONS = 2000
 MOST_REFUSED, MOST_PASSED = 0.05, 0.003  # shares of configurations that are free, or in contact, by meshes alone
 
 
+@pytest.mark.evidence_cases("dual_panda", "panda_gripper")
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_file_is_what_the_script_writes(name):
     assert (BUILTIN / f"{name}.collision.json").read_text() == text_of(name)

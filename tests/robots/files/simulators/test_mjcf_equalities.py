@@ -164,6 +164,7 @@ FINGER = """<body name="{0}_outer" pos="{1}0.035 0 0.06"><joint name="{0}_drive"
   <body name="{0}_inner" pos="{1}0.02 0 0.074"><joint name="{0}_inner"/><geom size="0.01"/></body>"""
 
 
+@pytest.mark.evidence
 def test_a_gripper_of_two_linkages_solves(tmp_path):
     fingers = FINGER.format("right", "") + FINGER.format("left", "-")
     path = _written(tmp_path, PARALLEL.format(fingers=fingers))
@@ -241,6 +242,7 @@ def test_linear_equalities_are_solved_together(tmp_path, case):
             np.testing.assert_allclose(rows, 0.0, atol=RESIDUAL, rtol=0)
 
 
+@pytest.mark.evidence
 def test_a_coupling_that_is_not_linear_is_met_as_a_constraint(tmp_path):
     bodies = BODIES.replace('"a"/><geom', '"a" ref="20"/><geom').replace('"b"/><geom', '"b" ref="-15"/><geom')
     robot, model = coupled(tmp_path, joint("a", "b", 0.1, 0.5, -0.3, 0.2, 0.05), bodies)

@@ -65,6 +65,7 @@ def coordinates_of(robot, model, joint_q):
     return found
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("build", [gripper, mechanism])
 def test_links_stand_where_newton_puts_the_bodies(build):
     model = build().finalize(device="cpu")
@@ -128,6 +129,7 @@ def stand_and_arm():
     return builder
 
 
+@pytest.mark.evidence
 def test_a_body_without_a_joint_that_carries_one_stands_at_its_body_q():
     model = stand_and_arm().finalize(device="cpu")
     robot, state = ik_service.load_robot(model), model.state()

@@ -170,6 +170,7 @@ def test_solutions_and_the_nearest_one_are_within_them(solvers, reachable):
     assert ((nearest.joint_q[:, 0] >= -0.5) & (nearest.joint_q[:, 0] <= 1.5)).all()
 
 
+@pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_joints_without_limits_and_followers_have_them_for_a_solve(engine):
     robot = load_urdf(ENDLESS)
@@ -201,6 +202,7 @@ def test_joints_that_no_target_moves_are_within_them_too(engine):
     assert (found.joint_q[:, column] == np.float32(0.5)).all()
 
 
+@pytest.mark.evidence
 def test_they_hold_without_targets_and_with_loops_closed(panda):
     posture = IKObjectivePosture(panda.mid_joint_q)
     solver = IKSolver(panda, objectives=[posture], device="cpu")
