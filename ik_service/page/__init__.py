@@ -2,8 +2,8 @@
 
 page.py: the server, its visitors and the threads that solve for them
 visitor.py: one visitor: scene, panel, and what is to be done; actions.py: what is to be done, by kind
-panel.py: the panel; words.py: what it says; request_texts.py: what was asked, as Python, shell commands and C
-posed_robot.py: a robot and its targets, without any picture; solving/: who answers, this process or a service
+panel.py: the panel; words.py: what it says; posed_robot.py: a robot and its targets, without any picture
+solving/: who answers, this process or a service, and what was asked, as Python, shell commands and C
 drawings/: what a robot looks like, and its nodes in the scene
 """
 
