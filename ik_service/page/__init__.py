@@ -1,8 +1,9 @@
 """The page: drag a target in a browser, watch the robot follow, read why it does not; needs the extra `page`.
 
 page.py: the server, its visitors and the threads that solve for them
-visitor.py: one visitor: scene, panel, and what is to be done; actions.py: what is to be done, by kind
-panel.py: the panel; words.py: what it says; posed_robot.py: a robot and its targets, without any picture
+visitor.py: one visitor, and what is to be done; actions.py: what is to be done, by kind
+view.py: what a browser shows: stage.py, the scene, panel.py, and for how long answers have been awaited
+words.py: what the panel says; posed_robot.py: a robot and its targets, without any picture
 solving/: who answers, this process or a service, and what was asked, as Python, shell commands and C
 drawings/: what a robot looks like, and its nodes in the scene
 """

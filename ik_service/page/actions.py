@@ -1,6 +1,7 @@
-"""What a visitor asks for: actions by kind, and those that are not done yet."""
+"""What a visitor asks for: actions by kind, those that are not done yet, and how long they have been awaited."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,8 @@ REFRESH_S = 0.1
 """Least time between two refreshes of the panel [s]; the robot is drawn after every solve."""
 AGAIN_S = 1.0
 """Time after which a question is asked again that may be answered later [s]."""
-PENDING_S = 0.3
-"""Time after which a question that has no answer is said to wait for one [s]."""
+SLOW_S, LOOK_S = 0.15, 0.05
+"""Time after which an action that is not done yet is said to be awaited, and from look to look [s]."""
 PANEL_S = 3.0
 """Time after which the panel is sent at the latest [s]."""
 UPLOAD_S = 0.5
@@ -40,17 +41,25 @@ class ActionQueue:
 
     Args:
         wake: Called when there is something to do.
+        tell: Called every `LOOK_S` in a thread of its own while actions are awaited; returns whether to go on.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake, self._lock = wake, threading.Lock()
+    def __init__(self, wake: Callable[[], None], tell: Callable[[], bool]) -> None:
+        self._wake, self._tell, self._lock = wake, tell, threading.Lock()
         self._pending, self._ordered = dict[str, Any](), set[str]()
+        self._added, self._taken = dict[str, float](), dict[str, float]()  # when, of all that a solve may belong to
+        self._is_watched = False
 
     def add(self, action: str, value: Any = None) -> None:
         """Note that something is to be done, on any thread; fields of a value that has some are merged."""
         with self._lock:
             old = self._pending.get(action)
             self._pending[action] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+            if action not in VIEW_ACTIONS:
+                self._added.setdefault(action, time.monotonic())
+                if not self._is_watched:
+                    self._is_watched = True
+                    threading.Thread(target=self._watch, name="ik-page-wait", daemon=True).start()
         self._wake()
 
     def add_later(self, seconds: float, action: str, value: Any = None) -> None:
@@ -70,8 +79,28 @@ class ActionQueue:
         return action in self._ordered
 
     def take(self) -> dict[str, Any]:
-        """Return all that is to be done."""
+        """Return all that is to be done; it is awaited until `finish`."""
         with self._lock:
             pending, self._pending = self._pending, {}
+            self._taken, self._added = self._added, {}
         self._ordered -= pending.keys()
         return pending
+
+    def finish(self) -> None:
+        """Note that all that was taken is done."""
+        with self._lock:
+            self._taken = {}
+
+    def awaited(self) -> dict[str, float]:
+        """Return how long each action has been awaited [s], those aside that change the view alone."""
+        with self._lock:
+            return {action: time.monotonic() - at for action, at in {**self._added, **self._taken}.items()}
+
+    def _watch(self) -> None:
+        """Tell for as long as actions are awaited."""
+        goes_on = True
+        while goes_on:
+            time.sleep(LOOK_S)
+            is_there = self._tell()
+            with self._lock:
+                goes_on = self._is_watched = is_there and bool(self._added or self._taken)

@@ -4,7 +4,7 @@ The panel holds no state of the robot: it is told what to show, and calls back w
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class Panel:
         posed: The robot that is shown.
         enqueue: Called on the event loop with what is to be done, and a value; it may not block.
         is_dark: Whether it begins dark.
+        status: Text that is there already; it becomes that of the panel.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class Panel:
         enqueue: Callable[[str, Any], None],
         *,
         is_dark: bool,
+        status: viser.GuiHtmlHandle | None = None,
     ) -> None:
         self._gui, self._enqueue, robot = gui, enqueue, posed.robot
-        self.status = gui.add_html("")
+        self.status, self._buttons = status or gui.add_html(""), dict[str, tuple[viser.GuiButtonHandle, bool]]()
         self.robot = self._input("robot", gui.add_dropdown("Robot", list(names), initial_value=posed.name))
         hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
         self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
@@ -155,7 +157,17 @@ class Panel:
 
         button = self._gui.add_button(label, hint=hint, disabled=disabled)
         button.on_click(clicked)
+        self._buttons[action] = button, disabled
         return button
+
+    def show_awaited(self, actions: Collection[str]) -> None:
+        """Disable the buttons of actions that are awaited, and take away what they have shown before."""
+        for action, (button, is_never) in self._buttons.items():
+            button.disabled = is_never or action in actions
+        if "random" in actions:
+            self.random.content = ""
+        if "follow" in actions:
+            self.path.content = ""
 
     def _input(self, action: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
         """Act when the visitor, and not the page, has changed a value; return the handle."""

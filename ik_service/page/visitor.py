@@ -5,7 +5,6 @@ always with the newest targets, so that a slow solve drops targets instead of fa
 """
 
 import logging
-import math
 import threading
 import time
 from collections import deque
@@ -17,8 +16,6 @@ import viser
 from numpy.typing import NDArray
 
 from ik_service.page import actions, words
-from ik_service.page.actions import ActionQueue
-from ik_service.page.drawings.drawing import Color
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
 from ik_service.page.panel import HERE, NO_OTHER, WORLD_AXES, Panel, unit_quaternion
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
@@ -26,6 +23,7 @@ from ik_service.page.reach_slice import ReachSlice
 from ik_service.page.solving.questions import Answer, Float64Array, PageError, Question, Solving
 from ik_service.page.solving.request_texts import request_html
 from ik_service.page.stage import Stage
+from ik_service.page.view import View
 
 OTHER_SOLUTION = 0.05
 """Solutions are others where some coordinate differs by more [rad or m]."""
@@ -34,12 +32,11 @@ DRAG_STEP_S = 1.0 / 60.0
 BETWEEN_S = 2.0 * DRAG_STEP_S
 """Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
 LATENCIES_MOST = 5000
-OFF = {"collision": "off"}
 
 _logger = logging.getLogger(__name__)
 
 
-class Visitor:
+class Visitor(View):
     """A visitor.
 
     Args:
@@ -50,21 +47,12 @@ class Visitor:
         is_dark: Whether the page begins dark.
 
     Attributes:
-        posed: The robot and its targets.
-        stage: The scene.
-        panel: The panel; there is none until the robot has been drawn (`is_complete`).
         question: What was asked last; None where nothing has been.
         others: Other solutions, which are shown as ghosts, shape [n, joint_coord_count].
         solves: Solves of targets so far.
         latencies: Times from a gizmo's update to the drawn pose [s], the last thousands.
-        trouble: Why there is no answer; empty where there is one.
-        is_gone: Whether the browser has left.
     """
 
-    posed: PosedRobot
-    stage: Stage
-    panel: Panel
-    is_complete = False
     question: Question | None = None
     _path: DrawnPath
     _start_q: NDArray[Any]
@@ -79,14 +67,14 @@ class Visitor:
         *,
         is_dark: bool = False,
     ) -> None:
-        self.client, self._solving, self._working = client, solving, threading.Lock()
-        self._actions, self._names = ActionQueue(lambda: wake(self)), list(solving.robots)
+        super().__init__(client, solving, lambda: wake(self))
+        self._working, self._names = threading.Lock(), list(solving.robots)
         self._dragged_at: float | None = None
-        self._heard_at, self._arrives_at, self._asked_at = 0.0, 0.0, math.inf
+        self._heard_at, self._arrives_at = 0.0, 0.0
         self._refreshed_at, self._random_seed = 0.0, 0
-        self._kinds, self._is_first = set[tuple[object, ...]](), False
+        self._kinds = set[tuple[object, ...]]()
         self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
-        self.is_gone, self.trouble, self._is_dark = False, "", is_dark
+        self._is_dark = is_dark
         self._show(name)
 
         frames = iter((self.stage.look, lambda: self.enqueue("rest")))
@@ -99,11 +87,8 @@ class Visitor:
         self._actions.add_later(actions.PANEL_S, "rest")
 
     def enqueue(self, action: str, value: Any = None) -> None:
-        """Note that something is to be done, on any thread; the status of before does not stand meanwhile."""
+        """Note that something is to be done, on any thread."""
         self._actions.add(action, value)
-        waits = time.monotonic() > self._asked_at + actions.PENDING_S and not self._is_first
-        if waits and action not in actions.QUIET_ACTIONS | actions.VIEW_ACTIONS:
-            self._say(words.WAITING)
 
     def leave(self) -> None:
         """Do nothing more: the browser has gone, and its scene with it."""
@@ -127,15 +112,18 @@ class Visitor:
             dragged_at, self._dragged_at = self._dragged_at, None
             if self.is_complete:
                 pending.pop("rest", None)  # it is there
-            if self.is_gone or not pending:
-                return
-            if pending.keys() - {"refresh"}:
+            if pending.keys() - {"refresh"} and not self.is_gone:
+                with self._telling:
+                    self._is_still = False
                 self._try(pending)
+            was_told = self._end_wait()
+            if self.is_gone or not (pending or was_told):
+                return
             self.client.flush()
             if dragged_at is not None:
                 self.latencies.append(time.perf_counter() - dragged_at)
-            if self.is_complete and not self.is_gone:
-                self._refresh(is_due="refresh" in pending)
+            if self.is_complete:
+                self._refresh(is_due="refresh" in pending or was_told)
 
     def _refresh(self, *, is_due: bool) -> None:
         """Bring the panel up to date, now or after `actions.REFRESH_S`."""
@@ -144,13 +132,15 @@ class Visitor:
             self._actions.add_once(actions.REFRESH_S, "refresh")
             return
         self._refreshed_at = now
-        self.panel.status.content = words.status_html(
+        status = words.status_html(
             self.posed,
             self.trouble,
             keeps_branch=not self.panel.any_branch.value,
             is_first=self._is_first,
             objects=self._watched(),
         )
+        with self._telling:
+            self.panel.status.content = self.panel.status.content if self._is_told else status
         self.panel.path.content = words.path_html(len(self._path), self._path.followed)
         self.panel.show_posed(self.posed)
         if self.question is not None:
@@ -183,7 +173,8 @@ class Visitor:
         if "upload" in pending:
             self._actions.add_later(actions.UPLOAD_S, "file", pending["upload"])
         if "file" in pending:
-            pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
+            with self._asking():
+                pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
             self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
         if "restart" in pending:
             pending["robot"] = self.posed.name
@@ -256,11 +247,6 @@ class Visitor:
                 self._actions.add_later(WAYPOINT_S, "play", (run, at + 1))
         self.stage.show_path(path.lines)
 
-    def _order_slice(self) -> None:
-        """Let the slice be shown anew soon, if there is one."""
-        if self.panel.slice_view is not None:
-            self._actions.add_once(actions.SLICE_S, "slice")
-
     def _show_slice(self) -> None:
         """Show a slice of the workspace through the first target, or take it away."""
         view = self.panel.slice_view
@@ -318,30 +304,13 @@ class Visitor:
             self.stage.show_path(self._path.lines)
 
     def _ask(self, ask: Callable[..., Any], question: Question, *more: Any) -> Any:
-        """Return the answer; before a question that may need new code, say in the status that it may take seconds."""
+        """Return the answer; note whether the question was the first of its kind."""
         kind = (ask.__name__, *question.kind)
         self._is_first = kind not in self._kinds
-        if self._is_first:
-            self._say(words.COMPILING)
-        self._asked_at = time.monotonic()
-        try:
+        with self._asking():
             answer = ask(question, *more)
-        finally:
-            self._asked_at = math.inf
         self._kinds.add(kind)
         return answer
-
-    def _say(self, why: str) -> None:
-        """Put into the status why there is no answer yet."""
-        self.panel.status.content = words.status_html(self.posed, why)
-        self.client.flush()
-
-    def _draw(self, color: Color = words.BY_HAND) -> None:
-        shows_islands = self.is_complete and bool(self.panel.islands.value)
-        met = words.GOOD if color in (words.FAR_COLOR, words.HELD) else None
-        self.stage.draw(self.posed, color, met_color=met, shows_islands=shows_islands)
-        if self.is_complete:
-            self._order_slice()
 
     def _look_for_solutions(self) -> None:
         """Show other solutions for the targets as ghosts."""
@@ -359,22 +328,15 @@ class Visitor:
         self.stage.show_ghosts(self.posed, others)
         self.panel.show_solutions(len(others), is_known=is_known)
 
-    def _given(self) -> dict[str, Any]:
-        """Return the options that the panel chooses, and what the robot is kept off."""
-        objects = self._watched()
-        return {"options": {}, "objects": objects} if objects is not None else {"options": OFF, "objects": {}}
-
-    def _watched(self) -> dict[str, Any] | None:
-        """Return what is around the robot; None where contact does not matter."""
-        watches = self.panel.collision is None or bool(self.panel.collision.value)
-        return self.stage.objects() if watches else None
-
     def _show(self, name: str) -> None:
         """Show a robot, from the beginning, and nothing else yet."""
-        self.posed = PosedRobot(name, self._solving.robot(name))
+        with self._asking():
+            robot = self._solving.robot(name)
+        self.posed = PosedRobot(name, robot)
         self.is_complete, self.question, self.others = False, None, self.others[:0]
         self._path, self._start_q = DrawnPath(), self.posed.joint_q
-        with self.client.atomic():
+        with self._telling, self.client.atomic():
+            self._status = None
             self.client.gui.reset()
             self._dress()
             self.client.gui.main_panel.dock_right()
@@ -384,10 +346,12 @@ class Visitor:
 
     def _complete(self) -> None:
         """Show what belongs to the robot: what can be dragged, and the panel."""
-        with self.client.atomic():
+        with self._telling, self.client.atomic():
             self.stage.complete(self.posed)
-            self.panel = Panel(self.client.gui, self._names, self.posed, self.enqueue, is_dark=self._is_dark)
-        self.is_complete = True
+            gui, status = self.client.gui, self._status
+            self.panel = Panel(gui, self._names, self.posed, self.enqueue, is_dark=self._is_dark, status=status)
+            self.panel.show_posed(self.posed)
+            self._status, self.is_complete = self.panel.status, True
 
     def _dress(self) -> None:
         """Say how the page looks: without what leads to other hosts."""

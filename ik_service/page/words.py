@@ -4,7 +4,7 @@ Names come from files of robots, so everything that goes into HTML is escaped.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -25,7 +25,6 @@ NO_MODEL = "Collision is not checked: the robot has no collision model."
 FIRST_S = 0.2
 """A first solve that takes longer has loaded or compiled code [s]."""
 COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
-WAITING = "The answer to an earlier question is still being computed; this one comes next."
 HEADINGS: Mapping[str, tuple[str, Color]] = {
     "converged": ("Reached", GOOD),
     "stalled": ("Not reached", FAR_COLOR),
@@ -69,9 +68,6 @@ def status_html(
     words, color = ("No answer", BY_HAND) if trouble else heading(answer)
     if posed.is_on_path and not trouble:
         words = "On the path"
-    if trouble in (COMPILING, WAITING):
-        words = "Solving ..."
-    rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
     lines = [trouble] if trouble else []
     if answer is not None and not trouble:
         lines = _lines(posed, answer, is_first=is_first)
@@ -82,14 +78,31 @@ def status_html(
         words, color = (f"{words}, in contact", HIT) if clearance < 0.0 else (words, color)
     if posed.robot.collision_model is None:
         lines.append(NO_MODEL)
-    said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines)
-    return (
-        f"<div role='status' style='padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;min-height:"
-        f"{STATUS_LINES + len(posed.asked)}lh'>{_badge(words, color)}"
+    rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
+    table = (
         "<table style='width:100%;margin:0.4em 0;font-variant-numeric:tabular-nums'><tr><th style='text-align:left'>"
         "target</th><th style='text-align:right'>position</th><th style='text-align:right'>rotation</th></tr>"
-        f"{rows}</table>{said}</div>"
+        f"{rows}</table>"
     )
+    return _status(posed, _badge(words, color) + table, lines)
+
+
+def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str:
+    """Return the status while answers are awaited: nothing in it is of an earlier answer.
+
+    Args:
+        posed: The robot.
+        seconds: How long they have been awaited [s].
+        lines: Reasons, a sentence each.
+    """
+    return _status(posed, _badge(f"Solving ... {int(seconds)} s" if seconds >= 1.0 else "Solving ...", BY_HAND), lines)
+
+
+def _status(posed: PosedRobot, head: str, lines: Sequence[str]) -> str:
+    """Return the status: HTML, then lines of text below it."""
+    said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines if line)
+    style = f"padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;min-height:{STATUS_LINES + len(posed.asked)}lh"
+    return f"<div role='status' style='{style}'>{head}{said}</div>"
 
 
 def random_html(answer: Answer) -> str:

@@ -1,17 +1,24 @@
 """The page in a real browser: dragging on the canvas, clicking on the panel, and what the visitor then sees."""
 
 import subprocess
+import threading
 
 import numpy as np
 import pytest
 
 from ik_service.page import LocalSolving, Page, RemoteSolving
-from tests.bounded import until
+from tests.bounded import PATIENCE_S, until
 from tests.page.browser import TWO_FRAMES, Seen, axe_core, chromium, opened, running_browser
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium on PATH or in CHROMIUM")
 
 ON_GIZMO_M = 1e-3
+NOTE_WORDS = """() => {
+  window.shown = [];
+  new MutationObserver(() => window.shown.push(document.body.innerText)).observe(
+    document.body, {subtree: true, childList: true, characterData: true});
+}"""
+"""Notes all that is written on the page whenever anything on it changes."""
 ARM = """<robot name="mine"><link name="base"/><link name="arm"/><joint name="lift" type="revolute">
 <parent link="base"/><child link="arm"/><origin xyz="0 0 0.4"/><axis xyz="0 1 0"/><limit lower="-1" upper="1"/></joint>
 <link name="tip"/><joint name="end" type="fixed"><parent link="arm"/><child link="tip"/><origin xyz="0.4 0 0"/></joint>
@@ -145,6 +152,43 @@ def test_other_solutions_and_random_targets(seen):
     until(lambda: np.abs(seen.visitor.posed.joint_q - taken).max() < 1e-3)
     seen.page.get_by_role("button", name="1000 random targets").click()
     seen.page.get_by_text("1000 of 1000 reached").wait_for()
+
+
+def test_nothing_is_said_to_be_reached_while_it_is_solved_for(browser):
+    solving, answers = LocalSolving("cpu"), threading.Event()
+    solve = solving.solve
+    answers.set()
+    solving.solve = lambda question: answers.wait(PATIENCE_S) and solve(question)
+    with Page(solving, "panda") as served, opened(browser, served.url) as page:
+        seen = Seen(page, served)
+        reached, waits = page.get_by_text("Reached"), page.get_by_text("Solving ...")
+
+        def choose(label, option):
+            page.get_by_label(label, exact=True).click()
+            page.get_by_role("option", name=option).click()
+
+        button = page.get_by_role("button", name="Other solutions")
+        for tab, press in (
+            ("Batch", button.click),
+            ("Collision", lambda: choose("Obstacle", "box")),
+            ("Targets", lambda: choose("Robot", "ur5e")),
+        ):
+            click_tab(seen, tab)
+            reached.wait_for()
+            answers.clear()
+            press()
+            waits.wait_for()
+            page.evaluate(NOTE_WORDS)
+            page.get_by_text("Solving ... 2 s").wait_for()
+            assert tab != "Batch" or button.is_disabled()
+            assert reached.count() == 0
+            shown = page.evaluate("() => window.shown")
+            assert len(shown) >= 1
+            assert not [text for text in shown if "Reached" in text or " mm\n" in text]
+            answers.set()
+            reached.wait_for()
+            assert waits.count() == 0
+        assert seen.visitor.posed.name == "ur5e"
 
 
 def test_spheres_and_an_obstacle_that_is_dragged(seen):

@@ -16,7 +16,10 @@ def scene_server():
     """A server of viser's that nobody looks at."""
     with contextlib.redirect_stdout(io.StringIO()):
         server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
+    server.guests = []
     yield server
+    for guest in server.guests:
+        guest.visitor.leave()
     with contextlib.redirect_stdout(io.StringIO()):
         server.stop()
 
@@ -31,6 +34,7 @@ class Guest:
         )
         self.waiting = queue.SimpleQueue()
         self.visitor = Visitor(client, solving, robot, self.waiting.put)
+        server.guests.append(self)
         assert not self.visitor.is_complete  # the robot first
         self._run(self._stands(None))
         assert self.waiting.empty()

@@ -303,7 +303,7 @@ class Flaky:
     def __init__(self, solving):
         self._solving, self.trouble = solving, None
         self.robots, self.workers, self.address, self.robot = ("panda",), 1, solving.address, solving.robot
-        self.meshes, self.files = solving.meshes, {}
+        self.meshes, self.files, self.compiling = solving.meshes, {}, ""
 
     def solve(self, question):
         if self.trouble is not None:
@@ -354,7 +354,7 @@ def test_who_leaves_during_a_solve_gets_no_answer(guest, solving, monkeypatch):
         visitor.leave()
         return solving.solve(question)
 
-    monkeypatch.setattr(visitor, "_solving", SimpleNamespace(solve=solve))
+    monkeypatch.setattr(visitor, "_solving", SimpleNamespace(solve=solve, compiling=""))
     visitor.panel.status.content, visitor._refreshed_at = "as it was", 0.0
     visitor.enqueue("branch")
     guest.work()

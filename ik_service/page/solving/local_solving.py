@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ik_service.robots.files.geometry.urdf_shapes import read_visuals
 from ik_service.robots.files.geometry.world_file import read_world
 from ik_service.robots.meshes.mesh_file import Mesh, read_mesh
 from ik_service.solver import IKResult, IKSolver, Target
+from ik_service.solver.launches.kernel_loading import KernelsFor
 from ik_service.solver.results.advice import advice
 from objectives.errors import IKError
 
@@ -92,7 +93,7 @@ class LocalSolving(Solving):
             PageError: A value is not allowed, or kernels cannot be compiled.
         """
         begun = time.perf_counter()
-        try:
+        with self._explained():
             solver = self._solver(question)
             world = read_world({"objects": dict(question.objects)}) if question.objects else None
             asked = time.perf_counter()
@@ -107,8 +108,6 @@ class LocalSolving(Solving):
             )
             solve_ms = 1e3 * (time.perf_counter() - asked)
             return _answer(solver, result, world, question.options, solve_ms, begun)
-        except IKError as error:
-            raise PageError(str(error)) from error
 
     def follow(self, question: Question, dt: float) -> Followed:
         """Return joints that go through the problems of a question one after another.
@@ -117,7 +116,7 @@ class LocalSolving(Solving):
             PageError: A value is not allowed, or kernels cannot be compiled.
         """
         begun = time.perf_counter()
-        try:
+        with self._explained():
             result = self._solver(question).follow(
                 [target.positions for target in question.targets],
                 [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
@@ -126,8 +125,6 @@ class LocalSolving(Solving):
                 world=read_world({"objects": dict(question.objects)}) if question.objects else None,
                 options=dict(question.options),
             )
-        except IKError as error:
-            raise PageError(str(error)) from error
         return Followed(
             joint_q=result.joint_q,
             success=result.success,
@@ -139,6 +136,18 @@ class LocalSolving(Solving):
     def close(self) -> None:
         """Forget the solvers."""
         self._solvers.clear()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Answer in this context: `compiling` is kept, and an error becomes one for the visitor."""
+        try:
+            with KernelsFor(tell=self._keep_notice):
+                yield
+        except IKError as error:
+            raise PageError(str(error)) from error
+
+    def _keep_notice(self, text: str) -> None:
+        self.compiling = text
 
     def _solver(self, question: Question) -> IKSolver:
         key = (question.robot, *((target.link, target.free) for target in question.targets))

@@ -148,9 +148,11 @@ class Solving(ABC):
     Attributes:
         workers: Threads that may ask at a time.
         files: Files of robots that are not built in, by name: nobody else knows them by that name.
+        compiling: Notice of the code that is being compiled for an answer; empty where none is, or nobody tells.
     """
 
     workers = 1
+    compiling = ""
 
     def __init__(self, robots: Sequence[str], address: str) -> None:
         self.robots, self.address, self.files = tuple(robots), address, dict[str, str]()

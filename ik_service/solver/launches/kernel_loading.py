@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -44,7 +44,8 @@ LOAD_TRIES = 3  # to load a module whose files vanish
 QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; any value but an empty one silences notices
 NOTICE_S = 0.5  # of compiling, before somebody who waits is told
 LINKS_TOLD = 3
-_THREAD = threading.local()  # for whom kernels are compiled
+_THREAD = threading.local()  # `asked`: for whom kernels are compiled, and who is told
+NOBODY: tuple[str, Callable[[str], None] | None] = ("", None)
 
 
 def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
@@ -209,19 +210,21 @@ class KernelsFor:
 
     Args:
         whom: The robot in the words of `whom_of`; without it the robot of the context around this one.
+        tell: Called with the notice when compiling begins and with an empty text when it ends; without it that of the
+            context around this one.
     """
 
-    def __init__(self, whom: str = "") -> None:
-        self._whom = whom
+    def __init__(self, whom: str = "", *, tell: Callable[[str], None] | None = None) -> None:
+        self._whom, self._tell = whom, tell
 
     def __enter__(self) -> None:
         """Note for which robot this thread compiles kernels."""
-        self._before = getattr(_THREAD, "whom", "")
-        _THREAD.whom = self._whom or self._before
+        self._before = getattr(_THREAD, "asked", NOBODY)
+        _THREAD.asked = self._whom or self._before[0], self._tell or self._before[1]
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Replace an error of the cache by an error that tells the user what to do."""
-        _THREAD.whom = self._before
+        _THREAD.asked = self._before
         explained = None if error is None else explained_cache_error(error)
         if explained is not None:
             raise explained from error
@@ -236,13 +239,17 @@ class _Notice:
 
     def __init__(self, count: int) -> None:
         self._said, self._times = threading.Event(), Path(str(wp.config.kernel_cache_dir), MARKS, f"seconds_of_{count}")
-        self._text = f"Compiling code for {getattr(_THREAD, 'whom', '') or 'a robot'}; later runs find it."
+        self._tell: Callable[[str], None] | None
+        whom, self._tell = getattr(_THREAD, "asked", NOBODY)
+        self._text = f"Compiling code for {whom or 'a robot'}; later runs find it."
         with suppress(OSError, ValueError):
             self._text += f" Last time it took {float(self._times.read_text()):.1f} s."
 
     def __enter__(self) -> None:
         """Log the notice, and write it to standard error after `NOTICE_S`."""
         _logger.info("%s", self._text)
+        if self._tell:
+            self._tell(self._text)
         self._start, self._timer = time.perf_counter(), threading.Timer(NOTICE_S, self._say)
         self._timer.daemon = True
         self._timer.start()
@@ -250,6 +257,8 @@ class _Notice:
     def __exit__(self, kind: object, *error: object) -> None:
         """Tell how many seconds compiling took, and keep the number for the next notice; a failure tells nothing."""
         self._timer.cancel()
+        if self._tell:
+            self._tell("")
         if kind is not None:
             return
         took = f"{time.perf_counter() - self._start:.1f}"

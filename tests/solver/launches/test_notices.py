@@ -46,6 +46,23 @@ def test_a_notice_says_how_long_it_took_last_time(run, tmp_path):
     assert again[0].endswith(f" Last time it took {took}")
 
 
+WHO_ASKS = """
+from ik_service.solver.launches.kernel_loading import KernelsFor
+told = []
+with KernelsFor(tell=told.append):
+    solve()
+    first = len(told)
+    solve()
+report(told=told, first=first)
+"""
+
+
+def test_who_asks_is_told_when_compiling_begins_and_when_it_ends(run, tmp_path):
+    found = run(WHO_ASKS, tmp_path)
+    assert found["told"] == ["Compiling code for 'panda' (panda_hand); later runs find it.", ""]
+    assert found["first"] == 2
+
+
 NO_LOG = """
 import io, sys, time
 from ik_service.solver.launches import kernel_loading
