@@ -142,11 +142,12 @@ class BenchReport:
     threads: ThreadSpeedup | None
 
 
-def run_bench(plan: BenchPlan) -> BenchReport:
+def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> BenchReport:
     """Measure.
 
     Args:
         plan: What.
+        tell: Called with what is measured next.
 
     Raises:
         InputError: A link or the device is not there.
@@ -154,11 +155,13 @@ def run_bench(plan: BenchPlan) -> BenchReport:
     problems = PoseProblems.random(plan.robot, plan.links, plan.count, plan.random_seed)
     solver = IKSolver(plan.robot, plan.links, device=plan.device)
     with _one_core():
-        batches = [_measure(plan, solver, problems, tolerance) for tolerance in TOLERANCES]
+        batches = [_measure(plan, solver, problems, tolerance, tell) for tolerance in TOLERANCES]
+        tell("One target")
         latency = _latency(solver, problems)
         if plan.staged and solver.engine != "staged":
             staged = IKSolver(plan.robot, plan.links, device=plan.device, engine="staged")
-            batches.append(_measure(plan, staged, problems[:STAGED_COUNT], TYPICAL))
+            batches.append(_measure(plan, staged, problems[:STAGED_COUNT], TYPICAL, tell))
+    tell("Threads")
     return BenchReport(
         robot=plan.robot.name,
         links=plan.links,
@@ -171,7 +174,14 @@ def run_bench(plan: BenchPlan) -> BenchReport:
     )
 
 
-def _measure(plan: BenchPlan, solver: IKSolver, problems: PoseProblems, tolerance: tuple[float, float]) -> Batches:
+def _measure(
+    plan: BenchPlan,
+    solver: IKSolver,
+    problems: PoseProblems,
+    tolerance: tuple[float, float],
+    tell: Callable[[str], None],
+) -> Batches:
+    tell(f"{solver.engine.capitalize()} engine, {len(problems)} targets, tolerance {1e3 * tolerance[0]:g} mm")
     on_gpu = bool(solver.device.is_cuda)
     times, joint_q, claimed = _timed(
         solver, problems, plan, tolerance, time.perf_counter if on_gpu else time.thread_time

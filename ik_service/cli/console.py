@@ -1,18 +1,18 @@
 """How the command line talks: results on standard output, progress and errors on standard error, plain when piped."""
 
 import errno
-import logging
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 
 import orjson
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 PIPED_WIDTH = 160
 """Columns of a table that goes into a pipe or a file, where no terminal says how wide it is."""
@@ -66,53 +66,28 @@ def reported_output() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-class _TerminalNotes(logging.Handler):
-    """Prints messages above a progress bar.
+@contextmanager
+def progress_bar(text: str, total: int | None = None, *, is_still: bool = False) -> Iterator[Callable[..., None]]:
+    """Show on a terminal, on standard error, what is being done; nothing elsewhere or where IK_SERVICE_QUIET is set.
 
     Args:
-        console: Of the bar.
+        text: What is being done.
+        total: How much there is to do; None where nobody knows: a spinner with seconds.
+        is_still: Whether it changes with its values alone, without a thread that would disturb what is measured.
+
+    Yields:
+        A function that takes new values as `description`, `total`, `completed`, and `advance` to what is done.
     """
+    from ik_service.solver.launches.kernel_loading import QUIET_VARIABLE  # not above: help and version do without
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(logging.INFO)
-        self._console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a message."""
-        self._console.print(record.getMessage(), markup=False)
-
-
-@contextmanager
-def _compile_notes(console: Console) -> Iterator[None]:
-    """Say on a terminal that kernels are compiled, which is why a first solve takes seconds."""
-    logger, notes = logging.getLogger("ik_service.solver.launches.kernel_loading"), _TerminalNotes(console)
-    if not console.is_terminal:
-        yield
-        return
-    level = logger.level
-    logger.addHandler(notes)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        logger.removeHandler(notes)
-
-
-@contextmanager
-def problem_progress(description: str, total: int) -> Iterator[Progress]:
-    """Show a bar while problems are solved; nothing when standard error is not a terminal.
-
-    Args:
-        description: What is going on.
-        total: Number of problems.
-    """
     console = message_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    progress_bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with _compile_notes(console), progress_bar as progress:
-        progress.add_task(description, total=total)
-        yield progress
+    amount = () if total is None else (BarColumn(), MofNCompleteColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), *amount, TimeElapsedColumn())
+    is_off = not console.is_terminal or bool(os.environ.get(QUIET_VARIABLE))
+    with Progress(
+        *columns, console=console, transient=True, redirect_stdout=False, disable=is_off, auto_refresh=not is_still
+    ) as progress:
+        yield partial(progress.update, progress.add_task(text, total=total), refresh=is_still)
 
 
 def _print_error(text: str) -> None:

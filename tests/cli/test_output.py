@@ -1,16 +1,12 @@
 """What goes to standard output and standard error, and an output that takes no more."""
 
-import io
-import logging
 import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from ik_service.cli import console
 from ik_service.cli.app import app
 
 PROGRAM = "from ik_service.cli import main; main()"
@@ -37,17 +33,3 @@ def test_the_version_is_an_option_too():
     assert [result.exit_code for result in found] == [0, 0]
     assert found[0].output == found[1].output
     assert found[0].output.startswith(f"ik-service {version('ik-service')} (Python ")
-
-
-def test_a_terminal_is_told_that_kernels_are_compiled_and_a_pipe_is_not(monkeypatch):
-    loading = logging.getLogger("ik_service.solver.launches.kernel_loading")
-    for is_terminal in (True, False):
-        shown = io.StringIO()
-        made = Console(file=shown, force_terminal=is_terminal, width=200, highlight=False)
-        monkeypatch.setattr(console, "message_console", lambda made=made: made)
-        with console.problem_progress("Solving", 1):
-            loading.info("Compiling %d modules of [kernels].", 2)
-        loading.info("Afterwards nothing is shown.")
-        assert ("Compiling 2 modules of [kernels]." in shown.getvalue()) == is_terminal
-        assert "Afterwards" not in shown.getvalue()
-    assert not loading.handlers

@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from ik_service.cli.collision.covering_picture import write_picture
-from ik_service.cli.console import escaped, output_console
+from ik_service.cli.console import escaped, output_console, progress_bar
 from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts
 from ik_service.robots.catalog import link_shapes
 from ik_service.robots.collision.covering import Solid, cover_solid
@@ -144,11 +144,17 @@ def cover_robot(job: SpheresJob) -> Covering:
     robot = load_robot(job.robot, collision="ignore")
     free = np.array([_configuration(robot, text) for text in job.free])
     solids = link_solids(job)
-    spheres = {link: rounded(cover_solid(solid, job.stands_out, job.looks_out)) for link, solid in solids.items()}
-    model = choose_pairs(robot, spheres)
-    if len(free):
-        model = without_contacts(robot, model, free)
-    figures = {link: covering_figures(solids[link], spheres[link]) for link in solids}
+    spheres, figures = {}, {}
+    with progress_bar("Covering links", len(solids)) as bar:
+        for link, solid in solids.items():
+            bar(description=f"Covering {link}")
+            spheres[link] = rounded(cover_solid(solid, job.stands_out, job.looks_out))
+            figures[link] = covering_figures(solid, spheres[link])
+            bar(advance=1)
+        bar(description="Choosing pairs of links")
+        model = choose_pairs(robot, spheres)
+        if len(free):
+            model = without_contacts(robot, model, free)
     return Covering(robot.with_collision_model(model), solids, figures)
 
 

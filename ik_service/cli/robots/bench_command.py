@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ik_service.bench.pose_problems import TOLERANCES
 from ik_service.bench.robot_bench import Batches, BenchPlan, BenchReport, Spread, run_bench
-from ik_service.cli.console import message_console, output_console, print_json
+from ik_service.cli.console import message_console, output_console, print_json, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.compiler import cpu_target
 from ik_service.robots import load_robot
@@ -32,7 +32,8 @@ def bench_robot(name: str, links: Sequence[str], *, as_json: bool, **plan: Any) 
     robot = load_robot(name)
     planned = BenchPlan(robot=robot, links=default_links(robot, links), **plan)
     message_console().print(f"{robot.name}: {planned.count} targets for {', '.join(planned.links)} ...", markup=False)
-    report = run_bench(planned)
+    with progress_bar("Measuring", is_still=True) as bar:
+        report = run_bench(planned, lambda text: bar(description=text))
     if as_json:
         print_json(asdict(report) | {"machine": machine()})
     else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ik_service.cli.console import message_console, output_console
+from ik_service.cli.console import message_console, output_console, progress_bar
 from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, cpu_target, named_target, portable_target
 from objectives.errors import InputError
 
@@ -67,12 +67,13 @@ def write_export(job: ExportJob) -> None:
 
     robot = load_robot(job.robot)
     links = default_links(robot, job.links)
-    if job.for_gpus:
-        solver = IKSolver(robot, links, device="cpu", engine="compiled")
-        architectures = job.architectures or ARCHITECTURES
-        export = export_for_gpus(solver, prefix=job.prefix, orientations=job.orientations, architectures=architectures)
-    else:
-        export = _export_for_cpus(job, robot, links)
+    with progress_bar(f"Exporting {robot.name}"):
+        if job.for_gpus:
+            solver = IKSolver(robot, links, device="cpu", engine="compiled")
+            chosen = job.architectures or ARCHITECTURES
+            export = export_for_gpus(solver, prefix=job.prefix, orientations=job.orientations, architectures=chosen)
+        else:
+            export = _export_for_cpus(job, robot, links)
     export.write(job.folder)
     for name, content in sorted(export.files.items()):
         output_console().out(f"{job.folder / name} ({len(content)} bytes)", highlight=False)

@@ -13,7 +13,7 @@ import warp as wp
 from ik_service.api.warm_up import first_request
 from ik_service.batching.kernels.kernel_marks import mark_compiled
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.cli.console import message_console, output_console, print_json
+from ik_service.cli.console import message_console, output_console, print_json, progress_bar
 from ik_service.compiler import cpu_target
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
@@ -111,7 +111,8 @@ def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
     if unknown:
         allowed = ", ".join(map(str, wp.get_cuda_supported_archs()))
         raise InputError(f"Architecture {unknown[0]} is not known. Allowed: {allowed}.")
-    for name in job.names or builtin_robot_names():
+    names = job.names or builtin_robot_names()
+    for done, name in enumerate(names):
         robot = load_robot(name)
         if job.architectures and not job.names and robot.every_constraint:
             continue
@@ -119,7 +120,9 @@ def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
         for together in sets[-2:] if job.architectures and not job.names else sets:
             start = time.perf_counter()
             fill = _compile_for_gpus if job.architectures else _solve_once
-            engine, device, compiled = fill(robot, together, job)
+            with progress_bar(f"{robot.name} {', '.join(together)}", len(names)) as bar:
+                bar(completed=done)
+                engine, device, compiled = fill(robot, together, job)
             yield WarmUpReport(robot.name, together, engine, device, compiled, time.perf_counter() - start)
 
 

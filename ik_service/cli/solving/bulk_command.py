@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ik_service.cli.console import message_console, problem_progress
+from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.cli.solving.answer_files import SUFFIXES
 from ik_service.cli.solving.solve_command import Job
@@ -109,12 +109,8 @@ def reported_progress() -> Iterator[Progress]:
             last_line = time.perf_counter()
             console.print(f"{done} of {total} problems ({100 * done / total:.1f} %)", markup=False)
 
-    with problem_progress("Solving", 1) as progress:
-        task = progress.task_ids[0]
-        if console.is_terminal:
-            yield lambda done, total: progress.update(task, completed=done, total=total)
-        else:
-            yield tell_line
+    with progress_bar("Solving", 1) as bar:
+        yield (lambda done, total: bar(completed=done, total=total)) if console.is_terminal else tell_line
 
 
 def lines_of(report: BulkReport, links: Sequence[str], output: Path, seconds: float) -> list[str]:

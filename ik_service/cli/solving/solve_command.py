@@ -11,7 +11,7 @@ import numpy as np
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.solver_cache import SolverCache
-from ik_service.cli.console import message_console, problem_progress
+from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.cli.solving.answer_files import check_output, csv_text, write_answer
 from ik_service.cli.solving.random_report import print_report, random_request, report_of
@@ -133,8 +133,7 @@ def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> b
 
 
 def _solve(cache: SolverCache, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> TimedResult:
-    with problem_progress(description, request.problem_count) as progress:
-        task = progress.task_ids[0]
+    with progress_bar(description, request.problem_count) as bar:
         started = time.perf_counter()
-        result = cache.solve(robot, request, lambda count: progress.advance(task, count))
+        result = cache.solve(robot, request, lambda count: bar(advance=count))
         return TimedResult(result, 0.0, 1e3 * (time.perf_counter() - started))
