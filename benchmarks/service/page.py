@@ -2,19 +2,19 @@
 
 python -m benchmarks.service.page [--write] [--picture docs/page.png]
 
-It runs `benchmarks.peers.page_drags` in an environment with viser; a Chromium has to be there.
+It runs `benchmarks.peers.page_drags` in an environment with Playwright; a Chromium has to be there.
 """
 
 import subprocess
 import sys
 
-from tests.other_environments import ROOT
-from tests.page.page_environment import page_python
+from tests.other_environments import ROOT, python_with
+from tests.page.test_browser import PLAYWRIGHT
 
 
 def main() -> None:
     """Run the program with the arguments that are given."""
-    command = [page_python(), "-m", "benchmarks.peers.page_drags", *sys.argv[1:]]
+    command = [python_with("page", PLAYWRIGHT), "-m", "benchmarks.peers.page_drags", *sys.argv[1:]]
     sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
 
 

@@ -13,8 +13,8 @@ from objectives import IKObjectivePosture, InputError
 from tests.solver.linearisation.chain_robot import chain_robot
 from tests.solver.quick_objective import QuickObjective
 
-FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/><link name="tip"/>
-  <joint name="first" type="revolute"><parent link="base"/><child link="one"/><axis xyz="0 0 1"/>
+FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/>
+  <link name="tip"/><joint name="first" type="revolute"><parent link="base"/><child link="one"/><axis xyz="0 0 1"/>
     <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
   <joint name="second" type="revolute"><parent link="one"/><child link="two"/><origin xyz="0.4 0 0"/><axis xyz="0 0 1"/>
     <limit lower="-3" upper="3" effort="1" velocity="1"/><mimic joint="first" multiplier="0.5" offset="0.2"/></joint>

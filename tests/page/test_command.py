@@ -25,6 +25,7 @@ def run(*arguments, code):
     return result
 
 
+@pytest.mark.evidence_cases("2")
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_until_it_is_interrupted(signal_number):
     command = [sys.executable, "-c", PROGRAM, "page", "ur5e", "--port", "0", "--device", "cpu"]
