@@ -186,6 +186,7 @@ def test_it_needs_no_other_library(panda):
     }
 
 
+@pytest.mark.evidence
 def test_two_robots_go_into_one_program(exported, tmp_path):
     for name in ("panda", "dual_panda"):
         exported(name).export.write(tmp_path)

@@ -174,6 +174,7 @@ def test_without_limits_it_follows(derivatives):
     assert found[:, 0].any(axis=(1, 2)).all()
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(("apart", "is_met"), [(0.0, True), (0.99, True), (-0.99, True), (1.01, False), (-1.01, False)])
 def test_targets_are_met_up_to_a_step_of_a_centimetre(derivatives, apart, is_met):
     """The shortest step onto them is that of the slider that they are away by."""

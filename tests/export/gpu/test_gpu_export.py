@@ -34,6 +34,8 @@ from tests.export.c_library import (
 from tests.export.conftest import TWO_ARMS
 from tests.solver.conftest import use_threads
 
+pytestmark = pytest.mark.evidence  # each export compiles for ten seconds
+
 FAKE = Path(__file__).with_name("fake_cuda")
 REAL_HEADERS = [Path("/usr/local/cuda/include"), Path("/usr/include")]
 DRIVER_ERROR, NO_CUBIN = 7, 8
@@ -134,7 +136,6 @@ def targets(solver, count=COUNT):
     return poses.positions, poses.orientations_xyzw, joint_q
 
 
-@pytest.mark.evidence
 def test_all_launches_together_give_what_the_solver_gives_by_threads(solver, exported, monkeypatch):
     library = GpuLibrary(exported)
     assert library.code == OK
@@ -153,7 +154,6 @@ def test_all_launches_together_give_what_the_solver_gives_by_threads(solver, exp
     assert launches > 3 * (9 + 2 * 2)  # more than a wave of each island
 
 
-@pytest.mark.evidence
 def test_bad_input_and_errors_of_the_driver_are_codes(solver, exported, tmp_path):
     library = GpuLibrary(exported)
     positions, orientations, _ = targets(solver, 3)

@@ -223,9 +223,9 @@ def test_the_nearest_attempt_may_be_the_default_of_an_export(case):
         ("panda", "panda_joint4", {"max_change": np.nan}),
         ("mixed", "jaw", {"joint_limits": (0.1, 0.2)}),
         ("mixed", "lift", {"joint_limits": (0.2, 0.1)}),
-        ("floating", "floating_base:3", {"joint_limits": (-1.0, 1.0)}),
-        ("floating", "floating_base:4", {"max_change": 0.5}),
-        ("floating", "floating_base:5", {"frozen": True}),
+        pytest.param("floating", "floating_base:3", {"joint_limits": (-1.0, 1.0)}, marks=pytest.mark.evidence),
+        pytest.param("floating", "floating_base:4", {"max_change": 0.5}, marks=pytest.mark.evidence),
+        pytest.param("floating", "floating_base:5", {"frozen": True}, marks=pytest.mark.evidence),
     ],
 )
 def test_limits_that_leave_nothing_are_a_code_where_python_refuses_them(case, name, dof, asked):

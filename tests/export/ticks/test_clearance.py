@@ -11,6 +11,8 @@ from tests.export.c_controller import controller_in_c
 from tests.export.c_library import C99, OK, WARNINGS, loaded, run
 from tests.export.ticks.test_tick import compare
 
+pytestmark = pytest.mark.evidence  # each export compiles for ten seconds
+
 LINK, ACCELERATION = "panda_hand", 10.0
 
 
@@ -27,7 +29,6 @@ def clear(tmp_path_factory):
     return robot, folder, loaded("clear", folder)
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("braking", [False, True])
 def test_all_results_have_the_bytes_of_the_controller_in_python(clear, braking):
     robot, folder, library = clear

@@ -15,6 +15,8 @@ from tests.export.ticks.test_tick import compare
 from tests.robots.constraint_kinematics.test_velocities_and_cams import cart
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
+pytestmark = pytest.mark.evidence  # each export compiles for ten seconds
+
 ACCELERATION = 15.0
 
 
@@ -33,7 +35,6 @@ def controller_of(robot, **options):
     return IKController(robot, [LEFT], posture=NEAR + 0.1, **options)
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("braking", [False, True])
 def test_all_results_have_the_bytes_of_the_controller_in_python(holding, braking):
     """The loop is open at first by what the start has been rounded; then come a circle and targets that jump."""
@@ -81,7 +82,6 @@ def test_the_example_gives_the_same_bytes_and_settings_hold_no_data_of_loops(hol
     assert "tolerances[" not in header
 
 
-@pytest.mark.evidence
 def test_wheels_roll_in_c_as_they_do_in_python(tmp_path):
     robot = cart()
     export_controller(IKController(robot, ["cart"]), prefix="cart", tick_count=20).write(tmp_path)

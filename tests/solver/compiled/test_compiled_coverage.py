@@ -82,7 +82,6 @@ def first_start(robot):
 
 
 def by_engine(engine, robot, targets, values, **arguments):
-    """Result of an engine."""
     options = arguments.pop("options", ik_service.SolverOptions(seeds=SEEDS))
     objectives, solve = arguments.pop("objectives", list)(), arguments.pop("solve", first_start(robot))
     solver = ik_service.IKSolver(
@@ -155,6 +154,7 @@ def test_both_engines_solve_the_same_problems_of_all_robots():
     assert not all(outcome(name)[1].success.all() for name in CASES)  # some problems are hard
 
 
+@pytest.mark.evidence
 def test_both_engines_take_the_same_way():
     """The same seed wins in nearly all islands, and the compiled engine takes no more iterations."""
     for name in CASES:
