@@ -22,7 +22,7 @@ from tests.export.c_library import (
 from tests.export.conftest import OTHER_COUNT, PANDA_COUNT
 from tests.warm_starts import warm_starts
 
-ROBOTS = ["panda", "dual_panda", "floating"]
+ROBOTS = ["panda", *(pytest.param(name, marks=pytest.mark.evidence) for name in ("dual_panda", "floating"))]
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -127,6 +127,7 @@ def test_a_number_that_is_not_allowed_is_a_code(panda, value, which):
     assert panda.linked.solve(*panda.targets(3))[0] == OK
 
 
+@pytest.mark.evidence
 def test_a_quaternion_that_is_not_of_unit_length_is_a_code(exported):
     robot = exported("floating")
     positions, orientations = robot.targets(3)
@@ -182,6 +183,7 @@ def test_arguments_that_are_not_allowed_are_codes(panda):
     assert solve(None, None, None, workspace.ctypes.data, size) == BAD_ARGUMENT
 
 
+@pytest.mark.evidence
 def test_the_names_of_the_coordinates_are_those_of_the_robot(exported):
     robot = exported("floating")
     names = (ctypes.c_char_p * robot.linked.widths["COORDINATES"]).in_dll(

@@ -21,7 +21,7 @@ from tests.warm_starts import warm_starts
 TICKS = 10_000
 RADIUS, ROUNDS = 0.05, 3
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
-ROBOTS = ["panda", "dual_panda", "floating"]
+ROBOTS = ["panda", *(pytest.param(name, marks=pytest.mark.evidence) for name in ("dual_panda", "floating"))]
 DEADLINES = """
 #define _POSIX_C_SOURCE 199309L
 #include "panda_ik.h"
@@ -202,6 +202,7 @@ def test_where_the_robot_is_and_bad_numbers_mean_what_they_mean_in_python(export
     assert compare(ours, theirs, [{"joint_q": HOME}])["status"] == IKStatus.CONVERGED
 
 
+@pytest.mark.evidence
 def test_a_deadline_that_is_far_gives_what_it_gives_in_python(exported):
     robot = exported("dual_panda")
     ours, theirs, start = robot.controller_in_c(), robot.controller, start_of(robot)
@@ -363,6 +364,7 @@ def test_arguments_that_are_not_allowed_are_codes(exported):
     assert ours.reset() == OK
 
 
+@pytest.mark.evidence
 def test_a_reset_makes_quaternions_unit_and_sets_followers(exported):
     robot = exported("floating")
     ours, theirs, model = robot.controller_in_c(), robot.controller, robot.solver.robot
