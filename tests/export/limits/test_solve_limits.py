@@ -271,6 +271,7 @@ def test_a_start_beyond_the_limits_leaves_nothing_alike(case, asked, beyond, is_
     assert one.code(start, **one.in_c(**given)) == (BAD_LIMITS if is_refused else OK)
 
 
+@pytest.mark.evidence
 def test_what_is_asked_of_joints_that_nothing_moves_changes_nothing(case):
     one = case("mixed")
     targets, joint_q = one.problems()
