@@ -73,6 +73,7 @@ def find_faults(lock: str, extras: list[str]) -> list[str]:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     excluded = set(project["tool"]["uv"]["exclude-dependencies"])
+    overrides = {one.name: one for one in map(Requirement, project["tool"]["uv"]["override-dependencies"])}
     pins = read_pins(lock)
     wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
     wanted += [line for extra in extras for line in project["project"]["optional-dependencies"][extra]]
@@ -82,6 +83,7 @@ def find_faults(lock: str, extras: list[str]) -> list[str]:
     while waiting:
         requirement, source, extra = waiting.pop()
         name = canonicalize_name(requirement.name)
+        requirement = overrides.get(name, requirement)
         if name == project["project"]["name"]:  # an extra that holds another
             lines = [line for own in requirement.extras for line in project["project"]["optional-dependencies"][own]]
             waiting += [(Requirement(line), source, extra) for line in lines]

@@ -18,8 +18,7 @@ from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, C99, GUARD, OK, WAR
 from tests.export.conftest import TWO_ARMS
 from tests.warm_starts import warm_starts
 
-TICKS = 10_000
-RADIUS, ROUNDS = 0.05, 3
+TICKS, RADIUS, ROUNDS = 10_000, 0.05, 3
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 ROBOTS = ["panda", *(pytest.param(name, marks=pytest.mark.evidence) for name in ("dual_panda", "floating"))]
 DEADLINES = """
@@ -45,18 +44,17 @@ int main(void)
     panda_tick_settings settings = panda_tick_defaults;
     panda_tick_input input;
     panda_tick_result result;
-    size_t k;
-    for (k = 0; k < PANDA_ACTIVE_DOFS; ++k) settings.velocity[k] = 1e6;
+    for (size_t k = 0; k < PANDA_ACTIVE_DOFS; ++k) settings.velocity[k] = 1e6;
     memset(&input, 0, sizeof input);
     input.targets = target;
     input.dt = 1e-3;
     if (panda_controller_init(&controller, &settings) != PANDA_OK) return 1;
     if (panda_controller_reset(&controller, NULL, NULL) != PANDA_OK) return 1;
-    for (k = 0; k < 2; ++k) { /* what an answer takes is known by then */
+    for (size_t k = 0; k < 2; ++k) { /* what an answer takes is known by then */
         input.deadline_ns = 1;
         if (panda_tick(&controller, &input, &result) != PANDA_OK) return 1;
     }
-    for (k = 0; k < sizeof deadlines / sizeof *deadlines; ++k) {
+    for (size_t k = 0; k < sizeof deadlines / sizeof *deadlines; ++k) {
         long begun = microseconds;
         panda_controller_reset(&controller, NULL, NULL);
         input.deadline_ns = (begun + deadlines[k]) * 1000 + 1;
