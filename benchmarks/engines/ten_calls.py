@@ -1,0 +1,110 @@
+"""Compilations of a new user's ten calls: modules and CPU seconds, each call in a fresh process on one cache.
+
+python -m benchmarks.engines.ten_calls [--write benchmarks/engines/ten_calls.md]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.report import Report, machine
+from ik_service.compiler import cpu_target
+
+TIAGO = ("example-robot-data", "tiago_description/robots/tiago_dual.urdf")
+CASES = {
+    "panda": ("panda", ["panda_hand"]),
+    "tiago, both arms": (TIAGO, ["arm_left_7_link", "arm_right_7_link"]),
+}
+CALLS = {
+    "pose": "IKSolver(robot, links).solve(p, q)",
+    "position only": "IKSolver(robot, links).solve(p)",
+    "free axis": "IKSolver(robot, [Target(link, free=['rz']) for link in links]).solve(p, q)",
+    "tolerance": "IKSolver(robot, [Target(link, tolerance=[0, 0, 0, 0.1, 0.1, 0]) for link in links]).solve(p, q)",
+    "tool": "IKSolver(robot, [Target(link, offset=[0, 0, 0.1, 0, 0, 0, 1]) for link in links]).solve(p, q)",
+    "world": "IKSolver(robot, links).solve(p, q, world=world)",
+    "solutions": "IKSolver(robot, links).solve(p, q, options={'solutions': 4})",
+    "best_of": "IKSolver(robot, links).solve(p, q, options={'best_of': 'nearest'})",
+    "controller": "controller = IKController(robot, links); controller.reset(joint_q[0]); controller.warmup()",
+    "posture": "IKSolver(robot, links, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=0.01)]).solve(p, q)",
+}
+FRESH = """
+import json, sys, time
+import numpy as np
+import warp as wp
+wp.config.log_level = wp.LOG_ERROR
+from ik_service import IKSolver, Target, load_robot
+from ik_service.control import IKController
+from ik_service.robots import Box, World
+from objectives import IKObjectivePosture
+wp.init()
+compiled, module = [], wp._src.context.Module
+whole = module._compile
+def timed(self, *arguments, **options):
+    start = time.thread_time()
+    done = whole(self, *arguments, **options)
+    if done:
+        compiled.append([self.name, time.thread_time() - start])
+    return done
+module._compile = timed
+name, call, *links = sys.argv[1:]
+robot = load_robot(name)
+joint_q = robot.random_free_joint_q(np.random.default_rng(0), 5)
+poses = robot.forward_kinematics(joint_q, links)
+p, q = poses.positions, poses.orientations_xyzw
+world = World({"b": Box((0.1, 0.1, 0.1), (2, 2, 2, 0, 0, 0, 1))}) if robot.collision_model else None
+exec(call)
+print(json.dumps(compiled))
+"""
+
+
+def compilations(robot: str, links: list[str], call: str, cache: str) -> list[tuple[str, float]]:
+    """Return the modules that a call in a fresh process compiles, with the CPU seconds of each."""
+    command = [sys.executable, "-c", FRESH, robot, call, *links]
+    environment = os.environ | {"WARP_CACHE_PATH": cache}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return [(name, seconds) for name, seconds in json.loads(done.stdout.splitlines()[-1])]
+
+
+def short_name(module: str) -> str:
+    """Return the name of a module without what tells robots apart."""
+    return module.replace("ik_service_", "").partition("__locals__")[0]
+
+
+def main() -> None:
+    """Measure and print a table for each robot."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", type=Path, help="also write the report to this file")
+    arguments = parser.parse_args()
+    report = Report("Compilations of ten calls")
+    report.line("")
+    report.line(
+        "CPU seconds of compiling, each call in a fresh process, in this order and with one cache, empty at first; "
+        f"{machine()}, {cpu_target().name}. A robot without a collision model has no world."
+    )
+    for title, (source, links) in CASES.items():
+        robot = source
+        if not isinstance(robot, str):
+            distribution, ending = source
+            files = [file for file in metadata.files(distribution) or [] if str(file).endswith(ending)]
+            robot = str(files[0].locate())
+        report.section(title, f"Targets: {', '.join(links)}.")
+        report.table("call", "modules", "CPU time [s]", "which")
+        total = []
+        with tempfile.TemporaryDirectory() as cache:
+            for label, call in CALLS.items():
+                found = compilations(robot, links, call, cache)
+                total += found
+                which = ", ".join(f"{short_name(name)} {seconds:.2f}" for name, seconds in found)
+                report.row(label, len(found), f"{sum(seconds for _, seconds in found):.2f}", which)
+        report.row("all", len(total), f"{sum(seconds for _, seconds in total):.2f}", "")
+    if arguments.write:
+        report.save(arguments.write)
+
+
+if __name__ == "__main__":
+    main()
