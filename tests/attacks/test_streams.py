@@ -3,6 +3,8 @@
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.attacks.attack import for_a_moment_and_a_minute, under_attack
 from tests.attacks.frames import PING, configuration, frame, handshake
 from tests.attacks.raw import SMALL_WINDOW, opened
@@ -29,6 +31,7 @@ def flood_with_pings(service, stop):
         return sum(pool.map(flood, range(STREAMS)))
 
 
+@pytest.mark.evidence
 @for_a_moment_and_a_minute
 def test_pings_that_nobody_reads_the_answers_to_cost_others_nothing(service, seconds):
     report = under_attack(service, flood_with_pings, seconds)

@@ -49,7 +49,7 @@ def draw(name, collision="ignore"):
     return Reachable.draw(ik_service.load_robot(name, collision=collision), LINKS[name], COUNT, random_seed=5)
 
 
-@pytest.fixture(scope="module", params=LINKS)
+@pytest.fixture(scope="module", params=["panda", pytest.param("dual_panda", marks=pytest.mark.evidence)])
 def problems(request):
     return draw(request.param)
 

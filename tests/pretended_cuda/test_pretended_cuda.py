@@ -19,7 +19,7 @@ from tests.pretended_cuda.plugin import device_folder, run_on_device
 HERE = Path(__file__).parent
 CHECKS = sorted(str(path) for path in HERE.glob("*_checks.py"))
 PASSED = re.compile(r"(\d+) passed")
-LEAST_PASSED, LEAST_PASSED_ALL = 100, 130  # checks there are; fewer would mean that some were not found
+LEAST_PASSED, LEAST_PASSED_ALL = 90, 130  # checks there are; fewer would mean that some were not found
 ALL = ("-m", "evidence or not evidence")
 FIRST_RUN_S = 1800.0  # all kernels are compiled in the first test
 pytestmark = pytest.mark.timeout(FIRST_RUN_S)
