@@ -322,6 +322,10 @@ class TestChanges:
             (objectives.IKObjectiveCenterOfMass(POSITIONS), lambda o: o.set_targets(POSITIONS + 1)),
             (objectives.IKObjectivePosture(np.zeros(7)), lambda o: o.set_reference(np.ones(7))),
             (pose(), lambda o: o.set_row_weights(np.full(6, 2.0))),
+            (
+                objectives.IKObjectiveManipulability("panda_hand", offset=[0, 0, 0, 0, 0, 0, 1]),
+                lambda o: o.set_offset([0.5, 0, 0.5, 0, 0, 0, 1]),
+            ),
         ],
     )
     def test_every_setter_changes_the_rows(self, place_at, objective, change):

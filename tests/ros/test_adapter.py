@@ -203,6 +203,10 @@ def test_joint_constraints_narrow_limits(panda):
     constraints.joint_constraints[0].position = 7.0
     refused = solved(panda, "arm", [HAND], [pose], seed=seed, constraints=constraints)
     assert refused.error_code.val == MoveItErrorCode.NO_IK_SOLUTION
+    constraints.joint_constraints[0].joint_name = "toe"
+    refused = solved(panda, "arm", [HAND], [pose], seed=seed, constraints=constraints)
+    assert refused.error_code.val == MoveItErrorCode.INVALID_GOAL_CONSTRAINTS
+    assert "'toe'" in refused.error_code.message
     constraints = message("moveit_msgs/Constraints", orientation_constraints=[None])
     refused = solved(panda, "arm", [HAND], [pose], seed=seed, constraints=constraints)
     assert refused.error_code.val == MoveItErrorCode.INVALID_GOAL_CONSTRAINTS

@@ -118,6 +118,16 @@ def test_pairs_in_contact_at_zero_and_in_the_middle_are_named_with_what_to_do(ru
     assert load_robot(folded, collision=tmp_path / "folded.json").collision_model.pairs == ()
 
 
+def test_a_pair_in_contact_at_zero_alone_is_free_in_the_middle(run, folded, tmp_path):
+    text = folded.read_text()
+    folded.write_text(text.replace('upper="3"', 'upper="0.2"', 1))  # in the middle the fore arm is above the base
+    result = run("spheres", folded, "-o", tmp_path / "folded.json")
+    assert "Where all coordinates are zero: in contact. In the middle of the limits: free." in result.output
+    (line,) = (line for line in result.output.splitlines() if "base + fore" in line and "mm deep" in line)
+    assert line.count("mm deep") == 1
+    assert line.rindex("free") > line.index("mm deep")
+
+
 def test_a_model_that_is_never_free_is_not_written(run, tmp_path):
     (tmp_path / "wedged.urdf").write_text(WEDGED)
     result = run("spheres", tmp_path / "wedged.urdf", "-o", tmp_path / "none.json", code=2)
