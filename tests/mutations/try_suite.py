@@ -50,6 +50,8 @@ PLUGIN = ("-p", "tests.mutations.reached_lines", "-p", "no:cacheprovider")
 WORKERS = ("--numprocesses", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
 NEAREST = 12  # files of tests that run before the others
 MESSAGE = 300  # characters that are kept
+TIMEOUT = "Failed: Timeout"  # of pytest-timeout
+PATIENCE = 4  # limits that one test may take
 END_S = 60.0  # for starting and cleaning up
 MANY = 20  # tests that take less than this part of the limit come before slower ones
 FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
@@ -141,7 +143,7 @@ def lines_of(mutation: DrawnMutation) -> dict[str, set[int]]:
     if mutation.function is None:
         return {mutation.path: set(range(mutation.lines[0], mutation.lines[1] + 1))}
     if lines := function_lines(ROOT / mutation.path):
-        return {mutation.path: lines}
+        return {mutation.path: lines | {mutation.lines[0]}}
     module = mutation.path.removesuffix(".py").replace("/", ".")
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     importing = [path for path in files if f"from {module} import" in path.read_text()]
@@ -156,7 +158,9 @@ class Tree:
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", self.root, "HEAD"], cwd=ROOT, check=True)
         if tests_from:
             shutil.rmtree(self.root / "tests")
-            subprocess.run(["git", "checkout", "--quiet", tests_from, "--", "tests"], cwd=self.root, check=True)
+            subprocess.run(
+                ["git", "checkout", "--quiet", tests_from, "--", "tests", "pyproject.toml"], cwd=self.root, check=True
+            )
         for file in Path(__file__).parent.glob("*.py"):
             shutil.copy(file, self.root / "tests/mutations")
         if (environments := ROOT / "benchmarks/.environments").exists():
@@ -183,7 +187,7 @@ class Tree:
         failed.unlink(missing_ok=True)
         files = dict.fromkeys(name.partition("::")[0] for name in names)
         files = [file for file in files if (self.root / file).exists()]
-        limits = [f"--session-timeout={limit_s}", f"--timeout={2 * limit_s}"]
+        limits = [f"--session-timeout={limit_s}", f"--timeout={PATIENCE * limit_s}"]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", *PLUGIN, *limits, *self._suite_args, *files]
         if not files:
             return "not reached", "", ""
@@ -194,7 +198,7 @@ class Tree:
                 command, cwd=self.root, env=variables, stdout=out, stderr=out, start_new_session=True
             )
             try:
-                status = process.wait(4 * limit_s + END_S)
+                status = process.wait((1 + PATIENCE) * limit_s + END_S)
             except subprocess.TimeoutExpired:
                 return "timed out", "", ""
             finally:
@@ -203,12 +207,13 @@ class Tree:
                 process.wait()
         if failed.exists():
             name, message = json.loads(failed.read_text())
-            return ("timed out" if "Timeout" in message else "noticed"), name, message
+            return ("timed out" if TIMEOUT in message else "noticed"), name, message
         if status in (0, FAILED):  # without a test that failed: the limit of the session
             return "not noticed", "", ""
         if status == NO_TESTS:
             return "not reached", "", ""
-        return "noticed", f"exit status {status}", output.read_text()[-MESSAGE:]
+        said = output.read_text()
+        return ("timed out" if TIMEOUT in said else "noticed"), f"exit status {status}", said[-MESSAGE:]
 
     def is_sound(self, name: str, limit_s: float) -> bool:
         """Whether a test passes without the mutation, which has been taken away."""
