@@ -56,6 +56,20 @@ def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
         assert_same(mixed, one.solve(*(column[k : k + 1] for column in targets)), slice(k, k + 1))
 
 
+def test_rows_of_an_objective_that_are_switched_on_between_solves_count(panda):
+    positions = drawn(panda, 2)[0][0]
+    answers = []
+    for first in (np.zeros(7), np.ones(7)):
+        posture = objectives.IKObjectivePosture(panda.mid_joint_q, row_weights=first, weight=0.1)
+        solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
+        answers.append(solver.solve(positions))
+    posture.set_row_weights(np.zeros(7))
+    assert_same(solver.solve(positions), answers[0])
+    posture.set_row_weights(np.ones(7))
+    assert_same(solver.solve(positions), answers[1])
+    assert not np.array_equal(answers[0].joint_q, answers[1].joint_q)
+
+
 @pytest.mark.evidence
 def test_weights_of_an_objective_that_go_from_lines_to_one_hold_for_more_problems(panda):
     targets, _, _ = drawn(panda, 7)
