@@ -105,7 +105,6 @@ def test_targets_out_of_reach_pull_their_minimum_along():
     assert not found.by_targets[~kept].any()
 
 
-@pytest.mark.evidence
 def test_a_joint_that_a_limit_holds_stays():
     robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
     outside = robot.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])  # in no plane: that is singular
