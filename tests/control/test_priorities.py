@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import warp as wp
 
 from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController
@@ -245,6 +246,20 @@ def test_weights_of_0_leave_the_robots_where_targets_alone_lead_them(panda):
     found = np.array([controller.step(pose).joint_q.copy() for pose in poses])
     np.testing.assert_allclose(found[:, 1], plain.joint_q, rtol=0, atol=1e-6)
     assert np.abs(found[-1, 0] - plain.joint_q[-1]).max() > 0.01
+
+
+def test_an_array_that_takes_the_place_of_a_posture_is_read_from_then_on(panda):
+    target = pose_of(panda, HOME, LINK)
+    exchanged = IKObjectivePosture(HOME)
+    found = []
+    for posture in (IKObjectivePosture(POSTURE), exchanged):
+        controller = IKController(panda, [LINK], objectives=[posture])
+        if posture is exchanged:
+            posture.set_reference(wp.array(POSTURE[None], dtype=wp.float32, device="cpu"))
+        controller.reset(HOME)
+        found.append(np.array([controller.step(target).joint_q[0].copy() for _ in range(50)]))
+    assert np.abs(found[0][-1] - HOME).max() > 1e-3
+    assert found[0].tobytes() == found[1].tobytes()
 
 
 @pytest.mark.evidence
