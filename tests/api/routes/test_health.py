@@ -1,7 +1,8 @@
 """Health routes: they answer whatever the solver does."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -9,8 +10,11 @@ from starlette.testclient import TestClient
 
 from ik_service.api import create_app
 from ik_service.api.routes import health as health_routes
+from ik_service.api.warm_up import warm_up
+from ik_service.errors import KernelCacheError
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
+from tests.bounded import until
 
 PATIENCE_S = 300.0  # the first solve of a kind compiles kernels, on a machine that may be busy
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
@@ -53,15 +57,13 @@ def test_health_answers_while_a_solve_runs(client, monkeypatch):
 
 
 def test_ready_is_503_before_the_first_solve_and_after_it_failed(client, monkeypatch):
-    from concurrent.futures import Future
-
-    warm_up: Future = Future()
-    monkeypatch.setattr(client.app.state.service, "warm_up", warm_up)
+    first: Future = Future()
+    monkeypatch.setattr(client.app.state.service, "warm_up", first)
     waiting = client.get("/health/ready")
     assert waiting.status_code == 503
     assert waiting.json()["code"] == "not_ready"
     assert waiting.headers["retry-after"]
-    warm_up.set_exception(RuntimeError("secret"))
+    first.set_exception(RuntimeError("secret"))
     failed = client.get("/health/ready")
     assert failed.status_code == 503
     assert "secret" not in failed.text
@@ -74,6 +76,15 @@ def test_the_first_solve_may_take_longer_than_requests_may():
     with TestClient(create_app(settings, compile_apart=False)) as client:
         assert client.app.state.service.warm_up.result(300).result.success.all()
         assert client.get("/health/ready").status_code == 200
+
+
+def test_a_first_solve_that_fails_is_logged(client, caplog):
+    service, failed = client.app.state.service, Future()
+    failed.set_exception(KernelCacheError("the disk is full"))
+    pool = SimpleNamespace(submit=lambda *_, **__: failed)
+    with pytest.raises(KernelCacheError):
+        warm_up(service, pool, ["panda"]).result(PATIENCE_S)
+    until(lambda: "will not become ready: the disk is full" in caplog.text)
 
 
 def test_a_service_whose_solver_is_lost_says_so(monkeypatch):
