@@ -113,3 +113,8 @@ def test_a_catalog_may_start_without_robots(tmp_path):
 def test_without_a_catalog_there_must_be_a_robot(robots):
     with pytest.raises(InputError, match="IK_SERVICE_ROBOTS"):
         create_app(ServiceSettings(device="cpu", robots=robots, insecure=True))
+
+
+def test_an_application_in_one_process_takes_one_device():
+    with pytest.raises(InputError, match="One process solves on one device, and setting device is 'cpu,cpu'"):
+        create_app(ServiceSettings(device="cpu,cpu", robots="panda", insecure=True))

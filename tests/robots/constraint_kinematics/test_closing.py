@@ -7,6 +7,7 @@ from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import load_robot
 from ik_service.robots import LoopConstraint, load_urdf
+from ik_service.robots.constraint_kinematics.closing import distance
 from ik_service.robots.constraint_kinematics.results import ClosureStatus
 from objectives.errors import InputError
 from tests.robots.constraint_kinematics.mechanisms import COUPLER, ROCKER, at, branches, four_bar
@@ -263,3 +264,11 @@ def test_a_quaternion_is_not_swept():
     robot = branches(["weld"])
     with pytest.raises(InputError, match="its coordinates are a quaternion"):
         robot.constraints.sweep("shoulder", (0.0, 1.0), 0.1)
+
+
+def test_the_distance_of_configurations_is_that_of_their_coordinates():
+    robot = load_robot("panda")
+    first, second = robot.random_joint_q(np.random.default_rng(3), 2)
+    apart = distance(robot, np.array([first, first]), np.array([first, second]))
+    np.testing.assert_allclose(apart, [0.0, np.linalg.norm(first - second)], rtol=1e-12)
+    assert apart[1] > 1.0
