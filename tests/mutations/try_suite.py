@@ -109,7 +109,8 @@ def rows(data: Path, where: str, *values: object) -> Iterator[tuple[str, int, in
     tables = "arc join file on file.id = file_id join context on context.id = context_id"
     with closing(sqlite3.connect(data)) as table:
         if table.execute("select count(*) from sqlite_master where name = 'arc'").fetchone()[0]:
-            yield from table.execute(f"select path, fromno, tono, context from {tables} {where}", values)
+            for path, *step in table.execute(f"select path, fromno, tono, context from {tables} {where}", values):
+                yield path.removeprefix(f"{ROOT}/"), *step  # whole where a process ran in another folder
 
 
 def collected(root: Path, arguments: list[str]) -> set[str]:
@@ -131,7 +132,7 @@ def reaching(folder: Path, mutations: Iterable[DrawnMutation]) -> list[set[str]]
             by_path.setdefault(path, []).append((numbers, names))
     for data in data_files(folder):
         for path, wanted in by_path.items():
-            for _, _, line, name in rows(data, "where path = ? and context != ''", path):
+            for _, _, line, name in rows(data, "where path in (?, ?) and context != ''", path, f"{ROOT}/{path}"):
                 for numbers, names in wanted:
                     if line in numbers:
                         names.add(name)
