@@ -54,6 +54,7 @@ TIMEOUT = "Failed: Timeout"  # of pytest-timeout
 PATIENCE = 4  # limits that one test may take
 END_S = 60.0  # for starting and cleaning up
 MANY = 20  # tests that take less than this part of the limit come before slower ones
+OUT_OF_TIME = "not noticed within the limit"
 FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
 
 
@@ -209,8 +210,8 @@ class Tree:
         if failed.exists():
             name, message = json.loads(failed.read_text())
             return ("timed out" if TIMEOUT in message else "noticed"), name, message
-        if status in (0, FAILED):  # without a test that failed: the limit of the session
-            return "not noticed", "", ""
+        if status in (0, FAILED):  # the latter without a test that failed: the limit of the session
+            return "not noticed" if status == 0 else OUT_OF_TIME, "", ""
         if status == NO_TESTS:
             return "not reached", "", ""
         said = output.read_text()
@@ -267,7 +268,7 @@ def tried(
     source, begin, count = (tree.root / mutation.path).read_bytes(), time.monotonic(), 0
     outcome, name, message = "not reached", "", ""
     parts = batches(mutation, names, seconds, limit_s)
-    while parts and outcome in ("not reached", "not noticed"):
+    while parts and outcome in ("not reached", "not noticed", OUT_OF_TIME):
         tests = parts.pop(0)
         tree.write(mutation.path, mutation.written(source))
         try:
@@ -279,7 +280,8 @@ def tried(
             parts = [part for part in parts if part]
             continue
         count += len(tests)
-        outcome = found if found != "not reached" else outcome
+        if found != "not reached" and (outcome, found) != (OUT_OF_TIME, "not noticed"):
+            outcome = found
     told = {"outcome": outcome, "by": name, "message": message, "tests": count, "of": len(names)}
     return mutation._asdict() | told | {"seconds": round(time.monotonic() - begin, 1)}
 
