@@ -54,3 +54,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Name the test that fails."""
     if report.failed and (chosen := os.environ.get("CHOSEN_TESTS")):
         Path(f"{chosen}.failed").write_text(json.dumps([report.nodeid, report.longreprtext[-300:]]))
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Name the file that cannot be imported."""
+    pytest_runtest_logreport(report)

@@ -218,9 +218,9 @@ class Tree:
         return ("timed out" if TIMEOUT in said else "noticed"), f"exit status {status}", said[-MESSAGE:]
 
     def is_sound(self, name: str, limit_s: float) -> bool:
-        """Whether a test passes without the mutation, which has been taken away."""
+        """Whether a test, or the import of its file, passes without the mutation, which has been taken away."""
         if name not in self.sound:
-            self.sound[name] = "::" not in name or self.run([name], limit_s)[0] == "not noticed"
+            self.sound[name] = self.run([name], limit_s)[0] in ("not noticed", "not reached")
         return self.sound[name]
 
 
@@ -275,8 +275,10 @@ def tried(
             found, name, message = tree.run(tests, limit_s)
         finally:
             tree.write(mutation.path, source)
-        if found == "noticed" and name in tests and not tree.is_sound(name, limit_s):
-            parts.insert(0, [test for test in tests if test != name])  # it fails in any case
+        if found == "noticed" and name.startswith("tests/") and not tree.is_sound(name, limit_s):
+            parts.insert(
+                0, [test for test in tests if test != name and not test.startswith(f"{name}::")]
+            )  # it fails in any case
             parts = [part for part in parts if part]
             continue
         count += len(tests)
