@@ -152,7 +152,6 @@ def test_large_islands_are_left_to_the_general_way(monkeypatch):
     np.testing.assert_allclose(solver.linearise(result, *values).by_targets, expected.by_targets, atol=1e-7)
 
 
-@pytest.mark.evidence_cases("0.05")
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_a_target_that_is_left_out_has_no_derivatives_though_it_has_a_tool(weight):
     robot = load_robot("dual_panda", collision="ignore")
