@@ -238,7 +238,6 @@ def test_followers_move_with_their_leaders():
     assert result.joint_qd[0, follower] == pytest.approx(result.joint_qd[0, leader], abs=1e-12)
 
 
-@pytest.mark.evidence
 def test_joints_that_no_task_moves_stay_where_they_are():
     robot = load_robot("dual_panda")
     controller = IKController(robot, ARMS[1:], damping_weight=0.0)
@@ -331,7 +330,6 @@ def test_wrong_shapes_are_errors(panda, arguments, error):
         controller.step(**arguments)
 
 
-@pytest.mark.evidence
 def test_a_further_controller_of_an_equal_signature_generates_no_code(panda, monkeypatch):
     IKController(panda, [LINK], posture=HOME)
     monkeypatch.setattr(kernel, "build_program", None)

@@ -52,7 +52,6 @@ def assert_within_limits(robot, run, start, acceleration=np.inf):
     assert np.abs(run.accelerations(start, 1e-3)).max() <= acceleration * (1 + 1e-6)
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_an_object_stays_held_along_a_circle(holding, limits):
     robot, start = holding
@@ -66,7 +65,6 @@ def test_an_object_stays_held_along_a_circle(holding, limits):
     assert (moved[:7].max() > 0.05) & (moved[7:].max() > 0.05)  # both arms
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_target_that_jumps_is_reached_with_the_loop_closed(holding, limits):
     robot, start = holding
@@ -80,7 +78,6 @@ def test_a_target_that_jumps_is_reached_with_the_loop_closed(holding, limits):
     assert share.max() > 0.3
 
 
-@pytest.mark.evidence
 def test_a_tick_gains_as_much_as_any_could(holding):
     """Far from its target, in a space of 14 speeds of which 8 keep the object held and many are at their limits."""
     robot, start = holding
@@ -196,7 +193,6 @@ def turned(angles):
     return poses
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_four_bar_follows_its_crank(limits):
     """Its rows out of the plane say nothing; the rocker's angle is that of the closed form."""
@@ -219,7 +215,6 @@ FASTER = {
 }
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("swing", ["free", "limited"])
 @pytest.mark.parametrize("path", FASTER)
 @pytest.mark.parametrize("acceleration", [5.0, 50.0])
@@ -268,7 +263,6 @@ def test_a_weld_that_locks_a_four_bar_lets_nothing_move():
     np.testing.assert_allclose(run.joint_q, np.tile(start, (200, 1)), atol=1e-7)
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_an_open_loop_is_said_to_be_open_and_closed_within_limits(holding, limits):
     robot, start = holding
@@ -294,7 +288,6 @@ def test_a_loop_that_cannot_close_is_open_in_every_tick():
     assert (gaps(robot, run.joint_q) > 0.1).all()
 
 
-@pytest.mark.evidence
 def test_speeds_that_nothing_could_hold_leave_it_open_within_limits(holding):
     """Hands that fly apart: no acceleration that is allowed closes the loop in a tick."""
     robot, start = holding
@@ -308,7 +301,6 @@ def test_speeds_that_nothing_could_hold_leave_it_open_within_limits(holding):
     assert np.abs(result.joint_qd[0] - speeds).max() <= ACCELERATION * 1e-3 * (1 + 1e-9)
 
 
-@pytest.mark.evidence
 def test_drift_is_corrected_in_the_same_tick(holding):
     """Measured positions are off the loop; every command is on it."""
     robot, start = holding
@@ -324,7 +316,6 @@ def test_drift_is_corrected_in_the_same_tick(holding):
         assert result.status[0] == IKStatus.CONVERGED
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", ["speed", "acceleration"])
 def test_no_robot_depends_on_who_is_beside_it(holding, limits):
     """One of them is asked for what no limits allow, so that its loop takes more to close."""
@@ -344,7 +335,6 @@ def test_no_robot_depends_on_who_is_beside_it(holding, limits):
         assert ticks([k])[:, 0].tobytes() == together[:, k].tobytes()
 
 
-@pytest.mark.evidence
 def test_a_deadline_that_has_passed_leaves_the_loop_closed(holding):
     robot, start = holding
     controller = IKController(robot, [LEFT])

@@ -77,7 +77,6 @@ def test_an_arm_with_fewer_joints_than_rows_is_not_singular_for_that(panda):
     assert found[0] > 0.05
 
 
-@pytest.mark.evidence
 def test_a_singular_configuration_is_told(panda):
     robot = panda.lock({"panda_joint3": 0.0})
     joint_q = np.array([[0.0, -0.5, 0.0, -2.0, 0.3, 3.4409924623, 0.7]])

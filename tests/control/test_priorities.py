@@ -47,7 +47,6 @@ def with_posture(weight, kind="objective", priority=1, **options):
     return {"objectives": [objective], **options}
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("kind", ["objective", "option"])
 @pytest.mark.parametrize("weight", WEIGHTS)
@@ -64,7 +63,6 @@ def test_at_rest_a_posture_of_any_weight_leaves_the_hand_where_it_is_to_be(panda
     assert np.abs(run.joint_qd[-1]).max() < 1e-4
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_moving_target_is_followed_as_without_a_posture(panda, weight, limits):
@@ -107,7 +105,6 @@ def test_without_a_target_rows_of_both_priorities_are_weighed_together(panda):
     assert found[0] == found[1]
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", ["speed", "acceleration"])
 def test_all_limits_hold_beside_a_strong_posture(panda, limits):
     """Joint 4 is drawn far beyond its range."""
@@ -125,7 +122,6 @@ def test_all_limits_hold_beside_a_strong_posture(panda, limits):
     assert distances(panda, run.joint_q, poses)[1000:].max() < 2e-6
 
 
-@pytest.mark.evidence
 def test_with_limits_of_acceleration_a_posture_is_reached_without_running_past_it(panda):
     """Along the way the distance to it falls from tick to tick."""
     poses = np.tile(pose_of(panda, HOME, LINK), (3000, 1))
@@ -135,7 +131,6 @@ def test_with_limits_of_acceleration_a_posture_is_reached_without_running_past_i
     assert np.diff(left).max() < 1e-7
 
 
-@pytest.mark.evidence
 def test_out_of_reach_the_status_is_that_of_the_target(panda):
     """The posture neither moves the hand from its nearest point nor decides what blocks it."""
     far = pose_of(panda, HOME, LINK)
@@ -149,7 +144,6 @@ def test_out_of_reach_the_status_is_that_of_the_target(panda):
     assert np.abs(drawn.joint_qd[-1]).max() < 1e-2
 
 
-@pytest.mark.evidence
 def test_the_singular_value_is_of_the_rows_that_come_first(panda):
     found = []
     for options in ({}, with_posture(1.0)):
@@ -232,7 +226,6 @@ def test_no_robot_depends_on_who_is_beside_it(panda):
         assert ticks([robot])[:, 0].tobytes() == together[:, robot].tobytes()
 
 
-@pytest.mark.evidence
 def test_weights_of_0_leave_the_robots_where_targets_alone_lead_them(panda):
     """Weights change from tick to tick; the rows stay there."""
     posture = IKObjectivePosture(POSTURE, row_weights=np.ones((2, len(HOME))))
@@ -262,7 +255,6 @@ def test_an_array_that_takes_the_place_of_a_posture_is_read_from_then_on(panda):
     assert found[0].tobytes() == found[1].tobytes()
 
 
-@pytest.mark.evidence
 def test_a_deadline_that_has_passed_leaves_the_target_to_come_first(panda):
     controller = IKController(panda, [LINK], **with_posture(1.0))
     controller.reset(HOME)

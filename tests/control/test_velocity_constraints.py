@@ -63,7 +63,6 @@ def bend(robot, start, ticks, turn=0.8):
     return poses
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_cart_drives_along_a_bend_and_no_wheel_slips(limits):
     robot = cart()
@@ -84,7 +83,6 @@ def test_a_cart_drives_along_a_bend_and_no_wheel_slips(limits):
         assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("limits", [one for one in LIMITS if one != "none"])
 def test_a_cart_that_is_too_slow_falls_behind_and_does_not_slip(limits):
     robot = cart()
@@ -134,7 +132,6 @@ def test_a_wheel_that_follows_another_starts_from_where_that_is(multiplier, offs
     assert np.hypot(command[0], command[1]) == pytest.approx(RADIUS * abs(multiplier + 1.0) * turned / 2.0, abs=1e-8)
 
 
-@pytest.mark.evidence
 def test_no_wheel_turns_by_half_a_turn_in_a_tick():
     """From there on it would be taken for one that turns the other way."""
     robot = cart()
@@ -148,7 +145,6 @@ def test_no_wheel_turns_by_half_a_turn_in_a_tick():
         assert command[3] == pytest.approx(min(3.0 * tick, 7.0), abs=1e-6)
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize("seed", range(3))
 def test_what_slides_is_said(seed):
     """Speeds at which wheels slip, and accelerations that cannot stop it at once."""
@@ -167,7 +163,6 @@ def test_what_slides_is_said(seed):
     assert not is_open[-50:].any()
 
 
-@pytest.mark.evidence
 def test_a_cart_is_not_pushed_sideways():
     robot = cart()
     start = np.zeros(robot.joint_coord_count)
