@@ -94,7 +94,9 @@ class ServiceSettings(BaseSettings):
     )
     warm_up_robots: Words | None = Field(
         default=None,
-        description="Robots to solve once before the service is ready. None takes panda, or else the first.",
+        description="Robots to solve once before the service is ready. None takes panda, or else the first. "
+        "Code for more kinds of requests is compiled afterwards, at the lowest priority: for these robots, with None "
+        "for all, with a comma alone for none.",
     )
 
     catalog_dir: Path | None = Field(

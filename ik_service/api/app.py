@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from threading import Thread
 
 from fastapi import FastAPI
 
@@ -27,7 +28,7 @@ from ik_service.api.routes.configurations import check, close, forward
 from ik_service.api.routes.docs_page import install_docs_page
 from ik_service.api.service_app import ServiceApp
 from ik_service.api.state import ServiceState
-from ik_service.api.warm_up import keep_warm, warm_up
+from ik_service.api.warm_up import compile_ahead, keep_warm, warm_up
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.pool_observer import PoolObserver
 from ik_service.batching.solver_pool import SolverPool
@@ -41,6 +42,8 @@ SI units and radians. Quaternions are in the order x, y, z, w. Row k of every co
 RFC 9457 problem documents with a stable `code`."""
 _ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health, metrics)
 
+FIRST_FRONT = "front-1"
+"""Role of the one front that has code compiled ahead of callers."""
 FRONT_WAIT_S = 1.0
 """How long a front waits for the solver before it takes requests: one that is started again finds it at once."""
 
@@ -95,8 +98,13 @@ def create_app(
             await front.pool.wait_until_connected(FRONT_WAIT_S)
         observer.watch(pool, lambda: len(catalog.entries), lambda: state.is_ready)
         app.state.service = state
+        ahead = Thread(target=compile_ahead, args=(state,), name="ik-ahead", daemon=True)
+        if compile_apart and settings.warm_up_robots != () and role in (None, FIRST_FRONT):
+            ahead.start()
         yield
         await state.end()
+        if ahead.ident is not None:
+            await asyncio.to_thread(ahead.join)
 
     app = ServiceApp(
         settings,

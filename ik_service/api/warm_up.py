@@ -1,29 +1,49 @@
-"""The first solves after the start, which load the kernels."""
+"""The first solves after the start, which load the kernels, and the code that is compiled ahead of callers."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ik_service.api.state import ServiceState
 from ik_service.batching.errors import SolverRestartingError
+from ik_service.batching.kernels.build import BuildEnd
+from ik_service.batching.kernels.kernel_builder import LOOK_S, KernelBuilder
 from ik_service.batching.remote.remote_pool import AnyPool, RemotePool
 from ik_service.batching.remote.solver_connection import SolverConnection
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult, pass_on
-from ik_service.robots import RobotModel, load_robot
+from ik_service.robots import RobotModel, Sphere, World, load_robot
 from ik_service.robots.structure.names import leaf_links
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from objectives.errors import IKError
 
 WARM_UP_TIMEOUT_S = 600.0  # longer than that of requests: with an empty cache kernels are compiled first
+TOOL = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])  # position [m] and orientation xyzw
+FREE_RZ, WEIGHTS = np.array([0.0, 0.0, 0.0, 0.0, 0.0, np.inf]), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
+WORLD = World({"ball": Sphere(0.1, (9.0, 0.0, 0.0))})
+Kind: TypeAlias = tuple[str, RobotModel, tuple[str, ...], Callable[[SolveRequest], SolveRequest]]
+KINDS: Sequence[Callable[[SolveRequest], SolveRequest]] = (
+    lambda plain: plain,
+    lambda plain: replace(plain, arrays=TargetArrays.of(plain.arrays.positions)),
+    lambda plain: replace(plain, targets=(Target(plain.targets[0].link, tolerance=FREE_RZ, frame="tool"),)),
+    lambda plain: replace(plain, targets=(Target(plain.targets[0].link, TOOL),)),
+    lambda plain: replace(plain, targets=(Target(plain.targets[0].link, TOOL, row_weights=WEIGHTS),)),
+    lambda plain: replace(plain, options=SolverOptions(solutions=2)),  # `best_of` needs the same code
+    lambda plain: replace(plain, world=WORLD),
+    lambda plain: replace(plain, options=SolverOptions(collision="off")),
+)
+"""Kinds of requests of the README and the page, made from a plain one; the last two need a collision model."""
 _logger = logging.getLogger(__name__)
 
 
@@ -108,6 +128,55 @@ def first_request(
     positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
     arrays = TargetArrays.of(positions, turned if orientations else None)
     return SolveRequest(tuple(map(Target, links)), arrays, options=options or SolverOptions())
+
+
+def compile_ahead(state: ServiceState) -> None:
+    """Once the service is ready, compile code for more kinds of requests, one kind after the other.
+
+    A process of the lowest priority compiles: nothing is queued or counted, and no caller waits for that process. A
+    kind that cannot be compiled is left to its first caller. It returns at the end of all kinds or of the service.
+
+    Args:
+        state: The robots that are served, and the settings.
+    """
+    while not state.is_ready:
+        if state.draining:
+            return
+        time.sleep(LOOK_S)
+    builder, ends, began = KernelBuilder(state.settings.devices[0], yields=True), list[BuildEnd](), time.monotonic()
+
+    def owners(name: str, robot: RobotModel) -> tuple[None, ...]:
+        served = state.catalog.entries.get(name)
+        return (None,) if served is not None and served.model is robot else ()
+
+    kinds = kinds_ahead(state)
+    _logger.info("Compiling in the background for up to %d kinds of requests.", len(kinds))
+    for name, robot, links, kind in kinds:
+        try:
+            builder.build(robot, kind(first_request(robot, links)), ends.append, partial(owners, name, robot))
+        except Exception as error:  # noqa: BLE001  # a robot that is served may be odd; the next kind goes on
+            _logger.debug("Nothing is compiled for '%s' of robot '%s': %s", ", ".join(links), name, error)
+            ends.append(BuildEnd.FAILED)
+    while len(ends) < len(kinds) and not state.draining:
+        time.sleep(LOOK_S)
+    builder.close()
+    there, seconds = ends.count(BuildEnd.COMPILED), time.monotonic() - began
+    _logger.info("Code for %d of %d kinds of requests is there after %.0f s.", there, len(kinds), seconds)
+
+
+def kinds_ahead(state: ServiceState) -> list[Kind]:
+    """Return kinds of requests: name of the robot, robot, links, and what makes the request of a plain one.
+
+    First come whole poses of the last leaf link of each robot, then its other kinds, then poses of other leaf links.
+    """
+    found: list[tuple[int, Kind]] = []
+    names = state.settings.warm_up_robots or ("panda", *state.catalog.entries)
+    for name, robot in dict(warmed_robots(state, names)).items():
+        *others, last = leaf_links(robot)
+        kinds = KINDS if robot.collision_model is not None else KINDS[:-2]
+        found += [(min(k, 1), (name, robot, (last,), kind)) for k, kind in enumerate(kinds)]
+        found += [(2, (name, robot, links, KINDS[0])) for links in [(*others, last), *zip(others)] if others]
+    return [kind for _, kind in sorted(found, key=itemgetter(0))]
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:

@@ -37,6 +37,7 @@ class Service:
             "api_keys": ",".join(f"{name}:{key}" for name, key in KEYS.items()),
             "catalog_dir": folder / "catalog",
             "uploads_enabled": True,
+            "warm_up_robots": ",",  # panda once, and nothing is compiled in the background
             **settings,
         }
         variables = {name: value for name, value in os.environ.items() if not name.startswith("IK_SERVICE_")}

@@ -36,6 +36,7 @@ class ServerProcess:
         program = [sys.executable, "-W", "default", "-c", self.program]
         command = [*program, "serve", "--port", "0", "--device", "cpu", *arguments]
         own = {name: value for name, value in os.environ.items() if not name.startswith("IK_SERVICE_")}
+        own["IK_SERVICE_WARM_UP_ROBOTS"] = ","  # panda once, and nothing is compiled in the background
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**own, **variables})
         self.url, self.log = "", [""]
 

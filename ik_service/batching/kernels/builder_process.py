@@ -43,16 +43,17 @@ class BuilderProcess:
 
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+        yields: Whether it runs only while a core has nothing else to do.
 
     Raises:
         OSError: It cannot be started.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, yields: bool = False) -> None:
         # Spawned: a fork would inherit the state of Warp, and of threads that it does not have.
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        arguments = (theirs, device, wp.config.log_level)
+        arguments = (theirs, device, wp.config.log_level, yields)
         try:
             self._process = context.Process(target=fill_caches, args=arguments, name="ik-builder", daemon=True)
             self._process.start()
@@ -109,10 +110,14 @@ def is_build_failure(error: Exception) -> bool:
     return isinstance(error, KernelBuildError) or "kernel build failed" in str(error)
 
 
-def fill_caches(connection: Connection, device: str, log_level: int) -> None:
+def fill_caches(connection: Connection, device: str, log_level: int, yields: bool) -> None:
     """Solve the requests that are sent, one after the other; runs in the process."""
     for sig in (signal.SIGINT, signal.SIGHUP):
         signal.signal(sig, signal.SIG_IGN)  # a terminal sends them to all processes; the parent ends this one
+    if yields:
+        os.nice(19)
+        with suppress(AttributeError, OSError):  # Linux only, and not in every container
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     end_with_parent()
     wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
     start_warp(log_notes=False)  # the parent has logged them

@@ -46,10 +46,12 @@ class KernelBuilder:
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
         turn_s: Longest time of a step while other builds wait [s].
+        yields: Whether it compiles only while a core has nothing else to do, and says at level DEBUG what fails.
     """
 
-    def __init__(self, device: str, *, turn_s: float = TURN_S) -> None:
-        self._device, self._turn_s = device, turn_s
+    def __init__(self, device: str, *, turn_s: float = TURN_S, yields: bool = False) -> None:
+        self._device, self._turn_s, self._yields = device, turn_s, yields
+        self._say = _logger.debug if yields else _logger.warning
         self._lock = threading.Lock()
         self._waiting: deque[Build] = deque()
         self._in_progress: Build | None = None
@@ -130,24 +132,24 @@ class KernelBuilder:
         ended: BuildEnd | None = None
         goes_on = True
         try:
-            process = process or BuilderProcess(self._device)
+            process = process or BuilderProcess(self._device, yields=self._yields)
             goes_on = self._run_step(process, build)
             if not goes_on:
                 ended = BuildEnd.ABANDONED
             elif not build.left:
                 ended = BuildEnd.COMPILED
         except BuildFailedError as error:
-            _logger.warning("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
+            self._say("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
             ended = BuildEnd.FAILED
         except KernelCacheError as error:
-            _logger.warning("Kernels for robot '%s' cannot be kept. %s", build.robot.name, error)
+            self._say("Kernels for robot '%s' cannot be kept. %s", build.robot.name, error)
             ended = BuildEnd.NOT_KEPT
-        except Exception as error:  # OSError, EOFError, pickling ...; the thread must take the next build
+        except Exception as error:  # noqa: BLE001  # OSError, EOFError, pickling ...; the thread must take the next build
             build.deaths += 1
-            _logger.warning(
+            self._say(
                 "The process that compiles kernels for robot '%s' has died: %d of %d times.",
                 *(build.robot.name, build.deaths, 1 + RESTARTS_MOST),
-                exc_info=error,
+                exc_info=None if self._yields else error,
             )
             ended, goes_on = BuildEnd.FAILED if build.deaths > RESTARTS_MOST else None, False
         if process is not None and not goes_on:
@@ -201,9 +203,7 @@ class KernelBuilder:
             if self._closed:
                 return False
             if time.monotonic() > began + self._turn_s and (self._delays_others() or not build.owners()):
-                _logger.warning(
-                    "Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s
-                )
+                self._say("Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s)
                 return False
         build.made += 1
         self._step_s = OLD_SHARE * self._step_s + (1.0 - OLD_SHARE) * (time.monotonic() - began)

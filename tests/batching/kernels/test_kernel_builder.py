@@ -39,7 +39,7 @@ class FakeProcess:
     made: ClassVar[list] = []  # emptied by the fixture
     faulty: tuple = ()  # links
 
-    def __init__(self, device):
+    def __init__(self, device, *, yields=False):
         self.begun, self.marks, self.killed, self.hangs, self.dies = [], [], False, True, False
         self.made.append(self)
 
