@@ -5,6 +5,7 @@ import signal
 import threading
 from collections import Counter
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -254,7 +255,7 @@ def test_of_several_fronts_the_first_alone_compiles_ahead(monkeypatch, tmp_path,
         assert called == [client.app.state.service] * compiles
 
 
-def test_a_process_that_yields_has_the_lowest_priority(monkeypatch):
+def test_a_process_that_yields_has_the_lowest_priority_and_is_the_first_to_end_without_memory(monkeypatch):
     class Ended:
         def recv(self):
             raise EOFError
@@ -264,7 +265,8 @@ def test_a_process_that_yields_has_the_lowest_priority(monkeypatch):
     monkeypatch.setattr(builder_process, "end_with_parent", lambda: None)
     monkeypatch.setattr(os, "nice", asked.append)
     monkeypatch.setattr(os, "sched_setscheduler", lambda pid, policy, _: asked.append((pid, policy)))
+    monkeypatch.setattr(Path, "write_text", lambda path, text: asked.append((str(path), text)))
     builder_process.fill_caches(Ended(), "cpu", 30, False)
     assert asked == []
     builder_process.fill_caches(Ended(), "cpu", 30, True)
-    assert asked == [19, (0, os.SCHED_IDLE)]
+    assert asked == [19, (0, os.SCHED_IDLE), ("/proc/self/oom_score_adj", "1000")]

@@ -118,6 +118,7 @@ def fill_caches(connection: Connection, device: str, log_level: int, yields: boo
         os.nice(19)
         with suppress(AttributeError, OSError):  # Linux only, and not in every container
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            Path("/proc/self/oom_score_adj").write_text("1000")  # the first that ends where memory is short
     end_with_parent()
     wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
     start_warp(log_notes=False)  # the parent has logged them
