@@ -64,6 +64,7 @@ def test_answers_that_nobody_takes_are_bounded_in_memory(service, seconds, reque
     assert report.recovery_s < float("inf")
 
 
+@pytest.mark.evidence
 @for_a_moment_and_a_minute
 def test_a_short_request_for_a_huge_answer_is_refused(service, seconds):
     def repeat_names(service, stop):

@@ -226,7 +226,7 @@ def test_picked_links_and_frozen_joints_are_in_all_texts(local, service_url, mak
     test_the_request_that_is_shown_asks_the_same(local, service_url, make(), capsys)
 
 
-@pytest.mark.evidence_cases("a joint that stays", "a loop", "one target", "two targets and a box")
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     "question",
     [moved("panda"), moved("four_bar"), moved("dual_panda", free=("rx",), objects=BOX), picked(), frozen()],

@@ -26,7 +26,7 @@ def test_after_it():
 
 
 ALONE = pytest.param([], id="alone", marks=pytest.mark.evidence)
-SIDE_BY_SIDE = pytest.param(["--numprocesses", "1", "--dist", "loadgroup"], id="xdist")
+SIDE_BY_SIDE = pytest.param(["--numprocesses", "1", "--dist", "loadgroup"], id="xdist", marks=pytest.mark.evidence)
 
 
 @pytest.mark.parametrize("side_by_side", [ALONE, SIDE_BY_SIDE])

@@ -161,6 +161,7 @@ def test_a_posture_does_not_push_the_pin_beyond_its_limits(curve):
     check_kept(result)
 
 
+@pytest.mark.evidence
 def test_a_loop_that_is_not_enabled_has_no_limits(curve):
     targets = drawn(curve, ~curve.within)
     solver = IKSolver(four_bar((LOWER, UPPER)), [POINT], device="cpu")

@@ -15,7 +15,7 @@ from ik_service.settings import ServiceSettings
 SOLVE = "POST /v1/robots/{robot}/solve"
 SOLVE_EXAMPLES = 120  # with fewer none may name a robot, a link and a reachable pose, and no world
 TIMEOUT_S = 300.0  # on a busy machine that has to compile kernels for a request
-EXAMPLES = [15, pytest.param(100, marks=pytest.mark.evidence)]  # per operation, right and wrong
+EXAMPLES = [8, pytest.param(100, marks=pytest.mark.evidence)]  # per operation, right and wrong
 
 # Not checked is `positive_data_acceptance`: a document for all robots cannot say which links one has, nor that a
 # quaternion has length 1.
