@@ -4,7 +4,7 @@ Usage: environment.py FOLDER run|test. It runs before anything is installed, so 
 stays readable for older Pythons, which it refuses. What stands in FOLDER already and matches its lock is kept; an
 environment whose lock or Python has changed is made again; one that it did not make is never touched.
 
-uv installs, six times as fast as pip; where uv cannot be had or fails, pip does the same.
+uv installs, since uv is faster than pip; where uv is missing or fails, pip installs the same packages.
 """
 
 import hashlib

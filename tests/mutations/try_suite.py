@@ -34,7 +34,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutations.drawn_mutations import FOLDERS, DrawnMutation, drawn, function_lines  # noqa: E402
+from tests.mutations.drawn_mutations import FOLDERS, DrawnMutation, drawn, function_lines  # noqa: E402  # found by the line above
 
 COVERAGE = """[run]
 branch = True
