@@ -52,7 +52,7 @@ class TickIsland:
     kernel: wp.Kernel
     launch: Callable[[], None]
     task: Any
-    states: wp.array[Any]
+    states: wp.array2d[Any]
 
 
 def lanes_on(device: wp.Device, robots: int) -> Lanes:
@@ -123,7 +123,7 @@ class TickIslands:
         for name, array in {**arrays.of_task(), **self._constants(program), **self.data.inputs(program)}.items():
             setattr(task, name, array)
         packets = -(-self._robots // self._lanes.width)
-        states = wp.zeros(packets, dtype=code.state_type, device=device)
+        states = wp.zeros((packets, 1), dtype=code.state_type, device=device)
         return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
 
     def _yielding_rows(self, island: int) -> YieldingRows | None:

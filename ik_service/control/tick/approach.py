@@ -287,7 +287,7 @@ class TickApproach(IterationFunctions):
         @wp.func_native(self.text.function(KEEP_ASIDE))
         def keep_aside(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
-        @wp.func
+        @wp.func(inline=None if self.source.lanes.width == 1 else False)  # seldom needed; a second copy costs 0.1 s
         def look_aside(state: StateRef, lanes: int, task: TickRef, first: int):
             other = State()
             if try_aside(state, lanes, task, first, other):

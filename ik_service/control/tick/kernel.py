@@ -115,7 +115,8 @@ def tick_code(
 def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     """Return the kernel and the type of a packet's state.
 
-    Its arguments are the task and the states of the packets; its dimension is their number.
+    Its arguments are the task and the states of the packets, [packets, 1]; its dimension is their number. Warp compiles
+    kernels that have arrays of one dimension twice.
 
     Args:
         of: What it calls.
@@ -131,7 +132,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
         options = {"block_dim": ROBOTS_PER_BLOCK}
 
     @wp.kernel(module="unique", enable_backward=False, module_options=options)
-    def tick(task: TickTask, states: wp.array[State]):
+    def tick(task: TickTask, states: wp.array2d[State]):
         packet = wp.tid()
         robots = task.settings[ROBOTS]
         first = packet * W
@@ -142,18 +143,23 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
         running = int(1)
         while stage <= COMMAND:
             if task.settings[BEGIN] == 1:
-                begin(states[packet], lanes, task, first, stage)
-            count = wp.where(stage == COMMAND, task.settings[ITERATIONS_NOW], REFERENCE_ITERATIONS)
-            if stage != COMMAND:
-                iterate_all(states[packet], lanes, task, first, 1)
-                look_aside(states[packet], lanes, task, first)
-                count -= 1
-            running = iterate_all(states[packet], lanes, task, first, count)
+                begin(states[packet, 0], lanes, task, first, stage)
+            looks = stage != COMMAND  # beside the saddle of a reference, after one step
+            left = wp.where(looks, REFERENCE_ITERATIONS, task.settings[ITERATIONS_NOW])
+            going = bool(True)
+            while going:
+                count = wp.where(looks, 1, left)
+                running = iterate_all(states[packet, 0], lanes, task, first, count)
+                going = looks
+                if looks:
+                    look_aside(states[packet, 0], lanes, task, first)
+                    left -= 1
+                    looks = False
             if stage == BEFORE:
-                keep_reference(states[packet], lanes, task, first)
+                keep_reference(states[packet, 0], lanes, task, first)
             if stage == AFTER:
-                approach(states[packet], lanes, task, first)
-                set_goals(states[packet])
+                approach(states[packet, 0], lanes, task, first)
+                set_goals(states[packet, 0])
             stage += 1
         if task.settings[FINISH] == 0:
             task.running[packet, task.island] = running
@@ -162,20 +168,20 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
         is_known = int(0)  # where to go
         if wp.static(of.clears):
             if task.settings[CLEARS] == ANSWERING:
-                take(states[packet], lanes, task, first, scaling)
+                take(states[packet, 0], lanes, task, first, scaling)
                 is_known = 1
         if is_known == 0:
             if task.settings[BRAKES] == 0:
-                look_aside(states[packet], lanes, task, first)
-            settle(states[packet], lanes, task, first, scaling)
-            lower(states[packet], lanes, task, first)
-            close(states[packet], lanes, task, first)
+                look_aside(states[packet, 0], lanes, task, first)
+            settle(states[packet, 0], lanes, task, first, scaling)
+            lower(states[packet, 0], lanes, task, first)
+            close(states[packet, 0], lanes, task, first)
         if wp.static(of.clears):
             if task.settings[CLEARS] == PROPOSING:
-                propose(states[packet], lanes, task, first, scaling)
+                propose(states[packet, 0], lanes, task, first, scaling)
                 return
         sigma = Share()
-        read_measure(states[packet], sigma)
-        answer(states[packet], lanes, task, first, scaling, sigma)
+        read_measure(states[packet, 0], sigma)
+        answer(states[packet, 0], lanes, task, first, scaling, sigma)
 
     return tick, State
