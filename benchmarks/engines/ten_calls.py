@@ -6,6 +6,7 @@ python -m benchmarks.engines.ten_calls [--write benchmarks/engines/ten_calls.md]
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -72,7 +73,8 @@ def compilations(robot: str, links: list[str], call: str, cache: str) -> list[tu
 
 def short_name(module: str) -> str:
     """Return the name of a module without what tells robots apart."""
-    return module.replace("ik_service_", "").partition("__locals__")[0]
+    name = module.replace("ik_service_", "").rpartition("__locals__")[2]
+    return re.sub("_[0-9a-f]{8}$", "", name)
 
 
 def main() -> None:

@@ -123,7 +123,7 @@ class TickIslands:
         for name, array in {**arrays.of_task(), **self._constants(program), **self.data.inputs(program)}.items():
             setattr(task, name, array)
         packets = -(-self._robots // self._lanes.width)
-        states = wp.zeros((packets, 1), dtype=code.state_type, device=device)
+        states: Any = wp.zeros((packets, 1), dtype=code.state_type, device=device)
         return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
 
     def _yielding_rows(self, island: int) -> YieldingRows | None:

@@ -34,6 +34,7 @@ from ik_service.compiler.code.state import (
     LaneState,
     coordinate_names,
     error_outputs,
+    error_places,
 )
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.steps.first_rows_step import FirstRowsStep
@@ -65,6 +66,7 @@ class IterationSource:
             that leads a DOF beyond a limit is shortened as a whole, instead of that DOF's part. None for other rows.
         first_rows: Rows that are much heavier than all others, in the space of the DOFs; see `FirstRowsStep`.
         state: Where the numbers of a lane stand, if it is that of another iteration; None for a layout of its own.
+        padded: Whether the layout is that of most kinds of targets; see `LaneState.of`.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class IterationSource:
         kept_rows: Sequence[int] = (),
         first_rows: Sequence[int] = (),
         state: LaneState | None = None,
+        padded: bool = False,
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
         self.with_hessian, self.kept_rows, self.first_rows = with_hessian, kept_rows, first_rows
@@ -90,6 +93,7 @@ class IterationSource:
             self.step = FirstRowsStep(program, lanes, damping, self.space.elimination, first_rows)
         self._turns_downhill = damping.settles and not (state or kept_rows or first_rows or program.quaternions)
         kept = {"with_hessian": with_hessian, "with_pressure": bool(first_rows or program.multiplied)}
+        kept["padded"], self.padded = padded, padded
         self.state = state or LaneState.of(program, len(self.step.lengths2()), data_columns > 0, **kept)
 
     def goal_rows(self) -> list[int]:
@@ -136,8 +140,9 @@ class IterationSource:
         kept += [(f"length2_{k}", name, state.lengths2 + k) for k, name in enumerate(self.step.lengths2())]
         pairs = self.program.coupled if self.with_hessian else []
         kept += [(f"hessian{a}_{b}", f"hessian{a}_{b}", state.hessian + k) for k, (a, b) in enumerate(pairs)]
-        errors = range(len(error_outputs(self.program)))
-        return [*kept, *((f"error{k}", f"error{k}", state.errors + k) for k in errors), ("norm2", "norm2", state.norm2)]
+        errors = enumerate(error_places(self.program, padded=self.padded))
+        kept += [(f"error{k}", f"error{k}", state.errors + place) for k, place in errors]
+        return [*kept, ("norm2", "norm2", state.norm2)]
 
     def data_names(self) -> list[str]:
         """Names of what the iteration only reads, in order: limits, inputs and floor."""
@@ -165,7 +170,9 @@ class IterationSource:
     def _datum(self, k: int, further: str = "") -> str:
         """Number k of what the iteration only reads, or one that is so much further on."""
         if self.data_columns == 0:
-            return f"s[{self.state.lower + k}{further and f' + {further}'}]"
+            is_floor = k == len(self.data_names()) - 1
+            place = self.state.floor2 if is_floor else self.state.lower + k
+            return f"s[{place}{further and f' + {further}'}]"
         return f"d[{k * self.data_columns}{further and f' + ({further}) * {self.data_columns}'}]"
 
     def _outputs(self) -> dict[str, Expression]:

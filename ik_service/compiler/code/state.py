@@ -7,6 +7,7 @@ from objectives.expression import Expression
 
 NOT_EVALUATED = 1.0e30  # |r|^2 of a lane before its first evaluation: any trial is better
 COMPONENTS = "xyzw"
+INPUT_ROOM = 48  # inputs of a padded state are a multiple; 40 and 64 measured slower
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,18 @@ class LaneState:
         *,
         with_hessian: bool = False,
         with_pressure: bool = False,
+        padded: bool = False,
     ) -> "LaneState":
-        """Lay out the state of a program."""
+        """Lay out the state of a program; padded, most kinds of targets have the same layout, so kernels share code."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
-        counts = [coordinates, coordinates, dofs, length_count, len(error_outputs(program)), 1, 1, 1]
+        errors, inputs = len(error_outputs(program)), len(program.inputs)
+        if padded:
+            errors, length_count = 2 * len(program.errors), dofs
+            inputs = -(-inputs // INPUT_ROOM) * INPUT_ROOM
+        counts = [coordinates, coordinates, dofs, length_count, errors, 1, 1, 1]
         counts += [1 if program.levels else 0, len(program.multiplied), dofs if with_pressure else 0]
         counts += [len(program.coupled) if with_hessian else 0]
-        counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
+        counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, inputs, 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 
 
@@ -128,3 +134,16 @@ def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
         found += [("chord", error.chord2)] if error.chord2 is not None else []
     found += [("rows", program.row_error2)] if program.row_error2 is not None else []
     return [*found, *(("level", norm2) for norm2 in program.levels)]
+
+
+def error_places(program: IslandProgram, *, padded: bool) -> list[int]:
+    """Return the place of each of `error_outputs` among the errors of a state.
+
+    Args:
+        program: Arithmetic of the island.
+        padded: Whether every target has a place for each of its errors; unused ones stay 0.
+    """
+    if not padded:
+        return list(range(len(error_outputs(program))))
+    kinds = [kind for error in program.errors for kind in (error.position2, error.chord2)]
+    return [k for k, kind in enumerate(kinds) if kind is not None]

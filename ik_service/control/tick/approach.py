@@ -274,6 +274,11 @@ class TickApproach(IterationFunctions):
 
         self.read, self.begin = read, begin
 
+    @property
+    def apart(self) -> bool | None:
+        """Value of `inline` for what is large and seldom needed: on a CPU it is compiled once, not at each place."""
+        return None if self.source.lanes.width == 1 else False
+
     @typing.no_type_check
     def _define_iterations(self) -> None:
         self.iterate_all = self.repeated(self.iterate)
@@ -287,7 +292,7 @@ class TickApproach(IterationFunctions):
         @wp.func_native(self.text.function(KEEP_ASIDE))
         def keep_aside(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
-        @wp.func(inline=None if self.source.lanes.width == 1 else False)  # seldom needed; a second copy costs 0.1 s
+        @wp.func(inline=self.apart)
         def look_aside(state: StateRef, lanes: int, task: TickRef, first: int):
             other = State()
             if try_aside(state, lanes, task, first, other):

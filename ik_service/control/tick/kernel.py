@@ -116,7 +116,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     """Return the kernel and the type of a packet's state.
 
     Its arguments are the task and the states of the packets, [packets, 1]; its dimension is their number. Warp compiles
-    kernels that have arrays of one dimension twice.
+    kernels with arrays of one dimension twice.
 
     Args:
         of: What it calls.
@@ -144,17 +144,12 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
         while stage <= COMMAND:
             if task.settings[BEGIN] == 1:
                 begin(states[packet, 0], lanes, task, first, stage)
-            looks = stage != COMMAND  # beside the saddle of a reference, after one step
-            left = wp.where(looks, REFERENCE_ITERATIONS, task.settings[ITERATIONS_NOW])
-            going = bool(True)
-            while going:
-                count = wp.where(looks, 1, left)
-                running = iterate_all(states[packet, 0], lanes, task, first, count)
-                going = looks
-                if looks:
-                    look_aside(states[packet, 0], lanes, task, first)
-                    left -= 1
-                    looks = False
+            count = wp.where(stage == COMMAND, task.settings[ITERATIONS_NOW], REFERENCE_ITERATIONS)
+            if stage != COMMAND:
+                iterate_all(states[packet, 0], lanes, task, first, 1)
+                look_aside(states[packet, 0], lanes, task, first)
+                count -= 1
+            running = iterate_all(states[packet, 0], lanes, task, first, count)
             if stage == BEFORE:
                 keep_reference(states[packet, 0], lanes, task, first)
             if stage == AFTER:

@@ -196,7 +196,7 @@ class CompiledEngine:
         weights = work.weights.with_objectives(inputs.given.host[1:].tobytes(), self._others, count)
         partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
         tasks = kernels.tasks(problems, inputs, partition, count, problems.best)
-        found = [RecordedStep("solve", one.kernel, (task, 0, 1), False) for one, task in tasks]
+        found = [RecordedStep("solve", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
         joint_q_float64, lines = None, dict[str, wp.array[Any]]()
         if float64_finish:
             shape = (problems.capacity, self._model.joint_coord_count)
@@ -206,7 +206,7 @@ class CompiledEngine:
                 widening = _widening_launch(problems, joint_q_float64, 0, 1)
                 found.append(RecordedStep.of_launch("finish", widening))
             tasks = kernels.finish_tasks(problems, inputs, partition, count, joint_q_float64)
-            found += [RecordedStep("finish", one.kernel, (task, 0, 1), False) for one, task in tasks]
+            found += [RecordedStep("finish", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
             lines = {"joint_q_float64": joint_q_float64, "unused_joint_q": problems.unused_joint_q}
             for name in BestAttempts.__annotations__:
                 lines[f"finish_{name}"] = getattr(tasks[0][1].best, name)

@@ -307,6 +307,7 @@ class IslandKernels:
         task.settings, task.tolerances = problems.settings, problems.tolerances
         task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
         has_many = len(code.kernel.source.program.errors) > 1
+        task.length_stride = int(len(code.kernel.source.step.lengths2()) > 1)
         task.equal_minima = EQUAL_MINIMA_OF_MANY if has_many else EQUAL_MINIMA
         task.precise_position = float(PRECISE_POSITION) * self._model.robot.length_unit
         for name, array in code.constants.items():

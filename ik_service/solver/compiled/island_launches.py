@@ -3,19 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import warp as wp
 
 from ik_service.collision import ClearanceSize
 from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precision, build_program
+from ik_service.solver.compiled.kernels.called_iteration import KeptKernel, iteration_kernel, kept
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
 from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, unload_with
+from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
 
 KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
@@ -31,30 +32,46 @@ class IslandKernel:
     """The kernel of an island.
 
     Attributes:
-        kernel: The kernel.
+        kept: The kernel; those of several islands may be one.
         source: Its iteration.
         waves: Whether it works through waves of attempts.
+        iterate: Its iteration, where it calls that.
+        collision: Sizes of the check.
     """
 
-    kernel: wp.Kernel
+    kept: KeptKernel
     source: IterationSource
     waves: bool = False
+    iterate: KeptKernel | None = None
+    collision: ClearanceSize | None = None
 
-    def __post_init__(self) -> None:
-        """Have its module unloaded when nothing refers to it any more."""
-        unload_with(self, self.kernel.module)
+    @property
+    def kernel(self) -> wp.Kernel:
+        """The kernel that is launched."""
+        return self.kept.kernel
+
+    @cached_property
+    def whole(self) -> KeptKernel:
+        """The kernel with all that it calls in it, to be recorded for use without Warp."""
+        if self.iterate is None:
+            return self.kept
+        return kept(packet_kernel(self.source, self.collision, calls=False))
 
     def blocks(self) -> dict[Any, int]:
-        """Return the modules that its launches on a GPU need, each with its size of block."""
-        if not self.waves:
-            return {self.kernel.module: LAUNCH_BLOCK}
-        return {self.kernel.module: WAVE_BLOCK_DIM, WAVES: KEEP_BLOCK}
+        """Return the modules that its launches need, each with its size of block on a GPU."""
+        if self.waves:
+            return {self.kernel.module: WAVE_BLOCK_DIM, WAVES: KEEP_BLOCK}
+        kernels = [one.kernel for one in (self.kept, self.iterate) if one is not None]
+        return {kernel.module: LAUNCH_BLOCK for kernel in kernels}
 
 
 @lru_cache(KERNELS_MAX)
 def _packet_kernel(signature: IslandSignature, lanes: Lanes, collision: ClearanceSize | None) -> IslandKernel:
     source = iteration_of(build_program(signature), lanes, PacketLaunches.step_entries_max)
-    return IslandKernel(packet_kernel(source, collision), source)
+    iterate = kept(iteration_kernel(source)) if source.padded else None
+    return IslandKernel(
+        kept(packet_kernel(source, collision, calls=source.padded)), source, iterate=iterate, collision=collision
+    )
 
 
 @lru_cache(KERNELS_MAX)
@@ -62,9 +79,9 @@ def _thread_kernel(signature: IslandSignature, precision: Precision, collision: 
     program, most = build_program(signature), ThreadLaunches.step_entries_max
     if precision == "float64":
         source = iteration_of(program, Lanes(1, precision), most)
-        return IslandKernel(finish_kernel(source), source)
+        return IslandKernel(kept(finish_kernel(source)), source)
     source = iteration_of(program, Lanes(1), most, data_columns=WAVE_BLOCK_DIM)
-    return IslandKernel(thread_kernel(source, signature.robot, collision), source, waves=True)
+    return IslandKernel(kept(thread_kernel(source, signature.robot, collision)), source, waves=True)
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
@@ -102,6 +119,7 @@ class PacketLaunches:
         steps = []
         for one, task in work:
             inputs, device = [task, part, parts], task.settings.device
+            task.iterate = 0 if one.iterate is None else one.iterate.address(device)
             steps.append(as_recorded(wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True)))
         return PartLaunches(steps, work)
 

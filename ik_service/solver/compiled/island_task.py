@@ -23,6 +23,7 @@ from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 class IslandTask:
     """What the kernel of an island works on; int32 and float32 unless said."""
 
+    iterate: wp.uint64  # address of the iteration, where the kernel does not contain it
     # problems
     fault: wp.array[wp.int32]  # [parts]: 1 where a part is not to be solved
     count: wp.array[wp.int32]  # how many, the first number
@@ -35,6 +36,7 @@ class IslandTask:
     lightest2: wp.array2d[wp.float32]  # [1 or problems, trees]
     heaviest2: wp.array2d[wp.float32]
     # island
+    length_stride: int  # how far apart lengths of columns stand in a state: 0 where all columns have one
     dof: wp.array[wp.int32]  # active DOF of each of its DOFs
     coordinate: wp.array[wp.int32]  # column in joint_q of each of its coordinates
     follower: wp.array[wp.int32]  # columns that follow one of them

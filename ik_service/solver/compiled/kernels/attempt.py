@@ -71,13 +71,14 @@ class AttemptFunctions(AttemptStart):
     def _define_gain(self) -> None:
         StateRef: Any = self.StateRef
         at, place, program, W = self.at, self.source.state, self.source.program, self.source.lanes.width
-        DOFS, PAIRS = len(program.dofs), len(program.coupled)
+        coupled = program.coupled if self.source.with_hessian else []
+        DOFS, PAIRS = len(program.dofs), len(coupled)
         GRADIENT, DIAGONAL, HESSIAN = place.gradient, place.lengths2, place.hessian
         Bounds: Any = wp.types.vector(DOFS, int)
         Row: Any = wp.types.vector(DOFS, float)
         Square: Any = wp.types.matrix((DOFS, DOFS), float)
-        ROW = integers([program.dofs.index(a) for a, _ in program.coupled])
-        COLUMN = integers([program.dofs.index(b) for _, b in program.coupled])
+        ROW = integers([program.dofs.index(a) for a, _ in coupled])
+        COLUMN = integers([program.dofs.index(b) for _, b in coupled])
         eliminate = elimination_in_registers(DOFS)
 
         @wp.func
@@ -113,11 +114,20 @@ class AttemptFunctions(AttemptStart):
         DOFS = len(program.dofs)
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, GRADIENT, SCALE, Real = place.q, place.gradient, place.lengths2, self.Real
-        STRIDE = 0 if len(self.source.step.lengths2()) == 1 else 1
         NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
         FACTOR_MAX = self.source.damping.factor_max
         Bounds: Any = wp.types.vector(DOFS, int)
-        predicted_gain = self._predicted_gain
+        predicted_gain, STRIDE = self._predicted_gain, int(len(self.source.step.lengths2()) > 1)
+
+        @wp.func
+        def given_stride(task: TaskRef):
+            return task.length_stride
+
+        @wp.func
+        def own_stride(task: TaskRef):
+            return STRIDE
+
+        length_stride = given_stride if self.source.padded else own_stride
 
         @wp.func
         def status_of(state: StateRef, lane: int, task: TaskRef, p: int, island: int):
@@ -132,7 +142,7 @@ class AttemptFunctions(AttemptStart):
                 line = wp.min(p, task.limit_lower.shape[0] - 1)
                 for k in range(DOFS):
                     g = float(at(state, (GRADIENT + k) * W + lane))
-                    scale = float(at(state, (SCALE + STRIDE * k) * W + lane))
+                    scale = float(at(state, (SCALE + length_stride(task) * k) * W + lane))
                     cosine2 = squared_cosine(g, scale, norm2)
                     stays = bool(False)
                     c = PLACE[k]
@@ -167,6 +177,8 @@ class AttemptFunctions(AttemptStart):
         StateRef: Any = self.StateRef
         at, W, ERROR = self.at, self.source.lanes.width, self.source.state.errors
         kinds = [kind for kind, _ in error_outputs(self.source.program) if kind in ("position", "chord")]
+        if self.source.padded:
+            kinds = ["position", "chord"] * len(self.source.program.errors)
         ERRORS = len(kinds)
         CHORD_BITS = sum(1 << k for k, kind in enumerate(kinds) if kind == "chord")
 
@@ -285,7 +297,7 @@ class AttemptFunctions(AttemptStart):
         W, NORM2 = self.source.lanes.width, self.source.state.norm2
         OTHER_ROWS = 1 if self.source.program.has_other_rows else 0
         LEVELS = len(self.source.program.levels)
-        LEVEL = self.source.state.errors + len(error_outputs(self.source.program)) - LEVELS
+        LEVEL = NORM2 - LEVELS  # the last errors
 
         @wp.func
         def judge_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):

@@ -40,7 +40,9 @@ class AttemptStart(IterationFunctions):
         Real: Any = self.Real
         source, COLUMNS = self.source, self.source.data_columns
         W, DATA = source.lanes.width, source.state.lower
-        DOFS, INPUTS = len(source.program.dofs), len(source.program.inputs)
+        DOFS, PADDED = len(source.program.dofs), source.padded
+        INPUTS = 0 if PADDED else len(source.program.inputs)  # a number would set the kernels of kinds apart
+        FLOOR = source.state.floor2 - DATA if PADDED else 2 * DOFS + INPUTS
         FLOOR2 = residual_floor2(source.lanes.precision)
         Data: Any = StateRef if COLUMNS == 0 else wp.array3d[Real]
 
@@ -62,10 +64,14 @@ class AttemptStart(IterationFunctions):
             for k in range(DOFS):
                 put(data, lane, k, Real(task.limit_lower[line, task.dof[k]]))
                 put(data, lane, DOFS + k, Real(task.limit_upper[line, task.dof[k]]))
-            for k in range(INPUTS):
-                put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
+            if wp.static(PADDED):
+                for k in range(task.source.shape[0]):
+                    put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
+            else:
+                for k in range(INPUTS):
+                    put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
             w = wp.min(p, task.lightest2.shape[0] - 1)
-            put(data, lane, 2 * DOFS + INPUTS, Real(FLOOR2) * Real(task.lightest2[w, island]))
+            put(data, lane, FLOOR, Real(FLOOR2) * Real(task.lightest2[w, island]))
 
         self.read_data = read_data
 

@@ -14,6 +14,11 @@ from ik_service.compiler import IslandProgram, IterationSource, Lanes, coordinat
 from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.damping import DAMPING, LEVEL_DAMPING, OBJECTIVE_DAMPING
 
+SHARING_DOFS = (
+    16  # at most, of islands that share a kernel; for larger ones most of the compiler's time is for iterations
+)
+POSE_INPUTS = 3 + 4 + 6  # of a whole pose: position, quaternion, weights
+
 
 def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, data_columns: int = 0) -> IterationSource:
     """Return the iteration that solves an island.
@@ -28,7 +33,16 @@ def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, da
     damping = DAMPING if has_target else OBJECTIVE_DAMPING
     if has_target and program.levels:
         damping = LEVEL_DAMPING
-    return IterationSource(program, lanes, damping, data_columns, with_hessian=not has_target, entries_max=entries_max)
+    padded = lanes.width > 1 and len(program.dofs) <= SHARING_DOFS and not is_plain(program)
+    padded = padded and program.row_error2 is None and not program.levels
+    given = (program, lanes, damping, data_columns)
+    return IterationSource(*given, with_hessian=not has_target, entries_max=entries_max, padded=padded)
+
+
+def is_plain(program: IslandProgram) -> bool:
+    """Return whether an island has only targets of whole poses, without offsets and free axes."""
+    whole = all(one.position2 is not None and one.chord2 is not None for one in program.errors)
+    return bool(program.errors) and whole and len(program.inputs) == POSE_INPUTS * len(program.errors)
 
 
 class IterationFunctions:

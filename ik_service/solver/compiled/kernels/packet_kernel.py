@@ -18,9 +18,10 @@ from typing import Any
 import warp as wp
 
 from ik_service.collision import ClearanceSize
-from ik_service.compiler import IterationSource, cpu_target
+from ik_service.compiler import IterationSource
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, end_round, needs_attempt
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
+from ik_service.solver.compiled.kernels.called_iteration import called_iteration, cpu_options
 from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, is_beaten
@@ -33,16 +34,20 @@ UNCOUNTED_STEPS = wp.constant(1.0e9)  # steps before the first of an idle lane
 
 
 @typing.no_type_check
-def packet_kernel(source: IterationSource, collision: ClearanceSize | None = None) -> wp.Kernel:  # noqa: C901  # it counts the branches of the functions inside as its own
+def packet_kernel(  # noqa: C901  # it counts the branches of the functions inside as its own
+    source: IterationSource, collision: ClearanceSize | None = None, *, calls: bool
+) -> wp.Kernel:
     """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts.
 
     Args:
         source: The iteration.
         collision: Sizes of the check for collision; None for none.
+        calls: Whether the iteration is called at its address.
     """
     lanes = AttemptFunctions(source, collision)
-    State, Real, iterate = lanes.State, lanes.Real, lanes.iterate
+    State, Real = lanes.State, lanes.Real
     StateRef: Any = lanes.StateRef
+    iterate = called_iteration(lanes) if calls else _contained(lanes)
     read_data, start_attempt, keep_answer = lanes.read_data, lanes.start_attempt, lanes.keep_answer
     steps_aside = lanes.steps_aside
     Lanes: Any = wp.types.vector(source.lanes.width, int)
@@ -52,7 +57,6 @@ def packet_kernel(source: IterationSource, collision: ClearanceSize | None = Non
     FINISHES = 1 if source.lanes.precision == "float64" else 0  # one attempt, whatever the search has come to
     FACTOR, STEPS, FLOOR2 = place.damping_factor, place.steps, place.floor2
     ALL = (1 << W) - 1
-    options = {"block_dim": 1, "max_unroll": 1, "enable_backward": False, "cpu_compiler_flags": cpu_target().flags}
 
     @wp.func
     def cancel_later_seeds(problem: LanesRef, seed: LanesRef, p: int, rank: wp.int64):
@@ -128,7 +132,7 @@ def packet_kernel(source: IterationSource, collision: ClearanceSize | None = Non
                     state[FACTOR * W + lane] = Real(1.0)
                     state[STEPS * W + lane] = -Real(UNCOUNTED_STEPS)
 
-    @wp.kernel(module="unique", enable_backward=False, module_options=options)
+    @wp.kernel(module="unique", enable_backward=False, module_options=cpu_options())
     def solve_island(task: IslandTask, part: int, parts: int):
         next_place = first_place(task.settings, task.count, task.problem, part, parts)
         end_place = first_place(task.settings, task.count, task.problem, part + 1, parts)
@@ -170,6 +174,20 @@ def packet_kernel(source: IterationSource, collision: ClearanceSize | None = Non
                     help_others(state, task, problem, seed)
                 finished = int(0)
                 while finished == 0:
-                    finished = iterate(state, iterations)
+                    finished = iterate(state, iterations, task)
 
     return solve_island
+
+
+@typing.no_type_check
+def _contained(lanes: AttemptFunctions) -> Any:
+    """The iteration with the arguments of `called_iteration`."""
+    iterate_lanes = lanes.iterate
+    StateRef: Any = lanes.StateRef
+    Real: Any = lanes.Real
+
+    @wp.func
+    def iterate(state: StateRef, iterations: Real, task: TaskRef):
+        return iterate_lanes(state, iterations)
+
+    return iterate
