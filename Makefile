@@ -8,6 +8,8 @@ environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'
 python = $(VENV)/bin/python
 # The tests start many processes: each module is compiled once, even where PYTHONDONTWRITEBYTECODE is set.
 compiled_once = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/pycache
+# Tests also wait, for ends of processes for example: one process more than there are cores keeps them busy.
+processes = $(python) -c "import os; print(min(len(os.sched_getaffinity(0)) + 1, 4))"
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test test-oldest check check-format check-lint check-types check-floors check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
@@ -23,7 +25,7 @@ run: ## start the service with the built-in robots and the page; ARGS="--port 90
 	@exec $(VENV)/bin/ik-service serve --log-format console --page-port 8080 $(ARGS)
 
 test: environment-test ## run the tests; ARGS="tests/api -k health"
-	@$(compiled_once) $(python) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(compiled_once) $(python) -m pytest --numprocesses $$($(processes)) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-oldest: ## run some of the tests with Python 3.10 and the least versions of all packages
 	@$(PYTHON) .ci/oldest.py

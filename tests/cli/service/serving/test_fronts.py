@@ -116,6 +116,7 @@ def targets(count):
     }
 
 
+@pytest.mark.evidence
 def test_two_fronts_answer_as_one_process_does(serve, fronts, run):
     columns = targets(10_000)
     many = {name: packed(array) if name != "link" else array for name, array in columns.items()}
