@@ -4,6 +4,8 @@ import contextlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.attacks.attack import for_a_moment_and_a_minute, under_attack
 
 CONNECTIONS = 8
@@ -28,6 +30,7 @@ def ask_for_unknown_paths(service, stop):
         return sum(pool.map(ask, range(CONNECTIONS)), Counter())
 
 
+@pytest.mark.evidence
 @for_a_moment_and_a_minute
 def test_paths_that_are_not_there_cost_others_nothing(service, seconds):
     report = under_attack(service, ask_for_unknown_paths, seconds)
