@@ -72,6 +72,6 @@ def test_nothing_of_an_island_stands_in_local_memory(kernels, architecture, tmp_
 
 def test_what_does_not_fit_is_seen(tmp_path):
     """The same reading finds the spills of an island that is too large."""
-    solver = ik_service.IKSolver(chain(16), ["link16"], device="cpu", engine="compiled")
+    solver = ik_service.IKSolver(chain(24), ["link24"], device="cpu", engine="compiled")
     (one,) = island_kernels(solver)
     assert usage(compiled_for(one.kernel, 90, tmp_path)).local_bytes > 100

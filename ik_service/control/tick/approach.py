@@ -274,11 +274,6 @@ class TickApproach(IterationFunctions):
 
         self.read, self.begin = read, begin
 
-    @property
-    def apart(self) -> bool | None:
-        """Value of `inline` for what is large and seldom needed: on a CPU it is compiled once, not at each place."""
-        return None if self.source.lanes.width == 1 else False
-
     @typing.no_type_check
     def _define_iterations(self) -> None:
         self.iterate_all = self.repeated(self.iterate)
@@ -292,7 +287,7 @@ class TickApproach(IterationFunctions):
         @wp.func_native(self.text.function(KEEP_ASIDE))
         def keep_aside(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
 
-        @wp.func(inline=self.apart)
+        @wp.func
         def look_aside(state: StateRef, lanes: int, task: TickRef, first: int):
             other = State()
             if try_aside(state, lanes, task, first, other):

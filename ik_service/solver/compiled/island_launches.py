@@ -10,13 +10,13 @@ import warp as wp
 
 from ik_service.collision import ClearanceSize
 from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precision, build_program
-from ik_service.solver.compiled.kernels.called_iteration import KeptKernel, iteration_kernel, kept
+from ik_service.solver.compiled.kernels.called_iteration import address_of, iteration_kernel
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
 from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
+from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, unload_with
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
 
 KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
@@ -32,46 +32,45 @@ class IslandKernel:
     """The kernel of an island.
 
     Attributes:
-        kept: The kernel; those of several islands may be one.
+        kernel: The kernel; that of several islands may be one.
         source: Its iteration.
         waves: Whether it works through waves of attempts.
-        iterate: Its iteration, where it calls that.
-        collision: Sizes of the check.
+        collision: Sizes of the check for collision; None for none.
+        iteration: The `iteration_kernel`, where the kernel calls the iteration.
     """
 
-    kept: KeptKernel
+    kernel: wp.Kernel
     source: IterationSource
     waves: bool = False
-    iterate: KeptKernel | None = None
     collision: ClearanceSize | None = None
+    iteration: wp.Kernel | None = None
 
-    @property
-    def kernel(self) -> wp.Kernel:
-        """The kernel that is launched."""
-        return self.kept.kernel
+    def __post_init__(self) -> None:
+        """Have its modules unloaded when nothing refers to them any more."""
+        for module in self.blocks():
+            if module is not WAVES:
+                unload_with(self, module)
 
     @cached_property
-    def whole(self) -> KeptKernel:
-        """The kernel with all that it calls in it, to be recorded for use without Warp."""
-        if self.iterate is None:
-            return self.kept
-        return kept(packet_kernel(self.source, self.collision, calls=False))
+    def whole(self) -> "IslandKernel":
+        """The same with the iteration in the kernel, for use without Warp."""
+        if self.iteration is None:
+            return self
+        return IslandKernel(packet_kernel(self.source, self.collision, calls=False), self.source)
 
     def blocks(self) -> dict[Any, int]:
         """Return the modules that its launches need, each with its size of block on a GPU."""
         if self.waves:
             return {self.kernel.module: WAVE_BLOCK_DIM, WAVES: KEEP_BLOCK}
-        kernels = [one.kernel for one in (self.kept, self.iterate) if one is not None]
-        return {kernel.module: LAUNCH_BLOCK for kernel in kernels}
+        return {one.module: LAUNCH_BLOCK for one in (self.kernel, self.iteration) if one is not None}
 
 
 @lru_cache(KERNELS_MAX)
 def _packet_kernel(signature: IslandSignature, lanes: Lanes, collision: ClearanceSize | None) -> IslandKernel:
     source = iteration_of(build_program(signature), lanes, PacketLaunches.step_entries_max)
-    iterate = kept(iteration_kernel(source)) if source.padded else None
-    return IslandKernel(
-        kept(packet_kernel(source, collision, calls=source.padded)), source, iterate=iterate, collision=collision
-    )
+    kernel = packet_kernel(source, collision, calls=source.padded)
+    iteration = iteration_kernel(source) if source.padded else None
+    return IslandKernel(kernel, source, collision=collision, iteration=iteration)
 
 
 @lru_cache(KERNELS_MAX)
@@ -79,9 +78,9 @@ def _thread_kernel(signature: IslandSignature, precision: Precision, collision: 
     program, most = build_program(signature), ThreadLaunches.step_entries_max
     if precision == "float64":
         source = iteration_of(program, Lanes(1, precision), most)
-        return IslandKernel(kept(finish_kernel(source)), source)
+        return IslandKernel(finish_kernel(source), source)
     source = iteration_of(program, Lanes(1), most, data_columns=WAVE_BLOCK_DIM)
-    return IslandKernel(kept(thread_kernel(source, signature.robot, collision)), source, waves=True)
+    return IslandKernel(thread_kernel(source, signature.robot, collision), source, waves=True)
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
@@ -116,12 +115,14 @@ class PacketLaunches:
             part: Which part.
             parts: Number of parts.
         """
-        steps = []
+        steps, codes = [], list[Any]()
         for one, task in work:
             inputs, device = [task, part, parts], task.settings.device
-            task.iterate = 0 if one.iterate is None else one.iterate.address(device)
+            if one.iteration is not None:
+                task.iterate, code = address_of(one.iteration, device)
+                codes.append(code)
             steps.append(as_recorded(wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True)))
-        return PartLaunches(steps, work)
+        return PartLaunches(steps, [*work, codes])
 
 
 class ThreadLaunches:

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -45,6 +46,8 @@ QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; any value but an em
 NOTICE_S = 0.5  # of compiling, before somebody who waits is told
 LINKS_TOLD = 3
 _THREAD = threading.local()  # `asked`: for whom kernels are compiled, and who is told
+_HOLDERS: Counter[Any] = Counter()  # objects with which a module goes
+_HOLDING = threading.RLock()  # a thread that holds it may collect what is gone
 NOBODY: tuple[str, Callable[[str], None] | None] = ("", None)
 
 
@@ -79,18 +82,25 @@ def load_kernels_alone(module: Any, device: wp.Device) -> None:
 
 
 def unload_with(holder: object, module: Any) -> None:
-    """Unload a module of generated kernels once an object is gone; recorded launches keep what they need of its code.
+    """Unload a module of generated kernels once its holders are gone; recorded launches keep what they need of it.
 
     Args:
-        holder: The object, which all that launches the kernels refers to.
+        holder: An object to which all that launches the kernels refers; kernels that are equal have one module.
         module: The Warp module, which Warp would keep for ever.
     """
     if not module.cpu_exec_id:  # another module may get the same name later, and code on a CPU is found by both
         module.cpu_exec_id = next(_FIRST_IDS)
+    with _HOLDING:
+        _HOLDERS[module] += 1
     weakref.finalize(holder, _unload, module).atexit = False
 
 
 def _unload(module: Any) -> None:
+    with _HOLDING:
+        _HOLDERS[module] -= 1
+        if _HOLDERS[module]:
+            return
+        del _HOLDERS[module]
     module.unload()
     module._detach_references()
     modules: Any = wp._src.context.user_modules

@@ -181,7 +181,7 @@ def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
         if task.settings[BRAKES] == 1 and is_open(state, lanes, task, first, other):
             close_slowly(state, lanes, task, first, other)
 
-    @wp.func(inline=of.apart if len(of.source.program.dofs) > SMALL else None)
+    @wp.func(inline=False if of.source.lanes.width > 1 and len(of.source.program.dofs) > SMALL else None)
     def close(state: StateRef, lanes: int, task: TickRef, first: int):
         other = State()
         begin(state, lanes, task, first, other)

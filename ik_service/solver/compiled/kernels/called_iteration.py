@@ -4,51 +4,17 @@ Most of the compiler's time for an island goes into code that does not depend on
 begin, how they are judged and kept. A kernel that calls the iteration has only that code, and serves many kinds.
 """
 
-import threading
 import typing
 from typing import Any
-from weakref import WeakValueDictionary
 
 import warp as wp
 
 from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.compiled.island_task import TaskRef
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions
-from ik_service.solver.launches.kernel_loading import BLOCK_DIM, load_kernels_alone, unload_with
+from ik_service.solver.launches.kernel_loading import BLOCK_DIM, load_kernels_alone
 
 NUMBERS = {"float32": "float", "float64": "double"}
-
-
-class KeptKernel:
-    """A kernel in a module of its own, which is unloaded when nothing refers to this any more; made by `kept`."""
-
-    def __init__(self, kernel: wp.Kernel) -> None:
-        self.kernel = kernel
-        self._address = 0
-        self._code: Any = None
-        unload_with(self, kernel.module)
-
-    def address(self, device: wp.Device) -> int:
-        """Return the address that the kernel of `iteration_kernel` writes, which lasts as long as this."""
-        if not self._address:
-            load_kernels_alone(self.kernel.module, device)
-            self._code = self.kernel.module.load(device, block_dim=BLOCK_DIM)  # kept, or Warp might unload the code
-            out = wp.zeros(1, dtype=wp.uint64, device=device)
-            wp.launch(self.kernel, 1, [out], device=device)
-            self._address = int(out.numpy()[0])
-        return self._address
-
-
-_kept: WeakValueDictionary[str, KeptKernel] = WeakValueDictionary()  # by the names of modules, which tell their content
-_keeping = threading.Lock()
-
-
-def kept(kernel: wp.Kernel) -> KeptKernel:
-    """Return what keeps a kernel: the same for kernels that are equal, so that none unloads the code of another."""
-    with _keeping:
-        found = _kept.get(kernel.module.name) or KeptKernel(kernel)
-        _kept[kernel.module.name] = found
-        return found
 
 
 def cpu_options() -> dict[str, Any]:
@@ -78,6 +44,15 @@ def iteration_kernel(source: IterationSource) -> wp.Kernel:
         out[0] = address()
 
     return iteration
+
+
+def address_of(kernel: wp.Kernel, device: wp.Device) -> tuple[int, Any]:
+    """Return the address of the function of an `iteration_kernel`, and what keeps its code where it is."""
+    load_kernels_alone(kernel.module, device)
+    code = kernel.module.load(device, block_dim=BLOCK_DIM)
+    out = wp.zeros(1, dtype=wp.uint64, device=device)
+    wp.launch(kernel, 1, [out], device=device)
+    return int(out.numpy()[0]), code
 
 
 @typing.no_type_check
