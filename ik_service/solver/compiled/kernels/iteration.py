@@ -14,9 +14,7 @@ from ik_service.compiler import IslandProgram, IterationSource, Lanes, coordinat
 from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.damping import DAMPING, LEVEL_DAMPING, OBJECTIVE_DAMPING
 
-SHARING_DOFS = (
-    16  # at most, of islands that share a kernel; for larger ones most of the compiler's time is for iterations
-)
+SHARING_DOFS = 16  # at most, of an island whose kernel calls the iteration; larger iterations take longest to compile
 POSE_INPUTS = 3 + 4 + 6  # of a whole pose: position, quaternion, weights
 
 
