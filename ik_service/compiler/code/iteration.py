@@ -66,7 +66,7 @@ class IterationSource:
             that leads a DOF beyond a limit is shortened as a whole, instead of that DOF's part. None for other rows.
         first_rows: Rows that are much heavier than all others, in the space of the DOFs; see `FirstRowsStep`.
         state: Where the numbers of a lane stand, if it is that of another iteration; None for a layout of its own.
-        padded: Whether the layout is that of most kinds of targets; see `LaneState.of`.
+        padded: Whether several kinds of targets have this layout of the state; see `LaneState.of`.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class LaneState:
         with_pressure: bool = False,
         padded: bool = False,
     ) -> "LaneState":
-        """Lay out the state of a program; padded, most kinds of targets have the same layout, so kernels share code."""
+        """Lay out the state of a program; with `padded`, kinds of targets have one layout and share a kernel."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
         errors, inputs = len(error_outputs(program)), len(program.inputs)
         if padded:

@@ -32,7 +32,7 @@ class IslandKernel:
     """The kernel of an island.
 
     Attributes:
-        kernel: The kernel; that of several islands may be one.
+        kernel: The kernel; several islands may share one.
         source: Its iteration.
         waves: Whether it works through waves of attempts.
         collision: Sizes of the check for collision; None for none.
@@ -46,14 +46,14 @@ class IslandKernel:
     iteration: wp.Kernel | None = None
 
     def __post_init__(self) -> None:
-        """Have its modules unloaded when nothing refers to them any more."""
+        """Have the modules unloaded when no kernel of an island uses the modules any more."""
         for module in self.blocks():
             if module is not WAVES:
                 unload_with(self, module)
 
     @cached_property
     def whole(self) -> "IslandKernel":
-        """The same with the iteration in the kernel, for use without Warp."""
+        """An island's kernel that contains the iteration, for exports, which run without Warp."""
         if self.iteration is None:
             return self
         return IslandKernel(packet_kernel(self.source, self.collision, calls=False), self.source)

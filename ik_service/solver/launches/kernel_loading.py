@@ -46,8 +46,8 @@ QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; any value but an em
 NOTICE_S = 0.5  # of compiling, before somebody who waits is told
 LINKS_TOLD = 3
 _THREAD = threading.local()  # `asked`: for whom kernels are compiled, and who is told
-_HOLDERS: Counter[Any] = Counter()  # objects with which a module goes
-_HOLDING = threading.RLock()  # a thread that holds it may collect what is gone
+_HOLDERS: Counter[Any] = Counter()  # how many holders each module has
+_HOLDING = threading.RLock()  # reentrant: garbage may be collected while a thread holds the lock
 NOBODY: tuple[str, Callable[[str], None] | None] = ("", None)
 
 
@@ -82,10 +82,10 @@ def load_kernels_alone(module: Any, device: wp.Device) -> None:
 
 
 def unload_with(holder: object, module: Any) -> None:
-    """Unload a module of generated kernels once its holders are gone; recorded launches keep what they need of it.
+    """Unload a module of generated kernels once all its holders are gone; recorded launches keep the code they need.
 
     Args:
-        holder: An object to which all that launches the kernels refers; kernels that are equal have one module.
+        holder: An object to which every user of the kernels refers; equal kernels have one module.
         module: The Warp module, which Warp would keep for ever.
     """
     if not module.cpu_exec_id:  # another module may get the same name later, and code on a CPU is found by both

@@ -24,7 +24,7 @@ from ik_service.control.tick.task import BRAKES, TickRef
 from ik_service.solver.launches.typed_warp import reference_to
 
 LOOP_WEIGHT = 2.0**8  # [1/m and 1/rad] of the rows of loops while other rows are minimised beside them
-SMALL = 3  # DOFs of islands whose closing costs the compiler little
+SMALL = 3  # DOFs: the closing of larger islands is compiled as a function apart, once
 CLOSING_EVALUATIONS = wp.constant(24)  # of loops alone
 CLOSED2 = (1e-9 * LOOP_WEIGHT) ** 2  # |r|^2 of loops that are closed
 HALVINGS = wp.constant(3)  # of the way from where a tick starts, to close loops nearer to there

@@ -1,7 +1,7 @@
 """Iterations that kernels on a CPU call at their addresses, in modules of their own.
 
-Most of the compiler's time for an island goes into code that does not depend on the kind of its targets: how attempts
-begin, how they are judged and kept. A kernel that calls the iteration has only that code, and serves many kinds.
+Most of the compiler's time for an island goes into code which is the same for all kinds of targets: how attempts begin,
+and how answers are judged and kept. A kernel that calls the iteration contains only this code, and serves many kinds.
 """
 
 import typing
@@ -24,7 +24,7 @@ def cpu_options() -> dict[str, Any]:
 
 @typing.no_type_check
 def iteration_kernel(source: IterationSource) -> wp.Kernel:
-    """Return the kernel that writes the address of a function, which iterates until a lane has finished."""
+    """Return a kernel that writes the address of a function; the function iterates until a lane has finished."""
     number = NUMBERS[source.lanes.precision]
     text = f"""
     struct State {{ {number} numbers[{source.state.size * source.lanes.width}]; }};
@@ -47,7 +47,7 @@ def iteration_kernel(source: IterationSource) -> wp.Kernel:
 
 
 def address_of(kernel: wp.Kernel, device: wp.Device) -> tuple[int, Any]:
-    """Return the address of the function of an `iteration_kernel`, and what keeps its code where it is."""
+    """Return the address that an `iteration_kernel` writes, and the code: the address lasts while the code is kept."""
     load_kernels_alone(kernel.module, device)
     code = kernel.module.load(device, block_dim=BLOCK_DIM)
     out = wp.zeros(1, dtype=wp.uint64, device=device)
