@@ -24,7 +24,7 @@ run: ## start the service with the built-in robots and the page; ARGS="--port 90
 	@$(environment) run
 	@exec $(VENV)/bin/ik-service serve --log-format console --page-port 8080 $(ARGS)
 
-test: environment-test ## run the tests; ARGS="tests/api -k health"
+test: environment-test ## run the tests; ARGS="tests/service -k health"
 	@$(compiled_once) $(python) -m pytest --numprocesses $$($(processes)) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-oldest: ## run some of the tests with Python 3.10 and the least versions of all packages

@@ -16,14 +16,14 @@ from interpreters import find_interpreter  # beside this file
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = "3.10"
 TESTS = [
-    "tests/api/documents/test_bad_input.py",
-    "tests/api/documents/test_columns.py",
-    "tests/api/documents/test_tolerances.py",
-    "tests/api/routes/test_stream.py",
+    "tests/service/documents/test_bad_input.py",
+    "tests/service/documents/test_columns.py",
+    "tests/service/documents/test_tolerances.py",
+    "tests/service/routes/test_stream.py",
     "tests/client",
     "tests/objectives/test_data.py",
     "tests/objectives/test_manipulability.py",
-    "tests/solver/inputs",
+    "tests/solver/given",
 ]
 NOISE = "ignore:Support for Python 3.10 is deprecated:FutureWarning"  # Warp's, of its next series
 

@@ -24,8 +24,8 @@ PACKAGES = [
     "ik_service.jax",
     "ik_service.tape",
     "ik_service.client",
-    "ik_service.deploy.bulk",
-    "ik_service.api",
+    "ik_service.integrations.bulk",
+    "ik_service.service",
     "objectives",
 ]
 FIRST = {  # names that a reader looks for first; the others follow, errors last
@@ -39,18 +39,18 @@ FIRST = {  # names that a reader looks for first; the others follow, errors last
         "ik_service.IKStatus",
         "ik_service.RobotModel",
         "ik_service.PathResult",
-        "ik_service.solver.Linearisation",
-        "ik_service.solver.DofState",
+        "ik_service.derivatives.linearisation.Linearisation",
+        "ik_service.derivatives.linearisation.DofState",
     ],
     "ik_service.client": ["ik_service.client.Client", "ik_service.client.client_core.ClientMethods"],
     "objectives": [
         "objectives.IKObjective",
-        "objectives.expression_objective.ExpressionObjective",
+        "objectives.expression.expression_objective.ExpressionObjective",
         "objectives.data_field.DataField",
-        "objectives.element_table.Element",
-        "objectives.statement.rows.RowGroup",
+        "objectives.expression.element_table.Element",
+        "objectives.expression.rows.RowGroup",
         "objectives.expression",
-        "objectives.frame_algebra",
+        "objectives.expression.frame_algebra",
     ],
 }
 INHERITED = {  # classes that are shown with what they inherit

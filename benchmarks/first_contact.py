@@ -33,8 +33,7 @@ from benchmarks.gpu import company, gradients, loops_and_contacts, newton, rates
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, PANDA
 from benchmarks.report import Report, machine
 from ik_service.control import ControlLimits, IKController
-from ik_service.solver.compiled import island_launches, waves
-from ik_service.solver.compiled.kernels import thread_kernel
+from ik_service.solver.compiled import island_launches, thread_kernel, waves
 
 LINKS = {
     "panda": ["panda_hand"],

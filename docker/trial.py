@@ -21,7 +21,7 @@ KERNELS, ROBOTS = "/var/lib/ik-service/kernels", "/var/lib/ik-service/robots"
 Question = tuple[str, dict[str, Any]]
 """A robot, and the body of a request."""
 OBJECTS = (".o", ".cubin", ".ptx")
-IMPORTS = "import warp, ik_service.cli.service.serve, ik_service.solver; warp.config.log_level = 30; warp.init(); "
+IMPORTS = "import warp, ik_service.cli.serve, ik_service.solver; warp.config.log_level = 30; warp.init(); "
 IMPORTS += "import time; print('AT', time.monotonic())"  # of one clock with ours
 WRITES = "id -u; for place in / /opt/ik-service /var/lib/ik-service; do touch $place/x && echo WROTE; done"
 TOOLS = """
@@ -32,7 +32,7 @@ find / -xdev -path '*/.cache/*' -o -xdev -path '/var/lib/apt/lists/*_Packages*' 
 FILES = "cd /opt/ik-service/kernels; find . -type f | sed 's/.*[.]//' | grep -v / | sort | uniq -c; du -sm ."
 QUESTIONS = """
 import json
-from ik_service.cli.robots.warmup_command import link_sets
+from ik_service.cli.warmup_command import link_sets
 from ik_service.robots import builtin_robot_names, load_robot
 for name in builtin_robot_names():
     robot = load_robot(name)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.robots.transforms import transform_multiply
+from ik_service.mechanism.transforms import transform_multiply
 from ik_service.torch import TorchSolver
 
 TRUE_TOOL, POSES, STEPS = np.array([0.03, -0.02, 0.15, 0.0, 0.0, 0.0, 1.0]), 64, 150

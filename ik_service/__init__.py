@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ik_service.errors import EngineError, KernelCacheError, RobotFileError
+    from ik_service.ik_solver import IKSolver
+    from ik_service.motion.result import PathResult
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
-    from ik_service.solver import IKResult, IKSolver, IKStatus, PathResult, SolverOptions, Target
+    from ik_service.solver.given.options import SolverOptions
+    from ik_service.solver.given.targets import Target
+    from ik_service.solver.launches.result import IKResult
+    from ik_service.solver.lm.status import IKStatus
 
 __version__ = "0.1.0"
 
@@ -32,7 +37,12 @@ __all__ = [
 _HOMES = {
     "ik_service.errors": ("EngineError", "KernelCacheError", "RobotFileError"),
     "ik_service.robots": ("RobotModel", "builtin_robot_names", "load_robot"),
-    "ik_service.solver": ("IKResult", "IKSolver", "IKStatus", "PathResult", "SolverOptions", "Target"),
+    "ik_service.ik_solver": ("IKSolver",),
+    "ik_service.motion.result": ("PathResult",),
+    "ik_service.solver.given.options": ("SolverOptions",),
+    "ik_service.solver.given.targets": ("Target",),
+    "ik_service.solver.launches.result": ("IKResult",),
+    "ik_service.solver.lm.status": ("IKStatus",),
 }
 
 

@@ -8,7 +8,7 @@ IKError                              root; in objectives/errors.py
 ├── EngineError                      the engine asked for cannot run this problem
 ├── KernelCacheError                 compiled kernels can be neither read nor kept, or are not to be trusted
 │   └── KernelBuildError             kernels cannot be compiled
-└── PageError                        the page cannot be shown or answered; in ik_service/page/solving/questions.py
+└── PageError                        the page cannot be shown or answered; in ik_service/page/questions.py
 
 A failure to converge is not an error: it is a status of the result.
 """

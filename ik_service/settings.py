@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from ik_service.file_trust import why_others_may_write
+from ik_service.kernels.file_trust import why_others_may_write
 from objectives.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,21 +5,16 @@ from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameEr
 from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
-from objectives.tasks.frames.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
-from objectives.tasks.frames.loop import IKObjectiveLoop
-from objectives.tasks.frames.near_pose import IKObjectiveNearPose
-from objectives.tasks.frames.plane_and_line import IKObjectiveLine, IKObjectivePlane
-from objectives.tasks.frames.pose import (
-    IKObjectivePose,
-    IKObjectivePosition,
-    IKObjectiveRelativePose,
-    IKObjectiveRotation,
-)
-from objectives.tasks.joints.coupling import IKObjectiveCoupling
-from objectives.tasks.joints.joint_centering import IKObjectiveJointCentering
-from objectives.tasks.joints.joint_limit import IKObjectiveJointLimit
-from objectives.tasks.joints.posture import IKObjectiveDamping, IKObjectivePosture
+from objectives.tasks.coupling import IKObjectiveCoupling
+from objectives.tasks.joint_centering import IKObjectiveJointCentering
+from objectives.tasks.joint_limit import IKObjectiveJointLimit
+from objectives.tasks.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
+from objectives.tasks.loop import IKObjectiveLoop
 from objectives.tasks.manipulability import IKObjectiveManipulability
+from objectives.tasks.near_pose import IKObjectiveNearPose
+from objectives.tasks.plane_and_line import IKObjectiveLine, IKObjectivePlane
+from objectives.tasks.pose import IKObjectivePose, IKObjectivePosition, IKObjectiveRelativePose, IKObjectiveRotation
+from objectives.tasks.posture import IKObjectiveDamping, IKObjectivePosture
 
 __all__ = [
     "IKError",

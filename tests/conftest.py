@@ -93,9 +93,9 @@ def _code_is_kept() -> Iterator[None]:
 @contextmanager
 def running_service(**options: Any) -> Iterator[tuple[str, Any]]:
     """A service with its own server on a free port of this machine: its address and the server."""
-    from ik_service.api import create_app
-    from ik_service.api.server.server_config import server_config
-    from ik_service.cli.service.serving.service_server import ServiceServer
+    from ik_service.cli.service_server import ServiceServer
+    from ik_service.service import create_app
+    from ik_service.service.gate.server_config import server_config
     from ik_service.settings import ServiceSettings
 
     settings = ServiceSettings(device="cpu", **options)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.client.messages.results import ForwardResult, SolveResult
+from ik_service.client.results import ForwardResult, SolveResult
 from ik_service.control import IKController
-from ik_service.export.c_code.structs import CLayout
 from ik_service.export.export_files import Export
+from ik_service.export.structs import CLayout
 from objectives import InputError
 
 LINE = 200  # characters that a line may have
@@ -30,7 +30,7 @@ def solved(solver, panda, count):
 
 def test_a_robot_is_a_line_of_its_name_joints_dofs_and_links(panda):
     assert repr(panda) == "<RobotModel 'panda': 7 joints, 7 DOFs (7 active), 10 links>"
-    assert str(panda).splitlines()[0] == repr(panda)  # a table, see tests/robots/files/test_sources.py
+    assert str(panda).splitlines()[0] == repr(panda)  # a table, see tests/robots/readers/test_sources.py
     locked = panda.lock({"panda_joint2": 0.4})
     assert repr(locked) == "<RobotModel 'panda': 7 joints, 7 DOFs (6 active), 10 links>"
     assert repr(panda.on_device("cpu")) == f"<DeviceModel on cpu of {panda!r}>"

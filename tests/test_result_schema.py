@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ik_service import IKResult
-from ik_service.api.schema.solve import Include, SolveOptions
 from ik_service.client import SolveResult
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
@@ -21,7 +20,8 @@ from ik_service.result_schema import (
     EdgeColumns,
     ResultColumns,
 )
-from ik_service.solver.results.island_results import IslandResults
+from ik_service.service.schema.solve import Include, SolveOptions
+from ik_service.solver.verdict.island_results import IslandResults
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TYPES = {

@@ -48,7 +48,7 @@ def test_keys_of_a_file_are_added_to_the_others(tmp_path):
 
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
 def test_a_file_of_keys_that_others_may_write_is_refused(tmp_path, mode, monkeypatch):
-    monkeypatch.setattr("ik_service.file_trust._is_own_group", lambda gid: False)
+    monkeypatch.setattr("ik_service.kernels.file_trust._is_own_group", lambda gid: False)
     file = tmp_path / "keys"
     file.write_text(f"floor:{OTHER_KEY}\n")
     file.chmod(mode)

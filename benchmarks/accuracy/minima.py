@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots import RobotModel
-from ik_service.robots.transforms import (
+from ik_service.mechanism.transforms import (
     quaternion_conjugate,
     quaternion_exp,
     quaternion_multiply,
     quaternion_rotate,
     transform_multiply,
 )
+from ik_service.robots import RobotModel
 
 Array = NDArray[np.float64]
 STEPS, SHARES = np.array([1.0, -1.0, 2.0, -2.0]), np.array([8.0, -8.0, -1.0, 1.0]) / 12.0

@@ -15,7 +15,7 @@ from benchmarks.report import Report, machine, measured
 from ik_service import RobotModel, load_robot
 from ik_service.control import IKController
 from ik_service.control.tick.derivatives import TickDerivatives
-from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
+from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
 
 Array = NDArray[np.float64]
 TICKS, SEED, MARGIN = 100, 3, 0.3

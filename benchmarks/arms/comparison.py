@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.arms.contenders import Answers
 from benchmarks.problems.many_arms import HandProblems, solved
 from benchmarks.report import Report, microseconds
-from ik_service.bench.pose_problems import TOLERANCES
+from ik_service.cli.pose_problems import TOLERANCES
 
 HEADS = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
 

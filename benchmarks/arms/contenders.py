@@ -14,7 +14,7 @@ import ik_service
 from benchmarks.peers.environments import NEWTON, run_newton, run_peer
 from benchmarks.problems.compared_robots import ComparedRobot
 from benchmarks.problems.many_arms import HandProblems
-from ik_service.robots.transforms import quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_rotate
 
 PINOCCHIO = ("libpinocchio==4.1.0", "cmeel-eigen==3.4.1", "cmeel-urdfdom-headers==3.0.0", "numpy")
 OPTIK = ("optik-py==0.5.0", "numpy")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from benchmarks.arms.tolerances import CONE, tilts
 from benchmarks.collision.draw_answers import SCALE, gradient, seen, view
 from ik_service import IKSolver, RobotModel, Target, load_robot
+from ik_service.mechanism.transforms import quaternion_from_axis_angle, quaternion_rotate
 from ik_service.robots import World
-from ik_service.robots.transforms import quaternion_from_axis_angle, quaternion_rotate
 
 LINK = "panda_hand"
 WIDTH, HEIGHT, SHOWN = 380, 470, 0.9  # pixels of a view, and its size beside that of others

@@ -21,7 +21,7 @@ from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.hard_problems import FAR, LIMIT_SHARE, NEARLY, HardArm
 from benchmarks.problems.many_arms import HandProblems
 from benchmarks.report import Report, microseconds
-from ik_service.solver.inputs.targets import ROTATION_LENGTH
+from ik_service.solver.given.targets import ROTATION_LENGTH
 
 ARM = HardArm(PANDA, "panda_link2")
 REFERENCE_TARGETS = 20

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Report, machine, measured
 from ik_service import IKSolver, RobotModel, SolverOptions, Target, load_robot
-from ik_service.robots.transforms import quaternion_multiply, quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
 
 Array = NDArray[np.float64]
 COUNT, SEED, REPEATS = 1000, 7, 9
@@ -120,7 +120,7 @@ def service() -> Iterator[str]:
     """Serve the built-in robots in this process for a while; give the address."""
     import uvicorn
 
-    from ik_service.api.app import create_app
+    from ik_service.service.app import create_app
     from ik_service.settings import ServiceSettings
 
     app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)

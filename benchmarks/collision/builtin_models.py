@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.compared_robots import FOREIGN, installed
-from ik_service.cli.collision.covering_picture import write_picture
-from ik_service.cli.collision.spheres_command import SpheresJob, link_solids, model_document, rounded
+from ik_service.cli.covering_picture import write_picture
+from ik_service.cli.spheres_command import SpheresJob, link_solids, model_document, rounded
+from ik_service.collision.covering import Solid, cover_points, cover_shape, shape_solid
+from ik_service.mechanism.transforms import quaternion_between
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts
-from ik_service.robots.collision.covering import Solid, cover_points, cover_shape, shape_solid
-from ik_service.robots.transforms import quaternion_between
 
 PICTURE = Path(__file__).with_name("panda.svg")
 BUILTIN = Path(__file__).parents[2] / "ik_service" / "robots" / "builtin"

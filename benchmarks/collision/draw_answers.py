@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ik_service
+from ik_service.collision.check import sphere_centers
+from ik_service.mechanism.transforms import quaternion_from_axis_angle, quaternion_multiply, quaternion_rotate
 from ik_service.robots import Box, RobotModel, World
-from ik_service.robots.collision_checks.check import sphere_centers
-from ik_service.robots.transforms import quaternion_from_axis_angle, quaternion_multiply, quaternion_rotate
 
 LINK = "panda_hand"
 AZIMUTH, ELEVATION = np.radians(-122.0), np.radians(22.0)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.problems.compared_robots import ComparedRobot
 from benchmarks.report import Report, machine, measured
-from ik_service.cli.collision.spheres_command import SpheresJob, link_solids, rounded
+from ik_service.cli.spheres_command import SpheresJob, link_solids, rounded
+from ik_service.collision.covering import cover_solid
+from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.robots import Box, Capsule, Cylinder, RobotModel, Sphere, World, choose_pairs, without_contacts
-from ik_service.robots.collision.covering import cover_solid
-from ik_service.robots.collision.model import CollisionModel
 
 WORLDS, OBJECTS, SEED = 20, 12, 0
 PROBLEMS = 12_000  # of each robot; 9 robots

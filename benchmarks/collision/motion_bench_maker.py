@@ -25,9 +25,9 @@ import ik_service
 from benchmarks.arms.contenders import PINOCCHIO, PINOCCHIO_ITERATIONS
 from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.report import Report, machine, measured
+from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
 from ik_service.robots import Box, Cylinder, RobotModel, Sphere, World
-from ik_service.robots.transforms import quaternion_multiply, quaternion_rotate
-from ik_service.solver import SolverOptions
+from ik_service.solver.given.options import SolverOptions
 
 ROBOTS = ("panda", "ur5", "fetch", "baxter")
 REPEATS = 5

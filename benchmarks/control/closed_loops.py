@@ -22,8 +22,8 @@ from benchmarks.islands.closed_loops import HELD, LEFT, RIGHT, errors, poses
 from benchmarks.problems.tick_paths import ACCELERATION
 from benchmarks.report import Report, machine
 from ik_service.control import ControlLimits, IKController
+from ik_service.mechanism.transforms import transform_multiply
 from ik_service.robots import LoopConstraint, RobotModel
-from ik_service.robots.transforms import transform_multiply
 
 NEAR = np.array([-0.2483, -0.3281, 0.1092, -2.1921, -1.5796, 1.7196, -0.0944])
 NEAR = np.concatenate([NEAR, [0.2485, -0.3281, -0.1093, -2.1921, 1.5796, 1.7197, 1.6652]])

@@ -9,8 +9,8 @@ from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.tick_paths import LINK, TickPath
 from benchmarks.report import Report
+from ik_service.mechanism.transforms import quaternion_rotate
 from ik_service.robots import RobotModel
-from ik_service.robots.transforms import quaternion_rotate
 
 PEERS = {
     "PlaCo": ("placo", "placo_ticks.py", ("placo==0.10.2", "numpy")),

@@ -20,8 +20,8 @@ from benchmarks.control.ticks import timed
 from benchmarks.islands.closed_loops import poses
 from benchmarks.report import Report, machine
 from ik_service.control import ControlLimits, IKController
+from ik_service.mechanism.transforms import quaternion_multiply
 from ik_service.robots import RobotModel, VelocityConstraint, builtin_urdf, load_urdf
-from ik_service.robots.transforms import quaternion_multiply
 from objectives import IKObjectivePosture
 
 HAND, RADIUS, TRACK = "panda_hand", 0.15, 0.25  # [m]

@@ -18,8 +18,8 @@ from fastapi.testclient import TestClient
 from benchmarks.digests.archives import arrays_of
 from benchmarks.digests.documents import HANDS, OBJECTS, posts, solves
 from benchmarks.digests.program import Parts, SetUps
-from ik_service.api import create_app
-from ik_service.client.messages.replies import read_reply, solve_result
+from ik_service.client.replies import read_reply, solve_result
+from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 
 READY_TIMEOUT_S = 600.0  # the first solve on a machine compiles kernels

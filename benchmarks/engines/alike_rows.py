@@ -13,12 +13,12 @@ from benchmarks.problems.compared_robots import installed
 from benchmarks.report import Report, machine, measured
 from ik_service.robots import RobotModel
 from objectives.data_field import DataField
-from objectives.element_table import Element
 from objectives.expression import maximum, sqrt
-from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import dot, subtract
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import dot, subtract
+from objectives.expression.rows import RowGroup, RowInputs
 from objectives.robot_indices import BodyFrame
-from objectives.statement.rows import RowGroup, RowInputs
 
 COUNTS, PROBLEMS, APART, MARGIN, TOLERANCE = (10, 100, 300, 1000), 256, 3, 0.01, 1e-3
 ROBOTS = {  # package, file, and the link that has a target

@@ -13,7 +13,7 @@ import warp as wp
 
 import ik_service
 from ik_service.robots import RobotModel, load_urdf
-from ik_service.solver.options import DEFAULT_SEEDS
+from ik_service.solver.given.options import DEFAULT_SEEDS
 
 LINK_M = 0.05
 REPEATS = 3

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.peers.environments import SLACK, run_newton
 from benchmarks.problems.pose_problems import PoseProblems
-from ik_service.bench.pose_problems import TOLERANCES
+from ik_service.cli.pose_problems import TOLERANCES
 
 
 def run_engine(

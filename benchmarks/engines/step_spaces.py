@@ -14,7 +14,7 @@ from benchmarks.problems.many_arms import HandProblems, solved
 from benchmarks.problems.weighted_poses import WeightedPoses
 from benchmarks.report import Report, machine, measured
 from ik_service.robots import RobotModel, load_urdf
-from ik_service.solver.inputs.targets import ROTATION_LENGTH
+from ik_service.solver.given.targets import ROTATION_LENGTH
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosture
 
 TOLERANCE, REPEATS = (1e-3, 1e-2), 5

@@ -14,7 +14,7 @@ from benchmarks.peers.environments import NEWTON_ITERATIONS, SLACK
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.many_arms import HandProblems, solved
 from benchmarks.report import Report
-from ik_service.bench.pose_problems import TOLERANCES
+from ik_service.cli.pose_problems import TOLERANCES
 
 SCRIPT = Path(__file__).parents[1] / "peers" / "newton_ik.py"
 SEEDS = 16

@@ -25,7 +25,7 @@ from benchmarks.gpu.pyroki_beam import KEPT, MORE_STEPS, SEEDS, STEPS, PyrokiBea
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.many_arms import HandProblems, solved
 from benchmarks.report import Report
-from ik_service.bench.pose_problems import TOLERANCES
+from ik_service.cli.pose_problems import TOLERANCES
 from ik_service.compiler import IterationSource
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import IslandKernel, IslandWork, ThreadLaunches

@@ -13,9 +13,9 @@ import numpy as np
 
 import ik_service
 from benchmarks.report import Report, machine, measured
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
-from ik_service.robots.catalog import load_urdf
-from ik_service.robots.transforms import transform_inverse, transform_multiply
+from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture
 
 COUNT, PULLED, REPEATS, SEED = 2000, 200, 5, 4

@@ -16,8 +16,8 @@ from benchmarks.islands.mechanisms import timed
 from benchmarks.problems.mechanisms import Floats
 from benchmarks.report import Report, machine, measured
 from ik_service.control import ControlLimits, IKController
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
-from ik_service.robots.transforms import transform_inverse, transform_multiply
 
 LIMITS = 0.8, 1.3  # [rad] of the pin
 POINT, CRANK = "coupler_point", "crank_joint"

@@ -16,7 +16,7 @@ from benchmarks.peers.environments import run_peer
 from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS, Floats, Mechanism
 from benchmarks.report import Report, machine, measured
-from ik_service.solver.inputs.targets import ROTATION_LENGTH
+from ik_service.solver.given.targets import ROTATION_LENGTH
 
 COUNT, STAGED_COUNT, REPEATS, SEED = 10_000, 300, 7, 4
 CLOSED, NEAR, SHARE = 1e-6, 1e-3, 99.5  # [m], [m], [%]

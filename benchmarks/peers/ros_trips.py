@@ -1,6 +1,7 @@
 """Round trips of the ROS node over rclpy and over Cyclone DDS, and the time of its adapter without the solver.
 
-python ros_trips.py answers.npz: it runs in the environment of `tests/ros/ros_environment.py`, with its variables.
+python ros_trips.py answers.npz: it runs in the environment of `tests/integrations/ros/ros_environment.py`, with the
+variables of that environment.
 """
 
 import contextlib
@@ -25,10 +26,10 @@ from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
 from ik_service import IKSolver
+from ik_service.integrations.ros.adapter import KinematicsAdapter
+from ik_service.integrations.ros.described_robot import DescriptionSettings, read_described_robot
 from ik_service.robots import builtin_urdf
-from ik_service.ros.adapter import KinematicsAdapter
-from ik_service.ros.described_robot import DescriptionSettings, read_described_robot
-from tests.ros.cyclone_client import CONFIGURATION, CycloneClient, empty
+from tests.integrations.ros.cyclone_client import CONFIGURATION, CycloneClient, empty
 
 REQUESTS, WARM = 1000, 100
 RATES, COMMANDS = (100.0, 250.0, 500.0, 1000.0), 2000  # [Hz]
@@ -81,7 +82,7 @@ def times_of(call: Callable[[Any], Any], requests: list[Any]) -> tuple[np.ndarra
 def running_node(*parameters: str) -> Iterator[None]:
     """Run the node in a process of its own."""
     given = [word for one in (f"collision_spheres:={SPHERES}", *parameters) for word in ("-p", one)]
-    node = subprocess.Popen([sys.executable, "-m", "ik_service.ros", "--ros-args", *given])
+    node = subprocess.Popen([sys.executable, "-m", "ik_service.integrations.ros", "--ros-args", *given])
     try:
         yield
     finally:

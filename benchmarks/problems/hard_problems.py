@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.problems.compared_robots import ComparedRobot
 from benchmarks.problems.many_arms import HandProblems
 from benchmarks.problems.pose_problems import PoseProblems
-from ik_service.solver.inputs.targets import ROTATION_LENGTH
+from ik_service.solver.given.targets import ROTATION_LENGTH
 
 Float64Array = NDArray[np.float64]
 

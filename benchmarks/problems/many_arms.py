@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.problems.pose_problems import PoseProblems
-from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
 from objectives import IKObjectiveRelativePose
 
 PANDA = Path(ik_service.__file__).with_name("robots") / "builtin" / "panda.urdf"

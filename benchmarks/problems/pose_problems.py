@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service import RobotModel
-from ik_service.bench.pose_problems import inside_limits, pose_errors
+from ik_service.cli.pose_problems import inside_limits, pose_errors
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.pose_problems import PoseProblems
-from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply
-from ik_service.solver.inputs.targets import ROTATION_LENGTH
+from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply
+from ik_service.solver.given.targets import ROTATION_LENGTH
 
 Float64Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply
 from ik_service.robots import RobotModel
-from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply
 from objectives import IKObjective, IKObjectivePose, IKObjectivePosture
 
 Float64Array = NDArray[np.float64]

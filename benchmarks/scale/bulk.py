@@ -25,9 +25,9 @@ import warp as wp
 
 import ik_service
 from benchmarks.report import Report, machine
-from ik_service.deploy.bulk import BulkJob, BulkReport, LocalWorker, RayWorkers, solve_job
-from ik_service.deploy.bulk.job import PART_ROWS
-from ik_service.deploy.bulk.run import Workers
+from ik_service.integrations.bulk import BulkJob, BulkReport, LocalWorker, RayWorkers, solve_job
+from ik_service.integrations.bulk.job import PART_ROWS
+from ik_service.integrations.bulk.run import Workers
 
 HERE = Path(__file__).parent
 LINK = "panda_hand"

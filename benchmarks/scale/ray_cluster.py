@@ -71,7 +71,7 @@ class RayCluster:
         settled = {
             "RAY_AUTH_MODE": "disabled",  # nobody but this machine can reach the cluster
             "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "ik_service.deploy.proxy_layer.layers",
+            "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "ik_service.integrations.proxy_layer.layers",
             "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # a busy machine may need more than the usual 5
             "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy" / "haproxy.cfg"),
             "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "haproxy" / "admin"),

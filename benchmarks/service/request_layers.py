@@ -11,12 +11,12 @@ from typing import Any, TextIO
 
 import uvloop
 
-from ik_service.api.admission.access import AccessMiddleware
-from ik_service.api.admission.request_memory import MemoryBudget
-from ik_service.api.observability.logs import AccessLog
-from ik_service.api.observability.metrics import ServiceMetrics
-from ik_service.api.server.body_limits import BodyLimitMiddleware
-from ik_service.api.server.request_middleware import RequestMiddleware
+from ik_service.service.gate.access import AccessMiddleware
+from ik_service.service.gate.body_limits import BodyLimitMiddleware
+from ik_service.service.gate.logs import AccessLog
+from ik_service.service.gate.metrics import ServiceMetrics
+from ik_service.service.gate.request_memory import MemoryBudget
+from ik_service.service.gate.request_middleware import RequestMiddleware
 from ik_service.settings import ServiceSettings
 
 ROUNDS, REQUESTS = 31, 2000

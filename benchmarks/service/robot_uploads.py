@@ -6,11 +6,11 @@ python -m benchmarks.service.robot_uploads
 import resource
 import time
 
-from ik_service.api.documents.robot import robot_body
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
-from ik_service.robots.files.urdf import MAX_COUNT
-from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
+from ik_service.robots.readers.urdf import MAX_COUNT
+from ik_service.robots.readers.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
+from ik_service.service.documents.robot import robot_body
 
 JOINT = (
     "<joint name='j{k}' type='{kind}'><parent link='l{parent}'/><child link='l{k}'/>"

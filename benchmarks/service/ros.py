@@ -2,8 +2,8 @@
 
 python -m benchmarks.service.ros [--write]
 
-The node runs in a process of its own, in the environment of `tests/ros/ros_environment.py`, with messages generated
-from our definitions. --write keeps the figures in ros.md beside this file.
+The node runs in a process of its own, in the environment of `tests/integrations/ros/ros_environment.py`, with messages
+generated from our definitions. --write keeps the figures in ros.md beside this file.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import numpy as np
 import warp as wp
 
 from benchmarks.report import Report, machine
-from tests.ros.ros_environment import CYCLONE, RCLPY, ROOT, ros_python
+from tests.integrations.ros.ros_environment import CYCLONE, RCLPY, ROOT, ros_python
 
 HERE = Path(__file__).parent
 SCRIPT = HERE.parent / "peers" / "ros_trips.py"

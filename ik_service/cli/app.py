@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ik_service.cli.collision.commands import grid, spheres
+from ik_service.cli.collision_commands import grid, spheres
 from ik_service.cli.console import reported_output
-from ik_service.cli.robots.commands import bench, constraints, export, islands, robots, warmup
-from ik_service.cli.service.commands import config, health, openapi, page, serve, serve_with_options
-from ik_service.cli.solving.commands import solve
+from ik_service.cli.robot_commands import bench, constraints, export, islands, robots, warmup
+from ik_service.cli.service_commands import config, health, openapi, page, serve, serve_with_options
+from ik_service.cli.solving_commands import solve
 
 
 class CommandGroup(TyperGroup):

@@ -78,7 +78,7 @@ def progress_bar(text: str, total: int | None = None, *, is_still: bool = False)
     Yields:
         A function that takes new values as `description`, `total`, `completed`, and `advance` to what is done.
     """
-    from ik_service.solver.launches.kernel_loading import QUIET_VARIABLE  # not above: help and version do without
+    from ik_service.kernels.kernel_loading import QUIET_VARIABLE  # not above: help and version do without
 
     console = message_console()
     amount = () if total is None else (BarColumn(), MofNCompleteColumn())

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from ik_service.mechanism.names import leaf_links
 from ik_service.robots import RobotModel
-from ik_service.robots.structure.names import leaf_links
 from objectives.errors import InputError
 
 

@@ -11,10 +11,10 @@ with needs("client", "The client"):
     from ik_service.client.async_client import AsyncClient
     from ik_service.client.client import Client
     from ik_service.client.errors import ClientError, ServiceError, UnreachableError
-    from ik_service.client.messages.requests import SolveTarget
-    from ik_service.client.messages.results import ForwardResult, SolveResult
-    from ik_service.client.messages.stream_messages import StreamAnswer, StreamConfigured, StreamTarget
+    from ik_service.client.requests import SolveTarget
+    from ik_service.client.results import ForwardResult, SolveResult
     from ik_service.client.stream import AsyncStream, Stream
+    from ik_service.client.stream_messages import StreamAnswer, StreamConfigured, StreamTarget
 
 __all__ = [
     "AsyncClient",

@@ -8,7 +8,7 @@ import httpx2
 
 from ik_service.client.actions import Wait, awaitable
 from ik_service.client.client_core import ClientCore, ClientMethods
-from ik_service.client.messages.requests import Call
+from ik_service.client.requests import Call
 from ik_service.client.stream import AsyncStream
 
 if TYPE_CHECKING:

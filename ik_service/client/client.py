@@ -8,7 +8,7 @@ import httpx2
 
 from ik_service.client.actions import Wait, blocking
 from ik_service.client.client_core import ClientCore, ClientMethods
-from ik_service.client.messages.requests import Call
+from ik_service.client.requests import Call
 from ik_service.client.stream import Stream
 
 if TYPE_CHECKING:

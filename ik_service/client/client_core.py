@@ -7,15 +7,15 @@ from urllib.parse import urlencode
 import httpx2
 from numpy.typing import ArrayLike
 
+from ik_service.client import requests
 from ik_service.client.actions import Steps, Wait
-from ik_service.client.messages import requests
-from ik_service.client.messages.replies import forward_result, read_reply, robot_description, robot_list, solve_result
-from ik_service.client.messages.reply_errors import check_reply, failure
-from ik_service.client.messages.requests import Call, Encoding, SolveTarget
-from ik_service.client.messages.results import ForwardResult, SolveResult
-from ik_service.client.messages.stream_messages import Conversation, StreamTarget
+from ik_service.client.replies import forward_result, read_reply, robot_description, robot_list, solve_result
+from ik_service.client.reply_errors import check_reply, failure
+from ik_service.client.requests import Call, Encoding, SolveTarget
+from ik_service.client.results import ForwardResult, SolveResult
 from ik_service.client.retries import Retries
 from ik_service.client.stream_core import StreamCore
+from ik_service.client.stream_messages import Conversation, StreamTarget
 
 StreamT = TypeVar("StreamT", bound=StreamCore)
 TransportT = TypeVar("TransportT")

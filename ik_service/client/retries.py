@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from ik_service.client.messages.reply_errors import retry_after_s
+from ik_service.client.reply_errors import retry_after_s
 
 BUSY = (429, 503)
 """Statuses after which it is worth trying again."""

@@ -10,8 +10,8 @@ from websockets.asyncio.client import connect as connect_async
 from websockets.sync.client import ClientConnection, connect
 
 from ik_service.client.actions import awaitable, blocking
-from ik_service.client.messages.stream_messages import Message
 from ik_service.client.stream_core import StreamCore, StreamMethods
+from ik_service.client.stream_messages import Message
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11

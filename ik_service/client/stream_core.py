@@ -11,8 +11,8 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 from ik_service.client.actions import Steps
 from ik_service.client.errors import ClientError, UnreachableError
-from ik_service.client.messages.reply_errors import check_reply
-from ik_service.client.messages.stream_messages import Conversation, StreamAnswer, StreamConfigured
+from ik_service.client.reply_errors import check_reply
+from ik_service.client.stream_messages import Conversation, StreamAnswer, StreamConfigured
 
 
 class StreamCore:

@@ -1,24 +1,6 @@
-"""Collision checks on devices: spheres of a robot and worlds as arrays, and the clearance of one configuration."""
+"""Collision: shapes, worlds, spheres of links and distances, in float64 on the host and as generated code on devices.
 
-from ik_service.collision.clearance import (
-    ClearanceSize,
-    approaches_function,
-    clearance_function,
-    time_to_contact_function,
-)
-from ik_service.collision.sphere_arrays import CollisionSpheres, SphereArrays, world_bits
-from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, WorldLines, world_lines
-
-__all__ = [
-    "ClearanceSize",
-    "CollisionSpheres",
-    "CollisionWorlds",
-    "ObjectKind",
-    "SphereArrays",
-    "WorldLines",
-    "approaches_function",
-    "clearance_function",
-    "time_to_contact_function",
-    "world_bits",
-    "world_lines",
-]
+host: shapes, world, distance_grid, body_spheres, check; covering makes spheres from shapes
+device: sphere_arrays, world_arrays and clearance (text for attempts and ticks), collision_data (arrays of one solver)
+Verdicts about collision are in `solver/verdict`, limits of ticks in `control/clearance`.
+"""

@@ -12,11 +12,11 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.robots import DeviceModel
-from ik_service.robots.collision_checks.body_spheres import BodySpheres
-from ik_service.robots.joint_type import JointType
-from ik_service.robots.kinematic_robot import KinematicRobot
-from ik_service.robots.transforms import (
+from ik_service.collision.body_spheres import BodySpheres
+from ik_service.mechanism.device_model import DeviceModel
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.transforms import (
     Float64Array,
     identity_transform,
     quaternion_between,

@@ -12,10 +12,10 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.robots.collision.distance_grid import DistanceGrid
-from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
-from ik_service.robots.collision.world import Obstacle, World
-from ik_service.robots.transforms import Float64Array, quaternion_conjugate, quaternion_rotate
+from ik_service.collision.distance_grid import DistanceGrid
+from ik_service.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
+from ik_service.collision.world import Obstacle, World
+from ik_service.mechanism.transforms import Float64Array, quaternion_conjugate, quaternion_rotate
 
 _KNOWN_LINES: "WeakKeyDictionary[World, tuple[_Line, ...]]" = WeakKeyDictionary()
 

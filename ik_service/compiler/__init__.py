@@ -1,19 +1,19 @@
-"""Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
+"""Compiler: rows and joints -> the program of an island (scalar expressions) -> text of kernels in `code`."""
 
+from ik_service.compiler.build import ATTEMPT_SLACK, build_program
 from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target
+from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.functions import function_lines
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
+from ik_service.compiler.code.space import StepSpace
 from ik_service.compiler.code.stages import SECONDARY_STAGE, SECONDARY_STAGE_STEPS, stage_range
 from ik_service.compiler.code.state import NOT_EVALUATED, Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.code.statements import packet, statements
-from ik_service.compiler.code.steps.elimination import Elimination
-from ik_service.compiler.code.steps.space import StepSpace
-from ik_service.compiler.program.build import ATTEMPT_SLACK, build_program
-from ik_service.compiler.program.coverage import uncovered
-from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
-from ik_service.compiler.program.island_program import (
+from ik_service.compiler.coverage import uncovered
+from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
+from ik_service.compiler.island_program import (
     FIXED,
     GOAL,
     SECONDARY,
@@ -23,7 +23,7 @@ from ik_service.compiler.program.island_program import (
     DataInput,
     IslandProgram,
 )
-from ik_service.compiler.program.signature import IslandSignature
+from ik_service.compiler.signature import IslandSignature
 
 __all__ = [
     "ATTEMPT_SLACK",

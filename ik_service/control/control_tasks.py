@@ -9,17 +9,17 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.control.tick.arrays import POSE, TickArrays
-from ik_service.control.tick.levels.closing import LOOP_WEIGHT
+from ik_service.control.tick.closing import LOOP_WEIGHT
 from ik_service.control.tick.task import device_array
 from ik_service.errors import EngineError
+from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.robots import CoordinateConstraint, DeviceModel, LoopConstraint, VelocityConstraint
-from ik_service.robots.kinematic_robot import KinematicRobot
-from ik_service.solver.inputs.target_arrays import host_array
-from ik_service.solver.inputs.targets import Target, pose_objective
-from ik_service.solver.problems.rows.binding import require_contract
-from ik_service.solver.problems.rows.constraints import constraint_rows
+from ik_service.solver.given.target_arrays import host_array
+from ik_service.solver.given.targets import Target, pose_objective
+from ik_service.solver.rows.binding import require_contract
+from ik_service.solver.rows.constraints import constraint_rows
 from objectives import IKObjective, IKObjectiveDamping, IKObjectivePosture, InputError
-from objectives.expression_objective import ExpressionObjective
+from objectives.expression.expression_objective import ExpressionObjective
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.collision.attached import AttachedObject
+from ik_service.collision.body_spheres import checked_attached
+from ik_service.collision.world import World
 from ik_service.control.caller_arrays import CallerArrays
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks, SoftRows
@@ -27,21 +30,18 @@ from ik_service.control.tick.tick_launches import TickLaunches
 from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines
 from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
+from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.kernel_loading import KernelsFor, whom_of
+from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.mechanism.coupling import complete_joint_q
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion import PathResult
+from ik_service.motion.result import RateLimits, checked_dt, path_result
 from ik_service.robots import RobotModel
-from ik_service.robots.collision.attached import AttachedObject
-from ik_service.robots.collision.world import World
-from ik_service.robots.collision_checks.body_spheres import checked_attached
-from ik_service.robots.structure.caller_order import CallerOrder
-from ik_service.robots.structure.coupling import complete_joint_q
-from ik_service.robots.transforms import Float64Array
 from ik_service.solver.construction import check_construction
-from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
-from ik_service.solver.inputs.target_arrays import host_array
-from ik_service.solver.inputs.targets import Target, as_target
-from ik_service.solver.launches.kernel_loading import KernelsFor, whom_of
+from ik_service.solver.given.target_arrays import host_array
+from ik_service.solver.given.targets import Target, as_target
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.paths import PathResult
-from ik_service.solver.paths.result import RateLimits, checked_dt, path_result
 from objectives import IKObjective, InputError
 
 WARM_TICKS = 5

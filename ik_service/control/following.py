@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.control.result import ControlResult
-from ik_service.solver.inputs.foreign_arrays import as_numpy
-from ik_service.solver.inputs.target_arrays import by_target, check_targets
-from ik_service.solver.inputs.targets import Target
+from ik_service.motion.result import WaypointAnswers
+from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.target_arrays import by_target, check_targets
+from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.paths.result import WaypointAnswers
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]

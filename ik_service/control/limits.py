@@ -7,10 +7,10 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.collision.world import World
+from ik_service.mechanism.coupling import mapped_limits
+from ik_service.mechanism.dof_values import dof_values
 from ik_service.robots import JointType, RobotModel
-from ik_service.robots.collision.world import World
-from ik_service.robots.structure.coupling import mapped_limits
-from ik_service.robots.structure.dof_values import dof_values
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]

@@ -8,9 +8,9 @@ from ik_service.compiler import FIXED, GOAL, TURN, DataInput, IslandProgram
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.task import HOLDING, device_array
-from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.rows.blocks import Rows
 from objectives import InputError
-from objectives.statement.rows import ROW_WEIGHTS
+from objectives.expression.rows import ROW_WEIGHTS
 
 
 class TickData:

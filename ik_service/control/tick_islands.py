@@ -16,21 +16,21 @@ from ik_service.compiler import FLOAT64_ERROR, IslandProgram, IslandSignature, L
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.kernel import TickCode, tick_code
-from ik_service.control.tick.levels.yielding import YieldingRows
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
+from ik_service.control.tick.yielding import YieldingRows
 from ik_service.control.tick_data import TickData
 from ik_service.errors import EngineError
+from ik_service.kernels.device_lock import turn_on
+from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
+from ik_service.mechanism.coupling import follower_numbers
 from ik_service.robots import DeviceModel
-from ik_service.robots.structure.coupling import follower_numbers
+from ik_service.solver.arrays.partition import common_partition
 from ik_service.solver.compiled.island_task import island_constants
-from ik_service.solver.device_lock import turn_on
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
-from ik_service.solver.problems.partition import common_partition
-from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.support import Support, touched_dofs
-from ik_service.solver.problems.rows.weights import RowWeights, objective_weights
+from ik_service.solver.rows.blocks import Rows
+from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.support import Support, touched_dofs
+from ik_service.solver.rows.weights import RowWeights, objective_weights
 from objectives import IKJacobianType, InputError
 
 TARGET_ROWS = 6

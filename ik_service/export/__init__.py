@@ -13,6 +13,6 @@ solver.recorded() gives its launches, with all arrays that they work on. Of thes
 from ik_service.export.export import export_controller, export_solver
 from ik_service.export.export_files import Export
 from ik_service.export.gpu_export import export_for_gpus
-from ik_service.solver.gpu_kernels import ARCHITECTURES
+from ik_service.gpu_kernels import ARCHITECTURES
 
 __all__ = ["ARCHITECTURES", "Export", "export_controller", "export_for_gpus", "export_solver"]

@@ -7,20 +7,20 @@ import warp as wp
 
 from ik_service.compiler import cpu_target
 from ik_service.control import IKController
-from ik_service.export.c_code.objects import KernelObject, compile_object
-from ik_service.export.c_code.structs import CLayout
-from ik_service.export.c_code.values import Constants
-from ik_service.export.entries.sensitivity_entry import SensitivityEntry
-from ik_service.export.entries.solve_entry import SolveEntry, joint_q_type
-from ik_service.export.entries.tick_entry import TickEntry
-from ik_service.export.entries.tick_example import EXAMPLE_DT
 from ik_service.export.export_files import Export
 from ik_service.export.exported_function import ExportedFunction
+from ik_service.export.objects import KernelObject, compile_object
+from ik_service.export.sensitivity_entry import SensitivityEntry
+from ik_service.export.solve_entry import SolveEntry, joint_q_type
+from ik_service.export.structs import CLayout
 from ik_service.export.template_files import filled
+from ik_service.export.tick_entry import TickEntry
+from ik_service.export.tick_example import EXAMPLE_DT
+from ik_service.export.values import Constants
 from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
+from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, World
-from ik_service.solver import IKSolver
-from ik_service.solver.problems.kernel_modules import SOLVE_IO
+from ik_service.solver.arrays.kernel_modules import SOLVE_IO
 from objectives import InputError
 
 EXAMPLE_PROBLEMS = 1000  # in the file of the example

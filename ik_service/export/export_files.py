@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ik_service.export.c_code.objects import KernelObject
-from ik_service.export.c_code.structs import CLayout
+from ik_service.export.objects import KernelObject
+from ik_service.export.structs import CLayout
 from objectives import InputError
 
 

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import warp as wp
 
-from ik_service.export.c_code.structs import CLayout
-from ik_service.export.c_code.values import Constants
+from ik_service.export.structs import CLayout
+from ik_service.export.values import Constants
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 
 

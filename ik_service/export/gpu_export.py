@@ -8,15 +8,17 @@ from typing import Any
 import warp as wp
 
 from ik_service.errors import EngineError
-from ik_service.export.c_code.objects import compile_cubins
-from ik_service.export.c_code.structs import CLayout
-from ik_service.export.entries.solve_entry import GIVEN, solve_words
+from ik_service.export.call_frame import FrameArray, indented
 from ik_service.export.export_files import Export
-from ik_service.export.frames.call_frame import FrameArray, indented
-from ik_service.export.frames.gpu_frame import CONSTANT_ALIGNMENT, GpuConstants, GpuFrame
+from ik_service.export.gpu_frame import CONSTANT_ALIGNMENT, GpuConstants, GpuFrame
+from ik_service.export.objects import compile_cubins
+from ik_service.export.solve_entry import GIVEN, solve_words
+from ik_service.export.structs import CLayout
 from ik_service.export.template_files import filled
 from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
-from ik_service.solver import IKSolver
+from ik_service.gpu_kernels import ARCHITECTURES
+from ik_service.ik_solver import IKSolver
+from ik_service.solver.arrays.kernel_modules import SOLVE_IO
 from ik_service.solver.compiled.waves import (
     KEEP_BLOCK,
     THREADS_PER_SM,
@@ -28,9 +30,7 @@ from ik_service.solver.compiled.waves import (
     allocate_storage,
     keep_best,
 )
-from ik_service.solver.gpu_kernels import ARCHITECTURES
 from ik_service.solver.launches.recorded_launches import RecordedStep
-from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from objectives import InputError
 
 STORAGE_PROBES = 2  # problems and seeds of the storage that only its shapes are wanted of

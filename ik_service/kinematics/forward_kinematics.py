@@ -4,7 +4,8 @@ import typing
 
 import warp as wp
 
-from ik_service.robots import DeviceModel, JointType
+from ik_service.mechanism.device_model import DeviceModel
+from ik_service.mechanism.joint_type import JointType
 
 REVOLUTE = wp.constant(int(JointType.REVOLUTE))
 CONTINUOUS = wp.constant(int(JointType.CONTINUOUS))

@@ -5,7 +5,7 @@ import typing
 import warp as wp
 
 from ik_service.kinematics.forward_kinematics import BALL, FLOATING
-from ik_service.robots import DeviceModel
+from ik_service.mechanism.device_model import DeviceModel
 
 SERIES_BELOW = wp.constant(1.0e-4)  # squared angle under which the series is exact in float32
 

@@ -5,7 +5,7 @@ import typing
 import warp as wp
 
 from ik_service.kinematics.forward_kinematics import FLOATING, PLANAR, PRISMATIC, joint_frame
-from ik_service.robots import DeviceModel
+from ik_service.mechanism.device_model import DeviceModel
 
 
 @wp.kernel(module="unique", enable_backward=False)

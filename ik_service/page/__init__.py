@@ -11,9 +11,9 @@ drawings/: what a robot looks like, and its nodes in the scene
 from ik_service.extras import needs
 
 with needs("page", "The page"):
+    from ik_service.page.local_solving import LocalSolving
     from ik_service.page.page import Page
-    from ik_service.page.solving.local_solving import LocalSolving
-    from ik_service.page.solving.questions import PageError
-    from ik_service.page.solving.remote_solving import RemoteSolving
+    from ik_service.page.questions import PageError
+    from ik_service.page.remote_solving import RemoteSolving
 
 __all__ = ["LocalSolving", "Page", "PageError", "RemoteSolving"]

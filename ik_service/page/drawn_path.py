@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.solving.questions import AskedTarget, Float64Array, Followed, Question
+from ik_service.page.questions import AskedTarget, Float64Array, Followed, Question
 
 APART_M, APART_RAD = 0.005, 0.03
 """Least way of a target from waypoint to waypoint [m], or turn [rad]."""

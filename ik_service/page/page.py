@@ -22,7 +22,7 @@ import viser.infra._infra as viser_server
 from viser import _messages
 
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.solving.questions import PageError, Solving
+from ik_service.page.questions import PageError, Solving
 from ik_service.page.visitor import Visitor
 
 LOOPBACK = "127.0.0.1"

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.page.solving.questions import ROTATIONS, Answer, AskedTarget, Float64Array, PageError, Question
+from ik_service.mechanism.names import leaf_links
+from ik_service.page.questions import ROTATIONS, Answer, AskedTarget, Float64Array, PageError, Question
 from ik_service.robots import RobotModel
-from ik_service.robots.files.geometry.world_file import read_world
-from ik_service.robots.structure.names import leaf_links
-from ik_service.solver.options import SolverOptions
+from ik_service.robots.readers.world_file import read_world
+from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.page.drawings.geometry import robot_size
+from ik_service.mechanism.transforms import quaternion_rotate
+from ik_service.page.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.solving.questions import Answer, AskedTarget, Float64Array, Question
+from ik_service.page.questions import Answer, AskedTarget, Float64Array, Question
 from ik_service.page.words import FAR_COLOR, GOOD, HIT
-from ik_service.robots.transforms import quaternion_rotate
 
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
 """Axes of the world that span each plane, about the robot's base; it goes through the first target that counts."""

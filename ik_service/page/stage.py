@@ -8,13 +8,13 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.page.drawings.drawing import LIMIT_COLOR, Color, RobotDrawing
-from ik_service.page.drawings.geometry import robot_parts, robot_size, sphere_parts
-from ik_service.page.drawings.joint_arcs import JointArcs
+from ik_service.mechanism.transforms import identity_transform, quaternion_multiply
+from ik_service.page.drawing import LIMIT_COLOR, Color, RobotDrawing
+from ik_service.page.geometry import robot_parts, robot_size, sphere_parts
+from ik_service.page.joint_arcs import JointArcs
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetState
-from ik_service.page.solving.questions import Float64Array
-from ik_service.robots.meshes.mesh_file import Mesh
-from ik_service.robots.transforms import identity_transform, quaternion_multiply
+from ik_service.page.questions import Float64Array
+from ik_service.robots.readers.mesh_file import Mesh
 
 GIZMO_SHARE = 0.22
 """Size of a gizmo over that of the robot."""

@@ -13,10 +13,10 @@ import viser
 
 from ik_service.page import actions, words
 from ik_service.page.actions import ActionQueue
-from ik_service.page.drawings.drawing import Color
+from ik_service.page.drawing import Color
 from ik_service.page.panel import Panel
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.solving.questions import Solving
+from ik_service.page.questions import Solving
 from ik_service.page.stage import Stage
 
 OFF = {"collision": "off"}

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.page.drawings.drawing import Color
+from ik_service.page.drawing import Color
 from ik_service.page.drawn_path import WAYPOINTS_MOST
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
-from ik_service.page.solving.questions import Answer, Followed
+from ik_service.page.questions import Answer, Followed
 
 GOOD: Color = (34, 160, 90)
 FAR_COLOR: Color = (235, 150, 30)

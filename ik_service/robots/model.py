@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots.collision_checks.colliding_robot import CollidingRobot
-from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
-from ik_service.robots.constraint_kinematics.rounding import with_slack
-from ik_service.robots.constraints.coordinates import CoordinateConstraint, checked_coordinate_constraints
-from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
-from ik_service.robots.constraints.velocities import VelocityConstraint, checked_velocity_constraints
-from ik_service.robots.host_kinematics import forward, link_motion, masses, tangent
-from ik_service.robots.host_kinematics.forward import LinkPoses
-from ik_service.robots.joint_type import JointType
-from ik_service.robots.kinematic_robot import ActiveMap, JointStep, KinematicTrees
-from ik_service.robots.structure import coupling, names, size
-from ik_service.robots.structure.names import DofInfo
-from ik_service.robots.structure.trees import kinematic_trees
-from ik_service.robots.table import table
-from ik_service.robots.transforms import Float64Array
-from ik_service.robots.variants import aggregation, locking, subtree
+from ik_service.collision.colliding_robot import CollidingRobot
+from ik_service.constraints.constraint_set import ConstraintSet
+from ik_service.constraints.rounding import with_slack
+from ik_service.kinematics import host_link_motion, host_masses, host_poses, host_tangent
+from ik_service.kinematics.host_poses import LinkPoses
+from ik_service.mechanism import coupling, names, size
+from ik_service.mechanism.coordinates import CoordinateConstraint, checked_coordinate_constraints
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import ActiveMap, JointStep, KinematicTrees
+from ik_service.mechanism.loops import LoopConstraint, checked_loops
+from ik_service.mechanism.names import DofInfo
+from ik_service.mechanism.table import table
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.trees import kinematic_trees
+from ik_service.mechanism.velocities import VelocityConstraint, checked_velocity_constraints
+from ik_service.robots import aggregation, locking, subtree
 from objectives.model import BodyMass
 
 if TYPE_CHECKING:
-    from ik_service.robots.device_model import DeviceModel
+    from ik_service.mechanism.device_model import DeviceModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class RobotModel(CollidingRobot):
     @cached_property
     def body_masses(self) -> tuple[BodyMass, ...]:
         """Bodies that have mass, with that of the links fixed to them; body -1 first if static links have any."""
-        return masses.body_masses(self)
+        return host_masses.body_masses(self)
 
     @cached_property
     def coordinate_names(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class RobotModel(CollidingRobot):
     @cached_property
     def joint_steps(self) -> tuple[JointStep, ...]:
         """What forward kinematics needs of each joint, computed once."""
-        return forward.joint_steps(self)
+        return host_poses.joint_steps(self)
 
     def dof_at(self, index: int) -> DofInfo:
         """Describe DOF ``index``.
@@ -133,7 +133,7 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no such link.
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
         """
-        return forward.forward_kinematics(self, joint_q, links)
+        return host_poses.forward_kinematics(self, joint_q, links)
 
     def body_poses(self, joint_q: ArrayLike) -> Float64Array:
         """Give ``T_world_body`` [m, xyzw] of every body, shape [n, body_count, 7].
@@ -144,7 +144,7 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
         """
-        return forward.body_poses(self, joint_q)
+        return host_poses.body_poses(self, joint_q)
 
     def center_of_mass(self, joint_q: ArrayLike) -> Float64Array:
         """Give the centre of mass of all links, static ones too, in the world frame [m], shape [n, 3].
@@ -155,7 +155,7 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: The robot has no masses, or the configurations are not good ones.
         """
-        return masses.center_of_mass(self, joint_q)
+        return host_masses.center_of_mass(self, joint_q)
 
     def motion_subspace(self, joint_q: ArrayLike) -> Float64Array:
         """Give the twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].
@@ -168,7 +168,7 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
         """
-        return tangent.motion_subspace(self, joint_q)
+        return host_tangent.motion_subspace(self, joint_q)
 
     def jacobian(self, joint_q: ArrayLike, links: Sequence[str] | None = None) -> Float64Array:
         """Give how links move with the DOFs, in float64, shape [n, links, 6, joint_dof_count].
@@ -185,7 +185,7 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no such link.
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
         """
-        return link_motion.jacobian(self, joint_q, links)
+        return host_link_motion.jacobian(self, joint_q, links)
 
     def jacobian_dot(self, joint_q: ArrayLike, joint_qd: ArrayLike, links: Sequence[str] | None = None) -> Float64Array:
         """Give the time derivative of ``jacobian`` on the move with velocities, of the same shape.
@@ -200,7 +200,7 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no such link.
             InputError: Wrong shapes, non-finite values, or a quaternion of length zero.
         """
-        return link_motion.jacobian_dot(self, joint_q, joint_qd, links)
+        return host_link_motion.jacobian_dot(self, joint_q, joint_qd, links)
 
     def integrate(self, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
         """Move configurations along tangents on the manifold; quaternions come out unit.
@@ -215,14 +215,14 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: Wrong shapes, non-finite values, or a quaternion of length zero.
         """
-        return tangent.integrate(self, joint_q, dq)
+        return host_tangent.integrate(self, joint_q, dq)
 
     def random_joint_q(self, rng: np.random.Generator, n: int) -> Float64Array:
         """Draw configurations uniformly inside the limits, shape [n, joint_coord_count].
 
         Unlimited angles are drawn from +-pi, unlimited lengths from +-1 m, quaternions uniformly over all rotations.
         """
-        return tangent.random_joint_q(self, rng, n)
+        return host_tangent.random_joint_q(self, rng, n)
 
     def complete_joint_q(self, joint_q: ArrayLike) -> Float64Array:
         """Set followers from their leaders, in copies, shape [n, joint_coord_count]; locked joints stay where they are.
@@ -374,6 +374,6 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: There is no such device.
         """
-        from ik_service.robots.device_model import on_device  # reading a robot alone should not wait for Warp
+        from ik_service.mechanism.device_model import on_device  # reading a robot alone should not wait for Warp
 
         return on_device(self, device)

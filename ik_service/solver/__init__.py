@@ -7,13 +7,3 @@ staged engine, for any objective: slots (attempts in flight) take seeds, and the
   |  trials: damped steps -> forward kinematics -> residual blocks -> accept
   +--- the whole iteration is recorded as a graph and replayed until no slot is running
 """
-
-from ik_service.solver.inputs.targets import Target
-from ik_service.solver.linearisation.linearisation import DofState, Linearisation
-from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.options import SolverOptions
-from ik_service.solver.paths import PathResult
-from ik_service.solver.result import IKResult
-from ik_service.solver.solver import IKSolver
-
-__all__ = ["DofState", "IKResult", "IKSolver", "IKStatus", "Linearisation", "PathResult", "SolverOptions", "Target"]

@@ -9,34 +9,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import Lanes
 from ik_service.errors import EngineError
+from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.host_device_array import side_stream, wait
+from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone, whom_of
 from ik_service.robots import RobotModel
-from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.arrays.kernel_modules import SOLVE_ON_DEVICE
+from ik_service.solver.arrays.pose_targets import PoseTargets
+from ik_service.solver.arrays.solve_settings import SolveSettings
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.construction import SolverSetup
-from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
-from ik_service.solver.inputs.reading import check_lines
-from ik_service.solver.inputs.targets import Target
-from ik_service.solver.inputs.worlds import CheckedWorlds
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.reading import check_lines
+from ik_service.solver.given.targets import Target
+from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.launches.deadline import stopped_after
-from ik_service.solver.launches.kernel_loading import KernelsFor, load_kernels_alone, whom_of
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
-from ik_service.solver.options import SolverOptions
+from ik_service.solver.launches.result import IKResult, ResultHead, collect_result
+from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.problem_batch import ProblemBatch
-from ik_service.solver.problems.host_device_array import side_stream, wait
-from ik_service.solver.problems.kernel_modules import SOLVE_ON_DEVICE
-from ik_service.solver.problems.pose_targets import PoseTargets
-from ik_service.solver.problems.rows.binding import release_objective
-from ik_service.solver.problems.rows.constraints import ConstraintRows
-from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.rows.support import row_labels
-from ik_service.solver.problems.solve_settings import SolveSettings
-from ik_service.solver.result import IKResult, ResultHead, collect_result
-from ik_service.solver.results.island_report import IslandReport, report_islands
-from ik_service.solver.workspace import Workspace
+from ik_service.solver.rows.binding import release_objective
+from ik_service.solver.rows.constraints import ConstraintRows
+from ik_service.solver.rows.layout import RowLayout
+from ik_service.solver.rows.support import row_labels
+from ik_service.solver.verdict.island_report import IslandReport, report_islands
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
 

@@ -2,18 +2,18 @@
 
 from typing import Literal, Protocol
 
+from ik_service.collision.collision_data import CollisionData
 from ik_service.errors import EngineError
-from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.arrays.solve_settings import SolveSettings
 from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.island_kernels import why_uncovered
 from ik_service.solver.compiled.loop_closing import LoopClosing
+from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
-from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.solve_settings import SolveSettings
+from ik_service.solver.launches.workspace import Workspace
+from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.staged.engine import StagedEngine
-from ik_service.solver.workspace import Workspace
 
 
 class Engine(Protocol):

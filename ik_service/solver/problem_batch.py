@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.solver.inputs.reading import has_lines_per_problem, part_of
-from ik_service.solver.inputs.target_arrays import TargetArrays
-from ik_service.solver.inputs.worlds import CheckedWorlds
-from ik_service.solver.problems.limits.asked import AskedLimits
-from ik_service.solver.problems.pose_targets import PoseTargets
+from ik_service.solver.arrays.pose_targets import PoseTargets
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.reading import has_lines_per_problem, part_of
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.worlds import CheckedWorlds
 from objectives import IKObjective
-from objectives.expression_objective import ExpressionObjective
+from objectives.expression.expression_objective import ExpressionObjective
 
 _AS_IT_IS = nullcontext()
 

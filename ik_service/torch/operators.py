@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from ik_service.derived_solve import POSE, TWIST, derived_solve, rates_shape
-from ik_service.solver import IKSolver, IKStatus
-from ik_service.solver.on_device.device_solver import DeviceSolver
+from ik_service.ik_solver import IKSolver
+from ik_service.solver.device_solver import DeviceSolver
+from ik_service.solver.lm.status import IKStatus
 from ik_service.torch.registration import Known, LastFunction, register
 
 _SOLVERS = Known[IKSolver]()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ik_service.derived_solve import POSE, batch_axes
-from ik_service.solver import IKSolver
+from ik_service.ik_solver import IKSolver
 from ik_service.torch.operators import SolveFunction, name_of, solve
 from ik_service.torch.registration import wants_gradient
 from objectives.errors import InputError

@@ -1,4 +1,4 @@
-"""Scalar expressions: plain arithmetic that is folded, derived and written as code."""
+"""Scalar expressions: arithmetic that is folded, derived and written as code; rows stated as expressions."""
 
 from objectives.expression.graph import (
     ExpressionGraph,

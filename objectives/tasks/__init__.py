@@ -1,1 +1,1 @@
-"""The objectives that come with the solver."""
+"""The objectives of this package: poses, directions, planes, loops and wheels, postures, limits, couplings."""

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from objectives.data_field import DataField
-from objectives.element_table import Element
 from objectives.errors import InputError
 from objectives.expression import Scalar
-from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import scale, subtract, vector
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import scale, subtract, vector
+from objectives.expression.rows import RowGroup, RowInputs
 from objectives.model import BodyMass, IKModel
 from objectives.robot_indices import BodyFrame
-from objectives.statement.rows import RowGroup, RowInputs
 
 POSITION, SHARE = "target_positions", "mass_share"
 

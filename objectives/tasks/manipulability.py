@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from objectives.data_field import DataField
-from objectives.element_table import Element
 from objectives.errors import InputError
 from objectives.expression import Scalar, log, maximum, sqrt
-from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import Vector, cross, rotate, scale, subtract
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import Vector, cross, rotate, scale, subtract
+from objectives.expression.rows import RowGroup, RowInputs
 from objectives.model import FloatArray, IKModel
 from objectives.robot_indices import BodyFrame, RobotIndices
-from objectives.statement.rows import RowGroup, RowInputs
 
 Motion = Literal["pose", "position", "orientation"]
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ik_service.api.schema.limits import MAX_SENSITIVE_EFFORT
+from ik_service.service.schema.limits import MAX_SENSITIVE_EFFORT
 from tests.attacks.attack import MINUTE_S, for_a_moment_and_a_minute, under_attack
 from tests.attacks.service import KEYS
 from tests.attacks.victim import PANDA

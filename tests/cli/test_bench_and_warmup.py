@@ -9,8 +9,7 @@ import pytest
 import warp as wp
 
 from ik_service import builtin_robot_names, load_robot
-from ik_service.bench import robot_bench
-from ik_service.cli.robots import warmup_command
+from ik_service.cli import robot_bench, warmup_command
 from ik_service.solver.compiled.island_launches import ThreadLaunches
 
 BENCH = ("bench", "panda", "--count", "50", "--repeats", "2", "--threads", "2", "--device", "cpu")

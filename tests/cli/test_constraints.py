@@ -28,7 +28,7 @@ def test_it_tells_what_closes_a_mechanism_and_what_drives_it(run):
 
 
 def test_rows_that_say_nothing_new_and_warnings_are_named(run, tmp_path):
-    from ik_service.robots.catalog import builtin_urdf
+    from ik_service.robots.readers.catalog import builtin_urdf
 
     path = tmp_path / "bar.urdf"
     path.write_bytes(builtin_urdf("four_bar"))

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from ik_service.cli.robots import islands_command
+from ik_service.cli import islands_command
 
 HANDS = ["left_panda_hand", "right_panda_hand"]
 ARMS = [[f"{side}_panda_joint{k}" for k in range(1, 8)] for side in ("left", "right")]

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ik_service.bench import robot_bench
-from ik_service.cli import console
-from ik_service.cli.robots import warmup_command
+from ik_service.cli import console, robot_bench, warmup_command
 from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, cpu_target
-from ik_service.solver.launches.kernel_loading import QUIET_VARIABLE
+from ik_service.kernels.kernel_loading import QUIET_VARIABLE
 from objectives.errors import InputError
 from tests.cli.test_output import PROGRAM
 

@@ -10,7 +10,7 @@ import pytest
 
 import ik_service
 from ik_service import builtin_robot_names, load_robot
-from ik_service.cli.solving.random_report import random_request, report_of
+from ik_service.cli.random_report import random_request, report_of
 from ik_service.robots import builtin_urdf
 
 
@@ -49,8 +49,8 @@ def test_equal_seeds_draw_equal_targets_and_others_do_not():
 def test_a_false_success_would_show_in_the_report():
     from dataclasses import replace
 
-    from ik_service.batching.requests.timed_result import TimedResult
-    from ik_service.batching.solver_cache import SolverCache
+    from ik_service.service.pool.solver_cache import SolverCache
+    from ik_service.service.queue.timed_result import TimedResult
 
     panda = load_robot("panda")
     request = random_request(panda, ["panda_hand"], 4, 0)

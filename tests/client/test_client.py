@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.api.admission.deadline import preferred_wait_s
 from ik_service.client import AsyncClient, Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
-from ik_service.client.messages.requests import solve_call
+from ik_service.client.requests import solve_call
 from ik_service.robots import builtin_urdf
+from ik_service.service.gate.deadline import preferred_wait_s
 from tests.bounded import PATIENCE_S
 
 COUNT = 30

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.collision import (
-    ClearanceSize,
-    CollisionSpheres,
-    CollisionWorlds,
-    approaches_function,
-    clearance_function,
-)
+from ik_service.collision.check import sphere_centers
+from ik_service.collision.clearance import ClearanceSize, approaches_function, clearance_function
+from ik_service.collision.collision_data import CollisionData
+from ik_service.collision.sphere_arrays import CollisionSpheres
+from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes
+from ik_service.mechanism.joint_type import JointType
 from ik_service.robots import (
     Box,
     Capsule,
@@ -24,9 +23,6 @@ from ik_service.robots import (
     load_robot,
     load_urdf,
 )
-from ik_service.robots.collision_checks.check import sphere_centers
-from ik_service.robots.joint_type import JointType
-from ik_service.solver.collisions.collision_data import CollisionData
 
 JOINTS = ("revolute", "prismatic", "planar", "floating", "spherical", "continuous")
 PARTS = [

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.collision import SphereArrays
-from ik_service.collision.sphere_arrays import ABSENT_RADIUS
+from ik_service.collision.body_spheres import with_attached
+from ik_service.collision.sphere_arrays import ABSENT_RADIUS, SphereArrays
 from ik_service.robots import AttachedObject
-from ik_service.robots.collision_checks.body_spheres import with_attached
 
 WIDTH = 4
 SHARED = ("frame", "link_body", "link_count", "link_block", "bound", "sphere")

@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 
 from ik_service.compiler import Lanes
-from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
+from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 
 WIDTHS = [Lanes(8), Lanes(4, "float64"), Lanes(1), Lanes(1, "float64")]
 

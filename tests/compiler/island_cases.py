@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 
 import ik_service
-from ik_service.robots.catalog import load_urdf
-from ik_service.robots.transforms import quaternion_exp
+from ik_service.mechanism.transforms import quaternion_exp
+from ik_service.robots.readers.catalog import load_urdf
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,

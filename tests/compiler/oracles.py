@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ik_service.compiler import FIXED, IslandSignature, build_program, coordinate_names
-from ik_service.compiler.program.half_angle import FLOAT64_ERROR
+from ik_service.compiler.half_angle import FLOAT64_ERROR
+from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
 from ik_service.robots import JointType
-from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
 from objectives.expression import evaluate
 
 

@@ -13,10 +13,9 @@ import pytest
 from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.control.tick import tick_launches
+from ik_service.kernels import device_lock, host_device_array
 from ik_service.robots import HalfSpace, World
-from ik_service.solver import device_lock
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.problems import host_device_array
 from tests.control.conftest import pose_of
 
 LINK = "panda_hand"

@@ -6,9 +6,9 @@ import pytest
 import ik_service
 from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import CoordinateConstraint, LoopConstraint
-from ik_service.robots.catalog import load_urdf
-from ik_service.robots.transforms import transform_inverse, transform_multiply
+from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture, InputError
 from tests.control.conftest import follow, pose_of
 from tests.solver.test_loops import COUPLER, CRANK, FOUR_BAR, GROUND, HELD, LEFT, RIGHT, ROCKER, four_bar, gaps

@@ -13,7 +13,7 @@ import pytest
 from ik_service import IKStatus, Target, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import LoopConstraint
-from tests.robots.constraint_kinematics.mechanisms import palletizer
+from tests.constraints.mechanisms import palletizer
 from tests.solver.test_loops import HELD, LEFT, RIGHT, gaps
 
 TICKS = int(float(os.environ.get("LOOP_TICKS", "1e6")))

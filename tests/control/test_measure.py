@@ -6,7 +6,7 @@ import pytest
 from ik_service import Target, load_robot
 from ik_service.control import IKController
 from ik_service.robots import load_urdf
-from ik_service.solver.inputs.targets import ROTATION_LENGTH
+from ik_service.solver.given.targets import ROTATION_LENGTH
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,

@@ -5,8 +5,8 @@ import numpy as np
 from ik_service import IKStatus
 from ik_service.control import IKController
 from ik_service.robots import load_urdf
+from tests.constraints import rounded
 from tests.control.conftest import follow, pose_of
-from tests.robots.constraint_kinematics import rounded
 
 CLOSED = 2e-9  # [m and rad] of a row beyond its slack; a tick ends where all are below 1e-9, and then answers
 NEAR = 2e-3  # [m] behind a point that moves at up to 0.2 m/s

@@ -8,14 +8,14 @@ import pytest
 from ik_service import IKSolver, IKStatus, Target, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.errors import InputError
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, load_urdf
-from ik_service.robots.transforms import transform_inverse, transform_multiply
 from objectives import IKObjectivePosture
+from tests.constraints.mechanisms import at
+from tests.constraints.test_parts import joint
+from tests.constraints.test_velocities_and_cams import RADIUS, TRACK, cart, cart_text, planetary
 from tests.control.conftest import follow, pose_of
 from tests.objectives.motion_rows import motion_row
-from tests.robots.constraint_kinematics.mechanisms import at
-from tests.robots.constraint_kinematics.test_parts import joint
-from tests.robots.constraint_kinematics.test_velocities_and_cams import RADIUS, TRACK, cart, cart_text, planetary
 
 DT = 1e-3
 SPEED, ACCELERATION = 7.0, 20.0  # of the wheels [rad/s, rad/s^2]

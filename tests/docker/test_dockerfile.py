@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from ik_service.api.admission.access import require_safe_address
 from ik_service.compiler.code.cpu_targets import TARGETS
+from ik_service.gpu_kernels import ARCHITECTURES
+from ik_service.service.gate.access import require_safe_address
 from ik_service.settings import load_settings, unknown_variables
-from ik_service.solver.gpu_kernels import ARCHITECTURES
 from objectives import InputError
 from tests.docker.dockerfile import ROOT, TEXT, instructions, only, stage, variables
 

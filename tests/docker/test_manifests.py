@@ -8,9 +8,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from ik_service.api import create_app
+from ik_service.kernels import cache_bound
+from ik_service.service import create_app
 from ik_service.settings import ENV_PREFIX, ServiceSettings
-from ik_service.solver.launches import cache_bound
 from tests.docker.dockerfile import only, variables
 
 DOCKER = Path(__file__).parents[2] / "docker"

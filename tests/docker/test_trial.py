@@ -6,9 +6,9 @@ import sys
 import pytest
 from fastapi.testclient import TestClient
 
-from ik_service.api import create_app
-from ik_service.cli.robots.warmup_command import link_sets
+from ik_service.cli.warmup_command import link_sets
 from ik_service.robots import builtin_robot_names, load_robot
+from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from ik_service.solver.core import SolverCore
 from tests.docker.dockerfile import ROOT

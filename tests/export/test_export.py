@@ -13,7 +13,7 @@ from ik_service.compiler import cpu_target
 from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, choose_target, portable_target
 from ik_service.export import export as export_module
 from ik_service.export import export_solver
-from ik_service.export.c_code.values import c_comment, c_number, c_string
+from ik_service.export.values import c_comment, c_number, c_string
 from objectives import IKObjectivePosture, InputError
 
 

@@ -11,7 +11,7 @@ from jax.test_util import check_grads
 
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.jax import JaxSolver
-from ik_service.robots.transforms import transform_multiply
+from ik_service.mechanism.transforms import transform_multiply
 from objectives import IKObjectivePosture, InputError
 
 jax.config.update("jax_enable_x64", True)

@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.robots.transforms import transform_multiply
+from ik_service.mechanism.transforms import transform_multiply
 from ik_service.torch import TorchKinematics, TorchSolver
 from objectives import IKObjectivePosture, InputError
 

@@ -15,12 +15,12 @@ import numpy as np
 import orjson
 
 with atheris.instrument_imports(include=["ik_service", "objectives"]):
-    from ik_service.api.codecs.json_codec import JsonCodec
-    from ik_service.api.codecs.msgpack_codec import MsgpackCodec
-    from ik_service.api.codecs.npz_codec import NpzCodec
-    from ik_service.api.documents.solve_request import read_solve
     from ik_service.robots import load_robot, load_urdf
-    from ik_service.robots.files.constraint_file import read_constraints
+    from ik_service.robots.readers.constraint_file import read_constraints
+    from ik_service.service.codecs.json_codec import JsonCodec
+    from ik_service.service.codecs.msgpack_codec import MsgpackCodec
+    from ik_service.service.codecs.npz_codec import NpzCodec
+    from ik_service.service.documents.solve_request import read_solve
     from objectives.errors import IKError
 
 PANDA = load_robot("panda", collision="ignore")

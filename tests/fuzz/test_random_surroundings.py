@@ -16,9 +16,9 @@ import pytest
 
 import ik_service
 from ik_service import IKResult, IKSolver, Target
+from ik_service.mechanism.transforms import transform_multiply
 from ik_service.result_schema import RESULT_COLUMNS
 from ik_service.robots import Box, Capsule, Cylinder, Sphere, World
-from ik_service.robots.transforms import transform_multiply
 from objectives import IKError, IKObjectiveJointCentering, IKObjectiveLookAt, IKObjectivePosture
 
 KINDS = int(os.environ.get("SURROUNDINGS_KINDS", "60"))

@@ -8,11 +8,11 @@ import pytest
 import warp as wp
 
 import ik_service
+from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController, tick_islands
 from ik_service.control.clearance.keep import keep_kernel
-from ik_service.solver.collisions.collision_data import CollisionData
-from ik_service.solver.collisions.near_spheres import near_kernel
+from ik_service.solver.second_tries.near_spheres import near_kernel
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.kinematics import forward_kinematics, motion_subspace
-from ik_service.robots.transforms import quaternion_multiply, quaternion_rotate
+from ik_service.kinematics.forward_kinematics import forward_kinematics
+from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
 from tests.foreign_robots import CASES, Witness, link_jacobian, load_foreign
 
 FLOAT32 = 1e-5  # [m, quaternion, unit twist]: a rounding of 1e-7 per joint on chains of forty, 2 m away from the origin

@@ -5,8 +5,10 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
-from ik_service.robots.joint_type import JointType
+from ik_service.kinematics.forward_kinematics import forward_kinematics
+from ik_service.kinematics.integrate import integrate
+from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.mechanism.joint_type import JointType
 
 FLOAT32_POSE = 1e-5  # [m, quaternion]: a few roundings per joint over chains of up to thirty joints
 ROBOTS = ["panda", "dual_panda", "allegro", "humanoid", "panda_gripper"]

@@ -24,22 +24,22 @@ class Mutation(NamedTuple):
     tests: str
 
 
-PARTS = "tests/solver/problems/test_parts.py"
-TURNS = "tests/solver/results/test_turns.py"
-MEMORY = "tests/api/admission/test_request_memory.py"
-CONNECTION = "tests/api/server/test_connection.py"
-STREAM_CONNECTION = "tests/api/server/test_stream_connection.py"
-KERNEL_BUILDER = "tests/batching/kernels/test_kernel_builder.py"
-KERNEL_TRUST = "tests/solver/launches/test_kernel_trust.py"
-BULK_DAMAGE = "tests/deploy/bulk/test_bulk_damage.py"
+PARTS = "tests/solver/arrays/test_parts.py"
+TURNS = "tests/solver/verdict/test_turns.py"
+MEMORY = "tests/service/gate/test_request_memory.py"
+CONNECTION = "tests/service/gate/test_connection.py"
+STREAM_CONNECTION = "tests/service/gate/test_stream_connection.py"
+KERNEL_BUILDER = "tests/service/pool/kernels/test_kernel_builder.py"
+KERNEL_TRUST = "tests/kernels/test_kernel_trust.py"
+BULK_DAMAGE = "tests/integrations/bulk/test_bulk_damage.py"
 
 MUTATIONS = (
     Mutation(
         "keys are compared by one byte of their digests",
-        "ik_service/api/admission/access.py",
+        "ik_service/service/gate/access.py",
         "hmac.compare_digest(digest, known)",
         "hmac.compare_digest(digest[:1], known[:1])",
-        "tests/api/admission/test_access.py",
+        "tests/service/gate/test_access.py",
     ),
     Mutation(
         "solutions are copies of each other a turn apart",
@@ -50,14 +50,14 @@ MUTATIONS = (
     ),
     Mutation(
         "the work of a caller who has gone is not cancelled",
-        "ik_service/api/server/client_disconnect.py",
+        "ik_service/service/gate/client_disconnect.py",
         "        gone = True\n        answer.cancel()",
         "        gone = True",
-        "tests/api/server/test_client_disconnect.py",
+        "tests/service/gate/test_client_disconnect.py",
     ),
     Mutation(
         "threads split lists of problems by places",
-        "ik_service/solver/problems/parts.py",
+        "ik_service/solver/arrays/parts.py",
         "if problem[middle] < first:",
         "if middle < count[0] * part / parts:",
         PARTS,
@@ -71,108 +71,108 @@ MUTATIONS = (
     ),
     Mutation(
         "an answer may have any size",
-        "ik_service/api/admission/request_memory.py",
+        "ik_service/service/gate/request_memory.py",
         "if amount > most:",
         "if amount < 0:",
         MEMORY,
     ),
     Mutation(
         "large answers are not counted",
-        "ik_service/api/admission/request_memory.py",
+        "ik_service/service/gate/request_memory.py",
         "            self.reserve(amount)\n\n    @contextmanager",
         "            pass\n\n    @contextmanager",
         MEMORY,
     ),
     Mutation(
         "one key may use up what all keys share",
-        "ik_service/batching/queue/fair_cap.py",
+        "ik_service/service/queue/fair_cap.py",
         "own + amount > free",
         "own > self._most",
-        "tests/api/admission/test_request_shares.py",
+        "tests/service/gate/test_request_shares.py",
     ),
     Mutation(
         "robots are put on the event loop",
-        "ik_service/api/routes/robots.py",
+        "ik_service/service/routes/robots.py",
         "state.catalog_thread.run(owner, state.catalog.put, robot, text, replace(condition, owner=owner))",
         "asyncio.sleep(0.0, state.catalog.put(robot, text, replace(condition, owner=owner)))",
-        "tests/api/catalog/test_catalog_routes.py",
+        "tests/service/catalog/test_catalog_routes.py",
     ),
     Mutation(
         "whoever has idle connections keeps them",
-        "ik_service/api/server/connection_slots.py",
+        "ik_service/service/gate/connection_slots.py",
         "owner = max(keys, key=lambda key: len(self._idle[key]), default=None)",
         "owner = min(keys, key=lambda key: len(self._idle[key]), default=None)",
         CONNECTION,
     ),
     Mutation(
         "extra connections, for health, are kept without end",
-        "ik_service/api/server/connection_slots.py",
+        "ik_service/service/gate/connection_slots.py",
         "if len(self._extra) > EXTRA_MOST:",
         "if not self._extra:",
         CONNECTION,
     ),
     Mutation(
         "pings have no rate",
-        "ik_service/api/server/stream_connection.py",
+        "ik_service/service/gate/stream_connection.py",
         "if self._control_left >= 0.0:",
         "if self._control_left < 1e9:",
         STREAM_CONNECTION,
     ),
     Mutation(
         "streams are read from callers who take nothing",
-        "ik_service/api/server/stream_connection.py",
+        "ik_service/service/gate/stream_connection.py",
         "            self.transport.pause_reading()",
         "            pass",
         STREAM_CONNECTION,
     ),
     Mutation(
         "an owner has all turns of the compiler",
-        "ik_service/batching/kernels/kernel_builder.py",
+        "ik_service/service/pool/kernel_builder.py",
         "min(turns, key=lambda turn: turn[0])",
         "turns[0]",
         KERNEL_BUILDER,
     ),
     Mutation(
         "a build takes longer than its turn",
-        "ik_service/batching/kernels/kernel_builder.py",
+        "ik_service/service/pool/kernel_builder.py",
         "time.monotonic() > began + self._turn_s and",
         "time.monotonic() < began and",
         KERNEL_BUILDER,
     ),
     Mutation(
         "code that cannot be compiled is compiled again and again",
-        "ik_service/batching/kernels/kernel_gate.py",
+        "ik_service/service/pool/kernel_gate.py",
         "if (failure := self._status.failure(code, time.monotonic())) is not None:",
         "if (failure := self._status.failure(code, 0.0)) is not None and code is None:",
-        "tests/batching/kernels/test_kernel_gate.py",
+        "tests/service/pool/kernels/test_kernel_gate.py",
     ),
     Mutation(
         "products along followers overflow",
-        "ik_service/robots/files/mimics.py",
+        "ik_service/robots/readers/mimics.py",
         "<= size <= MAX_NUMBER",
         "<= size",
         "tests/robots/test_number_bounds.py",
     ),
     Mutation(
         "files that every user may write are believed",
-        "ik_service/file_trust.py",
+        "ik_service/kernels/file_trust.py",
         "if found.st_mode & stat.S_IWOTH:",
         "if found.st_mode < 0:",
         KERNEL_TRUST,
     ),
     Mutation(
         "files of other users are believed",
-        "ik_service/file_trust.py",
+        "ik_service/kernels/file_trust.py",
         "if found.st_uid not in (ROOT, os.geteuid()):",
         "if found.st_uid < 0:",
         KERNEL_TRUST,
     ),
     Mutation(
         "code that has not its checksum is run",
-        "ik_service/solver/launches/kernel_loading.py",
+        "ik_service/kernels/kernel_loading.py",
         "return said.read_bytes() == checksum(code)",
         "return True",
-        "tests/solver/launches/test_kernel_cache.py",
+        "tests/kernels/test_kernel_cache.py",
     ),
     Mutation(
         "out of reach is never told where joints brake",
@@ -190,21 +190,21 @@ MUTATIONS = (
     ),
     Mutation(
         "answers stay on the turn that they were found on",
-        "ik_service/solver/problems/nearest_turn.py",
+        "ik_service/solver/arrays/nearest_turn.py",
         "turns = wp.clamp(wp.floor(ahead * PER_TURN), least, most)",
         "turns = wp.float64(0.0)",
         TURNS,
     ),
     Mutation(
         "limits without a float32 between them cross",
-        "ik_service/robots/structure/float32_limits.py",
+        "ik_service/mechanism/float32_limits.py",
         "crossed = low > high",
         "crossed = low < low",
         "tests/solver/lm/test_limits.py",
     ),
     Mutation(
         "a bulk job takes results of another",
-        "ik_service/deploy/bulk/outputs/part_files.py",
+        "ik_service/integrations/bulk/part_files.py",
         "if of != (plan.digest, part.number):",
         "if of[0] is None:",
         BULK_DAMAGE,

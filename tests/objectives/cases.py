@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import objectives
-from ik_service.robots.transforms import (
+from ik_service.mechanism.transforms import (
     quaternion_conjugate,
     quaternion_exp,
     quaternion_multiply,

@@ -3,7 +3,7 @@
 import numpy as np
 
 import objectives
-from ik_service.robots.transforms import quaternion_rotate, transform_inverse, transform_multiply
+from ik_service.mechanism.transforms import quaternion_rotate, transform_inverse, transform_multiply
 
 LOOP_OFFSETS = (
     np.array([0.1, -0.05, 0.2, 0.0, np.sin(0.3), 0.0, np.cos(0.3)]),

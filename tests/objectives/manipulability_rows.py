@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ik_service.robots.transforms import quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_rotate
 
 WEIGHT, STEP = 0.6, 1e-6  # of the objective, and of differences
 PARTS = {"pose": slice(0, 6), "position": slice(0, 3), "orientation": slice(3, 6)}

@@ -3,7 +3,7 @@
 import numpy as np
 
 import objectives
-from ik_service.robots.transforms import transform_inverse, transform_multiply
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from tests.objectives.loop_rows import matrix_of
 
 BOX, BALL = np.array([0.02, 0.05, 0.01, 0.1, 0.02, 0.05, 0.0]), np.array([0.0, 0.02, 0.0, 0.0, 0.0, 4.0, 0.1])

@@ -8,12 +8,12 @@ import warp as wp
 
 from objectives import IKObjective
 from objectives.data_field import DataField
-from objectives.element_table import Element
 from objectives.expression import acos, atan2, cos, exp, log, maximum, sin, sqrt, where
-from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import dot, rotate, subtract
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import dot, rotate, subtract
+from objectives.expression.rows import RowGroup, RowInputs
 from objectives.robot_indices import BodyFrame
-from objectives.statement.rows import RowGroup, RowInputs
 
 
 @wp.kernel

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ik_service.robots.transforms import quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_rotate
 
 
 def functions(pose, q, shift):

@@ -10,7 +10,7 @@ import warp as wp
 import objectives
 from ik_service import IKSolver, load_robot
 from objectives import IKJacobianType, IKObjective, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
-from objectives.statement.kernels import jacobian_kernel, residual_kernel
+from objectives.expression.kernels import jacobian_kernel, residual_kernel
 from tests.objectives.conftest import GUARD, scene
 from tests.objectives.objectives_of_tests import Functions, Height
 

@@ -6,12 +6,12 @@ import pytest
 import objectives
 from objectives import ObjectiveError
 from objectives.data_field import DataField
-from objectives.element_table import Element
 from objectives.expression import maximum, sin, where
-from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import dot, rotate, subtract
-from objectives.statement.kernels import residual_kernel
-from objectives.statement.rows import RowGroup, RowInputs, state_rows
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import dot, rotate, subtract
+from objectives.expression.kernels import residual_kernel
+from objectives.expression.rows import RowGroup, RowInputs, state_rows
 from tests.objectives.conftest import GUARD, scene
 from tests.objectives.objectives_of_tests import APART, TOGETHER, Weighed
 

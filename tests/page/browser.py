@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from benchmarks.peers.environments import ENVIRONMENTS
-from ik_service.robots.transforms import quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_rotate
 from tests.bounded import until
 
 AXE = "axe-core@4.14.1"

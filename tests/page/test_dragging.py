@@ -8,15 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ik_service.ik_solver import IKSolver
+from ik_service.mechanism.transforms import quaternion_from_rpy, quaternion_multiply, quaternion_rotate
 from ik_service.page import LocalSolving, words
 from ik_service.page import visitor as visitor_module
-from ik_service.page.drawings.geometry import placed_bodies
+from ik_service.page.geometry import placed_bodies
 from ik_service.page.panel import BY_CLEARANCE, TOOL_AXES, WORLD_AXES
 from ik_service.page.reach_slice import ReachSlice, SliceView
 from ik_service.page.stage import pose_of
 from ik_service.robots import load_robot
-from ik_service.robots.transforms import quaternion_from_rpy, quaternion_multiply, quaternion_rotate
-from ik_service.solver import IKSolver, IKStatus
+from ik_service.solver.lm.status import IKStatus
 from tests.page.guests import Guest, scene_server
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
+from ik_service.page.local_solving import LocalSolving
 from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, PosedRobot
-from ik_service.page.solving.local_solving import LocalSolving
-from ik_service.page.solving.questions import ROTATIONS
+from ik_service.page.questions import ROTATIONS
 from ik_service.robots import CollisionModel, builtin_robot_names
 
 NOTHING = {"any_branch": False, "options": {}, "objects": {}}

@@ -13,17 +13,10 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.page import LocalSolving, PageError, RemoteSolving
-from ik_service.page.drawings.geometry import Role, robot_parts
+from ik_service.page.geometry import Role, robot_parts
+from ik_service.page.local_solving import BROUGHT_MOST
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.solving.local_solving import BROUGHT_MOST
-from ik_service.page.solving.request_texts import (
-    c_text,
-    curl_text,
-    export_text,
-    python_text,
-    request_document,
-    request_html,
-)
+from ik_service.page.request_texts import c_text, curl_text, export_text, python_text, request_document, request_html
 from ik_service.page.words import NO_MODEL, random_html, status_html
 from tests.bounded import PATIENCE_S
 

@@ -4,8 +4,8 @@ import functools
 
 import pytest
 
+from ik_service.kernels.kernel_loading import KernelsFor, _Notice
 from ik_service.page import LocalSolving, PageError, words
-from ik_service.solver.launches.kernel_loading import KernelsFor, _Notice
 from tests.bounded import until
 from tests.page.guests import Guest, scene_server
 

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ik_service.mechanism.transforms import quaternion_from_rpy
 from ik_service.page import LocalSolving, Page, PageError, words
-from ik_service.page.drawings.drawing import LIMIT_COLOR
-from ik_service.page.drawings.geometry import Role, placed_bodies
+from ik_service.page.drawing import LIMIT_COLOR
+from ik_service.page.geometry import Role, placed_bodies
 from ik_service.page.panel import HERE, NO_OTHER, QUATERNION, unit_quaternion
-from ik_service.page.solving.questions import ROTATIONS
+from ik_service.page.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
 from ik_service.robots import builtin_urdf
-from ik_service.robots.transforms import quaternion_from_rpy
 from tests.bounded import until
 from tests.page.guests import Guest, scene_server
 

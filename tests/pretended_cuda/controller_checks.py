@@ -11,10 +11,10 @@ import pytest
 import warp as wp
 
 import ik_service
+from ik_service.collision.shapes import Sphere
+from ik_service.collision.world import World
 from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
-from ik_service.robots.collision.shapes import Sphere
-from ik_service.robots.collision.world import World
 from ik_service.solver.launches import recording
 from objectives import IKObjectivePosture
 from tests.control.conftest import gantry_text, pose_of

@@ -15,10 +15,10 @@ import pytest
 import warp as wp
 
 import ik_service
+from ik_service.kernels import host_device_array, typed_warp
 from ik_service.solver.compiled import waves
 from ik_service.solver.compiled.island_task import IslandTask
-from ik_service.solver.launches import recording, typed_warp
-from ik_service.solver.problems import host_device_array
+from ik_service.solver.launches import recording
 from tests.pretended_cuda.device import BACKWARDS, FORWARDS, RANDOM
 from tests.solver.conftest import Reachable
 

@@ -5,8 +5,8 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver import IKStatus
 from ik_service.solver.launches import recording
+from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable
 

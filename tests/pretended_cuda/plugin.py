@@ -103,8 +103,8 @@ def pytest_configure() -> None:
 
 
 def _stand_for_cpus() -> None:
+    from ik_service import ik_solver as solver
     from ik_service.control import IKController
-    from ik_service.solver import solver
 
     resolve, construct = solver.resolve_device, IKController.__init__
 

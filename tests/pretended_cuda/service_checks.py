@@ -8,8 +8,8 @@ from fastapi.testclient import TestClient
 from benchmarks import first_contact
 from benchmarks.report import Report
 from ik_service import IKSolver, load_robot
-from ik_service.api import create_app
 from ik_service.export import gpu_export
+from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from ik_service.solver import construction
 from tests.solver.conftest import Reachable

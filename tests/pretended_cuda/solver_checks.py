@@ -14,20 +14,21 @@ import warp as wp
 import ik_service
 import objectives
 from benchmarks.gpu import rates as benchmark
-from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.solver_cache import SolverCache
-from ik_service.bench import robot_bench
-from ik_service.bench.robot_bench import BenchPlan, run_bench
+from ik_service.cli import robot_bench
+from ik_service.cli.robot_bench import BenchPlan, run_bench
+from ik_service.collision.shapes import Box, Sphere
+from ik_service.collision.world import World
 from ik_service.errors import KernelBuildError, KernelCacheError
-from ik_service.robots.collision.shapes import Box, Sphere
-from ik_service.robots.collision.world import World
-from ik_service.robots.transforms import quaternion_rotate
-from ik_service.solver import SolverOptions, Target
+from ik_service.kernels.host_device_array import HostDeviceArray, block_on
+from ik_service.mechanism.transforms import quaternion_rotate
+from ik_service.service.pool.solver_cache import SolverCache
+from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.compiled import waves
 from ik_service.solver.compiled.solutions import LANES_ON_GPUS
-from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
 from ik_service.solver.launches import recording
-from ik_service.solver.problems.host_device_array import HostDeviceArray, block_on
 from objectives import InputError, ObjectiveError
 from tests.pretended_cuda.device import SCHEDULES
 from tests.solver.conftest import Reachable, assert_same_bytes, inside_limits

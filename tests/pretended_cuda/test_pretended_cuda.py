@@ -91,10 +91,10 @@ INSTEAD_OF_CPUS = {  # files of tests that run on the device as they are, and te
     "tests/control/test_first_tick.py": {},
     "tests/control/test_floating.py": {},
     "tests/control/paths/test_follow.py": {},
-    "tests/solver/problems/test_batch_laws.py": {},
+    "tests/solver/arrays/test_batch_laws.py": {},
     "tests/solver/compiled/test_functions.py": {},
-    "tests/solver/results/test_target_errors.py": {},
-    "tests/solver/launches/test_deadline.py": dict.fromkeys(
+    "tests/solver/verdict/test_target_errors.py": {},
+    "tests/kernels/test_deadline.py": dict.fromkeys(
         [
             *(f"test_what_is_not_done_by_then_says_so[1e-09-options{k}]" for k in range(4)),
             "test_objectives_alone_are_at_no_minimum_that_nobody_looked_for",
@@ -102,7 +102,7 @@ INSTEAD_OF_CPUS = {  # files of tests that run on the device as they are, and te
         "a GPU makes the first wave of attempts in any case",
     ),
     "tests/solver/lm/test_minima.py": {},
-    "tests/solver/inputs/test_target_data.py": {
+    "tests/solver/given/test_target_data.py": {
         "test_values_record_nothing_anew": "a GPU has a plan for each power of two of problems",
         "test_other_data_of_objectives_record_nothing_anew": "the same",
     },

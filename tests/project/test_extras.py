@@ -20,7 +20,7 @@ CONTROL = """
 from ik_service.control import IKController
 from ik_service import load_robot
 """
-APPLICATION = "from ik_service.api import create_app"
+APPLICATION = "from ik_service.service import create_app"
 COMMAND = """
 import sys
 from ik_service.cli import main

@@ -7,8 +7,8 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from ik_service import load_robot
-from ik_service.api import create_app
-from ik_service.cli.service.setting_options import shown_default
+from ik_service.cli.setting_options import shown_default
+from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 
 TEXT = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
@@ -46,8 +46,8 @@ def test_every_path_and_script_that_is_named_exists():
 
 
 def test_limits_of_robot_files_are_those_of_the_reader():
-    from ik_service.robots.files.urdf import MAX_COUNT
-    from ik_service.robots.files.xml_reader import MAX_BYTES
+    from ik_service.robots.readers.urdf import MAX_COUNT
+    from ik_service.robots.readers.xml_reader import MAX_BYTES
 
     assert f"at most {MAX_BYTES // 1_000_000} MB, {MAX_COUNT} links" in TEXT
 

@@ -54,7 +54,7 @@ KERNEL_IMPORTS = {"warp", "numpy"}
 FURTHER_IMPORTS = {
     "ik_service.robots": {"mujoco", "trimesh", "xacro", "yaml"},
     "ik_service.settings": {"pydantic", "pydantic_settings"},
-    "ik_service.api": {
+    "ik_service.service": {
         *(
             "fastapi",
             "pydantic",
@@ -72,14 +72,21 @@ FURTHER_IMPORTS = {
     "ik_service.jax": {"jax"},
     "ik_service.client": {"httpx2", "msgpack", "websockets"},
     "ik_service.page": {"viser"},
-    "ik_service.deploy": {
+    "ik_service.integrations": {
         "ray",
         "pyarrow",
         "fastapi",
         "starlette",
         "orjson",
     },  # it runs the service and its solver on Ray
-    "ik_service.ros": {"rclpy", "geometry_msgs", "moveit_msgs", "sensor_msgs", "std_msgs", "trajectory_msgs"},
+    "ik_service.integrations.ros": {
+        "rclpy",
+        "geometry_msgs",
+        "moveit_msgs",
+        "sensor_msgs",
+        "std_msgs",
+        "trajectory_msgs",
+    },
     "ik_service.cli": {"typer", "rich", "orjson", "fastapi", "uvicorn"},  # it starts the service
 }
 

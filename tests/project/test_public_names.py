@@ -6,7 +6,7 @@ import pytest
 
 import ik_service
 import ik_service.client
-import ik_service.deploy.bulk
+import ik_service.integrations.bulk
 import objectives
 
 IK_SERVICE = [
@@ -73,7 +73,7 @@ PACKAGES = [
     (ik_service, IK_SERVICE),
     (objectives, OBJECTIVES),
     (ik_service.client, CLIENT),
-    (ik_service.deploy.bulk, BULK),
+    (ik_service.integrations.bulk, BULK),
 ]
 
 

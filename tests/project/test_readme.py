@@ -19,8 +19,8 @@ from websockets.sync.client import connect
 import objectives
 from benchmarks.engines.installed import ONE_PROGRAM
 from ik_service import IKStatus, builtin_robot_names, load_robot
-from ik_service.api import create_app
 from ik_service.cli.app import app as command_line
+from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from tests.bounded import PATIENCE_S
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import RobotModel, load_robot, load_urdf
-from ik_service.robots.transforms import transform_inverse, transform_multiply
 from objectives.errors import InputError, UnknownNameError
 
 TOLERANCE = 1e-12

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.robots.transforms import cross
+from ik_service.mechanism.transforms import cross
 
 
 @pytest.mark.parametrize("shapes", [((3,), (3,)), ((1, 3), (1, 3)), ((3,), (50, 3)), ((7, 1, 3), (1, 5, 3))])

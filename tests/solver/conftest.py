@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.kernels import host_device_array
+from ik_service.solver.arrays import parts
 from ik_service.solver.compiled import island_launches
-from ik_service.solver.problems import host_device_array, parts
 
 PLANAR_2R = """
 <robot name="planar_2r">

@@ -13,7 +13,8 @@ from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
 from ik_service.export import export_controller
 from ik_service.robots import LoopConstraint
-from ik_service.solver import IKStatus, Target
+from ik_service.solver.given.targets import Target
+from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture
 from objectives.errors import InputError
 from tests.solver.test_loops import HELD, LEFT, RIGHT

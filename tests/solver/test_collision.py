@@ -5,13 +5,13 @@ import pytest
 
 import ik_service
 from ik_service import IKSolver
-from ik_service.robots.collision.distance_grid import DistanceGrid
-from ik_service.robots.collision.model import CollisionModel
-from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
-from ik_service.robots.collision.world import World
-from ik_service.solver.collisions.collision_data import SPARE_VALUES, VERDICT_ROUNDING, WIDEST
+from ik_service.collision.collision_data import SPARE_VALUES, VERDICT_ROUNDING, WIDEST
+from ik_service.collision.distance_grid import DistanceGrid
+from ik_service.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
+from ik_service.collision.world import World
+from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.subproblems.free_combinations import IslandSolutions, _combinations
+from ik_service.solver.second_tries.free_combinations import IslandSolutions, _combinations
 from objectives import IKObjectivePosition, InputError
 
 HAND = "panda_hand"

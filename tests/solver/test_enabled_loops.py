@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
-from ik_service.robots.transforms import transform_inverse, transform_multiply
 from objectives import IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
 from tests.objectives.loop_rows import LOOP_SIZES, matrix_of

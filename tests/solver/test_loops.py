@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
-from ik_service.robots.catalog import load_urdf
-from ik_service.robots.transforms import transform_inverse, transform_multiply
+from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture, InputError
 from tests.objectives.loop_rows import LOOP_ROWS, LOOP_SIZES, matrix_of
 from tests.solver.conftest import assert_same_bytes
@@ -132,7 +132,7 @@ def test_a_posture_costs_neither_loop_nor_targets(holding):
 
 def test_bytes_are_those_of_each_problem_alone_on_any_number_of_threads(holding, monkeypatch):
     robot, positions, turns = holding
-    monkeypatch.setattr(ik_service.solver.problems.parts, "PART_MIN", 8)
+    monkeypatch.setattr(ik_service.solver.arrays.parts, "PART_MIN", 8)
     solver = ik_service.IKSolver(robot, [LEFT], device="cpu")
     whole = solver.solve(positions[:, :1], turns[:, :1])
     several = ik_service.IKSolver(robot, [LEFT], device="cpu", threads=3).solve(positions[:, :1], turns[:, :1])

@@ -5,7 +5,7 @@ import pytest
 
 from ik_service import IKSolver
 from ik_service.robots import load_urdf
-from tests.robots.constraint_kinematics import rounded
+from tests.constraints import rounded
 
 COUNT = 20
 CLOSED = 1e-6  # [m and rad] beyond the slack that is told

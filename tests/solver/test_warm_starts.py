@@ -5,8 +5,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 import ik_service
-from ik_service.api import create_app
 from ik_service.control import IKController
+from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from objectives import IKObjectiveManipulability, IKObjectivePosition, IKObjectivePosture
 from tests.control.conftest import pose_of

@@ -14,9 +14,12 @@ import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from functools import partial
 
+from ik_service.compiler.code.first_rows_step import FirstRowsStep
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
 from ik_service.compiler.code.rotation_step import rotation_step
+from ik_service.compiler.code.row_step import step_source
+from ik_service.compiler.code.space import StepSpace
 from ik_service.compiler.code.stages import (
     REST_GAIN,
     SECONDARY_STAGE,
@@ -37,11 +40,8 @@ from ik_service.compiler.code.state import (
     error_places,
 )
 from ik_service.compiler.code.statements import packet, statements
-from ik_service.compiler.code.steps.first_rows_step import FirstRowsStep
-from ik_service.compiler.code.steps.row_step import step_source
-from ik_service.compiler.code.steps.space import StepSpace
-from ik_service.compiler.code.steps.step import AT_LIMIT_SHARE
-from ik_service.compiler.program.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
+from ik_service.compiler.code.step import AT_LIMIT_SHARE
+from ik_service.compiler.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.statements import packet, statements
-from ik_service.compiler.program.island_program import RowLoop
+from ik_service.compiler.island_program import RowLoop
 from objectives.expression import Expression, reachable
 from objectives.expression.emission import invariant_part
 

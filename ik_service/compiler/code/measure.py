@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.state import error_outputs
-from ik_service.compiler.program.island_program import GOAL
+from ik_service.compiler.island_program import GOAL
 from objectives.expression import Expression, reachable
-from objectives.statement.rows import ROW_WEIGHTS
+from objectives.expression.rows import ROW_WEIGHTS
 
 ROOT_STEPS = 8  # of Laguerre's method, which triples the digits with each once it is near
 LAST = 1e-4  # share of the root: a step shorter than that was the last that is needed

@@ -3,9 +3,9 @@
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.state import COMPONENTS
 from ik_service.compiler.code.statements import statements
-from ik_service.compiler.program.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
+from ik_service.compiler.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from objectives.expression import Expression, ExpressionGraph
-from objectives.frame_algebra import conjugate, dot, quaternion, quaternion_product
+from objectives.expression.frame_algebra import conjugate, dot, quaternion, quaternion_product
 
 
 def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool, name: str = "step") -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.state import NOT_EVALUATED, LaneState
-from ik_service.compiler.program.island_program import IslandProgram, multiplier, own_multiplier
+from ik_service.compiler.island_program import IslandProgram, multiplier, own_multiplier
 
 SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.0**-22}
 """Factor of the rows that yield in the last stage; where others yield to these again, that from stage to stage."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from ik_service.compiler.program.island_program import IslandProgram
+from ik_service.compiler.island_program import IslandProgram
 from objectives.expression import Expression
 
 NOT_EVALUATED = 1.0e30  # |r|^2 of a lane before its first evaluation: any trial is better

@@ -17,13 +17,9 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.collision import (
-    ClearanceSize,
-    CollisionSpheres,
-    CollisionWorlds,
-    clearance_function,
-    time_to_contact_function,
-)
+from ik_service.collision.clearance import ClearanceSize, clearance_function, time_to_contact_function
+from ik_service.collision.sphere_arrays import CollisionSpheres
+from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import cpu_target
 from ik_service.control.clearance.look import look_function
 from ik_service.control.clearance.moves import ZERO, bound_moves, bound_ways, brake, take_proposal, take_stopping

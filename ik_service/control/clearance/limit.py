@@ -8,7 +8,12 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import ObjectKind, WorldLines
+from ik_service.collision.attached import AttachedObject
+from ik_service.collision.body_spheres import BodySpheres, with_attached
+from ik_service.collision.collision_data import VERDICT_ROUNDING, CollisionData
+from ik_service.collision.levers import farthest_slides, levers
+from ik_service.collision.world import World
+from ik_service.collision.world_arrays import ObjectKind, WorldLines
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.control.clearance.look import ROWS
@@ -28,15 +33,10 @@ from ik_service.control.clearance.task import (
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import CLEARANCE_LEAST, device_array
+from ik_service.kernels.device_lock import turn_on
+from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
+from ik_service.mechanism.coupling import follower_numbers
 from ik_service.robots import DeviceModel
-from ik_service.robots.collision.attached import AttachedObject
-from ik_service.robots.collision.world import World
-from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
-from ik_service.robots.collision_checks.levers import farthest_slides, levers
-from ik_service.robots.structure.coupling import follower_numbers
-from ik_service.solver.collisions.collision_data import VERDICT_ROUNDING, CollisionData
-from ik_service.solver.device_lock import turn_on
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.launches.recorded_launches import RecordedStep
 from objectives.errors import InputError
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.collision import ClearanceSize, CollisionSpheres, CollisionWorlds, approaches_function
+from ik_service.collision.clearance import ClearanceSize, approaches_function
+from ik_service.collision.sphere_arrays import CollisionSpheres
+from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.control.clearance.task import FARTHEST, PARTING, SETTLING, SLOWED, ClearanceTaskRef
 from ik_service.control.tick.task import BRAKES, DT
 

@@ -10,7 +10,7 @@ from ik_service.control.clearance.task import ClearanceTaskRef
 from ik_service.control.tick.joint_box import KINDS
 from ik_service.control.tick.packet_text import PacketText, fragments
 from ik_service.control.tick.task import DT
-from ik_service.solver.launches import typed_warp
+from ik_service.kernels import typed_warp
 from ik_service.template_files import TemplateFolder
 
 ZERO = wp.constant(wp.float64(0.0))

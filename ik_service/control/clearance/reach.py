@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots.collision_checks.body_spheres import BodySpheres
-from ik_service.robots.collision_checks.check import pair_distance, sphere_centers
-from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.collision.body_spheres import BodySpheres
+from ik_service.collision.check import pair_distance, sphere_centers
+from ik_service.mechanism.kinematic_robot import KinematicRobot
 from objectives import InputError
 
 SAMPLES = (8, 200, 800)

@@ -4,7 +4,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.launches.typed_warp import reference_to
+from ik_service.kernels.typed_warp import reference_to
 
 # Places in `margins`
 HARD = wp.constant(0)  # clearance that no tick goes below [m]

@@ -13,7 +13,7 @@ import warp as wp
 from ik_service.control.clearance.moves import TEMPLATES
 from ik_service.control.clearance.task import ClearanceTaskRef
 from ik_service.control.tick.task import DT
-from ik_service.solver.launches.typed_warp import reference_to
+from ik_service.kernels.typed_warp import reference_to
 
 ONE = wp.constant(wp.float64(1.0))
 

@@ -8,8 +8,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.control.tick.task import NUMBERS_COUNT, TICK_COLUMNS, TICK_SETTINGS_COUNT, device_array
+from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.robots import DeviceModel
-from ik_service.solver.problems.host_device_array import HostDeviceArray
 
 POSE = 7  # numbers of a target: position and quaternion xyzw
 

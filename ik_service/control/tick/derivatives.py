@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.robots import RobotModel
-from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 
 MOVED = 1e-6
 """By how much a tick's start and targets are moved, and speeds times its length, then by twice that [m or rad]."""

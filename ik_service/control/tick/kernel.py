@@ -21,8 +21,7 @@ from ik_service.compiler import (
     cpu_target,
 )
 from ik_service.control.tick.answer import TickCommand
-from ik_service.control.tick.levels.closing import closing
-from ik_service.control.tick.levels.yielding import TickYielding, YieldingRows
+from ik_service.control.tick.closing import closing
 from ik_service.control.tick.task import (
     AFTER,
     ANSWERING,
@@ -37,9 +36,10 @@ from ik_service.control.tick.task import (
     ROBOTS,
     TickTask,
 )
+from ik_service.control.tick.yielding import TickYielding, YieldingRows
 from ik_service.errors import EngineError
+from ik_service.kernels.kernel_loading import unload_with
 from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunches
-from ik_service.solver.launches.kernel_loading import unload_with
 from ik_service.solver.lm.damping import TICK_DAMPING
 
 REFERENCE_ITERATIONS = wp.constant(5)

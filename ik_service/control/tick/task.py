@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from ik_service.kernels.typed_warp import reference_to
 from ik_service.result_schema import Column
-from ik_service.solver.launches.typed_warp import reference_to
 
 # Places in `settings`
 ROBOTS = wp.constant(0)

@@ -8,8 +8,8 @@ import warp as wp
 
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.task import ANSWERING, BEGIN, CLEARS, CUT, FINISH, ITERATIONS_NOW, PROPOSING
-from ik_service.solver.device_lock import DEVICE_LOCK
-from ik_service.solver.problems.host_device_array import wait
+from ik_service.kernels.device_lock import DEVICE_LOCK
+from ik_service.kernels.host_device_array import wait
 
 TICK_ITERATIONS_MAX = 100  # of a tick that has a deadline
 # Steps of a tick however late it is. A first step that limits of speed cut may lead away from the target; the second

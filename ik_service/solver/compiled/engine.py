@@ -16,28 +16,28 @@ from typing import Any, Literal
 
 import warp as wp
 
+from ik_service.collision.collision_data import CollisionData
 from ik_service.errors import EngineError
-from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.kernels.host_device_array import HostDeviceArray
+from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
+from ik_service.solver.arrays.best_attempts import BestAttempts, Searches, mark_deadline
+from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.arrays.partition import Partition, common_partition
+from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.arrays.solve_settings import SolveSettings
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
+from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
+from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP
-from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts, Searches, mark_deadline
-from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
-from ik_service.solver.problems.partition import Partition, common_partition
-from ik_service.solver.problems.parts import first_problem
-from ik_service.solver.problems.rows.binding import is_robot_constraint
-from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.rows.weights import RowWeights
-from ik_service.solver.problems.solve_settings import SolveSettings
-from ik_service.solver.workspace import Workspace
+from ik_service.solver.rows.binding import is_robot_constraint
+from ik_service.solver.rows.layout import RowLayout
+from ik_service.solver.rows.weights import RowWeights
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 SELECTIONS_MAX, KEPT_ATTEMPTS = 3, 2**18  # selections that are kept, and how large those are that are no longer used

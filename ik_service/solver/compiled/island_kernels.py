@@ -16,6 +16,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import (
     FIXED,
     FLOAT32_ERROR,
@@ -31,7 +32,11 @@ from ik_service.compiler import (
 )
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
-from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.arrays.best_attempts import BestAttempts, allocate_attempts
+from ik_service.solver.arrays.input_kernels import InputArrays
+from ik_service.solver.arrays.limit_arrays import LimitArrays
+from ik_service.solver.arrays.partition import Partition, groups
+from ik_service.solver.arrays.problem_arrays import Problems
 from ik_service.solver.compiled.island_launches import (
     IslandKernel,
     IslandWork,
@@ -40,19 +45,14 @@ from ik_service.solver.compiled.island_launches import (
     launches_on,
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
+from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.search import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.lm.tolerances import PRECISE_POSITION
-from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts, allocate_attempts
-from ik_service.solver.problems.input_kernels import InputArrays
-from ik_service.solver.problems.limits.arrays import LimitArrays
-from ik_service.solver.problems.partition import Partition, groups
-from ik_service.solver.problems.rows.binding import has_row_tolerances
-from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.rows.support import active_columns, touched_dofs
+from ik_service.solver.rows.binding import has_row_tolerances
+from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.layout import RowLayout
+from ik_service.solver.rows.support import active_columns, touched_dofs
 
 CODES_MAX = 64  # kernels of islands that a solver keeps
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.collision import ClearanceSize
+from ik_service.collision.clearance import ClearanceSize
 from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precision, build_program
-from ik_service.solver.compiled.kernels.called_iteration import address_of, iteration_kernel
-from ik_service.solver.compiled.kernels.iteration import iteration_of
-from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
-from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
+from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, unload_with
+from ik_service.solver.compiled.called_iteration import address_of, iteration_kernel
+from ik_service.solver.compiled.iteration import iteration_of
+from ik_service.solver.compiled.packet_kernel import packet_kernel
+from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, unload_with
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
 
 KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures

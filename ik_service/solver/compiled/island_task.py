@@ -6,17 +6,18 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.collision import CollisionSpheres, CollisionWorlds
+from ik_service.collision.sphere_arrays import CollisionSpheres
+from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import IslandProgram, Precision, coordinate_names
+from ik_service.kernels import typed_warp
+from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.robots import DeviceModel
-from ik_service.robots.kinematic_robot import KinematicRobot
-from ik_service.solver.launches import typed_warp
+from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS, STOP, TRIES_ALL
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
 from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT
 from ik_service.solver.lm.search import attempt_count, contact_search_ends, count_cost, is_round_end, search_ends
 from ik_service.solver.lm.seeds import SeedRanges
-from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 
 
 @wp.struct

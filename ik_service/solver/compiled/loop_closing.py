@@ -4,18 +4,18 @@ from functools import partial
 
 import warp as wp
 
+from ik_service.kernels.host_device_array import HostDeviceArray, wait
+from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
+from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
+from ik_service.solver.arrays.partition import host_partition
 from ik_service.solver.compiled.engine import record_widening
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
-from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.launches.recording import PartLaunches
-from ik_service.solver.problems.host_device_array import HostDeviceArray, wait
-from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
-from ik_service.solver.problems.partition import host_partition
-from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.rows.weights import TargetWeights
-from ik_service.solver.workspace import Workspace
+from ik_service.solver.launches.workspace import Workspace
+from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.layout import RowLayout
+from ik_service.solver.rows.weights import TargetWeights
 
 
 class LoopClosing:

@@ -8,10 +8,10 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
+from ik_service.solver.arrays.best_attempts import BestAttempts
 from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED
 from ik_service.solver.lm.termination import is_minimum
-from ik_service.solver.problems.best_attempts import BestAttempts
 
 # What a coordinate is, for distances.
 LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))

@@ -15,8 +15,15 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.kernels.host_device_array import HostDeviceArray
+from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.robots import DeviceModel
-from ik_service.robots.structure.coupling import complete_joint_q
+from ik_service.solver.arrays.best_attempts import BestAttempts, Searches, allocate_attempts
+from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
+from ik_service.solver.arrays.nearest_turn import Turns, turn_towards_start
+from ik_service.solver.arrays.partition import Partition
+from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.arrays.problem_arrays import Problems
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
     ORDERS,
@@ -30,13 +37,6 @@ from ik_service.solver.compiled.solution_ranking import (
 from ik_service.solver.launches.recording import PartLaunches, Recording, Step, per_problem
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.lm.ranking import UNRANKED, seed_of, value_rank
-from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts, Searches, allocate_attempts
-from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
-from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
-from ik_service.solver.problems.partition import Partition
-from ik_service.solver.problems.parts import first_problem
 from objectives import InputError
 
 ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds

@@ -12,10 +12,10 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.compiled.island_task import IslandTask, setting_now
 from ik_service.solver.compiled.waves import AttemptStorage
 from ik_service.solver.lm.codes import STOP
-from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
 
 LISTED, STOPPED = wp.constant(0), wp.constant(1)
 """Turns of a wave: which problems go on stands in the list of the first; here the count of the other says how many of

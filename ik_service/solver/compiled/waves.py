@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import warp as wp
 
+from ik_service.kernels import typed_warp
 from ik_service.linear_solve import zeroed
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, suffices
-from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import IMPRECISE

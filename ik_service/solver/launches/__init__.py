@@ -1,1 +1,1 @@
-"""Launches: recorded and replayed, and the kernels that they need from the cache."""
+"""Launches of a solve: its arrays, recorded and replayed, its deadline, and the result that is read from them."""

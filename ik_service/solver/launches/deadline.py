@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.given.options import SolverOptions
 
 _logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.kernels.host_device_array import HostDeviceArray
+from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.launches.recorded_launches import RecordedStep
-from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.partition import Partition
 
 
 class Selection(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.problems.limits.arrays import LimitArrays
+from ik_service.solver.arrays.limit_arrays import LimitArrays
 
 NOT_RECORDABLE = (
     "Only solvers of pose targets by the compiled engine can be exported: no further objectives, no soft "

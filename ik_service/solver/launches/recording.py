@@ -13,9 +13,9 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.device_lock import recording
-from ik_service.solver.problems.host_device_array import wait
-from ik_service.solver.problems.parts import part_count, part_sizes
+from ik_service.kernels.device_lock import recording
+from ik_service.kernels.host_device_array import wait
+from ik_service.solver.arrays.parts import part_count, part_sizes
 
 Step = Callable[[int], None]  # given the number of problems
 Replay = Callable[[], None]

@@ -9,9 +9,9 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.linear_solve import ActiveDofs
+from ik_service.mechanism.coupling import leader_limits
+from ik_service.mechanism.float32_limits import inwards
 from ik_service.robots import DeviceModel
-from ik_service.robots.structure.coupling import leader_limits
-from ik_service.robots.structure.float32_limits import inwards
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
 
 

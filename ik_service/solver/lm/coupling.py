@@ -11,8 +11,8 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.mechanism.coupling import follower_numbers
 from ik_service.robots import DeviceModel
-from ik_service.robots.structure.coupling import follower_numbers
 
 
 @wp.func

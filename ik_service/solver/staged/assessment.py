@@ -9,6 +9,7 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Equations, Islands, eliminate
+from ik_service.solver.arrays.best_attempts import BestAttempts
 from ik_service.solver.lm.codes import CANCELLED, INVALID, ITERATIONS, NO_TARGET, RUNNING
 from ik_service.solver.lm.coordinates import Coordinates, is_at_bound
 from ik_service.solver.lm.damping import DAMPING_MAX, DAMPING_MIN, DAMPING_SHARE
@@ -21,9 +22,8 @@ from ik_service.solver.lm.termination import (
     phase_after,
     squared_cosine,
 )
-from ik_service.solver.problems.best_attempts import BestAttempts
-from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW, TARGET_ROW
-from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS, Priorities, first_row_scale, yielding_scale
+from ik_service.solver.rows.kinds import CONSTRAINT_ROW, TARGET_ROW
+from ik_service.solver.rows.priorities import STAGE, STAGE_STEPS, Priorities, first_row_scale, yielding_scale
 from ik_service.solver.staged.slots import Slots
 
 

@@ -16,6 +16,7 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Islands
+from ik_service.solver.arrays.best_attempts import BestAttempts, mark_deadline
 from ik_service.solver.lm.codes import (
     CONVERGED,
     FIRST_FAILURE,
@@ -30,8 +31,7 @@ from ik_service.solver.lm.codes import (
 )
 from ik_service.solver.lm.damping import FACTOR_MAX_STAGED, FACTOR_UP
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, may_still_win
-from ik_service.solver.problems.best_attempts import BestAttempts, mark_deadline
-from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS
+from ik_service.solver.rows.priorities import STAGE, STAGE_STEPS
 from ik_service.solver.staged.slots import STEPS_ASIDE, Slots
 
 REFUSED = wp.constant(math.ceil(math.log(FACTOR_MAX_STAGED, FACTOR_UP)))  # steps of an attempt that goes nowhere

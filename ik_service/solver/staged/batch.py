@@ -5,25 +5,25 @@ import typing
 import numpy as np
 import warp as wp
 
+from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import ATTEMPT_SLACK
+from ik_service.kernels.device_lock import recording
+from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.linear_solve import allocate_equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
-from ik_service.solver.collisions.collision_data import CollisionData
-from ik_service.solver.device_lock import recording
+from ik_service.solver.arrays.limit_arrays import LimitArrays
+from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.launches.deadline import stopped_after
-from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import seed_ranges
-from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.limits.arrays import LimitArrays
-from ik_service.solver.problems.rows.binding import has_row_tolerances, is_constraint
-from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
-from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.priorities import scale_jacobian, scale_residuals
-from ik_service.solver.problems.rows.support import Support
+from ik_service.solver.rows.binding import has_row_tolerances, is_constraint
+from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.priorities import scale_jacobian, scale_residuals
+from ik_service.solver.rows.support import Support
 from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, mark_stopped, rank_ended, refill
 from ik_service.solver.staged.contacts import contact_kernel
@@ -32,7 +32,7 @@ from ik_service.solver.staged.seeding import write_seeds
 from ik_service.solver.staged.slots import idle_slots
 from ik_service.solver.staged.targets_met import meet_rows, meet_target
 from ik_service.solver.staged.trial_steps import accept, propose
-from objectives.statement.rows import ROW_TOLERANCES
+from objectives.expression.rows import ROW_TOLERANCES
 
 NOT_CHECKED = -1  # in place of the version of what is checked
 ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done

@@ -5,17 +5,17 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import warp as wp
 
+from ik_service.collision.collision_data import CollisionData
 from ik_service.errors import EngineError
-from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.kernels.host_device_array import HostDeviceArray
+from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE
-from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.solve_settings import SolveSettings
+from ik_service.solver.launches.workspace import Workspace
+from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.staged.batch import Batch
-from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads

@@ -12,11 +12,11 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.kinematics import integrate
+from ik_service.kinematics.integrate import integrate
 from ik_service.robots import DeviceModel
-from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import ObjectiveError
-from objectives.expression_objective import ExpressionObjective
+from objectives.expression.expression_objective import ExpressionObjective
 
 CHECK_STEP = 1e-3  # [m or rad]: float32 rounding and truncation are both near 1e-4 of a unit residual
 CHECK_TOLERANCE = 1e-2  # of the largest entry of the row, and at least this of one: well above both

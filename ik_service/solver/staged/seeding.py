@@ -4,7 +4,7 @@ import typing
 
 import warp as wp
 
-from ik_service.kinematics import turned
+from ik_service.kinematics.integrate import turned
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import GAUSS, SAMPLER
 from ik_service.solver.lm.coordinates import Coordinates

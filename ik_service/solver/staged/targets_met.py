@@ -10,7 +10,7 @@ import warp as wp
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.tolerances import chord_angle, is_within
-from ik_service.solver.problems.rows.priorities import Priorities, row_scale, scale_in_slot
+from ik_service.solver.rows.priorities import Priorities, row_scale, scale_in_slot
 from ik_service.solver.staged.slots import Slots
 
 

@@ -8,7 +8,7 @@ import typing
 
 import warp as wp
 
-from ik_service.kinematics import turned
+from ik_service.kinematics.integrate import turned
 from ik_service.linear_solve import Equations, Islands, predict_decrease
 from ik_service.solver.lm.codes import STALLED
 from ik_service.solver.lm.coordinates import Coordinates

@@ -5,12 +5,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from ik_service.compiler import IslandSignature, IterationSource, build_program
-from ik_service.compiler.program import row_loops
+from ik_service.compiler import IslandSignature, IterationSource, build_program, row_loops
 from objectives import IKObjectivePose, IKObjectivePosture
-from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import dot, subtract
-from objectives.statement.rows import RowGroup
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import dot, subtract
+from objectives.expression.rows import RowGroup
 from tests.compiler.conftest import WIDTHS, half_angle_error, lanes_name, through_native
 from tests.compiler.island_cases import POINT, TURN, robots
 from tests.compiler.oracles import Island

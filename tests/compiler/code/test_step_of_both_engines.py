@@ -10,7 +10,7 @@ import pytest
 
 import ik_service
 from ik_service.compiler import FIXED, IterationSource, Lanes
-from ik_service.solver.inputs.targets import ROTATION_LENGTH
+from ik_service.solver.given.targets import ROTATION_LENGTH
 from ik_service.solver.lm.damping import DAMPING, DAMPING_MIN
 from objectives import IKObjectivePose
 from tests.compiler import oracles

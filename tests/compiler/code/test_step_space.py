@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.compiler import IterationSource, Lanes, StepSpace
-from ik_service.compiler.code.steps.elimination import Elimination
+from ik_service.compiler.code.elimination import Elimination
 from tests.compiler.island_cases import island
 from tests.compiler.reference_iteration import DAMPING, program_of
 

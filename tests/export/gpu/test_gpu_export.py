@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.export.c_code.objects import compile_object
 from ik_service.export.gpu_export import GpuSolve, export_for_gpus
+from ik_service.export.objects import compile_object
 from objectives import InputError
 from tests.export.c_library import (
     BAD_ARGUMENT,

@@ -7,12 +7,12 @@ from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.export import export_controller
 from ik_service.robots import LoopConstraint
+from tests.constraints.test_velocities_and_cams import cart
 from tests.control.conftest import pose_of
 from tests.control.test_loops import NEAR, circle
 from tests.export.c_controller import controller_in_c
 from tests.export.c_library import C99, OK, WARNINGS, loaded, run
 from tests.export.ticks.test_tick import compare
-from tests.robots.constraint_kinematics.test_velocities_and_cams import cart
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 pytestmark = pytest.mark.evidence  # each export compiles for ten seconds

@@ -8,8 +8,8 @@ import pytest
 import warp as wp
 
 import ik_service
+from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply, quaternion_rotate
 from ik_service.robots import JointType
-from ik_service.robots.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply, quaternion_rotate
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from tests.foreign_robots import EXAMPLE, installed
 from tests.objectives.conftest import scene

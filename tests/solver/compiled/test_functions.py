@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.robots.transforms import quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_rotate
 from objectives.data_field import DataField
-from objectives.element_table import Element
 from objectives.expression import atan2, cos, exp, sin, sqrt, where
-from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import rotate
-from objectives.statement.rows import RowGroup
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import rotate
+from objectives.expression.rows import RowGroup
 from tests.objectives.conftest import scene
 from tests.solver.conftest import Reachable
 

@@ -7,7 +7,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver.compiled.kernels.thread_attempt import plain_cosine
+from ik_service.solver.compiled.thread_attempt import plain_cosine
 from ik_service.solver.lm.termination import squared_cosine
 from tests.solver.conftest import Reachable, use_threads
 

@@ -5,7 +5,7 @@ import pytest
 
 import ik_service
 from ik_service import IKStatus
-from ik_service.solver.results.advice import advice
+from ik_service.solver.verdict.advice import advice
 from objectives import IKObjectiveLookAt, IKObjectivePosition, IKObjectivePosture
 
 LINK, LINK_OF_IIWA = "panda_hand", "iiwa_link_ee"

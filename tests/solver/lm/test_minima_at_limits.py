@@ -7,7 +7,7 @@ import ik_service
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, WHOLE_BODY
 from benchmarks.problems.weighted_poses import WeightedPoses
 from ik_service import IKStatus
-from ik_service.solver.results.advice import advice
+from ik_service.solver.verdict.advice import advice
 from objectives import IKObjectivePosture
 from tests.solver.conftest import inside_limits
 

@@ -9,10 +9,10 @@ from ik_service import IKStatus
 from ik_service.control import IKController
 from objectives import IKObjectivePosition
 from objectives.data_field import DataField
-from objectives.element_table import Element
 from objectives.expression import maximum, sqrt
-from objectives.expression_objective import ExpressionObjective
-from objectives.statement.rows import RowGroup
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.rows import RowGroup
 
 LINK = "panda_hand"
 POINT = (0.4, 0.1, 0.5)

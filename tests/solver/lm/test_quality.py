@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.robots.transforms import quaternion_multiply
+from ik_service.mechanism.transforms import quaternion_multiply
 from objectives import IKObjectivePose, IKObjectiveRotation
 from tests.solver.conftest import Reachable, inside_limits
 

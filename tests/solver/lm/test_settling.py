@@ -5,8 +5,8 @@ import pytest
 
 import ik_service
 from benchmarks.problems.weighted_poses import WeightedPoses
+from ik_service.solver.arrays.parts import part_count
 from ik_service.solver.compiled.island_kernels import IslandKernels
-from ik_service.solver.problems.parts import part_count
 
 LINKS = ("left_panda_hand", "right_panda_hand")
 COUNT = 120

@@ -8,7 +8,7 @@ import warp as wp
 
 import ik_service
 from ik_service.errors import EngineError
-from ik_service.solver import Target
+from ik_service.solver.given.targets import Target
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable
 

@@ -5,10 +5,11 @@ import pytest
 import warp as wp
 
 import ik_service
+from ik_service.collision.shapes import Box
+from ik_service.collision.world import World
 from ik_service.errors import EngineError
-from ik_service.robots.collision.shapes import Box
-from ik_service.robots.collision.world import World
-from ik_service.solver import IKStatus, Target
+from ik_service.solver.given.targets import Target
+from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable
 

@@ -15,7 +15,7 @@ import warp as wp
 from newton.examples.ik.example_ik_custom import CollisionSphereAvoidObjective
 
 import ik_service
-from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKJacobianType, IKObjectivePose, IKObjectivePosition
 from tests.solver.conftest import Reachable
 

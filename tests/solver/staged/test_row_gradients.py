@@ -6,8 +6,8 @@ import warp as wp
 
 import ik_service
 from benchmarks.problems.kernel_rows import KernelCenterOfMass, KernelPosture
-from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
-from ik_service.solver.problems.rows.gradients import disjoint_rows
+from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.gradients import disjoint_rows
 from objectives import IKJacobianType, IKObjective, IKObjectiveCenterOfMass, IKObjectivePosture
 
 ROUNDING = 2e-6  # of entries of about 1, summed up over a tree in another order
@@ -102,8 +102,8 @@ class CoupledLate(IKObjective):
 
 def test_a_solve_that_finds_a_shared_dof_is_done_again_row_by_row(monkeypatch):
     robot, start = ik_service.load_robot("ur5e", collision="ignore"), np.full((3, 6), 1.0)
-    monkeypatch.setattr("ik_service.solver.problems.rows.support.BEYOND", 0.01)  # probes stay around the middle
-    monkeypatch.setattr("ik_service.solver.problems.rows.support.PROBES", 1)
+    monkeypatch.setattr("ik_service.solver.rows.support.BEYOND", 0.01)  # probes stay around the middle
+    monkeypatch.setattr("ik_service.solver.rows.support.PROBES", 1)
     options = ik_service.SolverOptions(seeds=1)
     answers = []
     for _ in range(2):

@@ -3,7 +3,7 @@
 import pytest
 
 import ik_service
-from ik_service.solver.problems import host_device_array
+from ik_service.kernels import host_device_array
 from ik_service.solver.staged import engine as staged_engine
 from tests.solver.conftest import Reachable, assert_same_bytes
 

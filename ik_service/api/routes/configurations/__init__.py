@@ -1,1 +1,0 @@
-"""Routes that compute with configurations on the host, beside the event loop: poses, closed loops, clearances."""

@@ -1,1 +1,0 @@
-"""Compiling kernels in a process of its own, and which requests wait for them."""

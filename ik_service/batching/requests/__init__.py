@@ -1,1 +1,0 @@
-"""Requests to a solver and their answers, independent of any wire format."""

@@ -1,0 +1,102 @@
+"""What `ik-service serve` says: where it listens, and a request to try once it is ready."""
+
+import logging
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ik_service.cli.console import message_console
+from ik_service.service.gate.logs import is_for_people
+from ik_service.service.routes.state import ServiceState
+from ik_service.service.schema.examples import SOLVE_REQUESTS
+from ik_service.service.warm_up import first_request, warmed_robots
+from ik_service.settings import ServiceSettings
+
+_logger = logging.getLogger(__name__)
+
+Example = tuple[str, dict[str, Any]]
+"""Name of a robot and the body of a solve for it."""
+
+
+def example_request(state: ServiceState) -> Example:
+    """Return a robot that is served and the body of a solve for it: panda and its example, or else the first.
+
+    Args:
+        state: The robots that are served.
+    """
+    name, robot = warmed_robots(state)[0]
+    if name == "panda":
+        return name, SOLVE_REQUESTS["one_pose"]
+    request = first_request(robot)
+    (target,), arrays = request.targets, request.arrays
+    (positions,), (orientations,) = arrays.positions, arrays.orientations_xyzw
+    assert positions is not None
+    assert orientations is not None
+    pose = {"positions": np.round(positions, 6).tolist(), "orientations_xyzw": np.round(orientations, 6).tolist()}
+    return name, {"targets": [{"link": target.link, **pose}]}
+
+
+def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with_key: bool = False) -> str:
+    """Return a shell command that solves one target on a service.
+
+    Args:
+        host: Address that the service listens on.
+        port: Port that it listens on.
+        robot: Name of a robot of the service.
+        body: The request.
+        with_key: Whether the service requires an API key.
+    """
+    data = shlex.quote(orjson.dumps(body).decode())
+    key = ' -H "X-API-Key: $KEY"' if with_key else ""
+    url = f"{reachable_url(host, port)}/v1/robots/{robot}/solve"
+    return f"curl -s {url}{key} -H 'Content-Type: application/json' -d {data}"
+
+
+def reachable_url(host: str, port: int) -> str:
+    """Return where this machine reaches a service that listens on a host."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+class Announcement:
+    """Says it on a terminal as a message, elsewhere as lines of the log.
+
+    Args:
+        settings: The settings.
+        host: Address that the service listens on.
+        port: Port that it listens on.
+    """
+
+    def __init__(self, settings: ServiceSettings, host: str, port: int) -> None:
+        self._settings, self._host, self._port = settings, host, port
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether people read it."""
+        return is_for_people(self._settings)
+
+    def say_listening(self) -> None:
+        """Say that it listens, before it is ready."""
+        self._say(f"Listening on http://{self._host}:{self._port}, loading kernels ...")
+
+    def say_ready(self, device: str, example: Example) -> None:
+        """Say that it is ready, on which device it solves, and what to try."""
+        line = curl_line(self._host, self._port, *example, with_key=bool(self._settings.keys))
+        if self.is_for_people:
+            self._say(f"Ready, solving on {device}. Try:\n\n{line}\n")
+        else:
+            self._say(f"Ready at http://{self._host}:{self._port}, solving on {device}. Try: {line}")
+
+    def say_where_to_look(self) -> None:
+        """Say where its page is, to people."""
+        if self.is_for_people:
+            self._say(f"Open {reachable_url(self._host, self._port)} in a browser - stop with Ctrl+C.")
+
+    def _say(self, text: str) -> None:
+        if self.is_for_people:
+            message_console().print(text, markup=False)
+        else:
+            _logger.info("%s", text)

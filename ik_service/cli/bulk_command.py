@@ -1,0 +1,124 @@
+"""`ik-service solve` into a folder: bulk jobs, in this process or on a Ray cluster."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ik_service.cli.answer_files import SUFFIXES
+from ik_service.cli.console import message_console, progress_bar
+from ik_service.cli.default_links import default_links
+from ik_service.cli.solve_command import Job
+from ik_service.extras import how_to_install
+from ik_service.integrations.bulk import BulkJob, BulkReport, LocalWorker, solve_job
+from ik_service.integrations.bulk.job import FORMATS, PART_ROWS
+from ik_service.integrations.bulk.run import Progress, Workers
+from ik_service.robots import load_robot
+from ik_service.solver.given.options import SolverOptions
+from objectives.errors import InputError
+
+LINE_EVERY_S = 10.0
+"""Time between two lines about progress where there is no terminal for a bar."""
+
+
+@dataclass(frozen=True)
+class BulkOptions:
+    """What only bulk jobs can be asked for.
+
+    Attributes:
+        ray: Address of a Ray cluster, "auto", "local", or None for this process.
+        workers: Most workers on Ray, or threads of this process.
+        result_format: "parquet", "npz", or None for the first.
+        columns: Columns to read; empty for those that are there.
+        part_rows: Most problems of a part.
+        mark_faulty: Whether faulty problems are marked.
+    """
+
+    ray: str | None = None
+    workers: int | None = None
+    result_format: str | None = None
+    columns: tuple[str, ...] = ()
+    part_rows: int = PART_ROWS
+    mark_faulty: bool = False
+
+
+def is_bulk(targets: Sequence[Path], output: Path | None, options: BulkOptions) -> bool:
+    """Return whether this is a bulk job: by its files, its folder, or what only bulk jobs can be asked for."""
+    large = len(targets) > 1 or any(path.suffix == ".parquet" for path in targets)
+    return large or (output is not None and not output.suffix) or options != BulkOptions()
+
+
+def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, options: BulkOptions) -> bool:
+    """Solve files of targets into a folder; returns whether any problem was solved.
+
+    Raises:
+        InputError: Something in the input is not allowed.
+        FailedPartsError: Parts have no results.
+    """
+    if output is None or output.suffix in (*SUFFIXES, ".parquet"):
+        found = "none" if output is None else repr(str(output))
+        raise InputError(f"The output is {found}. A bulk job writes into a folder: give --output FOLDER.")
+    if options.result_format not in (None, *FORMATS):
+        raise InputError(f"--format is {options.result_format!r}. Allowed: {', '.join(FORMATS)}.")
+    robot = load_robot(job.robot)
+    links = default_links(robot, job.links)
+    bulk = BulkJob(
+        robot=robot,
+        targets=links,
+        inputs=targets,
+        output=output,
+        options=SolverOptions().merged(dict(job.options)),
+        device=job.device,
+        format="npz" if options.result_format == "npz" else "parquet",
+        columns=options.columns or None,
+        part_rows=options.part_rows,
+    )
+    started = time.perf_counter()
+    with reported_progress() as progress:
+        report = solve_job(bulk, workers_of(options), mark_faulty=options.mark_faulty, progress=progress)
+    console = message_console()
+    for line in lines_of(report, links, output, time.perf_counter() - started):
+        console.print(line, markup=False)
+    return report.solved > 0
+
+
+def workers_of(options: BulkOptions) -> Workers:
+    """Return who solves.
+
+    Raises:
+        InputError: Ray is asked for and not installed.
+    """
+    if options.ray is None:
+        return LocalWorker(threads=options.workers)
+    try:
+        from ik_service.integrations.bulk.ray_workers import RayWorkers
+    except ModuleNotFoundError as error:
+        raise InputError(f"--ray needs Ray. {how_to_install('ray')}") from error
+    return RayWorkers(options.ray, count=options.workers)
+
+
+@contextmanager
+def reported_progress() -> Iterator[Progress]:
+    """Show progress: a bar on a terminal, else a line from time to time."""
+    console, last_line = message_console(), time.perf_counter()
+
+    def tell_line(done: int, total: int) -> None:
+        nonlocal last_line
+        if time.perf_counter() - last_line > LINE_EVERY_S and done < total:
+            last_line = time.perf_counter()
+            console.print(f"{done} of {total} problems ({100 * done / total:.1f} %)", markup=False)
+
+    with progress_bar("Solving", 1) as bar:
+        yield (lambda done, total: bar(completed=done, total=total)) if console.is_terminal else tell_line
+
+
+def lines_of(report: BulkReport, links: Sequence[str], output: Path, seconds: float) -> list[str]:
+    """Return the lines that are printed at the end of a job."""
+    reached, parts = ", ".join(links), f"{report.part_count} part{'s' * (report.part_count != 1)}"
+    before = f", {report.resumed_parts} of them from before" if report.resumed_parts else ""
+    lines = [f"{report.solved} of {report.done} solved for {reached} in {seconds:.3g} s, {parts} in {output}{before}."]
+    for name in report.passed_over:
+        lines.append(f"Column '{name}' is not read: row k of the files is problem k of the results.")
+    others = [f"{word} {count}" for word, count in report.status_counts.items() if count and word != "converged"]
+    return [*lines, f"Without success: {', '.join(others)}."] if others else lines

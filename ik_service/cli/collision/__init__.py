@@ -1,1 +1,0 @@
-"""Commands about collision: spheres that cover a robot, grids of distances from obstacles."""

@@ -1,0 +1,170 @@
+"""`ik-service constraints`: what closes a robot's loops, what drives it, and one coordinate swept with loops closed."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+from rich.table import Table
+
+from ik_service.cli.console import escaped, output_console, print_json
+from ik_service.constraints.results import ClosureStatus, SweptPath
+from ik_service.robots import RobotModel, load_robot
+from objectives.errors import InputError
+
+
+@dataclass(frozen=True)
+class ConstraintReport:
+    """The constraints of a robot, and its freedoms where its loops are closed from the middle of the limits.
+
+    Attributes:
+        robot: Name of the robot.
+        constraints: Name, joint, links and number of rows of each.
+        warnings: What was left out of the robot's file.
+        status: Whether the loops could be closed.
+        constraint_error: Largest row of each constraint there [m or rad].
+        joint_q: Coordinates there [rad or m], by name.
+        closing_joint_q: Coordinates of the closing joints there [rad or m], by name.
+        rank: Independent rows.
+        independent: DOFs that drive the mechanism.
+        dependent: DOFs that follow from them.
+        redundant_rows: Rows that say what others before them say.
+        conflicting_rows: Those of them that contradict these.
+    """
+
+    robot: str
+    constraints: list[dict[str, Any]]
+    warnings: tuple[str, ...]
+    status: str
+    constraint_error: list[float]
+    joint_q: dict[str, float]
+    closing_joint_q: dict[str, float]
+    rank: int
+    independent: tuple[str, ...]
+    dependent: tuple[str, ...]
+    redundant_rows: list[str]
+    conflicting_rows: list[str]
+
+
+def print_constraints(name: str, *, as_json: bool) -> None:
+    """Print what closes the loops of a robot.
+
+    Raises:
+        InputError: No such robot, or a file that cannot be read.
+    """
+    report = report_constraints(load_robot(name))
+    console = output_console()
+    if as_json:
+        print_json(asdict(report))
+        return
+    if report.constraints:
+        console.print(_table(report))
+    else:
+        console.print(f"{report.robot} has no constraints.", markup=False, soft_wrap=True)
+    lines = [f"Warning: {warning}" for warning in report.warnings]
+    if report.constraints:
+        lines += [
+            f"From the middle of the limits: {report.status.replace('_', ' ')}",
+            f"Independent rows: {report.rank}",
+            f"Driven by {len(report.independent)}: {', '.join(report.independent)}",
+            f"Follow: {', '.join(report.dependent)}",
+        ]
+        lines += [f"Redundant rows: {', '.join(report.redundant_rows)}"] if report.redundant_rows else []
+        lines += [f"Conflicting rows: {', '.join(report.conflicting_rows)}"] if report.conflicting_rows else []
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def report_constraints(robot: RobotModel) -> ConstraintReport:
+    """Return what closes the loops of a robot."""
+    constraints = robot.constraints
+    found = constraints.close(robot.mid_joint_q)
+    parts = constraints.partition(found.joint_q)
+    return ConstraintReport(
+        robot=robot.name,
+        constraints=[
+            {
+                "name": one.name,
+                "joint": one.joint,
+                "link": one.link,
+                "reference_link": one.reference_link,
+                "limits": one.limits,
+                "rows": len(range(*constraints.residual_rows(one.name).indices(constraints.residual_count))),
+            }
+            for one in robot.loops
+        ],
+        warnings=robot.warnings,
+        status=found.status_names[0],
+        constraint_error=found.constraint_error[0].tolist(),
+        joint_q=dict(zip(robot.coordinate_names, found.joint_q[0].tolist(), strict=True)),
+        closing_joint_q=dict(zip(constraints.coordinate_names, found.closing_joint_q[0].tolist(), strict=True)),
+        rank=int(parts.rank[0]),
+        independent=parts.independent,
+        dependent=parts.dependent,
+        redundant_rows=["/".join(row) for row in parts.redundant_rows()],
+        conflicting_rows=["/".join(row) for row in parts.conflicting_rows()],
+    )
+
+
+def print_sweep(name: str, text: str, *, as_json: bool) -> None:
+    """Print where the joints of a robot are while one coordinate goes from one value to another.
+
+    Args:
+        name: A built-in robot or a path.
+        text: JOINT=FIRST:LAST:STEP [rad or m], the joint one of the tree or a closing one.
+        as_json: Whether to print JSON.
+
+    Raises:
+        InputError: Something in the input is not allowed.
+    """
+    robot = load_robot(name)
+    joint, bounds, step = _parsed_sweep(text)
+    path = robot.constraints.sweep(joint, bounds, step)
+    console = output_console()
+    if as_json:
+        console.out(orjson.dumps(_path_document(robot, joint, path)).decode(), highlight=False)
+        return
+    names = (*robot.coordinate_names, *robot.constraints.coordinate_names)
+    console.out(",".join(("value", "status", "largest_error", *names)), highlight=False)
+    for value, status, error, q, closing in zip(
+        path.values, path.status[0], path.constraint_error[0], path.joint_q[0], path.closing_joint_q[0], strict=True
+    ):
+        numbers = ",".join(f"{number:.9g}" for number in (*q, *closing))
+        word = ClosureStatus(status).name.lower()
+        console.out(f"{value:.9g},{word},{error.max(initial=0.0):.3g},{numbers}", highlight=False)
+
+
+def _path_document(robot: RobotModel, joint: str, path: SweptPath) -> dict[str, Any]:
+    return {
+        "robot": robot.name,
+        "joint": joint,
+        "values": path.values.tolist(),
+        "status": [ClosureStatus(one).name.lower() for one in path.status[0]],
+        "coordinate_names": robot.coordinate_names,
+        "joint_q": path.joint_q[0].tolist(),
+        "closing_coordinate_names": robot.constraints.coordinate_names,
+        "closing_joint_q": path.closing_joint_q[0].tolist(),
+        "constraint_names": robot.constraint_names,
+        "constraint_error": path.constraint_error[0].tolist(),
+    }
+
+
+def _parsed_sweep(text: str) -> tuple[str, tuple[float, float], float]:
+    joint, _, numbers = text.rpartition("=")
+    try:
+        first, last, step = map(float, numbers.split(":"))
+    except ValueError:
+        first = last = step = math.nan
+    if not joint or math.isnan(first):
+        raise InputError(f"--sweep {text!r} is not JOINT=FIRST:LAST:STEP.")
+    return joint, (first, last), step
+
+
+def _table(report: ConstraintReport) -> Table:
+    title = escaped(report.robot)
+    table = Table("constraint", "joint", "link", "to", "rows", "largest error", title=title, title_justify="left")
+    for one, error in zip(report.constraints, report.constraint_error, strict=True):
+        other = "the world" if one["reference_link"] is None else one["reference_link"]
+        cells = map(escaped, (one["name"], one["joint"], one["link"], other))
+        table.add_row(*cells, str(one["rows"]), f"{error:.2g}")
+    return table

@@ -1,0 +1,126 @@
+"""`ik-service export`: a robot's solver and controller as C."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ik_service.cli.console import message_console, output_console, progress_bar
+from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, cpu_target, named_target, portable_target
+from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from ik_service.export import Export
+    from ik_service.robots import RobotModel
+
+USUAL = ("solve", "tick")
+ENTRIES = (*USUAL, "sensitivity")
+POSITION_ALONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # weights of rows
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """What to export.
+
+    Attributes:
+        robot: Built-in name or path.
+        links: Links with a pose target each; none takes the only leaf link.
+        folder: Where to.
+        entries: What to export, of ENTRIES; none takes the USUAL ones.
+        prefix: What names in C begin with; None takes the robot's name.
+        orientations: Whether targets have orientations, or are positions alone.
+        target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
+        world: File of a world that answers keep off; None for none.
+        problem_count: Targets for the example program.
+        for_gpus: Whether to export for GPUs.
+        architectures: Of the GPUs; none takes one for each generation.
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    folder: Path
+    entries: tuple[str, ...]
+    prefix: str | None
+    orientations: bool
+    target: str | None
+    world: Path | None
+    problem_count: int
+    for_gpus: bool
+    architectures: tuple[int, ...]
+
+
+def write_export(job: ExportJob) -> None:
+    """Write the files and print their names.
+
+    Raises:
+        InputError: The robot or a link is not there, the target is not one of this machine, the prefix is no
+            identifier, or the folder cannot be written.
+        EngineError: The robot's islands are too large for the compiled engine.
+    """
+    if not job.for_gpus:
+        use_cpu_target(job.target)
+    # Only now: with these modules the process has chosen what it generates code for.
+    from ik_service.cli.default_links import default_links
+    from ik_service.export import ARCHITECTURES, export_for_gpus
+    from ik_service.ik_solver import IKSolver
+    from ik_service.robots import load_robot
+
+    robot = load_robot(job.robot)
+    links = default_links(robot, job.links)
+    with progress_bar(f"Exporting {robot.name}"):
+        if job.for_gpus:
+            solver = IKSolver(robot, links, device="cpu", engine="compiled")
+            chosen = job.architectures or ARCHITECTURES
+            export = export_for_gpus(solver, prefix=job.prefix, orientations=job.orientations, architectures=chosen)
+        else:
+            export = _export_for_cpus(job, robot, links)
+    export.write(job.folder)
+    for name, content in sorted(export.files.items()):
+        output_console().out(f"{job.folder / name} ({len(content)} bytes)", highlight=False)
+    made_for = "NVIDIA GPUs" if job.for_gpus else f"CPUs of level {cpu_target().name}"
+    message_console().print(f"For {made_for}. See {job.folder / 'README.md'}.", markup=False)
+
+
+def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]) -> "Export":
+    from ik_service.control import IKController
+    from ik_service.export import export_controller, export_solver
+    from ik_service.ik_solver import IKSolver
+    from ik_service.robots import load_world
+    from ik_service.solver.given.targets import Target
+
+    controller = None
+    entries = job.entries or USUAL
+    if "tick" in entries:
+        row_weights = None if job.orientations else POSITION_ALONE
+        controller = IKController(robot, [Target(link, row_weights=row_weights) for link in links])
+    if controller is not None and not {"solve", "sensitivity"} & {*entries}:
+        return export_controller(controller, prefix=job.prefix)
+    return export_solver(
+        IKSolver(robot, links, device="cpu", engine="compiled"),
+        controller=controller,
+        prefix=job.prefix,
+        orientations=job.orientations,
+        world=None if job.world is None else load_world(job.world),
+        sensitivity="sensitivity" in entries,
+        problem_count=job.problem_count,
+    )
+
+
+def use_cpu_target(asked: str | None) -> None:
+    """Have this process generate code for a level of CPUs.
+
+    Args:
+        asked: Its name; None takes IK_SERVICE_CPU_TARGET, else the portable one.
+
+    Raises:
+        InputError: This machine cannot run it, or the process generates code for another level already.
+    """
+    try:
+        wanted = named_target(asked or os.environ.get(CPU_VARIABLE) or portable_target().name)
+    except InputError as error:
+        if not asked:
+            raise
+        raise InputError(str(error).replace(CPU_VARIABLE, "--target", 1)) from error
+    os.environ[CPU_VARIABLE] = wanted.name
+    if cpu_target() != wanted:
+        raise InputError(f"This process generates code for {cpu_target().name}. Export for {wanted.name} in a new one.")

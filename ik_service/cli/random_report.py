@@ -1,0 +1,153 @@
+"""Random reachable targets, and the report on how they were solved."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from ik_service.cli.console import output_console, print_json
+from ik_service.cli.pose_problems import PoseProblems
+from ik_service.result_schema import worst_over_targets
+from ik_service.robots import RobotModel
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.timed_result import TimedResult
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+from ik_service.solver.launches.result import IKResult
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Quantiles over all problems, solved or not."""
+
+    median: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> "Quantiles":
+        """Return the quantiles of an array."""
+        median, p99, largest = np.quantile(values.astype(np.float64), (0.5, 0.99, 1.0)).tolist()
+        return cls(median, p99, largest)
+
+
+@dataclass(frozen=True)
+class RandomSolveReport:
+    """How random reachable targets were solved.
+
+    Attributes:
+        robot: Name of the robot.
+        links: Links that had targets.
+        problem_count: Number of problems.
+        seed: Seed of the targets and of the start configurations.
+        solved: Problems with success.
+        confirmed: Successes that forward kinematics in float64 on the host confirms, inside the limits.
+        success_rate: Solved over all.
+        status: Number of problems by status.
+        position_error_m: Worst over the targets [m].
+        orientation_error_rad: Worst over the targets [rad].
+        iterations: Iterations of the winning start.
+        time_per_problem_us: Wall time of the second run over the number of problems [us].
+        engine: Engine that ran.
+        seeds: Start configurations that each problem could use.
+        device: Device that it ran on.
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    problem_count: int
+    seed: int
+    solved: int
+    confirmed: int
+    success_rate: float
+    status: dict[str, int]
+    position_error_m: Quantiles
+    orientation_error_rad: Quantiles
+    iterations: Quantiles
+    time_per_problem_us: float
+    engine: str
+    seeds: int
+    device: str
+
+
+def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, seed: int) -> SolveRequest:
+    """Return problems whose targets are the poses of links at random configurations inside the limits.
+
+    Args:
+        robot: The robot.
+        links: Links that are to have targets.
+        problem_count: Number of problems.
+        seed: Seed of the configurations.
+
+    Raises:
+        UnknownNameError: A link is not in the robot.
+    """
+    problems = PoseProblems.random(robot, links, problem_count, seed)
+    poses = problems.positions, problems.orientations_xyzw
+    arrays = TargetArrays.of(*(list(array.swapaxes(0, 1)) for array in poses))
+    return SolveRequest(tuple(map(Target, links)), arrays)
+
+
+def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> RandomSolveReport:
+    """Return the report on an result."""
+    result = answer.result
+    names, counts = np.unique(np.array(result.status_names), return_counts=True)
+    solved = int(result.success.sum())
+    return RandomSolveReport(
+        robot=robot.name,
+        links=tuple(target.link for target in request.targets),
+        problem_count=request.problem_count,
+        seed=seed,
+        solved=solved,
+        confirmed=int((result.success & _confirmed(robot, request, result)).sum()),
+        success_rate=solved / request.problem_count,
+        status=dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        position_error_m=Quantiles.of(worst_over_targets(result.position_error)),
+        orientation_error_rad=Quantiles.of(worst_over_targets(result.orientation_error)),
+        iterations=Quantiles.of(result.iterations),
+        time_per_problem_us=1e3 * answer.solve_ms / request.problem_count,
+        engine=result.engine,
+        seeds=result.seeds,
+        device=result.device,
+    )
+
+
+def print_report(report: RandomSolveReport, *, as_json: bool) -> None:
+    """Print a report, as JSON or as a table."""
+    console = output_console()
+    if as_json:
+        print_json(asdict(report))
+        return
+    title = f"{report.robot}: {report.problem_count} random reachable targets for {', '.join(report.links)}"
+    table = Table(title=title, show_header=False, title_justify="left")
+    for label, value in _lines(report):
+        table.add_row(label, value)
+    console.print(table)
+
+
+def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:
+    def spread(values: Quantiles, unit: str) -> str:
+        return f"median {values.median:.3g}{unit}, p99 {values.p99:.3g}{unit}, max {values.max:.3g}{unit}"
+
+    return [
+        ("solved", f"{report.solved} of {report.problem_count} ({100 * report.success_rate:.2f} %)"),
+        ("confirmed in float64", f"{report.confirmed} of {report.solved}, inside the limits"),
+        ("status", ", ".join(f"{name} {count}" for name, count in report.status.items())),
+        ("position error", spread(report.position_error_m, " m")),
+        ("orientation error", spread(report.orientation_error_rad, " rad")),
+        ("iterations", spread(report.iterations, "")),
+        ("time per problem", f"{report.time_per_problem_us:.3g} us"),
+        ("ran on", f"{report.device}, {report.engine} engine, {report.seeds} seeds"),
+    ]
+
+
+def _confirmed(robot: RobotModel, request: SolveRequest, result: IKResult) -> NDArray[np.bool_]:
+    """Which problems meet their targets and limits by host arithmetic alone, shape [problem_count]."""
+    positions = [array for array in request.arrays.positions if array is not None]  # random_request gives both
+    orientations = [array for array in request.arrays.orientations_xyzw if array is not None]
+    links = tuple(target.link for target in request.targets)
+    problems = PoseProblems(robot, links, np.stack(positions, axis=1), np.stack(orientations, axis=1))
+    return problems.judge(result.joint_q, request.options.position_tolerance, request.options.orientation_tolerance)

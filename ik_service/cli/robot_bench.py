@@ -1,0 +1,265 @@
+"""How fast and how sure this engine is for a robot on this machine.
+
+random reachable targets -> time per target on one pinned core and success by the float64 judge, per tolerance
+-> latency of one target -> speedup by threads -> the staged engine beside it
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.cli.pose_problems import TOLERANCES, PoseProblems
+from ik_service.ik_solver import IKSolver
+from ik_service.robots import RobotModel
+from ik_service.solver.launches.result import IKResult
+from objectives.errors import InputError
+
+STAGED_COUNT = 1000  # targets of the staged engine at most; it takes many times as long
+WARM_UP_CALLS = 50  # of one target
+LATENCY_CALLS = {"compiled": 1000, "staged": 100}
+TYPICAL = TOLERANCES[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchPlan:
+    """What to measure.
+
+    Attributes:
+        robot: The robot.
+        links: Links with a pose target each.
+        count: Targets.
+        batch: Targets of a call; None takes all at once.
+        random_seed: Of the targets.
+        threads: Threads to compare with one; None takes as many as there are cores.
+        staged: Whether to measure the staged engine too.
+        repeats: How often each figure is measured.
+        device: "auto", "cpu", "cuda" or one CUDA device.
+    """
+
+    robot: RobotModel
+    links: tuple[str, ...]
+    count: int = 10_000
+    batch: int | None = None
+    random_seed: int = 0
+    threads: int | None = None
+    staged: bool = False
+    repeats: int = 7
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured."""
+        for name in ("count", "batch", "threads", "repeats"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}. Allowed: 1 or more.")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and range of repeated measurements."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> "Spread":
+        """Return the spread of some values."""
+        return cls(float(np.median(values)), float(values.min()), float(values.max()))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches of targets by one engine at one tolerance.
+
+    Attributes:
+        engine: The engine.
+        clock: What was measured: "cpu" time of the one thread, or "wall" time where a GPU works.
+        count: Targets.
+        position_tolerance_m: Tolerance [m].
+        orientation_tolerance_rad: Tolerance [rad].
+        solved_share: Share of answers that the judge accepts.
+        false_successes: Answers that claim success and that the judge does not accept.
+        us_per_target: Time per target [us].
+    """
+
+    engine: str
+    clock: Literal["cpu", "wall"]
+    count: int
+    position_tolerance_m: float
+    orientation_tolerance_rad: float
+    solved_share: float
+    false_successes: int
+    us_per_target: Spread
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Wall time of calls with one target each, another one every time [us]."""
+
+    calls: int
+    p50_us: float
+    p99_us: float
+
+
+@dataclass(frozen=True)
+class ThreadSpeedup:
+    """Wall time of all targets by several threads beside that of one, per target [us]."""
+
+    threads: int
+    us_per_target: Spread
+    us_per_target_of_one: Spread
+    speedup: float
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """What was measured.
+
+    Attributes:
+        robot: Name of the robot.
+        links: Links with a pose target each.
+        device: Where it ran.
+        batch: Targets of a call.
+        random_seed: Of the targets.
+        batches: Per engine and tolerance.
+        latency: Of one target.
+        threads: None where there is one core, or a GPU works.
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    device: str
+    batch: int
+    random_seed: int
+    batches: tuple[Batches, ...]
+    latency: Latency
+    threads: ThreadSpeedup | None
+
+
+def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> BenchReport:
+    """Measure.
+
+    Args:
+        plan: What.
+        tell: Called with what is measured next.
+
+    Raises:
+        InputError: A link or the device is not there.
+    """
+    problems = PoseProblems.random(plan.robot, plan.links, plan.count, plan.random_seed)
+    solver = IKSolver(plan.robot, plan.links, device=plan.device)
+    with _one_core():
+        batches = [_measure(plan, solver, problems, tolerance, tell) for tolerance in TOLERANCES]
+        tell("One target")
+        latency = _latency(solver, problems)
+        if plan.staged and solver.engine != "staged":
+            staged = IKSolver(plan.robot, plan.links, device=plan.device, engine="staged")
+            batches.append(_measure(plan, staged, problems[:STAGED_COUNT], TYPICAL, tell))
+    tell("Threads")
+    return BenchReport(
+        robot=plan.robot.name,
+        links=plan.links,
+        device=str(solver.device),
+        batch=min(plan.batch or plan.count, plan.count),
+        random_seed=plan.random_seed,
+        batches=tuple(batches),
+        latency=latency,
+        threads=_threads(plan, problems) if solver.engine == "compiled" and not solver.device.is_cuda else None,
+    )
+
+
+def _measure(
+    plan: BenchPlan,
+    solver: IKSolver,
+    problems: PoseProblems,
+    tolerance: tuple[float, float],
+    tell: Callable[[str], None],
+) -> Batches:
+    tell(f"{solver.engine.capitalize()} engine, {len(problems)} targets, tolerance {1e3 * tolerance[0]:g} mm")
+    on_gpu = bool(solver.device.is_cuda)
+    times, joint_q, claimed = _timed(
+        solver, problems, plan, tolerance, time.perf_counter if on_gpu else time.thread_time
+    )
+    accepted = problems.judge(joint_q, *tolerance)
+    return Batches(
+        engine=solver.engine,
+        clock="wall" if on_gpu else "cpu",
+        count=len(problems),
+        position_tolerance_m=tolerance[0],
+        orientation_tolerance_rad=tolerance[1],
+        solved_share=float(accepted.mean()),
+        false_successes=int((claimed & ~accepted).sum()),
+        us_per_target=Spread.of(1e6 * times / len(problems)),
+    )
+
+
+def _timed(
+    solver: IKSolver,
+    problems: PoseProblems,
+    plan: BenchPlan,
+    tolerance: tuple[float, float],
+    clock: Callable[[], float],
+) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]:
+    """Times of all targets [s], shape [repeats]; answers of the last repeat, and whether they claim success."""
+    options: dict[str, object] = dict(zip(("position_tolerance", "orientation_tolerance"), tolerance, strict=True))
+    size = plan.batch or plan.count
+    parts = [problems[first : first + size] for first in range(0, len(problems), size)]
+    times = np.zeros(plan.repeats)
+    for repeat in range(-2, plan.repeats):  # two to load kernels and to record launches
+        start = clock()
+        results = [_solve(solver, part, options) for part in parts]
+        if repeat >= 0:
+            times[repeat] = clock() - start
+    return (
+        times,
+        np.concatenate([result.joint_q for result in results]),
+        np.concatenate([result.success for result in results]),
+    )
+
+
+def _solve(solver: IKSolver, problems: PoseProblems, options: dict[str, object] | None = None) -> IKResult:
+    return solver.solve(problems.positions, problems.orientations_xyzw, options=options)
+
+
+def _latency(solver: IKSolver, problems: PoseProblems) -> Latency:
+    times = []
+    for call in range(-WARM_UP_CALLS, LATENCY_CALLS[solver.engine]):
+        row = call % len(problems)
+        one = problems[row : row + 1]
+        start = time.perf_counter()
+        _solve(solver, one)
+        if call >= 0:
+            times.append(time.perf_counter() - start)
+    p50, p99 = (1e6 * np.quantile(times, (0.5, 0.99))).tolist()
+    return Latency(len(times), p50, p99)
+
+
+def _threads(plan: BenchPlan, problems: PoseProblems) -> ThreadSpeedup | None:
+    count = plan.threads if plan.threads is not None else len(os.sched_getaffinity(0))
+    if count < 2:
+        return None
+    figures = []
+    for threads in (1, count):
+        solver = IKSolver(plan.robot, plan.links, device=plan.device, threads=threads)
+        times = _timed(solver, problems, plan, TYPICAL, time.perf_counter)[0]
+        figures.append(Spread.of(1e6 * times / len(problems)))
+    one, several = figures
+    return ThreadSpeedup(count, several, one, one.median / several.median)
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Keep this thread on one core, where it does not lose what it has in its cache."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)

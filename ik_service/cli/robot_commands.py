@@ -1,0 +1,212 @@
+"""The commands about a robot, with their options. Bodies import what they need, so that help is there at once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ik_service.cli.console import reported_errors
+from ik_service.cli.shared_options import DeviceOption, PositionOnlyOption, RobotArgument
+
+
+def robots(
+    name: Annotated[
+        str | None, typer.Argument(help="A built-in robot, or a path to a file. Default: list them.")
+    ] = None,
+    *,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the tree of joints and links.")] = False,
+) -> None:
+    """List the built-in robots, or show one."""
+    with reported_errors():
+        from ik_service.cli.robot_views import print_robot, print_robots, print_tree
+
+        if name is None:
+            if tree:
+                raise typer.BadParameter("--tree needs the name of a robot.")
+            print_robots()
+        elif tree:
+            print_tree(name)
+        else:
+            print_robot(name)
+
+
+def islands(
+    robot: RobotArgument,
+    *,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="LINK[:REFERENCE_LINK]",
+            help="Link with a target, seen from the world or from another link; may be repeated. Default: show the "
+            "kinematic trees.",
+        ),
+    ] = None,
+    lock: Annotated[
+        list[str] | None,
+        typer.Option("--lock", metavar="JOINT=VALUE", help="Hold a joint at a value \\[rad or m]; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show which joints targets couple: each island is solved by itself."""
+    with reported_errors():
+        from ik_service.cli.islands_command import print_islands
+
+        print_islands(robot, target or (), lock or (), as_json=as_json)
+
+
+def constraints(
+    robot: RobotArgument,
+    *,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOINT=FIRST:LAST:STEP",
+            help="Move a coordinate, of the tree or of a closing joint \\[rad or m], and close the loops at each step.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what closes the loops of a robot, and what drives it."""
+    with reported_errors():
+        from ik_service.cli.constraints_command import print_constraints, print_sweep
+
+        if sweep is None:
+            print_constraints(robot, as_json=as_json)
+        else:
+            print_sweep(robot, sweep, as_json=as_json)
+
+
+def warmup(
+    robots: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROBOT]...", help="Built-in robots or paths. Default: all built in.")
+    ] = None,
+    *,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--link", "-l", help="Link with a target; several together. Default: each leaf link, then all of them."
+        ),
+    ] = None,
+    position_only: PositionOnlyOption = False,
+    float64: Annotated[
+        bool, typer.Option("--float64", help='Also what precision="float64", best_of and solutions need.')
+    ] = False,
+    device: DeviceOption = "auto",
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER,...",
+            help="With --device cuda: architectures to compile for, such as 80,90, of which none is needed here; and "
+            "PTX of the lowest for others.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compile kernels for pose targets into the cache, so that later processes start at once."""
+    with reported_errors():
+        from ik_service.cli.warmup_command import WarmUpJob, print_warm_up
+
+        numbers = [word.strip() for word in (arch or "").split(",") if word.strip()]
+        if numbers and (device != "cuda" or not all(map(str.isdecimal, numbers))):
+            raise typer.BadParameter("--arch goes with --device cuda, and is numbers such as 80,90.")
+        architectures = tuple(map(int, numbers))
+        job = WarmUpJob(robots or (), link or (), device, architectures, position_only=position_only, float64=float64)
+        print_warm_up(job, as_json=as_json)
+
+
+def export(
+    robot: RobotArgument,
+    *,
+    link: Annotated[
+        list[str] | None,
+        typer.Option("--link", "-l", help="Link with a target; may be repeated. Default: the only leaf link."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files; made if it is not there.")],
+    prefix: Annotated[
+        str | None, typer.Option(help="What all names in C begin with. Default: the robot's name.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="CPUs to compile for: x86-64-v4, x86-64-v3, x86-64-v2, generic (64-bit Arm). Default: "
+            "IK_SERVICE_CPU_TARGET, else the highest of this machine without AVX-512."
+        ),
+    ] = None,
+    position_only: PositionOnlyOption = False,
+    world: Annotated[
+        Path | None, typer.Option(help="File of a world, JSON or YAML, that answers of solve keep off.")
+    ] = None,
+    problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
+    entry: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Function to write: solve, tick of a controller, sensitivity (with solve); may be repeated. Default: "
+            "the first two."
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda for GPUs, none of which is needed here.")] = "cpu",
+    arch: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="With --device cuda: architecture to compile for, such as 90; may be repeated. Default: one for each "
+            "generation from 75 on."
+        ),
+    ] = None,
+) -> None:
+    """Write a solver and a controller for programs in C and C++: objects or cubins, header, source, examples."""
+    with reported_errors():
+        from ik_service.cli.export_command import ExportJob, write_export
+
+        _check_device(device, entry or [], is_cpu_named=bool(target), is_gpu_named=bool(arch))
+        job = ExportJob(
+            robot,
+            tuple(link or ()),
+            output,
+            entries=tuple(entry or ()),
+            prefix=prefix,
+            orientations=not position_only,
+            target=target,
+            world=world,
+            problem_count=problems,
+            for_gpus=device == "cuda",
+            architectures=tuple(arch or ()),
+        )
+        write_export(job)
+
+
+def _check_device(device: str, entries: list[str], *, is_cpu_named: bool, is_gpu_named: bool) -> None:
+    """Refuse options that do not go with the device."""
+    from ik_service.cli.export_command import ENTRIES
+
+    if device not in ("cpu", "cuda"):
+        raise typer.BadParameter("--device is cpu or cuda.")
+    if (device == "cpu" and is_gpu_named) or (device == "cuda" and is_cpu_named):
+        raise typer.BadParameter("--target goes with --device cpu, --arch with --device cuda.")
+    if not set(entries) <= set(ENTRIES if device == "cpu" else ["solve"]):
+        raise typer.BadParameter("--entry is solve, tick or sensitivity, and with --device cuda solve.")
+
+
+def bench(
+    robot: RobotArgument,
+    *,
+    link: Annotated[
+        list[str] | None, typer.Option("--link", "-l", help="Link with a target. Default: the only leaf link.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Random reachable targets.")] = 10_000,
+    batch: Annotated[int | None, typer.Option(min=1, help="Targets of a call. Default: all at once.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the targets.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to try. Default: one per core.")] = None,
+    staged: Annotated[bool, typer.Option("--staged", help="Measure the staged engine too.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Measurements of each figure.")] = 7,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure a robot on this machine: time per target, success, latency, threads."""
+    with reported_errors():
+        from ik_service.cli.bench_command import bench_robot
+
+        plan = {"count": count, "batch": batch, "random_seed": seed, "threads": threads, "staged": staged}
+        solved = bench_robot(robot, link or (), as_json=as_json, repeats=repeats, device=device, **plan)
+    raise typer.Exit(0 if solved else 1)

@@ -1,0 +1,97 @@
+"""`ik-service serve`: the HTTP application under uvicorn, with a request to try once it is ready."""
+
+import logging
+import os
+import signal
+import socket
+import stat
+from importlib.util import find_spec
+from typing import Any
+
+from ik_service.cli.descriptors import with_descriptors
+from ik_service.cli.service_server import ServiceServer
+from ik_service.cli.supervisor import Supervisor
+from ik_service.extras import how_to_install
+from ik_service.service import create_app
+from ik_service.service.gate.access import require_safe_address
+from ik_service.service.gate.logs import configured_logs
+from ik_service.service.gate.server_config import server_config
+from ik_service.settings import ServiceSettings, load_settings, unknown_variables
+from objectives.errors import IKError
+
+_logger = logging.getLogger(__name__)
+SUPERVISOR = "supervisor"
+"""Role of this process in logs, where others take the requests."""
+
+
+class StartError(IKError):
+    """The service could not start."""
+
+
+def run_server(**options: Any) -> None:
+    """Serve until interrupted.
+
+    Args:
+        options: Settings by name, which stand above the environment.
+
+    Raises:
+        StartError: The address cannot be used, or the first solve fails.
+        InputError: A setting is not allowed, or there is no such device.
+    """
+    settings = load_settings(**options)
+    with configured_logs(settings, role=SUPERVISOR if settings.has_supervisor else None):
+        for name in unknown_variables():
+            _logger.warning("Environment variable %s is no setting; 'ik-service config' lists them.", name)
+        keys_file = settings.api_keys_file
+        if keys_file is not None and keys_file.stat().st_mode & stat.S_IROTH:
+            _logger.warning("Every user of this machine can read the API keys in '%s'; take that right.", keys_file)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+            signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+        _serve(settings)
+
+
+def _serve(settings: ServiceSettings) -> None:
+    require_safe_address(settings, settings.host)
+    settings = with_descriptors(_with_page_url(settings))
+    listener = _listen(settings.host, settings.port)
+    with listener:
+        if settings.has_supervisor:
+            failure = Supervisor(settings, listener).run()
+        else:
+            app = create_app(settings, bound_to=listener.getsockname()[0])
+            server = ServiceServer(server_config(app, settings), app, settings)
+            server.run(sockets=[listener])
+            failure = server.failure
+    if isinstance(failure, IKError):
+        raise failure
+    if failure is not None:
+        raise StartError(f"The first solve failed: {failure}") from failure
+
+
+def _with_page_url(settings: ServiceSettings) -> ServiceSettings:
+    """Say where the live page will be, if there is to be one.
+
+    Raises:
+        StartError: It cannot be shown.
+    """
+    if settings.page_port is None:
+        return settings
+    if find_spec("viser") is None:
+        raise StartError(f"A page (page_port) needs viser. {how_to_install('page')}")
+    if settings.keys:
+        raise StartError(
+            "A page (page_port) asks nobody for a key, but the service does. Start it for those whom you trust: "
+            "IK_SERVICE_API_KEY=... ik-service page --url ..."
+        )
+    return settings.model_copy(update={"page_url": settings.page_url or f"http://127.0.0.1:{settings.page_port}"})
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = os.strerror(error.errno) if isinstance(error.errno, int) and error.errno > 0 else error.strerror
+        raise StartError(f"Cannot listen on {host}:{port}: {reason}. Give another --host or --port.") from error
+    listener.set_inheritable(True)
+    return listener

@@ -1,1 +1,0 @@
-"""Commands about the service: start it, ask it, load it, describe it."""

@@ -1,0 +1,139 @@
+"""`ik-service solve`: a file of targets to a file of results, or random reachable targets to a report."""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ik_service.cli.answer_files import check_output, csv_text, write_answer
+from ik_service.cli.console import message_console, progress_bar
+from ik_service.cli.default_links import default_links
+from ik_service.cli.random_report import print_report, random_request, report_of
+from ik_service.cli.target_files import read_targets
+from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.robots import RobotModel, load_robot, load_world
+from ik_service.service.pool.solver_cache import SolverCache
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.timed_result import TimedResult
+from ik_service.solver.given.asked_limits import LimitReading
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.verdict.advice import advice
+from objectives.errors import InputError
+
+ADVISED_PROBLEMS = 1000  # problems without success that are looked at
+ADVICE_LINES = 5
+
+
+@dataclass(frozen=True)
+class Job:
+    """What both forms of the command share.
+
+    Attributes:
+        robot: Built-in name or path.
+        links: Links given; empty where the default is to be taken.
+        device: Device to solve on.
+        options: Solver options that the caller gave.
+        world: File of a world; None for none but that of a .json file.
+        joint_limits: Limits of joints, NAME=LOWER:UPPER each, beside those of a .json file.
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    device: str
+    options: Mapping[str, object]
+    world: Path | None = None
+    joint_limits: tuple[str, ...] = ()
+
+    def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:
+        """Return the request with the caller's options and world over its own, and its limits narrowed further.
+
+        Raises:
+            InputError: An option or a limit is not allowed, or the file of the world cannot be read.
+        """
+        request = replace(request, options=request.options.merged(dict(self.options)))
+        if self.joint_limits:
+            given = request.initial_joint_q, request.problem_count, request.limits
+            reading = LimitReading(robot, CallerOrder(robot, None), *given)
+            reading.narrow(dict(map(_named_limits, self.joint_limits)))
+            request = replace(request, limits=reading.found())
+        return request if self.world is None else replace(request, world=load_world(self.world), object_enabled=None)
+
+
+def _named_limits(text: str) -> tuple[str, tuple[float, float]]:
+    """Return a name and its limits, from NAME=LOWER:UPPER."""
+    name, _, ends = text.rpartition("=")
+    lower, _, upper = ends.partition(":")
+    try:
+        return name, (float(lower), float(upper))
+    except ValueError:
+        raise InputError(f"--joint-limits {text}: give NAME=LOWER:UPPER, such as elbow=-1.5:1.5.") from None
+
+
+def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
+    """Solve the targets of a file and write the results; returns whether any problem was solved.
+
+    Raises:
+        InputError: Something in the input is not allowed, or a file cannot be read or written.
+    """
+    check_output(output)
+    robot = load_robot(job.robot)
+    links = job.links if targets.suffix == ".json" else default_links(robot, job.links)
+    decoded = read_targets(targets, robot, links)
+    decoded = replace(decoded, request=job.with_options(robot, decoded.request))
+    request = decoded.request
+    answer = _solve(SolverCache(job.device), robot, request)
+    result = answer.result
+    if output is None:
+        sys.stdout.write(csv_text(robot, result))
+        sys.stdout.flush()  # before the messages
+    else:
+        write_answer(output, robot, decoded, answer)
+    solved, count = int(result.success.sum()), request.problem_count
+    where = f", written to {output}" if output is not None else ""
+    console = message_console()
+    reached = ", ".join(target.link for target in request.targets)
+    console.print(f"{solved} of {count} solved for {reached} in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
+    for line in advice_lines(robot, request, result):
+        console.print(line, markup=False)
+    return solved > 0
+
+
+def advice_lines(robot: RobotModel, request: SolveRequest, result: IKResult) -> list[str]:
+    """Return a line of advice for each way in which problems failed, those of most problems first."""
+    failed: dict[str, list[int]] = {}
+    names = () if result.clearance is None else request.collision_names(robot)
+    for problem in np.flatnonzero(~result.success)[:ADVISED_PROBLEMS].tolist():
+        given = (robot, request.targets, request.options, result, result.islands)
+        said = advice(*given, problem=problem, collision_names=names)
+        failed.setdefault(said, []).append(problem)
+    common = sorted(failed.items(), key=lambda entry: -len(entry[1]))[:ADVICE_LINES]
+    return [
+        f"Problem {problems[0]}{f' and {len(problems) - 1} more' if len(problems) > 1 else ''}: {said}"
+        for said, problems in common
+    ]
+
+
+def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> bool:
+    """Solve random reachable targets and print a report; returns whether any problem was solved.
+
+    Raises:
+        InputError: Something in the input is not allowed.
+    """
+    robot = load_robot(job.robot)
+    links = default_links(robot, job.links)
+    request = job.with_options(robot, random_request(robot, links, problem_count, seed))
+    cache = SolverCache(job.device)
+    _solve(cache, robot, request, "Loading kernels")
+    answer = _solve(cache, robot, request)
+    print_report(report_of(robot, request, answer, seed), as_json=as_json)
+    return bool(answer.result.success.any())
+
+
+def _solve(cache: SolverCache, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> TimedResult:
+    with progress_bar(description, request.problem_count) as bar:
+        started = time.perf_counter()
+        result = cache.solve(robot, request, lambda count: bar(advance=count))
+        return TimedResult(result, 0.0, 1e3 * (time.perf_counter() - started))

@@ -1,0 +1,232 @@
+"""`ik-service spheres`: spheres that cover the links of a robot, which pairs of links are checked, and figures of both.
+
+shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> trial -> file, figures, picture
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from ik_service.cli.console import escaped, output_console, progress_bar
+from ik_service.cli.covering_picture import write_picture
+from ik_service.collision.covering import Solid, cover_solid
+from ik_service.collision.covering_figures import CoveringFigures, covering_figures
+from ik_service.collision.link_pairs import pair_contacts
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts
+from ik_service.robots.readers.catalog import link_shapes
+from ik_service.robots.readers.mesh_file import read_mesh
+from ik_service.robots.readers.mesh_solid import link_solid
+from ik_service.whole_file import write_whole
+from objectives.errors import InputError
+
+FILE_STEP = 1e-4
+"""Numbers of a file are whole multiples of it [m]; radii are rounded up, and by as much as centres were moved."""
+
+TRIAL_SAMPLES = 500
+"""Random configurations in which a model is tried."""
+OFTEN = 0.5
+"""Share of them from which on a pair that is in contact there is named."""
+WHAT_TO_DO = """Leave out pairs that touch where the real robot is free: --free zero, --free middle, --free Q1,Q2,...
+Pairs that are left out are never checked. Smaller spheres touch less: --stands-out, --looks-out."""
+
+
+@dataclass(frozen=True)
+class SpheresJob:
+    """What to cover, and how.
+
+    Attributes:
+        robot: A built-in robot or the path of a file.
+        output: File to write.
+        stands_out: By how much a sphere may stand out [m]; None for 15 % of the least width of a link, at least 5 mm.
+        looks_out: How far points of a link may be outside of all spheres [m].
+        packages: Folders in which packages of meshes are looked for.
+        free: Configurations known to be free of contact: their coordinates with commas between them, or their names.
+        picture: SVG file to write; None for none.
+    """
+
+    robot: str
+    output: Path
+    stands_out: float | None = None
+    looks_out: float = 0.0
+    packages: tuple[Path, ...] = ()
+    free: tuple[str, ...] = ()
+    picture: Path | None = None
+
+
+@dataclass(frozen=True)
+class Covering:
+    """Spheres of a robot, and what they cover.
+
+    Attributes:
+        robot: The robot, with the model.
+        solids: The solids, by link.
+        figures: How well each is covered, by link.
+    """
+
+    robot: RobotModel
+    solids: Mapping[str, Solid]
+    figures: Mapping[str, CoveringFigures]
+
+    @property
+    def model(self) -> CollisionModel:
+        """Spheres and pairs."""
+        assert self.robot.collision_model is not None  # given below
+        return self.robot.collision_model
+
+
+def write_spheres(job: SpheresJob) -> None:
+    """Cover the links of a robot, print how well they are covered, try the model, and write the file.
+
+    Raises:
+        InputError: Something in the input is not allowed, a link has a shape that cannot be read, or nothing that is
+            tried is free of contact.
+    """
+    covering = cover_robot(job)
+    if job.picture is not None:
+        picture = write_picture(covering.robot, covering.solids)
+        write_whole(job.picture, lambda file: file.write(picture.encode()))
+    console, model = output_console(), covering.model
+    console.print(_table(covering))
+    console.print(f"Pairs that are checked: {len(model.pairs)}.{_listed(model.pairs)}", markup=False, soft_wrap=True)
+    for reason, pairs in model.left_out.items():
+        console.print(f"Left out, {reason}: {len(pairs)}.{_listed(pairs)}", markup=False, soft_wrap=True)
+    if not _print_trial(covering):
+        raise InputError(f"Nothing that was tried is free of contact, so {job.output} is not written.")
+    document = model_document(model, _source(job))
+    write_whole(job.output, lambda file: file.write(document.encode()))
+    console.print(f"Wrote {job.output}.", markup=False, soft_wrap=True)
+
+
+def _print_trial(covering: Covering) -> bool:
+    """Print what touches in random configurations and in those that have names; return whether any is free."""
+    robot, model, console = covering.robot, covering.model, output_console()
+    named = named_configurations(robot)
+    drawn = robot.random_joint_q(np.random.default_rng(1), TRIAL_SAMPLES)  # not those by which pairs were chosen
+    _, shares, is_free = pair_contacts(robot, model, drawn)
+    least = np.array([pair_contacts(robot, model, joint_q)[0] for joint_q in named.values()])
+    zero, middle = ("free" if (own > 0.0).all() else "in contact" for own in least)
+    console.print(f"Free of contact: {100.0 * is_free.mean():.1f} % of {TRIAL_SAMPLES} random configurations.")
+    console.print(f"Where all coordinates are zero: {zero}. In the middle of the limits: {middle}.")
+    table = Table("pair in contact", "of random ones", *named)
+    for k in np.argsort(-shares, kind="stable"):
+        if shares[k] >= OFTEN or (least[:, k] <= 0.0).any():
+            depths = (f"{-1e3 * own:.1f} mm deep" if own <= 0.0 else "free" for own in least[:, k])
+            table.add_row(escaped(" + ".join(model.pairs[k])), f"{100.0 * shares[k]:.0f} %", *depths)
+    if table.row_count:
+        console.print(table)
+        console.print(WHAT_TO_DO, markup=False, soft_wrap=True)
+    return bool(is_free.any() or (least > 0.0).all(axis=1).any())
+
+
+def named_configurations(robot: RobotModel) -> dict[str, Float64Array]:
+    """Return zero, or as near to zero as the limits allow, and the middle of the limits."""
+    zero = np.zeros(robot.joint_coord_count)
+    zero[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
+    return {"zero": robot.clamp_joint_q(zero)[0], "middle": robot.mid_joint_q}
+
+
+def cover_robot(job: SpheresJob) -> Covering:
+    """Cover the links of a robot by spheres and choose the pairs that are checked.
+
+    Raises:
+        InputError: As for `write_spheres`.
+    """
+    if job.stands_out is not None and not 0.0 < job.stands_out < math.inf:
+        raise InputError(f"--stands-out is {job.stands_out:g} m. Allowed: a length above 0 m.")
+    if not 0.0 <= job.looks_out < math.inf:
+        raise InputError(f"--looks-out is {job.looks_out:g} m. Allowed: a length of 0 m or more.")
+    robot = load_robot(job.robot, collision="ignore")
+    free = np.array([_configuration(robot, text) for text in job.free])
+    solids = link_solids(job)
+    spheres, figures = {}, {}
+    with progress_bar("Covering links", len(solids)) as bar:
+        for link, solid in solids.items():
+            bar(description=f"Covering {link}")
+            spheres[link] = rounded(cover_solid(solid, job.stands_out, job.looks_out))
+            figures[link] = covering_figures(solid, spheres[link])
+            bar(advance=1)
+        bar(description="Choosing pairs of links")
+        model = choose_pairs(robot, spheres)
+        if len(free):
+            model = without_contacts(robot, model, free)
+    return Covering(robot.with_collision_model(model), solids, figures)
+
+
+def _source(job: SpheresJob) -> str:
+    bound = "15 % of the least width of each link" if job.stands_out is None else f"{1e3 * job.stands_out:g} mm"
+    looks_out = f", links look out by {1e3 * job.looks_out:g} mm" if job.looks_out else ""
+    fitted = f"fitted by ik-service spheres to the collision shapes of {Path(job.robot).name}"
+    return f"{fitted}; spheres stand out by {bound}{looks_out}"
+
+
+def model_document(model: CollisionModel, source: str) -> str:
+    """Return the text of a file of spheres: a line for every link and for the pairs of every reason."""
+    spheres = [f"  {json.dumps(link)}: {json.dumps(own.round(4).tolist())}" for link, own in model.spheres.items()]
+    left_out = [f"  {json.dumps(reason)}: {json.dumps(pairs)}" for reason, pairs in model.left_out.items()]
+    parts = [f'"source": {json.dumps(source)}', '"spheres": {\n' + ",\n".join(spheres) + "\n}"]
+    parts += [f'"pairs": {json.dumps(model.pairs)}', '"left_out": {\n' + ",\n".join(left_out) + "\n}"]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def link_solids(job: SpheresJob) -> dict[str, Solid]:
+    """Return the solids of all links that have shapes.
+
+    Raises:
+        InputError: A link has a shape that cannot be read, or none has any.
+    """
+    found = {}
+    for link, own in link_shapes(job.robot).items():
+        if len(own.unread) > len(own.meshes):
+            kinds = ", ".join(sorted({*own.unread} - {"mesh"})) or "mesh"
+            raise InputError(f"Link '{link}' has shapes that cannot be read: {kinds}.")
+        meshes = [read_mesh(mesh, Path(job.robot), job.packages) for mesh in own.meshes]
+        if own.shapes or meshes:
+            found[link] = link_solid(own.shapes, meshes)
+    if not found:
+        raise InputError(f"Robot '{job.robot}' has no collision shapes.")
+    return found
+
+
+def rounded(spheres: Float64Array) -> Float64Array:
+    """Return spheres as files have them: none covers less than before."""
+    centers = np.round(spheres[:, :3] / FILE_STEP) * FILE_STEP
+    moved = np.linalg.norm(centers - spheres[:, :3], axis=1)
+    return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / FILE_STEP) * FILE_STEP])
+
+
+def _configuration(robot: RobotModel, text: str) -> list[float]:
+    if text in (named := named_configurations(robot)):
+        return [*named[text]]
+    try:
+        numbers = [float(word) for word in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != robot.joint_coord_count:
+        raise InputError(f"--free {text!r} is not {robot.joint_coord_count} numbers with commas, 'zero' or 'middle'.")
+    return numbers
+
+
+def _listed(pairs: tuple[tuple[str, str], ...]) -> str:
+    """Return a line for each link that is the first of pairs."""
+    firsts = dict.fromkeys(first for first, _ in pairs)
+    return "".join(f"\n  {link} + {', '.join(b for a, b in pairs if a == link)}" for link in firsts)
+
+
+def _table(covering: Covering) -> Table:
+    title = escaped(f"{covering.robot.name}: {covering.model.sphere_count} spheres")
+    columns = ("link", "spheres", "covered", "stands out by at most", "95 % of the gap")
+    table = Table(*columns, title=title, title_justify="left")
+    for link, figures in covering.figures.items():
+        numbers = (
+            f"{100 * figures.coverage:.2f} %",
+            f"{1e3 * figures.protrusion:.1f} mm",
+            f"{1e3 * figures.gap_95:.1f} mm",
+        )
+        table.add_row(escaped(link), str(len(covering.model.spheres[link])), *numbers)
+    return table

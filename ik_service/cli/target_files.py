@@ -1,0 +1,131 @@
+"""Targets from files: CSV for spreadsheets, npz for NumPy, JSON as the HTTP body has it."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ik_service.cli.console import message_console
+from ik_service.integrations.bulk.columns import CSV_COLUMNS
+from ik_service.robots import RobotModel
+from ik_service.service.codecs.json_codec import JsonCodec
+from ik_service.service.documents.columns import check_unit_quaternions
+from ik_service.service.documents.solve_request import DecodedSolve, read_solve
+from ik_service.service.queue.solve_request import Float64Array, SolveRequest
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+from objectives.errors import InputError
+
+NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
+"""Arrays of a target file with the width of their rows; 0 is the number of the robot's coordinates."""
+
+
+def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> DecodedSolve:
+    """Return the problems of a file, with default options unless the file has its own, and the optional columns.
+
+    Args:
+        path: A .csv, .npz or .json file.
+        robot: The robot.
+        links: The one link that is to reach the targets of a .csv or .npz; not for .json, which names its own.
+
+    Raises:
+        InputError: The file cannot be read, or something in it is not allowed; the message says where.
+    """
+    readers = {".csv": _read_csv, ".npz": _read_npz}
+    if path.suffix == ".json":
+        if links:
+            raise InputError(f"'{path}' names its own links. Leave --link out.")
+        return read_solve(JsonCodec().decode(_read_bytes(path)), robot)
+    if path.suffix not in readers:
+        raise InputError(f"Targets '{path}' have the suffix {path.suffix!r}. Allowed: .csv, .npz, .json.")
+    if len(links) != 1:
+        raise InputError(
+            f"A {path.suffix} file holds targets of one link; {len(links)} are given. Use .json for several."
+        )
+    robot.link_frame(links[0])
+    columns = readers[path.suffix](path, robot)
+    arrays = TargetArrays.of([columns.get("positions")], [columns.get("orientations_xyzw")])
+    if not arrays.problem_count:
+        raise InputError(f"'{path}' holds no targets. Give positions, orientations or both, for one problem at least.")
+    return DecodedSolve(SolveRequest((Target(links[0]),), arrays, columns.get("initial_joint_q")), frozenset())
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {error.strerror}.") from error
+
+
+def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
+    try:
+        rows = list(csv.reader(_read_bytes(path).decode("utf-8-sig").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"'{path}' is not CSV in UTF-8: {error}.") from error
+    header = [name.strip() for name in rows[0]] if rows else []
+    known = [name for columns in CSV_COLUMNS.values() for name in columns]
+    present = {key: columns for key, columns in CSV_COLUMNS.items() if set(columns) & set(header)}
+    wanted = sorted(name for columns in present.values() for name in columns)
+    if not present or sorted(header) != wanted:
+        raise InputError(
+            f"'{path}' has the header {','.join(header)!r}. Allowed: {','.join(known)}, or only x,y,z or qx,..."
+        )
+    filled = [(line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip()]
+    blank = len(rows) - 1 - len(filled)
+    if blank:
+        message_console().print(f"'{path}' has {blank} blank line{'s' * (blank > 1)} without an answer.", markup=False)
+    table = np.array([_csv_row(path, line, row, header) for line, row in filled])
+    if not table.size:
+        return {}
+    arrays = {key: table[:, [header.index(name) for name in columns]] for key, columns in present.items()}
+    for (line, _row), quaternion in zip(filled, arrays.get("orientations_xyzw", ()), strict=False):
+        check_unit_quaternions(quaternion, f"'{path}' line {line}")
+    return arrays
+
+
+def _csv_row(path: Path, line: int, row: list[str], header: list[str]) -> list[float]:
+    if len(row) != len(header):
+        raise InputError(f"'{path}' line {line} has {len(row)} values. Give {len(header)}: {','.join(header)}.")
+    numbers = []
+    for name, text in zip(header, row, strict=True):
+        try:
+            number = np.nan if "_" in text else float(text)  # Python reads 1_0 as 10
+        except ValueError:
+            number = np.nan
+        if not np.isfinite(number):
+            raise InputError(f"'{path}' line {line}, column {name}: {text.strip()!r} is not a finite number.")
+        numbers.append(number)
+    return numbers
+
+
+def _read_npz(path: Path, robot: RobotModel) -> dict[str, Float64Array]:
+    _read_bytes(path)
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise InputError(f"'{path}' holds one array without a name. Save it with numpy.savez(path, positions=...).")
+        with archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    except InputError:
+        raise
+    except Exception as error:  # archives are read by several packages, each with its own errors for damaged ones
+        reason = str(error) or type(error).__name__
+        raise InputError(f"'{path}' is not an .npz archive of plain arrays: {reason}.") from error
+    for name, array in arrays.items():
+        if name not in NPZ_ARRAYS:
+            raise InputError(f"'{path}' holds an array {name!r}. Allowed: {', '.join(NPZ_ARRAYS)}.")
+        _check_array(f"'{path}' {name}", array, NPZ_ARRAYS[name] or robot.joint_coord_count)
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"The arrays of '{path}' hold different numbers of problems: {counts}.")
+    if "orientations_xyzw" in arrays:
+        check_unit_quaternions(arrays["orientations_xyzw"].astype(np.float64), f"'{path}' orientations_xyzw")
+    return {name: array.astype(np.float64) for name, array in arrays.items()}
+
+
+def _check_array(label: str, array: "np.typing.NDArray[np.generic]", width: int) -> None:
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] != width:
+        raise InputError(f"{label} is {array.dtype} {list(array.shape)}. Allowed: numbers of shape [n, {width}].")
+    if not np.isfinite(array.astype(np.float64)).all():
+        raise InputError(f"{label} has values that are not finite.")

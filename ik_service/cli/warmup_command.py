@@ -1,0 +1,184 @@
+"""`ik-service warmup`: fill the kernel cache, so that the first solve of a later process compiles nothing.
+
+For the device at hand by solving; for GPUs of named architectures, none of which is needed, by compiling alone.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import warp as wp
+
+from ik_service.cli.console import message_console, output_console, print_json, progress_bar
+from ik_service.compiler import cpu_target
+from ik_service.errors import EngineError
+from ik_service.gpu_kernels import compile_for_gpus, gpu_modules
+from ik_service.ik_solver import IKSolver
+from ik_service.kernels.kernel_loading import cached_files
+from ik_service.mechanism.names import leaf_links
+from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+from ik_service.service.pool.kernel_marks import mark_compiled
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.warm_up import first_request
+from ik_service.solver.given.options import SolverOptions
+from objectives.errors import InputError
+
+OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache
+
+
+@dataclass(frozen=True)
+class WarmUpReport:
+    """What was done for pose targets of a robot's links.
+
+    Attributes:
+        robot: Name of the robot.
+        links: Links with a pose target each, solved together.
+        engine: Engine that solves them.
+        device: Where.
+        compiled: Modules of kernels that were compiled; the others were there already.
+        seconds: Time it took, with the reading of the robot and a solve [s].
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    engine: str
+    device: str
+    compiled: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WarmUpJob:
+    """What to compile.
+
+    Attributes:
+        names: Built-in names or paths; none takes all built-in robots, for architectures of GPUs those without
+            constraints: code for each rod of a mechanism would fill an image.
+        links: Links that have pose targets together; none takes every leaf link alone, then all together. For
+            architectures of GPUs without names: the last leaf link, then all together.
+        device: Device to compile for.
+        architectures: Of GPUs to compile for instead, such as 90; of those none is needed.
+        position_only: Whether targets are positions alone, without orientations.
+        float64: Whether to compile what precision="float64", best_of and solutions need too.
+    """
+
+    names: Sequence[str] = ()
+    links: Sequence[str] = ()
+    device: str = "auto"
+    architectures: Sequence[int] = ()
+    position_only: bool = False
+    float64: bool = False
+
+
+def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
+    """Fill the cache and print what was compiled.
+
+    Args:
+        job: What to compile.
+        as_json: Whether to print JSON.
+
+    Raises:
+        InputError: A robot, a link, the device or an architecture is not there.
+        KernelCacheError: The cache cannot be written.
+    """
+    done = []
+    for warmed in warm_up(job):
+        done.append(warmed)
+        if not as_json:
+            work = "nothing to compile" if warmed.compiled == 0 else f"{warmed.compiled} compiled"
+            where = f"{warmed.engine} engine, {warmed.device}"
+            line = f"{warmed.robot} {', '.join(warmed.links)}: {work}, {warmed.seconds:.2f} s ({where})"
+            output_console().print(line, markup=False, soft_wrap=True)
+    folder, target = str(wp.config.kernel_cache_dir), cpu_target().name
+    if as_json:
+        report = {"cache": folder, "cpu_target": target, "robots": [asdict(warmed) for warmed in done]}
+        print_json(report)
+    else:
+        message_console().print(f"The cache is {folder}; code for CPUs is {target}.", markup=False)
+
+
+def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
+    """Fill the cache, a robot and a set of links at a time.
+
+    Args:
+        job: What to compile.
+
+    Raises:
+        InputError: A robot, a link, the device or an architecture is not there.
+        KernelCacheError: The cache cannot be written.
+    """
+    unknown = sorted(set(job.architectures) - set(wp.get_cuda_supported_archs()))
+    if unknown:
+        allowed = ", ".join(map(str, wp.get_cuda_supported_archs()))
+        raise InputError(f"Architecture {unknown[0]} is not known. Allowed: {allowed}.")
+    names = job.names or builtin_robot_names()
+    for done, name in enumerate(names):
+        robot = load_robot(name)
+        if job.architectures and not job.names and robot.every_constraint:
+            continue
+        sets = link_sets(robot, job.links)
+        for together in sets[-2:] if job.architectures and not job.names else sets:
+            start = time.perf_counter()
+            fill = _compile_for_gpus if job.architectures else _solve_once
+            with progress_bar(f"{robot.name} {', '.join(together)}", len(names)) as bar:
+                bar(completed=done)
+                engine, device, compiled = fill(robot, together, job)
+            yield WarmUpReport(robot.name, together, engine, device, compiled, time.perf_counter() - start)
+
+
+def link_sets(robot: RobotModel, links: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the sets of links to solve for: those given together, or each leaf link alone, then all together."""
+    if links:
+        return [tuple(links)]
+    leaves = leaf_links(robot)
+    alone: list[tuple[str, ...]] = [(link,) for link in leaves]
+    return [*alone, tuple(leaves)] if len(leaves) > 1 else alone
+
+
+def compiled_objects() -> set[Path]:
+    """Return the files with compiled code in the cache."""
+    return {path for path in cached_files() if path.suffix in OBJECT_SUFFIXES}
+
+
+def folders_of_this_process() -> set[str]:
+    """Return the cache folders of modules that are loaded here; other processes may fill the cache meanwhile."""
+    modules = list(wp._src.context.user_modules.values())
+    return {module.get_module_identifier(block_dim=block) for module in modules for _, block in list(module.execs)}
+
+
+def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tuple[str, str, int]:
+    """Solve on the device; return engine, device, and how many modules were compiled."""
+    solver = IKSolver(robot, links, device=job.device)
+    before = compiled_objects()
+    request = request_of(robot, links, job)
+    options = None if solver.engine == "staged" else request.options
+    solver.solve(list(request.arrays.positions), list(request.arrays.orientations_xyzw), options=options)
+    _mark_compiled(robot, links, job)
+    new = {path for path in compiled_objects() - before if path.parent.name in folders_of_this_process()}
+    return solver.engine, str(solver.device), len(new)
+
+
+def _compile_for_gpus(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tuple[str, str, int]:
+    """Compile for the architectures; the staged engine's kernels are left to a machine that has a GPU."""
+    architectures = ", ".join(f"sm_{number}" for number in job.architectures)
+    solver = IKSolver(robot, links, device="cpu", engine="compiled")
+    try:
+        modules = gpu_modules(solver, orientations=not job.position_only, float64_finish=job.float64)
+    except EngineError:
+        return "staged", architectures, 0
+    compiled = len(compile_for_gpus(modules, job.architectures))
+    _mark_compiled(robot, links, job)
+    return "compiled", architectures, compiled
+
+
+def request_of(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> SolveRequest:
+    """Return the problem that is solved for a set of links."""
+    options = SolverOptions(precision="float64" if job.float64 else "float32")
+    return first_request(robot, links, orientations=not job.position_only, options=options)
+
+
+def _mark_compiled(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> None:
+    """Mark what was compiled, so that services load it at once; with float64, what goes before it too."""
+    for one in (job, replace(job, float64=False)) if job.float64 else (job,):
+        mark_compiled(robot, request_of(robot, links, one), job.device)

@@ -1,0 +1,155 @@
+"""Spheres of a collision model on the bodies of a robot."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ik_service.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject
+from ik_service.mechanism.arrays import Int32Array
+from ik_service.mechanism.collision_model import CollisionModel
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
+from objectives.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class BodySpheres:
+    """The spheres of a robot, link by link.
+
+    Attributes:
+        links: Names of the links that have spheres, and of objects that are attached to links after them.
+        link_start: First sphere of each link and, last, their number, shape [links + 1].
+        link_body: Body that carries each link, -1 for the world, shape [links].
+        centers: In the body's frame, world frame for -1 [m], shape [spheres, 3].
+        radii: [m], shape [spheres].
+        bounds: A sphere around those of each link, centre in the body's frame and radius [m], shape [links, 4].
+        pairs: Links that are checked against each other, as places in `links`, shape [pairs, 2].
+        touches: Names of what each attached object may touch, in their order.
+    """
+
+    links: tuple[str, ...]
+    link_start: Int32Array
+    link_body: Int32Array
+    centers: Float64Array
+    radii: Float64Array
+    bounds: Float64Array
+    pairs: Int32Array
+    touches: tuple[frozenset[str], ...] = ()
+
+    def of_link(self, place: int) -> slice:
+        """Give where the spheres of a link stand."""
+        return slice(int(self.link_start[place]), int(self.link_start[place + 1]))
+
+    def may_touch(self, place: int, name: str) -> bool:
+        """Return whether what has a place is an attached object that may touch a link or object of some name."""
+        attached = place - (len(self.links) - len(self.touches))
+        return attached >= 0 and name in self.touches[attached]
+
+
+def body_spheres(robot: KinematicRobot, model: CollisionModel) -> BodySpheres:
+    """Put the spheres of a model on the bodies of its robot.
+
+    Raises:
+        UnknownNameError: The robot has no link of a name.
+    """
+    places = {link: place for place, link in enumerate(model.spheres)}
+    pairs = np.array([[places[a], places[b]] for a, b in model.pairs], dtype=np.int32).reshape(-1, 2)
+    return _spheres_on(robot, [(link, link, own) for link, own in model.spheres.items()], pairs)
+
+
+def with_attached(robot: KinematicRobot, spheres: BodySpheres, attached: Mapping[str, AttachedObject]) -> BodySpheres:
+    """Put objects on the bodies that carry them, beside the spheres of the links.
+
+    Each is checked against what moves against it, but for what it may touch.
+    """
+    own = _spheres_on(
+        robot, [(name, one.link, one.spheres) for name, one in attached.items()], np.empty((0, 2), np.int32)
+    )
+    count = len(spheres.links)
+    names, bodies = spheres.links + own.links, np.concatenate([spheres.link_body, own.link_body])
+    touches = tuple(one.touches for one in attached.values())
+    found = replace(
+        own,
+        links=names,
+        link_start=np.concatenate([spheres.link_start, spheres.link_start[-1] + own.link_start[1:]]),
+        link_body=bodies,
+        **{
+            field: np.concatenate([getattr(spheres, field), getattr(own, field)])
+            for field in ("centers", "radii", "bounds")
+        },
+        touches=touches,
+    )
+    pairs = [
+        (other, place)
+        for place in range(count, len(names))
+        for other in range(place)
+        if bodies[other] != bodies[place]
+        and not found.may_touch(place, names[other])
+        and not found.may_touch(other, names[place])
+    ]
+    return replace(found, pairs=np.concatenate([spheres.pairs, np.array(pairs, np.int32).reshape(-1, 2)]))
+
+
+def checked_attached(
+    robot: KinematicRobot, spheres: BodySpheres, attached: Mapping[str, AttachedObject], others: Collection[str]
+) -> Mapping[str, AttachedObject]:
+    """Return objects that are attached to links of a robot.
+
+    Args:
+        robot: The robot.
+        spheres: Its spheres.
+        attached: The objects by name.
+        others: Names of all objects of worlds.
+
+    Raises:
+        UnknownNameError: The robot has no link of a name.
+        InputError: There are too many, one is none, or its name is that of a link or of an object of the world.
+    """
+    if not isinstance(attached, Mapping):
+        raise InputError(f"attached must be a mapping of names to AttachedObject, got {type(attached).__name__}.")
+    for name, one in attached.items():
+        if not isinstance(name, str) or not isinstance(one, AttachedObject):
+            raise InputError(f"attached must be a mapping of names to AttachedObject, got {name!r}: {one!r:.80}.")
+        if not name or name in spheres.links or name in others:
+            raise InputError(f"An attached object cannot have the name {name!r}: it is empty, a link's or an object's.")
+        robot.link_frame(one.link)
+    count = sum(len(one.spheres) for one in attached.values())
+    if len(attached) > MAX_ATTACHED or count > MAX_ATTACHED_SPHERES:
+        raise InputError(
+            f"{len(attached)} objects with {count} spheres are attached. Allowed: {MAX_ATTACHED} with "
+            f"{MAX_ATTACHED_SPHERES} in all."
+        )
+    return attached
+
+
+def _spheres_on(
+    robot: KinematicRobot, parts: Sequence[tuple[str, str, Float64Array]], pairs: Int32Array
+) -> BodySpheres:
+    """Put named parts on the bodies of a robot: of each its name, its link, and spheres in the link's frame."""
+    frames = [robot.link_frame(link) for _, link, _ in parts]
+    centers = [
+        frame[:3] + quaternion_rotate(frame[3:], own[:, :3])
+        for (_, frame), (_, _, own) in zip(frames, parts, strict=True)
+    ]
+    radii = [own[:, 3] for _, _, own in parts]
+    bounds = [_bound(own, radius) for own, radius in zip(centers, radii, strict=True)]
+    return BodySpheres(
+        links=tuple(name for name, _, _ in parts),
+        link_start=np.cumsum([0, *map(len, radii)], dtype=np.int32),
+        link_body=np.array([body for body, _ in frames], dtype=np.int32),
+        centers=np.concatenate([np.empty((0, 3)), *centers]),
+        radii=np.concatenate([np.empty(0), *radii]),
+        bounds=np.array(bounds).reshape(-1, 4),
+        pairs=pairs,
+    )
+
+
+def _bound(centers: Float64Array, radii: Float64Array) -> Float64Array:
+    """Give a sphere around spheres, nearly the smallest: its centre walks towards the one that reaches furthest."""
+    middle = 0.5 * ((centers - radii[:, None]).min(axis=0) + (centers + radii[:, None]).max(axis=0))
+    for step in range(1, 200):
+        reach = np.linalg.norm(centers - middle, axis=1) + radii
+        furthest = int(np.argmax(reach))
+        middle = middle + (centers[furthest] - middle) / (step + 1)
+    return np.append(middle, (np.linalg.norm(centers - middle, axis=1) + radii).max())

@@ -1,0 +1,186 @@
+"""Proof that spheres cover a solid: cells around all of it, each in one sphere or outside of the solid.
+
+Cells that are neither are cut, level by level. Middles of cells that no sphere has are points of the solid that look
+out, and spheres are added or grow for them; for the smallest cells spheres grow until they have all of each.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.transforms import Float64Array
+
+FIRST_CELLS, MOST_CELLS = 4000, 100_000
+"""Cells to begin with, about, and how many there may be at once; where more would be needed spheres grow instead."""
+SPHERES_ASKED = 8
+"""How many spheres are asked whether they have a cell: those that had most of the one that it was cut from."""
+MESH_ROUNDING = 1e-6
+"""Share of the largest extent of a solid by which its distances may be wrong: those of meshes are in float32."""
+DISTANCES_PER_BLOCK = 1 << 22
+"""Distances that are computed at once."""
+SignedDistance = Callable[[Float64Array], Float64Array]
+
+
+class Places(NamedTuple):
+    """Where spheres may be, and how large they are to begin with.
+
+    Attributes:
+        centers: [m], shape [k, 3].
+        radii: [m], shape [k].
+        growth: By how much a sphere grows before another one is added [m].
+    """
+
+    centers: Float64Array
+    radii: Float64Array
+    growth: float
+
+
+class Spheres:
+    """Spheres at some of the places, which become more and larger.
+
+    Args:
+        places: The places.
+        chosen: Those that have a sphere.
+    """
+
+    def __init__(self, places: Places, chosen: list[int]) -> None:
+        self._places = places
+        self.chosen = np.array(chosen, dtype=np.intp)
+        self.radii = places.radii[self.chosen]
+
+    @property
+    def centers(self) -> Float64Array:
+        """Their centres [m], shape [spheres, 3]."""
+        return self._places.centers[self.chosen]
+
+    def take_in(self, points: Float64Array) -> bool:
+        """Let spheres have points; return whether there are more spheres than before.
+
+        Args:
+            points: [m], shape [n, 3].
+        """
+        gaps, _ = nearest_gaps(points, self.centers, self.radii, 1)
+        points = points[gaps[:, 0] > 0.0]
+        if not len(points):
+            return False
+        limit = self._places.radii[self.chosen] + self._places.growth
+        beyond, _ = nearest_gaps(points, self.centers, limit, 1)
+        added = fewest(self._places.centers, self._places.radii, points[beyond[:, 0] > 0.0])
+        self.chosen = np.append(self.chosen, np.array(added, dtype=np.intp))
+        self.radii = np.append(self.radii, self._places.radii[np.array(added, dtype=np.intp)])
+        gaps, nearest = nearest_gaps(points, self.centers, self.radii, 1)
+        self.grow(nearest[:, 0], gaps[:, 0])
+        return bool(added)
+
+    def grow(self, numbers: NDArray[np.intp], by: Float64Array) -> None:
+        """Let spheres grow by the largest of the lengths that are given for each [m]; negative ones change nothing."""
+        grown = self.radii.copy()
+        np.maximum.at(grown, numbers, self.radii[numbers] + by)
+        self.radii = grown
+
+
+def cover_cells(
+    spheres: Spheres, signed_distance: SignedDistance, lower: Float64Array, upper: Float64Array, smallest: float
+) -> None:
+    """Let spheres become more and larger until every point of a solid is in one.
+
+    Args:
+        spheres: The spheres.
+        signed_distance: From points [m, n, 3] to distances from the solid, negative inside [m, n]; its values at two
+            points differ by no more than the points are apart.
+        lower: Least coordinates of the solid [m], shape [3].
+        upper: Largest coordinates [m], shape [3].
+        smallest: Half of the diagonal of cells that are cut no more [m]: by about as much spheres grow for the last.
+    """
+    cells, half = _first_cells(lower, upper)
+    rounding = MESH_ROUNDING * float((upper - lower).max())
+    nearest: NDArray[np.intp] | None = None
+    while True:
+        distances = signed_distance(cells)
+        kept = distances <= np.linalg.norm(half) + rounding
+        cells, inside = cells[kept], distances[kept] <= 0.0
+        nearest = _nearest(cells, spheres) if nearest is None else nearest[kept]
+        if spheres.take_in(cells[inside & (_beyond(cells, np.zeros(3), spheres, nearest).min(axis=1) > 0.0)]):
+            nearest = _nearest(cells, spheres)
+        left = _beyond(cells, half, spheres, nearest).min(axis=1) > 0.0
+        cells, nearest = cells[left], nearest[left]
+        axes = half > 0.6 * half.max()
+        if np.linalg.norm(half) <= smallest or len(cells) << int(axes.sum()) > MOST_CELLS:
+            break
+        cells, nearest, half = _cut(cells, nearest, half, axes)
+    _grow_around(spheres, _beyond(cells, half, spheres, nearest), nearest, 1e-3 * rounding)
+
+
+def fewest(centers: Float64Array, radii: Float64Array, points: Float64Array) -> list[int]:
+    """Choose spheres until they cover all points that any covers: always the one that covers most of those left."""
+    gaps2 = (centers**2).sum(axis=1)[:, np.newaxis] + (points**2).sum(axis=1) - 2.0 * centers @ points.T
+    covered = np.ascontiguousarray((gaps2 <= (radii * np.abs(radii))[:, np.newaxis]).T)  # [points, spheres]
+    covered = covered[covered.any(axis=1)]
+    counts = covered.sum(axis=0)
+    chosen: list[int] = []
+    while len(covered):
+        best = int(np.argmax(counts))
+        chosen.append(best)
+        taken = covered[:, best]
+        counts -= covered[taken].sum(axis=0)
+        covered = covered[~taken]
+    return chosen
+
+
+def nearest_gaps(
+    points: Float64Array, centers: Float64Array, radii: Float64Array, count: int
+) -> tuple[Float64Array, NDArray[np.intp]]:
+    """Give how far points are from the spheres that are nearest [m], and which those are, both of shape [n, count]."""
+    count = min(count, len(centers))
+    gaps, numbers = np.empty((len(points), count)), np.empty((len(points), count), dtype=np.intp)
+    step = max(1, DISTANCES_PER_BLOCK // len(centers))
+    for start in range(0, len(points), step):
+        block = slice(start, start + step)
+        away2 = sum((points[block, axis, np.newaxis] - centers[:, axis]) ** 2 for axis in range(3))
+        own = np.sqrt(away2) - radii
+        numbers[block] = np.argpartition(own, count - 1, axis=1)[:, :count] if count > 1 else own.argmin(1)[:, None]
+        gaps[block] = np.take_along_axis(own, numbers[block], axis=1)
+    return gaps, numbers
+
+
+def _first_cells(lower: Float64Array, upper: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Give the middles of cells around a solid, shape [n, 3], and half their edges, shape [3]."""
+    size = upper - lower
+    step = float(np.prod(np.maximum(size, 1e-3 * size.max())) / FIRST_CELLS) ** (1.0 / 3.0)
+    counts = np.ceil(size / step).astype(int).clip(1)
+    half = 0.5 * size / counts
+    axes = [low + (2.0 * np.arange(count) + 1.0) * own for low, count, own in zip(lower, counts, half, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3), half
+
+
+def _nearest(cells: Float64Array, spheres: Spheres) -> NDArray[np.intp]:
+    return nearest_gaps(cells, spheres.centers, spheres.radii, SPHERES_ASKED)[1]
+
+
+def _beyond(cells: Float64Array, half: Float64Array, spheres: Spheres, nearest: NDArray[np.intp]) -> Float64Array:
+    """Give by how much the farthest point of each cell is out of the spheres that are asked [m], [n, SPHERES_ASKED]."""
+    farthest = np.abs(cells[:, np.newaxis] - spheres.centers[nearest]) + half
+    return np.asarray(np.linalg.norm(farthest, axis=-1) - spheres.radii[nearest])
+
+
+def _grow_around(spheres: Spheres, beyond: Float64Array, nearest: NDArray[np.intp], spare: float) -> None:
+    """Let spheres grow until they have all cells, those that look out by most first: it takes in most of the others."""
+    least = beyond.min(axis=1)
+    while len(least) and least.max() > 0.0:
+        worst = int(least.argmax())
+        number, by = nearest[worst, beyond[worst].argmin()], least[worst] + spare
+        spheres.grow(np.array([number]), np.array([by]))
+        beyond[nearest == number] -= by
+        least = beyond.min(axis=1)
+        beyond, nearest, least = beyond[least > 0.0], nearest[least > 0.0], least[least > 0.0]
+
+
+def _cut(
+    cells: Float64Array, nearest: NDArray[np.intp], half: Float64Array, axes: NDArray[np.bool_]
+) -> tuple[Float64Array, NDArray[np.intp], Float64Array]:
+    """Cut cells in two along some axes."""
+    half = np.where(axes, 0.5 * half, half)
+    sides = np.stack(np.meshgrid(*[[-1.0, 1.0] if own else [0.0] for own in axes]), axis=-1).reshape(-1, 3)
+    return (cells[:, np.newaxis] + sides * half).reshape(-1, 3), np.repeat(nearest, len(sides), axis=0), half

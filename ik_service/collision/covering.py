@@ -1,0 +1,222 @@
+"""Spheres that cover shapes: every point of a shape is in one, up to rounding; they are few, and stand out by little.
+
+A capsule has them along its axis, a box at a lattice. Of any other solid, balls around points inside that stand out by
+a bound are chosen until they have points of it, then more and larger ones, until they have all cells around it.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ik_service.collision.covered_box import MOST, cover_box
+from ik_service.collision.covered_cells import Places, SignedDistance, Spheres, cover_cells, fewest
+from ik_service.collision.shapes import IDENTITY_POSE, BoundedShape, Box, Capsule, Cylinder, Sphere
+from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
+from objectives.errors import InputError
+
+STANDS_OUT = 0.15
+"""By how much of the least width of a shape its spheres stand out, unless another bound is given."""
+STANDS_OUT_LEAST = 0.005
+"""The same [m] of thin shapes."""
+THINNEST = 1e-6
+"""Least thickness of a box or cylinder [m]: thinner ones are covered as if they had it."""
+CANDIDATES = 1200
+"""Places of spheres that are tried for a solid, about."""
+SURFACE_STEPS = 49
+"""Points along the longest edge of a box."""
+COVER_POINTS = 1500
+"""Points that the choice of spheres is made by, about."""
+STANDS_OUT_MORE = 0.5
+"""By how much more than the bound the spheres of a box stand out at most, as a share of it."""
+GROWTH = 0.1
+"""By how much spheres grow before others are added, as a share of the bound."""
+SMALLEST_CELL = 0.04
+"""Where cells of a solid are cut no more: half of their diagonal, as a share of the bound."""
+
+
+class Solid(NamedTuple):
+    """What is to be covered.
+
+    Attributes:
+        signed_distance: From points [m, shape ..., 3] to distances, negative inside [m, shape ...].
+        surface: Points of the surface [m], shape [k, 3].
+        lower: Least coordinates [m], shape [3].
+        upper: Largest coordinates [m], shape [3].
+    """
+
+    signed_distance: SignedDistance
+    surface: Float64Array
+    lower: Float64Array
+    upper: Float64Array
+
+
+def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64Array:
+    """Give spheres that cover a shape: centres in its owner's frame [m] and radii [m], shape [k, 4].
+
+    Every point of the shape is in one of them, up to rounding.
+
+    Args:
+        shape: The shape.
+        stands_out: By how much a sphere may stand out of it [m]; None for 15 % of its width, at least 5 mm. The width
+            of a box is its shortest edge, that of round shapes their diameter. Boxes and cylinders may add half as much
+            again, and all more where they would need thousands of spheres: plates of 5 mm from about 0.5 m on.
+
+    Raises:
+        InputError: The bound is not positive.
+    """
+    bound, shape = _bound(shape, stands_out), _with_volume(shape)
+    if isinstance(shape, Sphere):
+        return np.array([[*shape.position, shape.radius]])
+    if isinstance(shape, Capsule):
+        return _in_owner(shape, _cover_capsule(shape, bound))
+    if isinstance(shape, Box):
+        return _in_owner(shape, cover_box(0.5 * np.array(shape.size), (1.0 + STANDS_OUT_MORE) * bound))
+    return _in_owner(shape, cover_solid(shape_solid(replace(shape, pose=IDENTITY_POSE)), bound))
+
+
+def shape_solid(shape: BoundedShape) -> Solid:
+    """Give the solid of a shape in its owner's frame."""
+    shape = _with_volume(shape)
+    if isinstance(shape, Box):
+        half, surface = 0.5 * np.array(shape.size), _box_surface(0.5 * np.array(shape.size))
+    elif isinstance(shape, Cylinder):
+        half = np.array([shape.radius, shape.radius, 0.5 * shape.length])
+        surface = _cylinder_surface(half)
+    else:
+        length = shape.length if isinstance(shape, Capsule) else 0.0
+        half = np.array([shape.radius, shape.radius, 0.5 * length + shape.radius])
+        ball = _ball_surface(shape.radius)
+        ball[:, 2] += 0.5 * length * np.sign(ball[:, 2])
+        side = _cylinder_surface(np.array([shape.radius, shape.radius, 0.5 * length]))
+        surface = np.concatenate([ball, side[np.hypot(side[:, 0], side[:, 1]) > 0.999 * shape.radius]])
+    corners = np.stack(np.meshgrid(*[[-1.0, 1.0]] * 3), axis=-1).reshape(-1, 3) * half
+    placed = _in_owner(shape, np.column_stack([corners, np.zeros(8)]))[:, :3]
+    on_surface = _in_owner(shape, np.column_stack([surface, np.zeros(len(surface))]))[:, :3]
+    return Solid(shape.signed_distance, on_surface, placed.min(axis=0), placed.max(axis=0))
+
+
+def _with_volume(shape: BoundedShape) -> BoundedShape:
+    """Give a box or cylinder with the least thickness; what is flat has no points inside."""
+    if isinstance(shape, Box) and min(shape.size) < THINNEST:
+        return replace(shape, size=tuple(max(edge, THINNEST) for edge in shape.size))
+    if isinstance(shape, Cylinder) and min(shape.radius, shape.length) < THINNEST:
+        return replace(shape, radius=max(shape.radius, THINNEST), length=max(shape.length, THINNEST))
+    return shape
+
+
+def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float = 0.0) -> Float64Array:
+    """Give spheres that cover a solid, centres [m] and radii [m], shape [k, 4].
+
+    Every point where its distance is not above 0 is in one of them, as far as distances at two points differ by no more
+    than the points are apart: those of closed meshes and of shapes do, up to rounding, and those of their unions. Of
+    meshes with holes the points of the surface are covered, and what the winding number takes for inside next to them.
+
+    Args:
+        solid: The solid.
+        stands_out: As for ``cover_shape``; the width is twice the depth of the deepest point.
+        looks_out: How far points of the solid may be outside of all spheres [m]; fewer spheres are needed for it.
+    """
+    bound = _depth_bound(solid) if stands_out is None else stands_out
+    spheres = cover_points(solid, bound, looks_out, GROWTH * bound)
+    cover_cells(spheres, solid.signed_distance, solid.lower, solid.upper, SMALLEST_CELL * bound)
+    return np.column_stack([spheres.centers, spheres.radii - looks_out])
+
+
+def cover_points(solid: Solid, stands_out: float, looks_out: float, growth: float) -> Spheres:
+    """Choose spheres that have points of a solid: those of its surface, and of a grid inside.
+
+    Args:
+        solid: The solid.
+        stands_out: By how much a sphere stands out to begin with [m].
+        looks_out: How far points may be outside of all spheres [m]; spheres are larger by it than they are in the end.
+        growth: By how much a sphere grows before another one is added [m].
+    """
+    inside, half = _grid_inside(solid)
+    radii = stands_out - solid.signed_distance(inside) + looks_out
+    if radii.max() < np.linalg.norm(half):  # of what is thin no sphere would have its own cell of the grid
+        radii[:] = np.linalg.norm(half)
+    points = np.concatenate([solid.surface, inside])
+    chosen = fewest(inside, radii, points[:: max(1, len(points) // COVER_POINTS)])
+    spheres = Spheres(Places(inside, radii, growth), chosen)
+    spheres.take_in(points)
+    return spheres
+
+
+def _depth_bound(solid: Solid) -> float:
+    depths = -solid.signed_distance(_grid_inside(solid)[0])
+    return max(STANDS_OUT_LEAST, STANDS_OUT * 2.0 * float(depths.max()))
+
+
+def _bound(shape: BoundedShape, stands_out: float | None) -> float:
+    width = min(shape.size) if isinstance(shape, Box) else 2.0 * shape.radius
+    bound = max(STANDS_OUT_LEAST, STANDS_OUT * width) if stands_out is None else stands_out
+    if not bound > 0.0:
+        raise InputError(f"stands_out must be above 0 m, got {bound:g}.")
+    return bound
+
+
+def _in_owner(shape: BoundedShape, spheres: Float64Array) -> Float64Array:
+    pose = np.array(shape.pose)
+    return np.column_stack([pose[:3] + quaternion_rotate(pose[3:], spheres[:, :3]), spheres[:, 3]])
+
+
+def _cover_capsule(shape: Capsule, bound: float) -> Float64Array:
+    """Give balls along the axis, so near that between two of them none of the cylinder looks out."""
+    apart = 2.0 * np.sqrt((shape.radius + bound) ** 2 - shape.radius**2)
+    count = int(min(np.ceil(shape.length / apart), MOST - 1)) + 1
+    along = np.linspace(-0.5, 0.5, count) * shape.length if count > 1 else np.zeros(1)
+    radius = np.hypot(shape.radius, 0.5 * shape.length / (count - 1)) if count > 1 else shape.radius
+    return np.column_stack([np.zeros((count, 2)), along, np.full(count, radius)])
+
+
+def _grid_inside(solid: Solid) -> tuple[Float64Array, Float64Array]:
+    """Give points of a grid inside a solid, or its middle where it has none, and half the edges of a cell."""
+    size = np.maximum(solid.upper - solid.lower, 1e-6)
+    step = (float(np.prod(size)) / CANDIDATES) ** (1.0 / 3.0)
+    counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1  # odd: a layer in the middle
+    while np.prod(counts) > 2 * CANDIDATES:  # of what is thin: one layer counts as much as the volume says of several
+        step *= 1.1
+        counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1
+    axes = [
+        lower + (np.arange(count) + 0.5) * (upper - lower) / count
+        for lower, upper, count in zip(solid.lower, solid.upper, counts, strict=True)
+    ]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
+    inside = grid[solid.signed_distance(grid) < 0.0]
+    inside = inside if len(inside) else 0.5 * (solid.lower + solid.upper)[np.newaxis]
+    return inside, 0.5 * size / counts
+
+
+def _box_surface(half: Float64Array) -> Float64Array:
+    """Give points of the faces of a box, edges and corners among them, shape [k, 3]."""
+    steps = [np.linspace(-reach, reach, max(5, int(SURFACE_STEPS * reach / half.max()))) for reach in half]
+    faces = []
+    for axis, reach in enumerate(half):
+        first, second = (k for k in range(3) if k != axis)
+        u, v = (grid.ravel() for grid in np.meshgrid(steps[first], steps[second]))
+        for side in (-reach, reach):
+            face = np.empty((len(u), 3))
+            face[:, axis], face[:, first], face[:, second] = side, u, v
+            faces.append(face)
+    return np.concatenate(faces)
+
+
+def _cylinder_surface(half: Float64Array) -> Float64Array:
+    """Give points of the side and both ends of a cylinder along z, shape [k, 3]."""
+    angles = np.linspace(0.0, 2.0 * np.pi, 48, endpoint=False)
+    rim = half[0] * np.column_stack([np.cos(angles), np.sin(angles)])
+    side = [np.column_stack([rim, np.full(len(rim), z)]) for z in np.linspace(-half[2], half[2], 33)]
+    ends = [
+        np.column_stack([share * rim, np.full(len(rim), z)])
+        for share in np.linspace(0.0, 0.95, 12)
+        for z in (-half[2], half[2])
+    ]
+    return np.concatenate([*side, *ends])
+
+
+def _ball_surface(radius: float) -> Float64Array:
+    """Give points of a ball's surface, shape [k, 3]."""
+    turns, heights = np.arange(800) * (np.pi * (1.0 + np.sqrt(5.0))), 1.0 - (2.0 * np.arange(800) + 1.0) / 800
+    across = np.sqrt(1.0 - heights**2)
+    return radius * np.column_stack([across * np.cos(turns), across * np.sin(turns), heights])

@@ -1,0 +1,110 @@
+"""Which links of a robot are checked against each other, from its structure and from random configurations."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.collision.body_spheres import body_spheres
+from ik_service.collision.check import CHECKED_PER_BLOCK, pair_distance, sphere_centers
+from ik_service.collision.levers import slides_between
+from ik_service.mechanism.collision_model import CollisionModel, LinkPair
+from ik_service.mechanism.configuration import checked_joint_q
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.transforms import Float64Array
+
+SAMPLES, SAMPLES_LEAST = 10_000, 100
+"""Random configurations by which pairs are judged, at most and at least."""
+MOST_DISTANCES = 100_000_000
+"""Distances between spheres that are looked at in all of them, about, but for the least number of configurations."""
+NEVER_SAMPLES = 1000
+"""With fewer configurations no pair counts as never in contact."""
+ALWAYS_SHARE = 0.95
+"""Share of them from which on a pair counts as always in contact: its spheres overlap by themselves."""
+NEVER_DISTANCE = 0.01
+"""Links that come no nearer than this [m] in any of them count as never in contact."""
+LONGEST_SLIDE = 2.0
+"""Random configurations say little of links that joints between them slide further [m]: such pairs stay."""
+SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
+
+
+def choose_pairs(
+    robot: KinematicRobot,
+    spheres: Mapping[str, ArrayLike],
+    samples: int | None = None,
+    *,
+    most_distances: int = MOST_DISTANCES,
+) -> CollisionModel:
+    """Give the collision model that checks every pair of links that may come into contact, and may leave it.
+
+    Left out are, with the reason: links of one body; a link and the one above it that has spheres; pairs in contact in
+    nearly all random configurations; pairs that come near each other in none. The configurations are the same in
+    every run. Links between which joints slide further than 2 m in all stay, unless they are always in contact: few of
+    those configurations would show that they meet.
+
+    Args:
+        robot: The robot.
+        spheres: By link, centres in its frame [m] and radii [m], shape [k, 4].
+        samples: How many random configurations; None for 10 000, or fewer of a robot with very many spheres.
+        most_distances: Distances between spheres that are looked at in all of them, about, where there is no `samples`.
+
+    Raises:
+        UnknownNameError: The robot has no link of a name.
+        InputError: Spheres are not of that shape.
+    """
+    model = CollisionModel(spheres, combinations(spheres, 2))
+    body = {link: robot.link_frame(link)[0] for link in model.spheres}
+    model = model.without_pairs([(a, b) for a, b in model.pairs if body[a] == body[b]], SAME_BODY)
+    slides = slides_between(robot)
+    slides_far = {(a, b) for a, b in model.pairs if slides[body[a], body[b]] > LONGEST_SLIDE}
+    adjacent = [(min(pair), max(pair)) for pair in _adjacent(robot, model)]
+    model = model.without_pairs([pair for pair in adjacent if pair not in slides_far], ADJACENT)
+    if samples is None:
+        samples = int(np.clip(most_distances // max(model.distance_count, 1), SAMPLES_LEAST, SAMPLES))
+    least, in_contact, _ = pair_contacts(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
+    always = [pair for pair, share in zip(model.pairs, in_contact, strict=True) if share >= ALWAYS_SHARE]
+    near = least <= NEVER_DISTANCE if samples >= NEVER_SAMPLES else np.ones(len(model.pairs), bool)
+    far = [pair for pair, is_near in zip(model.pairs, near, strict=True) if not is_near and pair not in slides_far]
+    return model.without_pairs(always, ALWAYS).without_pairs(far, NEVER)
+
+
+def without_contacts(robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike) -> CollisionModel:
+    """Give the model that leaves out what is in contact in configurations that are known to be free.
+
+    Args:
+        robot: The robot.
+        model: Its model.
+        joint_q: Shape [joint_coord_count] or [n, joint_coord_count].
+    """
+    least, *_ = pair_contacts(robot, model, joint_q)
+    touching = [pair for pair, own in zip(model.pairs, least, strict=True) if own <= 0.0]
+    return model.without_pairs(touching, "in contact in a free configuration")
+
+
+def pair_contacts(
+    robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike
+) -> tuple[Float64Array, Float64Array, NDArray[np.bool_]]:
+    """Give the least distance of each pair [m], the share in which it touches, [pairs]; and what is free, shape [n]."""
+    configurations, spheres = checked_joint_q(robot, joint_q), body_spheres(robot, model)
+    least, touching = np.full(len(spheres.pairs), np.inf), np.zeros(len(spheres.pairs))
+    is_free = np.ones(len(configurations), bool)
+    for start in range(0, len(configurations), CHECKED_PER_BLOCK):
+        block = slice(start, start + CHECKED_PER_BLOCK)
+        centers = sphere_centers(robot, spheres, configurations[block])
+        for row, (first, second) in enumerate(spheres.pairs):
+            distances = pair_distance(spheres, centers, first, second)
+            least[row] = min(least[row], distances.min())
+            touching[row] += (distances <= 0.0).sum()
+            is_free[block] &= distances > 0.0
+    return least, touching / len(configurations), is_free
+
+
+def _adjacent(robot: KinematicRobot, model: CollisionModel) -> Iterator[LinkPair]:
+    """Give each link with spheres and the nearest above it that has some too."""
+    for link in model.spheres:
+        above = int(robot.link_parent[robot.link_index(link)])
+        while above >= 0 and robot.link_names[above] not in model.spheres:
+            above = int(robot.link_parent[above])
+        if above >= 0:
+            yield link, robot.link_names[above]

@@ -1,0 +1,205 @@
+"""Shapes of links and obstacles: how far a point is from each of them.
+
+A shape stands in the frame of its owner: the link, or the world. Distances are negative inside.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from ik_service.mechanism.number_bounds import MAX_POSITION
+from ik_service.mechanism.transforms import Float64Array, checked_transform, quaternion_conjugate, quaternion_rotate
+from objectives.errors import InputError
+
+Numbers: TypeAlias = tuple[float, ...]
+IDENTITY_POSE: Numbers = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+UNIT_LENGTH_TOLERANCE = 1e-3
+"""By how much the normal of a half-space may differ from length 1; it is normalised then."""
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """A ball.
+
+    Attributes:
+        radius: [m].
+        position: Its centre [m].
+    """
+
+    radius: float
+    position: Numbers = (0.0, 0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        """Check the numbers; see ``_check_lengths``."""
+        _check_lengths(self, "radius")
+        object.__setattr__(self, "position", _numbers(self, "position", 3))
+
+    @property
+    def pose(self) -> Numbers:
+        """Its frame in the owner's: position [m] and quaternion xyzw."""
+        return (*self.position, *IDENTITY_POSE[3:])
+
+    def signed_distance(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
+        return np.asarray(np.linalg.norm(points - np.array(self.position), axis=-1) - self.radius)
+
+
+@dataclass(frozen=True)
+class RoundShape:
+    """What is round about z.
+
+    Attributes:
+        radius: [m].
+        length: Of its axis [m].
+        pose: Position [m] and quaternion xyzw of its middle.
+    """
+
+    radius: float
+    length: float
+    pose: Numbers = IDENTITY_POSE
+
+    def __post_init__(self) -> None:
+        """Check the numbers; see ``_check_lengths``."""
+        _check_lengths(self, "radius", "length")
+        object.__setattr__(self, "pose", _pose(self))
+
+
+class Capsule(RoundShape):
+    """A cylinder with a half ball at both ends, along z; its length is that between the centres of the half balls."""
+
+    def signed_distance(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
+        x, y, z = np.moveaxis(local_points(self.pose, points), -1, 0)
+        beyond = np.maximum(np.abs(z) - 0.5 * self.length, 0.0)
+        return np.asarray(np.sqrt(x * x + y * y + beyond * beyond) - self.radius)
+
+
+class Cylinder(RoundShape):
+    """A cylinder along z."""
+
+    def signed_distance(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
+        x, y, z = np.moveaxis(local_points(self.pose, points), -1, 0)
+        return _outside_and_inside(np.stack([np.hypot(x, y) - self.radius, np.abs(z) - 0.5 * self.length]))
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box.
+
+    Attributes:
+        size: Lengths of its edges along x, y and z [m].
+        pose: Position [m] and quaternion xyzw of its middle.
+    """
+
+    size: Numbers
+    pose: Numbers = IDENTITY_POSE
+
+    def __post_init__(self) -> None:
+        """Check the numbers; see ``_check_lengths``."""
+        object.__setattr__(self, "size", _numbers(self, "size", 3))
+        if min(self.size) < 0.0:
+            raise InputError(f"Edges of a box must not be negative, got {self.size}.")
+        object.__setattr__(self, "pose", _pose(self))
+
+    def signed_distance(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
+        local = np.moveaxis(local_points(self.pose, points), -1, 0)
+        half = 0.5 * np.array(self.size).reshape(3, *[1] * (local.ndim - 1))
+        return _outside_and_inside(np.abs(local) - half)
+
+
+@dataclass(frozen=True)
+class HalfSpace:
+    """All that is below a plane: where ``normal . point <= offset``.
+
+    Attributes:
+        normal: Direction out of it; given to 1e-3 of unit length.
+        offset: Distance of the plane from the origin along the normal [m].
+    """
+
+    normal: Numbers
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Normalise the normal.
+
+        Raises:
+            InputError: It has no length of 1, or a number is too large.
+        """
+        normal = np.array(_numbers(self, "normal", 3))
+        length = float(np.linalg.norm(normal))
+        if abs(length - 1.0) > UNIT_LENGTH_TOLERANCE:
+            raise InputError(f"The normal of a half-space must have length 1, got {length:g}.")
+        object.__setattr__(self, "normal", tuple((normal / length).tolist()))
+        object.__setattr__(self, "offset", _number(self, "offset"))
+
+    def signed_distance(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points in the owner's frame from the plane [m], shape [...]."""
+        x, y, z = self.normal
+        # Not a matrix product, whose rounding depends on the number of points.
+        return np.asarray(points[..., 0] * x + points[..., 1] * y + points[..., 2] * z - self.offset)
+
+
+BoundedShape: TypeAlias = Sphere | Capsule | Cylinder | Box
+Shape: TypeAlias = BoundedShape | HalfSpace
+AnyShape: TypeAlias = Shape | RoundShape
+
+
+def local_points(pose: Numbers, points: Float64Array) -> Float64Array:
+    """Give points in the frame of a shape with a pose: position [m] and quaternion xyzw, shape [..., 3]."""
+    frame = np.array(pose)
+    return quaternion_rotate(quaternion_conjugate(frame[3:]), points - frame[:3])
+
+
+def _outside_and_inside(beyond: Float64Array) -> Float64Array:
+    """Give the distance from how far a point is beyond each pair of faces, first axis."""
+    outside = np.linalg.norm(np.maximum(beyond, 0.0), axis=0)
+    return np.asarray(outside + np.minimum(beyond.max(axis=0), 0.0))
+
+
+def _check_lengths(shape: Sphere | RoundShape, *names: str) -> None:
+    """Take lengths as floats.
+
+    Raises:
+        InputError: One is no number, negative or too large.
+    """
+    for name in names:
+        value = _number(shape, name)
+        if value < 0.0:
+            raise InputError(f"The {name} of a {_kind(shape)} must not be negative, got {value:g}.")
+        object.__setattr__(shape, name, value)
+
+
+def _number(shape: AnyShape, name: str) -> float:
+    return _checked(shape, name, [getattr(shape, name)])[0]
+
+
+def _numbers(shape: AnyShape, name: str, count: int) -> Numbers:
+    values = getattr(shape, name)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"The {name} of a {_kind(shape)} must be {count} numbers, got {values!r}.")
+    found = _checked(shape, name, [*values])
+    if len(found) != count:
+        raise InputError(f"The {name} of a {_kind(shape)} must be {count} numbers, got {len(found)}.")
+    return found
+
+
+def _checked(shape: AnyShape, name: str, values: list[float]) -> Numbers:
+    try:
+        found = tuple(map(float, values))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"The {name} of a {_kind(shape)} must be numbers, got {values!r}.") from None
+    if not all(abs(value) <= MAX_POSITION for value in found):
+        raise InputError(f"The {name} of a {_kind(shape)} must not exceed {MAX_POSITION:g}, got {values!r}.")
+    return found
+
+
+def _pose(shape: RoundShape | Box) -> Numbers:
+    return tuple(checked_transform(shape.pose, f"The pose of a {_kind(shape)}").tolist())
+
+
+def _kind(shape: AnyShape) -> str:
+    return "half-space" if isinstance(shape, HalfSpace) else type(shape).__name__.lower()

@@ -1,0 +1,186 @@
+"""Forward kinematics of one island as expressions: constants of the robot folded in, joints of the island as variables.
+
+Coordinates of locked joints and of their followers are inputs: a problem may hold them anywhere; and where rows are of
+a motion, those of all joints at its start. A frame is written in
+the world. The twist of a DOF is taken at the world origin, as in `joint_S_s`.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ik_service.compiler.half_angle import FLOAT32_ERROR, half_angle_sine_cosine
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from objectives.expression import ExpressionGraph, Scalar
+from objectives.expression.frame_algebra import (
+    Frame,
+    QuaternionXYZW,
+    Vector,
+    add,
+    cross,
+    quaternion,
+    quaternion_product,
+    rotate,
+    scale,
+    vector,
+)
+
+ANGLE_NOISE = 1e-12  # noise of roll, pitch and yaw in robot files, set to zero so that it costs nothing
+Twist = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
+ORIGIN, UPRIGHT = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What the joints of an island do, as expressions of its active DOFs.
+
+    Attributes:
+        frames: World frame of every body on the way to a link that is needed, by body.
+        twists: Twist of every DOF on the way, linear then angular, by DOF.
+        halves: Variables that hold reduced half angles: variable name -> (variable of an angle, multiplier, offset).
+    """
+
+    frames: Mapping[int, Frame]
+    twists: Mapping[int, Twist]
+    halves: Mapping[str, tuple[str, float, float]]
+
+
+def constants(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, ...]:
+    """Numbers of a robot as floats, with rounding noise removed."""
+    return tuple(0.0 if abs(x) < ANGLE_NOISE else float(x) for x in values)
+
+
+def compose(frame: Frame, transform: tuple[Scalar, ...]) -> Frame:
+    """Frame that stands at a transform (position, orientation xyzw) in another."""
+    position = add(frame.position, rotate(frame.orientation_xyzw, vector(transform[:3])))
+    return Frame(position, quaternion_product(frame.orientation_xyzw, quaternion(transform[3:])))
+
+
+def trial_name(active: int, component: str = "") -> str:
+    """Variable of the trial value of an active DOF; of a component of the quaternion whose rotation starts there."""
+    return f"trial{active}{component}"
+
+
+def fixed_name(column: int) -> str:
+    """Input that holds a coordinate where a problem or tick starts, by its column in joint_q."""
+    return f"fixed{column}"
+
+
+def start_name(robot: KinematicRobot, active: int) -> str:
+    """Input that holds the coordinate of an active DOF where a problem or tick starts."""
+    return fixed_name(int(robot.dof_coordinate[robot.active_dof[active]]))
+
+
+def build_chain(
+    robot: KinematicRobot,
+    bodies: set[int],
+    graph: ExpressionGraph,
+    dofs: Collection[int] | None,
+    half_angle_error: float = FLOAT32_ERROR,
+) -> Chain:
+    """Return the forward kinematics of some bodies.
+
+    Args:
+        robot: The robot.
+        bodies: Bodies that are needed; -1 (the world) is ignored.
+        graph: Where the expressions are made. The variables are those of `trial_name`, and the half angles.
+        dofs: Active DOFs that are variables. The others stand still in the middle of their ranges: what they move, all
+            links of a relative pose alike, changes no row. None for where a problem or tick starts: all coordinates are
+            inputs.
+        half_angle_error: Largest error of sines and cosines.
+    """
+    needed: set[int] = set()
+    waiting = {body for body in bodies if body >= 0}
+    while waiting:
+        needed |= waiting
+        waiting = {int(robot.joint_parent[body]) for body in waiting} - needed - {-1}
+    builder = _Builder(robot, graph, dofs, half_angle_error)
+    for joint in sorted(needed):
+        builder.add_joint(joint)
+    return Chain(builder.frames, builder.twists, builder.halves)
+
+
+class _Builder:
+    """Frames and twists, joint by joint, parents first."""
+
+    def __init__(
+        self, robot: KinematicRobot, graph: ExpressionGraph, dofs: Collection[int] | None, half_angle_error: float
+    ) -> None:
+        self.robot, self.graph, self.active_dofs, self.half_angle_error = robot, graph, dofs, half_angle_error
+        self.frames: dict[int, Frame] = {-1: Frame(ORIGIN, UPRIGHT)}
+        self.twists: dict[int, Twist] = {}
+        self.halves: dict[str, tuple[str, float, float]] = {}
+
+    def add_joint(self, joint: int) -> None:
+        """Add the body that a joint moves. A joint slides first, along axes of its parent frame, and then turns."""
+        robot, kind = self.robot, JointType(self.robot.joint_type[joint])
+        parent = compose(self.frames[int(robot.joint_parent[joint])], constants(robot.joint_X_p[joint]))
+        dofs = range(int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1]))
+        linear, angular = dofs[: kind.linear_dof_count], dofs[kind.linear_dof_count :]
+        slide: Vector = ORIGIN
+        for dof in linear:
+            slide = add(slide, scale(coordinate(robot, dof, self.graph, self.active_dofs), self._axis(dof)))
+        turn = UPRIGHT if not angular else self._turn(joint, angular[0])
+        moved = add(parent.position, rotate(parent.orientation_xyzw, slide))
+        self.frames[joint] = Frame(moved, quaternion_product(parent.orientation_xyzw, turn))
+        for dof in linear:
+            self.twists[dof] = (*rotate(parent.orientation_xyzw, self._axis(dof)), *ORIGIN)
+        for dof in angular:
+            axis = rotate(parent.orientation_xyzw, self._axis(dof))
+            self.twists[dof] = (*cross(moved, axis), *axis)
+
+    def _axis(self, dof: int) -> Vector:
+        return vector(constants(self.robot.joint_axis[dof]))
+
+    def _turn(self, joint: int, dof: int) -> QuaternionXYZW:
+        """The rotation of a joint whose first angular DOF this is."""
+        robot, dofs, active = self.robot, self.active_dofs, int(self.robot.dof_active[dof])
+        if JointType(robot.joint_type[joint]).quaternion_offset is not None:
+            return quaternion_coordinate(robot, joint, self.graph, dofs)
+        axis, column = self._axis(dof), int(robot.dof_coordinate[dof])
+        if dofs is not None and active >= 0 and active not in dofs:
+            half = 0.5 * float(robot.mid_joint_q[column])
+            return (*scale(float(np.sin(half)), axis), float(np.cos(half)))
+        name = f"start_half{dof}" if dofs is None else f"half{dof}"
+        if active >= 0:
+            leader = trial_name(active) if dofs is not None else self.graph.variable(start_name(robot, active)).name
+            self.halves[name] = (leader, float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
+        else:
+            self.halves[name] = (self.graph.variable(fixed_name(column)).name, 1.0, 0.0)
+        sine, cosine = half_angle_sine_cosine(self.graph.variable(name), self.half_angle_error)
+        return (*scale(sine, axis), cosine)
+
+
+def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Collection[int] | None) -> Scalar:
+    """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or where none moves it an input.
+
+    Where its active DOF is no variable it is a number.
+
+    Args:
+        robot: The robot.
+        dof: The DOF.
+        graph: Where the expression is made.
+        dofs: Active DOFs that are variables; None where all coordinates are inputs.
+    """
+    active, column = int(robot.dof_active[dof]), int(robot.dof_coordinate[dof])
+    if active < 0:
+        return graph.variable(fixed_name(column))
+    if dofs is not None and active not in dofs:
+        return float(robot.mid_joint_q[column])
+    leader = trial_name(active) if dofs is not None else start_name(robot, active)
+    return graph.variable(leader) * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
+
+
+def quaternion_coordinate(
+    robot: KinematicRobot, joint: int, graph: ExpressionGraph, dofs: Collection[int] | None
+) -> QuaternionXYZW:
+    """Return the quaternion xyzw of a ball or floating joint: variables, inputs, or numbers; alike."""
+    first, end = int(robot.joint_qd_start[joint + 1]) - 3, int(robot.joint_q_start[joint + 1])
+    active = int(robot.dof_active[first])
+    if active < 0 or dofs is None:
+        return quaternion([graph.variable(fixed_name(column)) for column in range(end - 4, end)])
+    if active not in dofs:
+        return quaternion(constants(robot.mid_joint_q[end - 4 : end]))
+    return quaternion([graph.variable(trial_name(active, component)) for component in "xyzw"])

@@ -1,0 +1,141 @@
+"""The step from a trial configuration, in the space of the DOFs or in that of the rows.
+
+    rows r, Jacobian J and damping at the trial; DOFs at a limit that the gradient pushes outwards do not move
+    space of the DOFs: (J'J + damping) s = J'r
+    space of the rows: (J D^-1 J' + C) y = r - J D^-1 p,  s = D^-1 (p + J'y)
+
+p and D are J'r and the diagonal of J'J + damping of the rows that depend on one DOF alone, J and r are the other rows.
+Both solve the same damped normal equations. Every entry of a diagonal has a floor in proportion to itself: with one for
+all, light rows beside heavy ones are lost. J'J mixes the rows in each of its entries and still loses the lightest,
+J D^-1 J' does not. Which space has fewer operations follows from which rows depend on which DOFs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from ik_service.compiler.code.elimination import Elimination
+from ik_service.compiler.code.lanes import Lanes
+from ik_service.compiler.code.state import Damping, error_outputs
+from ik_service.compiler.island_program import IslandProgram
+from objectives.expression import Expression
+
+AT_LIMIT_SHARE = 1e-3  # share of the way between two limits within which a DOF is at one
+
+
+class StepSource(ABC):
+    """C++ of the step of an island: `step{a}` for each of its DOFs.
+
+    Args:
+        program: Arithmetic of the island.
+        lanes: Width and precision.
+        damping: Damping of the step.
+        elimination: The factorisation that it needs.
+
+    Attributes:
+        computed: Those of `lengths2` that `text` computes; the others are outputs of the program.
+    """
+
+    computed: tuple[str, ...] = ()
+
+    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, elimination: Elimination) -> None:
+        self._program, self._lanes, self._damping, self._elimination = program, lanes, damping, elimination
+        self._number = lanes.number
+        self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
+
+    @abstractmethod
+    def outputs(self) -> dict[str, Expression]:
+        """What the program computes at the trial for the step."""
+
+    @abstractmethod
+    def text(self) -> list[str]:
+        """Statements that compute the step."""
+
+    @abstractmethod
+    def predicted_gradient(self) -> dict[int, str]:
+        """Give texts of J'(r - J s) by DOF: the gradient after the step, if rows were straight."""
+
+    def lengths2(self) -> list[str]:
+        """Names of the squared lengths of the columns of J at the trial, per DOF; one for all where it is enough."""
+        return [f"hessian{a}_{a}" for a in self._program.dofs]
+
+    def _shared_damping(self, entries: Sequence[str]) -> list[str]:
+        """Statements for `largest`, the largest entry of a diagonal, and `share`, the damping but for its floor."""
+        lanes, number, damping = self._lanes, self._number, self._damping
+        lines = [f"F largest = {entries[0]};"]
+        for entry in entries[1:]:
+            lines.append(f"largest = {lanes.choose(f'{entry} > largest', entry, 'largest')};")
+        bent = f" + {number(damping.bend)} * {lanes.sqrt('goal_norm2')}" if damping.bend > 0.0 else ""
+        norm2 = "norm2"
+        if self._program.multiplied:  # at first, rows that yield do not shorten steps
+            norm2 = lanes.choose(f"stage < {number(1.0)}", norm2, f"error{len(error_outputs(self._program)) - 2}")
+        lines.append(f"const F shared = {norm2} * {number(damping.share)}{bent};")
+        lines.append(f"const F most = largest * {number(damping.most)};")
+        return [*lines, f"const F share = {lanes.choose('shared < most', 'shared', 'most')};"]
+
+    def _floor_of(self, smallest: float) -> list[str]:
+        """Statements for what `_damping_of` needs: `floor`, common to all entries, and `grade`, the share of each."""
+        least = self._number(self._damping.least * self._lanes.rounding)
+        if smallest == 1.0:
+            return [f"const F floor = damping_factor * (share + largest * {least});"]
+        lines = [f"const F grade = damping_factor * {least};"]
+        return [*lines, f"const F floor = damping_factor * share + grade * (largest * {self._number(smallest)});"]
+
+    def _damping_of(self, entry: str, smallest: float) -> str:
+        """The damping of an entry of the diagonal, with a floor in proportion to it unless all have the same."""
+        return "floor" if smallest == 1.0 else f"{entry} * grade + floor"
+
+    def _unless_at_bound(self, a: int, text: str) -> str:
+        """A number; 0 where the DOF is at a limit and its gradient pushes it outwards.
+
+        Where rows have multipliers it is the predicted one: rows that are heavy and curve turn the other to and fro.
+        So the step of such a DOF is zero, exactly: moved off a limit of 0 by as little as rounding, it would not count
+        as at its bound.
+        """
+        if a in self._quaternion_dofs:
+            return text
+        lanes, zero = self._lanes, self._number(0.0)
+        pull = "pressure" if self._program.multiplied else "gradient"
+        low = lanes.both(f"trial{a} <= lower{a}", f"{pull}{a} > {zero}")
+        high = lanes.both(f"trial{a} >= upper{a}", f"{pull}{a} < {zero}")
+        return lanes.choose(lanes.either(low, high), lanes.everywhere(zero), text)
+
+
+class DofStep(StepSource):
+    """The step by factors of J'J + damping."""
+
+    def outputs(self) -> dict[str, Expression]:
+        """Give J'J, but for what is always zero."""
+        program = self._program
+        place = {a: k for k, a in enumerate(program.dofs)}
+        entries = [*((a, a) for a in program.dofs), *program.coupled]
+        return {f"hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in entries}
+
+    def text(self) -> list[str]:
+        """Statements that compute the step."""
+        return [*self._factors(), *self._elimination.solve(lambda a: f"gradient{a}", "step")]
+
+    def _factors(self) -> list[str]:
+        """Statements that factor J'J + damping."""
+        lanes, elimination, coupled = self._lanes, self._elimination, set(self._program.coupled)
+        floors = [
+            f"const F damping{a} = {self._damping_of(f'hessian{a}_{a}', self._damping.smallest)};"
+            for a in self._program.dofs
+        ]
+        factors = elimination.factor(
+            lanes,
+            lambda a, b: f"hessian{a}_{b}" if a == b or (a, b) in coupled else None,
+            lambda a: f"damping{a}",
+            lambda a: self._unless_at_bound(a, f"free{a}"),
+        )
+        diagonal = [f"hessian{a}_{a}" for a in self._program.dofs]
+        shared = [*self._shared_damping(diagonal), *self._floor_of(self._damping.smallest)]
+        return [*shared, *floors, *factors]
+
+    def predicted_gradient(self) -> dict[int, str]:
+        """Give texts of J'(r - J s) by DOF."""
+        dofs, coupled, found = self._program.dofs, {*self._program.coupled}, dict[int, str]()
+        for a in dofs:
+            pairs = ((max(a, b), min(a, b), b) for b in dofs)
+            products = [f" - hessian{c}_{d} * step{b}" for c, d, b in pairs if c == d or (c, d) in coupled]
+            found[a] = f"(gradient{a}{''.join(products)})"
+        return found

@@ -1,0 +1,219 @@
+"""Alike rows as loops: many elements of one row group, of which only numbers and links differ.
+
+    elements of a group -> kinds: those that stand on the same bodies -> one statement for all, and numbers of each
+    derivatives by the twists of the bodies, summed over a kind -> J'J and J'r of the DOFs that move these bodies
+
+A statement that is written once compiles in no time, and the sums over a kind do not grow with the DOFs. What a loop
+gives the program are variables: its share of |r|^2, J'r and J'J.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, body_of
+from ik_service.compiler.chain import ORIGIN, compose, constants
+from ik_service.compiler.island_program import DataInput, LoopKind, RowLoop
+from ik_service.compiler.jacobian_rows import moving_dofs
+from ik_service.compiler.signature import IslandSignature
+from ik_service.compiler.transplant import transplant
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression.frame_algebra import (
+    Frame,
+    add,
+    quaternion,
+    quaternion_product,
+    rotate,
+    scale,
+    subtract,
+    vector,
+)
+from objectives.expression.rows import ROW_TOLERANCES, ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
+from objectives.robot_indices import BodyFrame
+
+# Elements of a group: from here on rows that are mostly 0 are quicker as a loop; others from some 200 on, and all
+# compile sooner.
+LOOP_MIN = 64
+TWIST, POSE = 6, 7  # numbers of them
+
+
+def split_loops(
+    applied: Sequence[AppliedGroup], signature: IslandSignature, scope: IslandScope
+) -> tuple[list[AppliedGroup], list[RowLoop]]:
+    """Take the groups that become loops out of those of an island."""
+    alike: dict[tuple[int, RowGroup], list[AppliedGroup]] = {}
+    for one in applied:
+        judged = one.objective < signature.goal_count or one.objective in signature.targets  # row by row
+        if _can_loop(one) and not judged:
+            alike.setdefault((one.objective, one.group), []).append(one)
+    many = {key: members for key, members in alike.items() if len(members) >= LOOP_MIN}
+    straight = [one for one in applied if (one.objective, one.group) not in many or not _can_loop(one)]
+    return straight, [_Loop(f"loop{k}", members, signature, scope).rows() for k, members in enumerate(many.values())]
+
+
+def _can_loop(one: AppliedGroup) -> bool:
+    """Whether an element's rows are all in the island and of frames alone."""
+    group = one.group
+    only_frames = bool(group.frames) and not (group.summed or group.coordinates or group.quaternions)
+    return only_frames and len(one.wanted) == group.row_count
+
+
+@dataclass
+class _Numbers:
+    """What differs from element to element: numbers of the robot in a table, and inputs."""
+
+    table: list[list[float]] = field(default_factory=list)
+    inputs: list[list[tuple[str, int]]] = field(default_factory=list)
+
+
+class _Loop:
+    """One loop: its statement, its numbers and the DOFs that its kinds depend on."""
+
+    def __init__(
+        self, name: str, members: Sequence[AppliedGroup], signature: IslandSignature, scope: IslandScope
+    ) -> None:
+        self.name, self.scope, self.graph = name, scope, ExpressionGraph()
+        self.members = sorted(members, key=self._kind)
+        self.group, self.objective = members[0].group, members[0].objective
+        self.weight: Scalar = signature.objectives[self.objective].weight
+        scale = scope.scale_of(self.objective)
+        if scale is not None:
+            self.weight = self.weight * self.graph.variable(scale.name)
+        self.has_tolerances = self.objective in signature.tolerated
+        self.numbers = _Numbers()
+
+    def _kind(self, one: AppliedGroup) -> tuple[int, ...]:
+        """Bodies of an element's frames."""
+        return tuple(body_of(self.scope.robot, link) for link in one.elements[0].frames)
+
+    def rows(self) -> RowLoop:
+        """Give the loop."""
+        stated, graph, rows = state_rows(self.group), self.graph, range(self.group.row_count)
+        values = self._values()
+        by_frames = stated.frame_derivatives[: 1 if self._is_relative() else None]
+        parts = [[part for by_twist in by_frames for part in by_twist[r]] for r in rows]
+        weighted, plain = transplant(stated.rows, values, graph), transplant(stated.plain, values, graph)
+        shares = (
+            [value / self._input(ROW_TOLERANCES, r) for r, value in enumerate(plain)] if self.has_tolerances else []
+        )
+        bodies, twists = list[int](), list[int]()
+        kinds = tuple(self._kinds(bodies, twists))
+        chain, zero = self.scope.chain, self.scope.graph.constant(0.0)
+        frames = (chain.frames[body] for body in bodies)
+        columns = zip(*self.numbers.inputs, strict=True)
+        return RowLoop(
+            name=self.name,
+            objective=self.objective,
+            is_relative=self._is_relative(),
+            rows=tuple(weighted),
+            parts=tuple(tuple(transplant(own, values, graph)) for own in parts),
+            shares2=tuple(share * share for share in shares),
+            kinds=kinds,
+            frames=tuple(tuple(zero + x for x in (*frame.position, *frame.orientation_xyzw)) for frame in frames),
+            twists=tuple(tuple(zero + x for x in chain.twists[dof]) for dof in twists),
+            table=tuple(zip(*self.numbers.table, strict=True)),
+            inputs=tuple(
+                DataInput(f"{self.name}_{e}_{k}", self.objective, column, place)
+                for e, own in enumerate(columns)
+                for k, (column, place) in enumerate(own)
+            ),
+        )
+
+    # ------------------------------------------------------------------ the statement
+    def _values(self) -> dict[str, Scalar]:
+        """What stands for the variables of the group's symbols."""
+        group, stated, elements = self.group, state_rows(self.group), [one.elements[0] for one in self.members]
+        values: dict[str, Scalar] = {WEIGHT: self.weight}
+        fields = {}
+        for f, ((name, width), names) in enumerate(zip(group.data, stated.data_names, strict=False)):
+            fields[name] = tuple(self._datum(name, [one.data_columns[f] + k for one in elements]) for k in range(width))
+            values |= dict(zip(names, fields[name], strict=True))
+        for k, name in enumerate(stated.constant_names):
+            values[name] = self._number([one.constants[k] for one in elements])
+        offsets = dict(group.offsets)
+        for k, (name, names) in enumerate(zip(group.frames, stated.frame_names, strict=True)):
+            frame = self._frame(k, [_offset(self.scope.robot, one.frames[k]) for one in elements])
+            if name in offsets:
+                frame = compose(frame, fields[offsets[name]])
+            values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
+        for r, name in enumerate(stated.data_names[-1]):
+            values[name] = self._input(ROW_WEIGHTS, r)
+        return values
+
+    def _frame(self, k: int, offsets: Sequence[Sequence[float]]) -> Frame:
+        """The frame of an element on its body: by the axes of the body, which are the same for all of a kind.
+
+        Rows that see one frame from the other see it from the body of the first, whatever the world's origin is: what
+        is summed loses less to rounding there.
+        """
+        first, own = ([self.graph.variable(f"{self.name}_frame{f}_{i}") for i in range(POSE)] for f in (0, k))
+        origin = vector(first[:3]) if self._is_relative() else ORIGIN
+        body = Frame(subtract(vector(own[:3]), origin), quaternion(own[3:]))
+        x, y, z, *turn = (self._number([offset[i] for offset in offsets]) for i in range(POSE))
+        position = body.position
+        for amount, axis in zip((x, y, z), np.eye(3).tolist(), strict=True):
+            position = add(position, scale(amount, rotate(body.orientation_xyzw, vector(axis))))
+        return Frame(position, quaternion_product(body.orientation_xyzw, quaternion(turn)))
+
+    def _number(self, values: Sequence[float]) -> Scalar:
+        """A number of the robot, which is in the table where elements differ in it."""
+        if len(set(values)) == 1:
+            return values[0]
+        if list(values) not in self.numbers.table:
+            self.numbers.table.append(list(values))
+        return self.graph.variable(f"{self.name}_number{self.numbers.table.index(list(values))}")
+
+    def _datum(self, name: str, places: Sequence[int]) -> Expression:
+        """A number of the objective's data; where columns differ, an input of its own for each element."""
+        if len(set(places)) == 1:
+            return self.graph.variable(self.scope.read(self.objective, name, places[0]).name)
+        self.numbers.inputs.append([(name, place) for place in places])
+        return self.graph.variable(f"{self.name}_input{len(self.numbers.inputs) - 1}")
+
+    def _input(self, name: str, row: int) -> Expression:
+        """A number of a row: its weight or tolerance."""
+        return self._datum(name, [one.first_row + row for one in self.members])
+
+    # ------------------------------------------------------------------ DOFs
+    def _is_relative(self) -> bool:
+        """Whether the derivatives by the twists of both frames are opposite."""
+        return state_rows(self.group).common_motion_cancels and len(self.group.frames) == 2
+
+    def _kinds(self, bodies: list[int], twists: list[int]) -> Iterator[LoopKind]:
+        """The kinds of elements, in their order; `bodies` and `twists` get the bodies and DOFs that they need."""
+        keys = [self._kind(one) for one in self.members]
+        place = {dof: k for k, dof in enumerate(self.scope.dofs)}
+        robot, first = self.scope.robot, 0
+        while first < len(keys):
+            own = keys[first]
+            end = first + keys[first:].count(keys[first])
+            moving = [moving_dofs(robot, body) for body in own]
+            cancels = state_rows(self.group).common_motion_cancels
+            common = set.intersection(*moving) if cancels else set[int]()
+            entries, columns = list[tuple[int, int, int, float]](), list[int]()
+            for frame, dofs in enumerate(moving):
+                block, sign = (0, 1.0 - 2.0 * frame) if self._is_relative() else (TWIST * frame, 1.0)
+                for dof in sorted(dofs - common):
+                    active = int(robot.dof_active[dof])
+                    if active in place:
+                        column = _place(columns, place[active])
+                        entries.append((column, block, _place(twists, dof), sign * float(robot.dof_multiplier[dof])))
+            frames = tuple(_place(bodies, body) for body in own)
+            yield LoopKind(frames, first, end, tuple(columns), tuple(entries))
+            first = end
+
+
+def _place(values: list[int], value: int) -> int:
+    """Place of a number in a list, to which it is added where it is not there."""
+    if value not in values:
+        values.append(value)
+    return values.index(value)
+
+
+def _offset(robot: KinematicRobot, link: str | int | BodyFrame) -> tuple[float, ...]:
+    """T_body_link."""
+    if isinstance(link, int):
+        return (0.0,) * 6 + (1.0,)
+    return constants(np.array(link.T_body_frame) if isinstance(link, BodyFrame) else robot.link_frame(link)[1])

@@ -1,0 +1,164 @@
+"""Closing loops: the configuration that descent from the start finds, others where it fails, and assembly modes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.constraints.descent import CLOSED, ClosingProblem, Descent, close_from
+from ik_service.constraints.limit_rows import BoundedRows
+from ik_service.constraints.linear_algebra import BoolArray, coupling_matrix, ranks
+from ik_service.constraints.partition import dependent_columns
+from ik_service.constraints.results import ClosureStatus
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.transforms import Float64Array, quaternion_conjugate, quaternion_multiply, rotation_vector
+
+ANOTHER_MODE = 1e-4
+"""Bodies of two assembly modes stand at least this far apart [m or rad]."""
+ATTEMPTS = 16
+"""Starts of a configuration that does not close from the given one, and again for each mode that is wanted."""
+
+
+def nearest_closed(
+    rows: BoundedRows, start: Float64Array, free: BoolArray, on: BoolArray, attempts: int, rng: np.random.Generator
+) -> Descent:
+    """Close from the start, and where that fails from other starts: the closed one nearest to the start is kept."""
+    problem = ClosingProblem(rows, free)
+    found = close_from(problem, start, on)
+    failed = np.flatnonzero(~is_closed(found))
+    if len(failed) == 0 or attempts <= 1 or not free.any():
+        return found
+    others = other_starts(rows.robot, start[failed], free, rows.robot.random_joint_q(rng, attempts - 1))
+    tried = close_from(problem, others, np.repeat(on[failed], attempts - 1, axis=0))
+    on_nearest_turns(rows.robot, tried.joint_q, np.repeat(start[failed], attempts - 1, axis=0))
+    far = distance(rows.robot, tried.joint_q, np.repeat(start[failed], attempts - 1, axis=0))
+    far = np.where(is_closed(tried), far, np.inf).reshape(len(failed), attempts - 1)
+    best = far.argmin(axis=1)
+    solved = np.isfinite(far.min(axis=1))
+    chosen = (np.arange(len(failed)) * (attempts - 1) + best)[solved]
+    kept = failed[solved]
+    found.joint_q[kept], found.rows[kept] = tried.joint_q[chosen], tried.rows[chosen]
+    found.held[kept], found.iterations[kept] = tried.held[chosen], tried.iterations[chosen]
+    return found
+
+
+def is_closed(found: Descent) -> BoolArray:
+    """Tell which configurations are closed, shape [n]."""
+    return np.asarray(np.abs(found.rows).max(axis=1, initial=0.0) <= CLOSED)
+
+
+def statuses(found: Descent) -> NDArray[np.int32]:
+    """Give the status of each configuration, shape [n]."""
+    failure = np.where(found.held, ClosureStatus.BLOCKED_BY_LIMITS, ClosureStatus.OPEN)
+    return np.where(is_closed(found), ClosureStatus.CLOSED, failure).astype(np.int32)
+
+
+def assembly_modes(
+    rows: BoundedRows, first: Descent, free: BoolArray, on: BoolArray, count: int, rng: np.random.Generator
+) -> tuple[Float64Array, NDArray[np.int32]]:
+    """Find further closed configurations in which what drives the mechanism stays where it is.
+
+    Args:
+        rows: The rows of the loops.
+        first: What has been found; it is the first mode where it is closed.
+        free: Which active DOFs may move, shape [active_dof_count].
+        on: Rows of enabled constraints, shape [n, rows].
+        count: Modes wanted.
+        rng: For the starts.
+
+    Returns:
+        Modes, nearest to the first one first, NaN where there are fewer, shape [n, count, joint_coord_count], and how
+        many there are.
+    """
+    robot, n = rows.robot, len(first.joint_q)
+    modes = np.full((n, count, robot.joint_coord_count), np.nan)
+    number = np.zeros(n, dtype=np.int32)
+    closed = np.flatnonzero(is_closed(first))
+    attempts = ATTEMPTS * count
+    drawn = robot.random_joint_q(rng, attempts)
+    for driven, own in _by_choice(following_dofs(rows, first.joint_q[closed], free, on[closed])):
+        chosen = closed[own]
+        start = first.joint_q[chosen]
+        others = other_starts(robot, start, driven, drawn)
+        tried = close_from(ClosingProblem(rows, driven), others, np.repeat(on[chosen], attempts, axis=0))
+        on_nearest_turns(robot, tried.joint_q, np.repeat(start, attempts, axis=0))
+        found = np.concatenate([start[:, np.newaxis], tried.joint_q.reshape(len(chosen), attempts, -1)], axis=1)
+        good = np.column_stack([np.ones(len(chosen), dtype=bool), is_closed(tried).reshape(len(chosen), attempts)])
+        for k, problem in enumerate(chosen):
+            distinct = _distinct(robot, found[k][good[k]])[:count]
+            modes[problem, : len(distinct)], number[problem] = distinct, len(distinct)
+    return modes, number
+
+
+def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
+    """Choose which of the free active DOFs follow from the others, for each configuration, [n, active_dof_count]."""
+    _, jacobian = rows.equations.values_and_jacobian(joint_q)
+    own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:, : jacobian.shape[1], np.newaxis]
+    chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
+    return np.array(chosen, dtype=bool).reshape(len(joint_q), len(free))
+
+
+def _by_choice(chosen: BoolArray) -> Iterator[tuple[BoolArray, NDArray[np.intp]]]:
+    """Give each line that occurs, and the numbers of the lines that are like it."""
+    lines, which = np.unique(chosen, axis=0, return_inverse=True)
+    for k, line in enumerate(lines):
+        yield line, np.flatnonzero(which.reshape(-1) == k)
+
+
+def other_starts(robot: KinematicRobot, start: Float64Array, free: BoolArray, drawn: Float64Array) -> Float64Array:
+    """Give configurations in which only free DOFs differ from the start, shape [n * drawn, joint_coord_count].
+
+    All get the same draws, so that each ends as it would alone.
+    """
+    starts, drawn = np.repeat(start, len(drawn), axis=0), np.tile(drawn, (len(start), 1))
+    moved = np.append(free, False)[robot.dof_active]
+    for joint in range(robot.joint_count):
+        own = slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1]))
+        dofs = slice(int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1]))
+        if moved[dofs].all():
+            starts[:, own] = drawn[:, own]
+    return starts
+
+
+def distance(robot: KinematicRobot, a: Float64Array, b: Float64Array) -> Float64Array:
+    """Give how far configurations are apart, over coordinates and the angles of quaternions, shape [n]."""
+    scalar = robot.dof_coordinate[robot.dof_coordinate >= 0]
+    squares = ((a[:, scalar] - b[:, scalar]) ** 2).sum(axis=1)
+    for first in robot.quaternion_starts.values():
+        own = slice(first, first + 4)
+        squares += (rotation_vector(quaternion_multiply(a[:, own], quaternion_conjugate(b[:, own]))) ** 2).sum(axis=1)
+    return np.asarray(np.sqrt(squares))
+
+
+def on_nearest_turns(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array) -> Float64Array:
+    """Turn continuous joints by whole turns to where they are nearest to the start, in place.
+
+    Joints that another follows, or that an equation between coordinates is about, stay: a turn moves the others.
+    """
+    coupled = {*robot.follower_dofs, *robot.dof_leader[robot.follower_dofs]}
+    equated = {joint for one in robot.coordinate_constraints for joint in one.joints}
+    coupled |= {int(robot.joint_qd_start[robot.joint_index(joint)]) for joint in equated}
+    for joint, kind in enumerate(robot.joint_type):
+        if kind == JointType.CONTINUOUS and int(robot.joint_qd_start[joint]) not in coupled:
+            k = int(robot.joint_q_start[joint])
+            joint_q[:, k] += 2.0 * np.pi * np.round((start[:, k] - joint_q[:, k]) / (2.0 * np.pi))
+    return joint_q
+
+
+def _distinct(robot: KinematicRobot, joint_q: Float64Array) -> Float64Array:
+    """Give the first configuration and, nearest to it first, those whose bodies stand elsewhere."""
+    near = np.argsort(distance(robot, joint_q, joint_q[:1]), kind="stable")
+    poses = robot.body_poses(joint_q)
+    kept: list[int] = []
+    for k in near:
+        apart = [_apart(poses[k], poses[other]) for other in kept]
+        if min(apart, default=np.inf) > ANOTHER_MODE:
+            kept.append(int(k))
+    return joint_q[kept]
+
+
+def _apart(a: Float64Array, b: Float64Array) -> float:
+    """Give the largest distance or angle between poses of bodies [body_count, 7]."""
+    turns = rotation_vector(quaternion_multiply(a[:, 3:], quaternion_conjugate(b[:, 3:])))
+    return float(max(np.abs(a[:, :3] - b[:, :3]).max(initial=0.0), np.abs(turns).max(initial=0.0)))

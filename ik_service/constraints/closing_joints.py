@@ -1,0 +1,217 @@
+"""Closing joints: the joint of each loop as a chain of elementary joints that stands on the reference frame.
+
+A robot with these chains has coordinates for its tree and for its closing joints; every loop is closed where the end of
+its chain meets the frame. Followed by nothing, so that only this module knows the kinds of joints one by one.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ik_service.constraints.frame_pairs import frame_pairs
+from ik_service.constraints.statements import closing_statement, evaluated
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
+from ik_service.mechanism.loops import IDENTITY, LoopConstraint
+from ik_service.mechanism.transforms import (
+    Float64Array,
+    identity_transform,
+    quaternion_conjugate,
+    quaternion_from_axis_angle,
+    quaternion_multiply,
+    transform_inverse,
+    transform_multiply,
+)
+from objectives.tasks.closing_joint import CLOSING_COORDINATES
+
+X, Y, Z = np.eye(3)
+FREE_AXES: Mapping[JointType, Float64Array] = {JointType.PLANAR: np.eye(3), JointType.BALL: np.eye(3)}
+
+
+class _Part(NamedTuple):
+    """An elementary joint of a closing joint.
+
+    Attributes:
+        name: Name within the closing joint; empty where it is all of it.
+        joint_type: Its type.
+        axis: Its axis, of a scalar joint.
+        is_screw: Whether it follows the part before it, pitch times its angle.
+        is_distant: Whether it stands at the loop's distance along x.
+    """
+
+    name: str
+    joint_type: JointType
+    axis: Float64Array = Z
+    is_screw: bool = False
+    is_distant: bool = False
+
+
+_BALL = _Part("turn", JointType.BALL)
+CLOSING_PARTS: Mapping[str, tuple[_Part, ...]] = {
+    "weld": (),
+    "revolute": (_Part("", JointType.CONTINUOUS),),
+    "prismatic": (_Part("", JointType.PRISMATIC),),
+    "helical": (_Part("", JointType.CONTINUOUS), _Part("screw", JointType.PRISMATIC, is_screw=True)),
+    "cylindrical": (_Part("z", JointType.PRISMATIC), _Part("angle", JointType.CONTINUOUS)),
+    "universal": (_Part("angle_z", JointType.CONTINUOUS), _Part("angle_x", JointType.CONTINUOUS, X)),
+    "spherical": (_BALL._replace(name=""),),
+    "planar": (_Part("", JointType.PLANAR),),
+    "point_on_line": (_Part("z", JointType.PRISMATIC), _BALL),
+    "point_in_plane": (_Part("x", JointType.PRISMATIC, X), _Part("y", JointType.PRISMATIC, Y), _BALL),
+    "distance": (
+        _Part("azimuth", JointType.CONTINUOUS),
+        _Part("elevation", JointType.CONTINUOUS, -Y),
+        _BALL._replace(is_distant=True),
+    ),
+}
+"""Elementary joints of each kind of closing joint, from the reference frame on."""
+
+
+def with_closing_joints(robot: Robot) -> Robot:
+    """Give a robot whose last joints are the closing joints of its loops, and whose loops weld frames to their ends.
+
+    Its coordinates and DOFs are those of the robot, then those of the closing joints in the order of the loops.
+    """
+    frames = frame_pairs(robot, robot.loops)
+    chain = _Chain(robot)
+    loops = []
+    for k, loop in enumerate(robot.loops):
+        body, T = int(frames.body[1, k]), frames.T_body_frame[1, k]
+        parts = CLOSING_PARTS[loop.joint]
+        for part in parts:
+            if part.is_distant:
+                T = np.array([loop.size, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+            body, T = chain.add(loop, part, body, T), identity_transform()
+        end = (chain.last_link, IDENTITY) if parts else (loop.reference_link, loop.reference_offset)
+        slack = _weld_slack(dict(loop.slack or ()))
+        loops.append(LoopConstraint(loop.name, "weld", loop.link, end[0], loop.offset, end[1], slack=slack))
+    return chain.appended(robot, loops)
+
+
+def _weld_slack(own: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    """Give the slack of a weld to the end of a closing joint, which turns about z, from that of the joint's rows."""
+    across, tilt = (max(own.get(name, 0.0) for name in names) for names in (("px", "py"), ("ex", "ey", "zx", "zy")))
+    found = {"px": across, "py": across, "pz": own.get("pz"), "ex": tilt, "ey": tilt, "ez": own.get("ez")}
+    return tuple((name, one) for name, one in found.items() if one)
+
+
+class _Chain:
+    """Bodies to be appended to a robot."""
+
+    def __init__(self, robot: KinematicRobot) -> None:
+        self._bodies, self._links = robot.body_count, len(robot.link_names)
+        self._first_dof = robot.joint_dof_count
+        self._taken = {*robot.joint_names}, {*robot.link_names}
+        self._names: list[str] = []
+        self._link_names: list[str] = []
+        self._parents: list[int] = []
+        self._frames: list[Float64Array] = []
+        self._parts: list[_Part] = []
+        self._multipliers: list[float] = []
+
+    def add(self, loop: LoopConstraint, part: _Part, body: int, T_body_joint: Float64Array) -> int:
+        """Put one joint on a body; give the body that it moves."""
+        name = f"{loop.name}/{part.name}" if part.name else loop.name
+        for names, taken in zip((self._names, self._link_names), self._taken, strict=True):
+            names.append(_free_name(name, taken))
+        self._parents.append(body)
+        self._frames.append(T_body_joint)
+        self._parts.append(part)
+        self._multipliers.append(loop.size if part.is_screw else 1.0)
+        return self._bodies + len(self._names) - 1
+
+    @property
+    def last_link(self) -> str:
+        """Name of the link that the last joint moves."""
+        return self._link_names[-1]
+
+    def appended(self, robot: Robot, loops: Sequence[LoopConstraint]) -> Robot:
+        """Give the robot with the bodies, one link on each, and other loops."""
+        count = len(self._names)
+        axes = [FREE_AXES.get(part.joint_type, part.axis[np.newaxis]) for part in self._parts]
+        dof_counts = [len(one) for one in axes]
+        first = self._first_dof + np.cumsum([0, *dof_counts], dtype=np.int32)
+        leaders = [
+            own - part.is_screw
+            for start, part, size in zip(first, self._parts, dof_counts, strict=False)
+            for own in range(start, start + size)
+        ]
+        multipliers = np.repeat(self._multipliers, dof_counts)
+        unlimited = np.full(len(leaders), np.inf)
+        bodies = np.arange(self._bodies, self._bodies + count)
+
+        def joined(own: np.ndarray, more: object) -> np.ndarray:
+            return np.concatenate([own, np.asarray(more, own.dtype).reshape(-1, *own.shape[1:])])
+
+        return dataclasses.replace(
+            robot,
+            joint_names=(*robot.joint_names, *self._names),
+            link_names=(*robot.link_names, *self._link_names),
+            link_parent=joined(robot.link_parent, np.zeros(count)),
+            link_body=joined(robot.link_body, bodies),
+            link_X_body=joined(robot.link_X_body, np.tile(identity_transform(), (count, 1))),
+            link_mass=joined(robot.link_mass, np.zeros(count)),
+            link_com=joined(robot.link_com, np.zeros((count, 3))),
+            joint_type=joined(robot.joint_type, [part.joint_type for part in self._parts]),
+            joint_parent=joined(robot.joint_parent, self._parents),
+            joint_X_p=joined(robot.joint_X_p, self._frames),
+            joint_axis=joined(robot.joint_axis, np.concatenate([np.zeros((0, 3)), *axes])),
+            joint_limit_lower=joined(robot.joint_limit_lower, -unlimited),
+            joint_limit_upper=joined(robot.joint_limit_upper, unlimited),
+            joint_velocity_limit=joined(robot.joint_velocity_limit, unlimited),
+            joint_effort_limit=joined(robot.joint_effort_limit, unlimited),
+            joint_acceleration_limit=joined(robot.joint_acceleration_limit, unlimited),
+            dof_leader=joined(robot.dof_leader, leaders),
+            dof_multiplier=joined(robot.dof_multiplier, multipliers),
+            dof_offset=joined(robot.dof_offset, np.zeros(len(leaders))),
+            loops=tuple(loops),
+        )
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Give the name, marked by strokes if it is taken, and take it."""
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return name
+
+
+def closing_coordinates(loops: Sequence[LoopConstraint], poses: Float64Array) -> Float64Array:
+    """Measure the closing joints where they come nearest to closing their loops, shape [n, closing coordinates].
+
+    Args:
+        loops: The loops.
+        poses: Frames and reference frames, shape [2, n, loops, 7].
+    """
+    found = [np.zeros((poses.shape[1], 0))]
+    for k, loop in enumerate(loops):
+        T_reference_frame = transform_multiply(transform_inverse(poses[1, :, k]), poses[0, :, k])
+        if loop.joint in _CONTACTS:
+            found += _CONTACTS[loop.joint](T_reference_frame)
+        elif loop.joint in CLOSING_COORDINATES:
+            found.append(_stated(loop, poses[:, :, k]))
+    return np.concatenate(found, axis=1)
+
+
+def _stated(loop: LoopConstraint, poses: Float64Array) -> Float64Array:
+    """Evaluate the stated coordinates of a closing joint, shape [n, coordinates]; of a screw, its way too."""
+    coordinates = evaluated(closing_statement(loop.joint), loop.size, poses)
+    return np.column_stack([coordinates, loop.size * coordinates]) if loop.joint == "helical" else coordinates
+
+
+def _distance(T: Float64Array) -> list[Float64Array]:
+    azimuth = np.arctan2(T[:, 1], T[:, 0])
+    elevation = np.arctan2(T[:, 2], np.hypot(T[:, 0], T[:, 1]))
+    rod = quaternion_multiply(quaternion_from_axis_angle(Z, azimuth), quaternion_from_axis_angle(-Y, elevation))
+    turn = quaternion_multiply(quaternion_conjugate(rod), T[:, 3:])
+    return [azimuth[:, np.newaxis], elevation[:, np.newaxis], turn]
+
+
+_CONTACTS: Mapping[str, Callable[[Float64Array], list[Float64Array]]] = {
+    "point_on_line": lambda T: [T[:, 2:3], T[:, 3:]],
+    "point_in_plane": lambda T: [T[:, :2], T[:, 3:]],
+    "distance": _distance,
+}
+"""Joints whose coordinates are of use here alone: a solver does not report them."""

@@ -1,0 +1,160 @@
+"""Closing loops from given configurations: damped Gauss-Newton steps on their rows alone, within joint limits."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.constraints.limit_rows import BoundedRows
+from ik_service.constraints.linear_algebra import BoolArray, coupling_matrix
+from ik_service.kinematics.host_tangent import integrate
+from ik_service.mechanism.coupling import complete_joint_q
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.transforms import Float64Array
+
+CLOSED = 1e-10
+"""Largest row of a closed loop [m and rad]."""
+ENOUGH = 1e-13
+"""Where steps end [m and rad]: rounding is near."""
+DESCENT_ITERATIONS = 100
+MAX_HOLDS = 4
+"""How often a step is computed again without the DOFs that it pushes against their limits."""
+STALLED_SHARE = 1e-9
+"""A step that lowers the sum of squares by less than this share ends the descent."""
+FACTOR_START, FACTOR_UP, FACTOR_DOWN, FACTOR_MIN, FACTOR_MAX = 1e-2, 6.0, 0.2, 1e-6, 1e6
+"""Damping is this factor times the squared rows, so that it fades where loops close."""
+DAMPING_FLOOR = 1e-14
+"""Least damping as a share of the rows' squares: dependent rows are borne, and cost no digit of the others."""
+
+
+class Descent(NamedTuple):
+    """Where the steps ended.
+
+    Attributes:
+        joint_q: Shape [n, joint_coord_count].
+        rows: Rows there, shape [n, rows].
+        held: Whether a limit held a DOF that may move at the end, or was beyond that of a closing joint, shape [n].
+        iterations: Steps tried, shape [n].
+    """
+
+    joint_q: Float64Array
+    rows: Float64Array
+    held: BoolArray
+    iterations: NDArray[np.int32]
+
+
+class ClosingProblem:
+    """Rows and free DOFs of a closing problem.
+
+    Args:
+        rows: The rows of the robot's loops.
+        free: Which active DOFs may move, shape [active_dof_count].
+    """
+
+    def __init__(self, rows: BoundedRows, free: BoolArray) -> None:
+        robot = rows.robot
+        self._rows, self._robot, self._free = rows, robot, free
+        self._spread = coupling_matrix(robot)
+        self._has_followers = (robot.dof_active >= 0).sum() > robot.active_dof_count
+        self._scalar = np.flatnonzero(free & (robot.dof_coordinate[robot.active_dof] >= 0))
+        self._coordinate = robot.dof_coordinate[robot.active_dof[self._scalar]]
+        self._lower, self._upper = robot.active_limit_lower, robot.active_limit_upper
+
+    def clamped(self, joint_q: Float64Array) -> Float64Array:
+        """Give copies with the free coordinates inside their limits and followers in their places."""
+        inside = joint_q.copy()
+        limits = self._lower[self._scalar], self._upper[self._scalar]
+        inside[:, self._coordinate] = np.clip(inside[:, self._coordinate], *limits)
+        return complete_joint_q(self._robot, inside)
+
+    def linearised(self, joint_q: Float64Array, on: BoolArray) -> tuple[Float64Array, Float64Array]:
+        """Give the enabled rows, 0 for others, and their derivatives by free active DOFs."""
+        values, jacobian = self._rows.values_and_jacobian(joint_q)
+        if self._has_followers:
+            by_active = jacobian @ (self._spread * self._free)
+        else:  # the product waits for threads of BLAS where there are hundreds of joints
+            by_active = np.ascontiguousarray(jacobian[..., self._robot.active_dof]) * self._free
+        return values * on, by_active * on[..., np.newaxis]
+
+    def beyond(self, rows: Float64Array) -> BoolArray:
+        """Tell where a closing joint is beyond its limits, from the enabled rows, shape [n]."""
+        limits = rows[:, rows.shape[1] - len(self._rows.constraint) :]
+        return np.asarray((np.abs(limits) > CLOSED).any(axis=1))
+
+    def stepped(self, joint_q: Float64Array, change: Float64Array) -> Float64Array:
+        """Move configurations by changes of active DOFs, frozen coordinates equal to the bit."""
+        robot = self._robot
+        dq = np.pad(change, ((0, 0), (0, 1)))[:, robot.dof_active] * robot.dof_multiplier  # -1 is a DOF that stays
+        moved = self.clamped(integrate(robot, joint_q, dq))
+        return restored(robot, moved, joint_q, self._free)
+
+    def bounded_step(
+        self, joint_q: Float64Array, rows: Float64Array, jacobian: Float64Array, damping: Float64Array
+    ) -> tuple[Float64Array, BoolArray]:
+        """Give the damped step of least change, and which DOFs limits hold, each of shape [n, active]."""
+        place = np.zeros((len(joint_q), len(self._free)))
+        place[:, self._scalar] = joint_q[:, self._coordinate]
+        scalar = np.zeros_like(self._free)
+        scalar[self._scalar] = True
+        held = np.zeros(place.shape, dtype=bool)
+        change = np.zeros(place.shape)
+        for _ in range(MAX_HOLDS):
+            change = damped_step(jacobian * ~held[:, np.newaxis], rows, damping)
+            pushed = scalar & (((place <= self._lower) & (change < 0.0)) | ((place >= self._upper) & (change > 0.0)))
+            if not pushed.any():
+                break
+            held |= pushed
+        bounded = np.clip(place + change, self._lower, self._upper) - place
+        return np.where(held, 0.0, np.where(scalar, bounded, change)), held
+
+
+def restored(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array, free: BoolArray) -> Float64Array:
+    """Put quaternions that no free DOF moves back to where they were, in place: integration rounds them."""
+    moved = np.append(free, False)[robot.dof_active]
+    for joint, first in robot.quaternion_starts.items():
+        if not moved[robot.joint_qd_start[joint + 1] - 3 : robot.joint_qd_start[joint + 1]].any():
+            joint_q[:, first : first + 4] = start[:, first : first + 4]
+    return joint_q
+
+
+def damped_step(jacobian: Float64Array, rows: Float64Array, damping: Float64Array) -> Float64Array:
+    """Give -J' (J J' + damping)^-1 rows, shape [n, active]."""
+    normal = jacobian @ np.swapaxes(jacobian, 1, 2)
+    floor = DAMPING_FLOOR * np.trace(normal, axis1=1, axis2=2) + np.finfo(float).tiny
+    normal += (damping + floor)[:, np.newaxis, np.newaxis] * np.eye(normal.shape[1])
+    forces = np.linalg.solve(normal, rows[..., np.newaxis])
+    return np.asarray(-(np.swapaxes(jacobian, 1, 2) @ forces)[..., 0])
+
+
+def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> Descent:
+    """Step from configurations until the enabled rows are met or no step brings them nearer.
+
+    Args:
+        problem: Rows and free DOFs.
+        start: Checked configurations, shape [n, joint_coord_count].
+        on: Rows of enabled constraints, shape [n, rows].
+    """
+    joint_q = problem.clamped(start)
+    rows, jacobian = problem.linearised(joint_q, on)
+    n = len(joint_q)
+    factor, held = np.full(n, FACTOR_START), np.zeros(n, dtype=bool)
+    iterations = np.zeros(n, dtype=np.int32)
+    running = np.abs(rows).max(axis=1, initial=0.0) > ENOUGH
+    while running.any() and iterations.max() < DESCENT_ITERATIONS:
+        k = np.flatnonzero(running)
+        squares = (rows[k] ** 2).sum(axis=1)
+        change, stopped = problem.bounded_step(joint_q[k], rows[k], jacobian[k], factor[k] * squares)
+        trial = problem.stepped(joint_q[k], change)
+        trial_rows, trial_jacobian = problem.linearised(trial, on[k])
+        trial_squares = (trial_rows**2).sum(axis=1)
+        better = trial_squares < squares
+        kept = k[better]
+        joint_q[kept], rows[kept], jacobian[kept] = trial[better], trial_rows[better], trial_jacobian[better]
+        held[k] = stopped.any(axis=1)
+        factor[k] = np.maximum(factor[k] * np.where(better, FACTOR_DOWN, FACTOR_UP), FACTOR_MIN)
+        iterations[k] += 1
+        near = np.abs(rows[k]).max(axis=1) <= ENOUGH
+        exact = (np.abs(rows[k]).max(axis=1) <= CLOSED) & ~better  # rounding is all that is left
+        stalled = (factor[k] > FACTOR_MAX) | (better & (trial_squares > (1.0 - STALLED_SHARE) * squares))
+        running[k] = ~(near | exact | stalled)
+    return Descent(joint_q, rows, held | problem.beyond(rows), iterations)

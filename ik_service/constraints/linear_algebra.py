@@ -1,0 +1,78 @@
+"""Linear rows over DOFs: which DOFs may move, solutions of least change, and rank."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.names import unknown_name
+from ik_service.mechanism.transforms import Float64Array
+from objectives.errors import InputError, UnknownNameError
+
+BoolArray = NDArray[np.bool_]
+RANK_TOLERANCE = 1e-8
+"""Share of the largest singular value below which one counts as zero: configurations are closed to 1e-10."""
+ZERO_SINGULAR = 1e-12
+"""A singular value [m or rad per unit] below which rows are zero, whatever the largest is."""
+
+
+def coupling_matrix(robot: KinematicRobot) -> Float64Array:
+    """Give what active DOFs move: changes of all DOFs by changes of active ones, shape [joint_dof_count, active]."""
+    matrix = np.zeros((robot.joint_dof_count, robot.active_dof_count))
+    moved = np.flatnonzero(robot.dof_active >= 0)
+    matrix[moved, robot.dof_active[moved]] = robot.dof_multiplier[moved]
+    return matrix
+
+
+def named_dofs(robot: KinematicRobot, names: Sequence[str], what: str) -> list[int]:
+    """Find DOFs by names of joints or DOFs.
+
+    Raises:
+        UnknownNameError: The robot has neither a joint nor a DOF of a name.
+        InputError: The names are a text instead of a list.
+    """
+    if isinstance(names, str):
+        raise InputError(f"{what} must be a list of names, got the text {names!r}.")
+    found: list[int] = []
+    for name in names:
+        if name in robot.joint_names:
+            joint = robot.joint_names.index(name)
+            found += range(int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1]))
+        elif name in robot.dof_names:
+            found.append(robot.dof_names.index(name))
+        else:
+            opening = f"{what}: joint '{name}' is not in robot '{robot.name}'."
+            raise UnknownNameError(unknown_name(opening, "Joint", robot.joint_names, name))
+    return found
+
+
+def free_dofs(robot: KinematicRobot, frozen: Sequence[str]) -> BoolArray:
+    """Tell which active DOFs may move, shape [active_dof_count]; a follower is frozen with its leader."""
+    free = np.ones(robot.active_dof_count, dtype=bool)
+    active = robot.dof_active[named_dofs(robot, frozen, "frozen")]
+    free[active[active >= 0]] = False
+    return free
+
+
+def applied(matrices: Float64Array, vectors: Float64Array) -> Float64Array:
+    """Give matrices [n, rows, columns] times vectors [n, columns], shape [n, rows]."""
+    return np.asarray((matrices @ vectors[..., np.newaxis])[..., 0])
+
+
+def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
+    """Give the smallest change [n, columns] that brings rest + rows change as near to zero as can be.
+
+    Args:
+        rows: Shape [n, rows, columns]; dependent rows are borne.
+        rest: Shape [n, rows].
+    """
+    return -applied(np.asarray(np.linalg.pinv(rows, rcond=RANK_TOLERANCE), np.float64), rest)
+
+
+def ranks(rows: Float64Array) -> NDArray[np.intp]:
+    """Count the independent rows of matrices [n, rows, columns], shape [n]."""
+    if 0 in rows.shape[1:]:
+        return np.zeros(len(rows), dtype=np.intp)
+    sizes = np.linalg.svd(rows, compute_uv=False)
+    return np.asarray((sizes > np.maximum(RANK_TOLERANCE * sizes[:, :1], ZERO_SINGULAR)).sum(axis=1))

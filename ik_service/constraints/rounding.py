@@ -1,0 +1,98 @@
+"""Rows of loops that only rounded numbers keep from being redundant: with a slack they do not make a linkage rigid."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.constraints.descent import CLOSED, ClosingProblem, damped_step
+from ik_service.constraints.limit_rows import BoundedRows
+from ik_service.constraints.linear_algebra import BoolArray, applied, least_change
+from ik_service.constraints.partition import verdicts
+from ik_service.constraints.residual_rows import ResidualRows
+from ik_service.kinematics.host_tangent import body_motion
+from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
+from ik_service.mechanism.transforms import Float64Array
+from objectives.tasks.loop import LOOP_COMPONENTS
+
+PRECISION = 5e-4
+"""Misfit that counts as rounding [rad, and share of the longest lever]: ten numbers, half a fourth digit off each."""
+SLACK_FACTOR, SLACK_MIN = 4.0, 1e-6
+"""The slack of a row is this factor times the largest misfit found, to two digits; at least the tolerance of a loop."""
+STARTS, STEPS, STEP_MOST, MOTION, WORK_MOST = 8, 10, 1.0, 0.2, 600
+"""Start configurations, steps that close the loop from each, longest step, motion between two closed configurations
+[rad or m]; and loops times joints, above which the rows of no loop are examined."""
+STANDSTILL = 1e-6
+"""A loop that moves by less is rigid whatever its slack is [rad or m]."""
+
+
+def with_slack(robot: Robot) -> Robot:
+    """Give rows of loops a slack that depend on others but for rounding, with a warning; slack that is given stays."""
+    loops, warnings = list(robot.loops), list[str]()
+    if len(loops) * robot.joint_count > WORK_MOST:
+        warning = "Too many loops to look for rounded numbers in them: their rows count as they are written."
+        return dataclasses.replace(robot, warnings=(*robot.warnings, warning))
+    bare = dataclasses.replace(robot, locked={}, velocity_constraints=(), coordinate_constraints=())
+    for k, loop in enumerate(loops):
+        alone = dataclasses.replace(bare, loops=(dataclasses.replace(loop, limits=None),))
+        if loop.slack is None and (misfit := _misfit(alone, LOOP_COMPONENTS[loop.joint])):
+            slack = {name: float(f"{max(SLACK_FACTOR * own, SLACK_MIN):.1e}") for name, own in misfit.items()}
+            loops[k] = dataclasses.replace(loop, slack=tuple(slack.items()))
+            rows = [f"{name} {most:.1e} ({misfit[name]:.1e} found)" for name, most in slack.items()]
+            warnings.append(
+                f"Loop '{loop.name}': rounded numbers make rows contradict each other that are redundant with exact "
+                f"numbers. The loop counts as closed with these rows off by up to, in m and rad: {', '.join(rows)}."
+            )
+    return dataclasses.replace(robot, loops=tuple(loops), warnings=(*robot.warnings, *warnings)) if warnings else robot
+
+
+def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
+    """Give the misfit of rows of a robot's only loop while it moves with all rows met on which they depend."""
+    rng, every = np.random.default_rng(0), np.ones(len(names), dtype=bool)
+    starts = np.concatenate([robot.mid_joint_q[np.newaxis], robot.random_joint_q(rng, STARTS - 1)])
+    unlimited = np.full(robot.joint_dof_count, np.inf)  # a narrow range hides how the loop moves
+    robot = dataclasses.replace(robot, joint_limit_lower=-unlimited, joint_limit_upper=unlimited)
+    rows = ResidualRows.of(robot)
+    problem = ClosingProblem(BoundedRows.of(rows), np.ones(robot.active_dof_count, dtype=bool))
+    near = _closed(problem, starts, every)
+    values, jacobian = problem.linearised(near, every)
+    is_length = np.array([name[0] not in "exz" for name in names])  # rows of angles are ex, zx, xz, ...
+    dofs = np.flatnonzero(rows.frames.moves_apart[0])
+    lever = max(np.linalg.norm(jacobian[:, is_length], axis=2).max(initial=0.0), _longest_gap(rows, near, dofs))
+    size = np.where(is_length, max(lever, STANDSTILL), 1.0)  # small mechanisms count as large ones
+    most = PRECISION * size
+    kept = (np.abs(values) <= most).all(axis=1)
+    loose = (
+        verdicts(jacobian[kept] / size[:, np.newaxis], values[kept], PRECISION, 1.0)[0].sum(axis=0) > 0.5 * kept.sum()
+    )
+    if not loose.any():
+        return {}
+    jacobian = jacobian[kept] * ~loose[:, np.newaxis]
+    change = np.tile(rng.normal(size=jacobian.shape[2]), (len(jacobian), 1))
+    change[:, np.setdiff1d(np.arange(jacobian.shape[2]), robot.dof_active[dofs])] = 0.0
+    change += least_change(jacobian, applied(jacobian, change))
+    length = np.linalg.norm(change, axis=1, keepdims=True)
+    moved = problem.stepped(near[kept], MOTION * change / np.maximum(length, STANDSTILL))
+    values = np.abs(problem.linearised(_closed(problem, moved, ~loose), every)[0])
+    values = values[(values[:, ~loose] <= CLOSED).all(axis=1) & (length[:, 0] > STANDSTILL)]
+    misfit = values.max(axis=0, initial=0.0) * (values <= most).all()  # one above: none is rounding
+    return {name: float(own) for name, own in zip(names, misfit, strict=True) if own > CLOSED}
+
+
+def _longest_gap(rows: ResidualRows, joint_q: Float64Array, dofs: NDArray[np.intp]) -> float:
+    """Give the longest way from the joints of some DOFs to where a robot's only loop closes [m]."""
+    poses = body_motion(rows.robot, joint_q).T_world_body
+    joints = np.searchsorted(rows.robot.joint_qd_start, dofs, side="right") - 1
+    ways = poses[:, joints, :3] - rows.frames.poses(poses)[1, :, 0, np.newaxis, :3]
+    return float(np.linalg.norm(ways, axis=2).max(initial=0.0))
+
+
+def _closed(problem: ClosingProblem, joint_q: Float64Array, on: BoolArray) -> Float64Array:
+    """Step to where rows are met, except along directions in which rows change by less than rounding changes them."""
+    for _ in range(STEPS):
+        values, jacobian = problem.linearised(joint_q, on)
+        change = damped_step(jacobian, values, (3.0 * PRECISION) ** 2 * (jacobian**2).sum(axis=(1, 2)) + CLOSED**2)
+        length = np.linalg.norm(change, axis=1, keepdims=True)
+        joint_q = problem.stepped(joint_q, change * np.minimum(1.0, STEP_MOST / np.maximum(length, STANDSTILL)))
+    return joint_q

@@ -1,0 +1,275 @@
+"""A tick in which rows of priority 1 yield to the others of an island, as they do in the solver beside targets.
+
+    the others and damping -> where they lead, as if no row yielded
+    from there on they keep the residuals that they have reached; the rows that yield and damping, very light beside
+    them, are minimised within the same intervals of the joints -> the command
+
+With limits of acceleration rows that yield and damping have goals of their own, from which every joint can brake: on
+the straight way to where all rows lead. Rows that come first would not be met on it, and keep theirs.
+"""
+
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import IslandProgram, IterationSource, MeasureSource
+from ik_service.control.tick.answer import TickCommand
+from ik_service.control.tick.approach import REACH
+from ik_service.control.tick.closing import LOOP_WEIGHT
+from ik_service.control.tick.packet_text import fragments
+from ik_service.control.tick.task import BRAKES, COMMAND, LEADING, YIELDING, TickRef
+from objectives.expression.rows import ROW_WEIGHTS
+from objectives.tasks.posture import JOINT_Q_REFERENCE
+
+# Weight of the heaviest row that yields or of damping, over that of the lightest row that comes first; the second where
+# only a goal is sought, to which steps may be long.
+LIGHT, LESS_LIGHT = 2.0**-20, 2.0**-12
+YIELDING_EVALUATIONS = wp.constant(5)  # of rows that yield
+# Whose a weight is: of rows that come first, of rows that yield, of damping, of loops.
+FIRST, YIELDS, HOLDS, LOOP = 1, 2, 3, 4
+
+WEIGHING = """
+static const int kinds[] = {{{kinds}}};
+static const Real factors[] = {{{factors}}};
+F light = zero;
+if (stage >= {leading}) {{
+    F lightest = infinite, heaviest = zero;
+    for (int k = 0; k < INPUT_COUNT; ++k) {{
+        const F weight = s[INPUTS + k] * factors[k];
+        if (kinds[k] == {first}) lightest = ((weight > zero) & (weight < lightest)) ? weight : lightest;
+        if (kinds[k] == {yields} || kinds[k] == {holds}) heaviest = larger(weight, heaviest);
+    }}
+    light = (stage == {leading} ? {less_light!r} : {light!r}) * lightest / heaviest;
+    light = light < infinite ? light : zero + 1.0;
+}}
+for (int k = 0; k < INPUT_COUNT; ++k) {{
+    if (kinds[k] == {yields}) s[INPUTS + k] = s[INPUTS + k] * light;
+    if (kinds[k] == {holds} && stage >= {leading}) s[INPUTS + k] = s[INPUTS + k] * light;
+    if (kinds[k] == {loop} && stage >= {leading}) s[INPUTS + k] = s[INPUTS + k] * {loop_share!r};
+}}
+"""
+OTHER = "\nU* const t = (U*)&other;\n"
+COPY_OTHER = f"{OTHER}for (int k = 0; k < SIZE; ++k) t[k] = s[k];\n"
+PLACE_OTHER = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) t[Q + c] = s[Q + c];\n"
+KEEP_OTHER = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = t[Q + c];\n"
+# Damping draws joints to this goal, too, not to where they are: it slows them on the way there already.
+LOAD_GOAL = """
+static const int references[][2] = {{references}};
+for (int c = 0; c < COORDINATES; ++c) s[Q + c] = gather(task.reference_before, task.coordinate.data[c]);
+for (const int* one = references[0]; one[0] >= 0; one += 2) s[INPUTS + one[0]] = gather(task.reference_before, one[1]);
+"""
+RESTART_OTHER = """
+for (int c = 0; c < COORDINATES; ++c) s[TRIAL + c] = s[Q + c];
+s[FLOOR2] = zero;
+s[NORM2] = zero + NOT_EVALUATED;
+s[DAMPING_FACTOR] = zero + 1.0;
+s[STEPS] = zero - 1.0;
+"""
+# The other state is where rows that yield lead; it becomes how far they may come.
+APPROACH = f"""{OTHER}
+F goals[DOFS];
+const F share = reach(t + Q, goals).share;
+for (int k = 0; k < DOFS; ++k) {{
+    if (PLACE[k] >= 0) t[Q + PLACE[k]] = goals[k];
+}}
+for (int n = 0; n < TURN_COUNT; ++n) {{ /* the same share of the turn, nearly */
+    const U* const from = s + Q + TURN_AT[n];
+    U* const to = t + Q + TURN_AT[n];
+    const F dot = from[0] * to[0] + from[1] * to[1] + from[2] * to[2] + from[3] * to[3];
+    const F signed_share = dot < zero ? -share : share;
+    F mixed[4], length2 = zero;
+    for (int m = 0; m < 4; ++m) {{
+        mixed[m] = (1.0 - share) * from[m] + signed_share * to[m];
+        length2 = length2 + mixed[m] * mixed[m];
+    }}
+    for (int m = 0; m < 4; ++m) to[m] = mixed[m] / square_root(length2);
+}}
+"""
+
+
+@dataclass(frozen=True)
+class YieldingRows:
+    """The rows of an island that yield to others of it.
+
+    Attributes:
+        objectives: Numbers of their objectives.
+        damping: Number of the objective that holds joints where they are; -1 for none.
+        loops: Numbers of the objectives that are loops.
+    """
+
+    objectives: tuple[int, ...]
+    damping: int
+    loops: tuple[int, ...] = ()
+
+    def kind(self, objective: int) -> int:
+        """Return whose weights those of an objective are: `FIRST`, `YIELDS`, `HOLDS` or `LOOP`."""
+        if objective == self.damping:
+            return HOLDS
+        if objective in self.loops:
+            return LOOP
+        return YIELDS if objective in self.objectives else FIRST
+
+    def rows(self, program: IslandProgram, kind: int) -> list[int]:
+        """Return the rows of a program that are of a kind."""
+        return [row for row, objective in enumerate(program.row_objective) if self.kind(objective) == kind]
+
+    def weighing(self, program: IslandProgram, weights: Sequence[float]) -> str:
+        """Statements that leave out rows that yield, or make them and damping light, by the stage.
+
+        Args:
+            program: The program of the island.
+            weights: Weight of each objective.
+        """
+        is_weight = [one.field == ROW_WEIGHTS for one in program.inputs]
+        pairs = list(zip(program.inputs, is_weight, strict=True))
+        kinds = [self.kind(one.objective) if weighs else 0 for one, weighs in pairs]
+        factors = [float(weights[one.objective]) if weighs else 0.0 for one, weighs in pairs]
+        return WEIGHING.format(
+            kinds=", ".join(map(str, [*kinds, 0])),
+            factors=", ".join(map(repr, [*factors, 0.0])),
+            leading=int(LEADING),
+            light=LIGHT,
+            less_light=LESS_LIGHT,
+            first=FIRST,
+            yields=YIELDS,
+            holds=HOLDS,
+            loop=LOOP,
+            loop_share=1.0 / LOOP_WEIGHT,
+        )
+
+    def goal_text(self, program: IslandProgram) -> str:
+        """Statements that load the configuration to which a command leads, with limits of acceleration."""
+        fields = [(one.objective, one.field) for one in program.inputs]
+        found = [k for k, field in enumerate(fields) if field == (self.damping, JOINT_Q_REFERENCE)]
+        pairs = [*((k, program.inputs[k].column) for k in found), (-1, -1)]
+        return LOAD_GOAL.replace("{references}", ", ".join(f"{{{k}, {column}}}" for k, column in pairs))
+
+
+class TickYielding(TickCommand):
+    """The functions of a packet of robots of which rows yield to others, to be called in kernels.
+
+    Args:
+        source: The iteration, in float64.
+        measure: What is measured of configurations.
+        rows: Which rows yield.
+        weights: Weight of each objective.
+        clears: Whether clearance is a limit.
+    """
+
+    def __init__(
+        self,
+        source: IterationSource,
+        measure: MeasureSource,
+        rows: YieldingRows,
+        weights: Sequence[float],
+        *,
+        clears: bool = False,
+    ) -> None:
+        super().__init__(source, measure, rows.weighing(source.program, weights), apart=True, clears=clears)
+        self._first, self._yielding = (rows.rows(source.program, kind) for kind in (FIRST, YIELDS))
+        self._loops = rows.rows(source.program, LOOP)
+        self._define_states(rows.goal_text(source.program))
+        self._define_minimise(measure)
+        self._define_lower()
+        self._define_approach_of_all()
+
+    @typing.no_type_check
+    def _define_states(self, goal: str) -> None:
+        StateRef: Any = self.StateRef
+
+        @wp.func_native(self.text.function(COPY_OTHER))
+        def copy(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
+
+        @wp.func_native(self.text.function(PLACE_OTHER))
+        def place(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
+
+        @wp.func_native(self.text.function(KEEP_OTHER))
+        def keep(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
+
+        @wp.func_native(self.text.function(goal))
+        def load_goal(state: StateRef, lanes: int, task: TickRef, first: int): ...
+
+        @wp.func_native(self.text.function(RESTART_OTHER))
+        def restart(state: StateRef, lanes: int, task: TickRef, first: int): ...
+
+        self._copy, self._place, self._keep = copy, place, keep
+        self._load_goal, self._restart = load_goal, restart
+
+    @typing.no_type_check
+    def _define_minimise(self, measure: MeasureSource) -> None:
+        StateRef: Any = self.StateRef
+        Real: Any = self.Real
+        source, read = self.source, self.read
+        copy, place, load_goal, restart = self._copy, self._place, self._load_goal, self._restart
+        given = (source.program, source.lanes, source.damping)
+        keeping = IterationSource(*given, in_dofs=True, kept_rows=[*self._first, *self._loops], state=source.state)
+
+        @wp.func_native(measure.goals_text(self._first))
+        def set_first_goals(state: StateRef): ...
+
+        @wp.func_native(measure.goals_text(self._yielding))
+        def set_yielding_goals(state: StateRef): ...
+
+        @wp.func_native(keeping.text())
+        def iterate_keeping(state: StateRef, iterations: Real) -> int: ...
+
+        iterate_all = self.repeated(iterate_keeping)
+
+        @wp.func
+        def minimise(state: StateRef, lanes: int, task: TickRef, first: int, stage: int, other: StateRef):
+            """Minimise the rows that yield, from where a state is, in another."""
+            copy(state, lanes, task, first, other)
+            read(other, lanes, task, first, stage)
+            if stage == YIELDING and task.settings[BRAKES] == 1:
+                load_goal(other, lanes, task, first)
+                set_yielding_goals(other)
+                place(state, lanes, task, first, other)
+            set_first_goals(other)
+            restart(other, lanes, task, first)
+            iterate_all(other, lanes, task, first, YIELDING_EVALUATIONS)
+
+        self._minimise = minimise
+
+    @typing.no_type_check
+    def _define_lower(self) -> None:
+        State: Any = self.State
+        StateRef: Any = self.StateRef
+        minimise, keep = self._minimise, self._keep
+
+        @wp.func
+        def lower(state: StateRef, lanes: int, task: TickRef, first: int):
+            other = State()
+            minimise(state, lanes, task, first, YIELDING, other)
+            keep(state, lanes, task, first, other)
+
+        self.lower = lower
+
+    @typing.no_type_check
+    def _define_approach_of_all(self) -> None:
+        State: Any = self.State
+        StateRef: Any = self.StateRef
+        minimise, approach_first, keep_goal = self._minimise, self.approach, self.keep_reference
+        begin_first, load_goal = self.begin, self._load_goal
+
+        @wp.func_native(self.text.function(*fragments("braking_move"), REACH, APPROACH))
+        def approach_yielding(state: StateRef, lanes: int, task: TickRef, first: int, other: StateRef): ...
+
+        @wp.func
+        def approach(state: StateRef, lanes: int, task: TickRef, first: int):
+            other = State()
+            minimise(state, lanes, task, first, LEADING, other)
+            approach_yielding(state, lanes, task, first, other)
+            approach_first(state, lanes, task, first)
+            keep_goal(other, lanes, task, first)
+
+        @wp.func
+        def begin(state: StateRef, lanes: int, task: TickRef, first: int, stage: int):
+            """Begin a stage; the command is sought from as far as all rows may come."""
+            if stage == COMMAND and task.settings[BRAKES] == 1:
+                load_goal(state, lanes, task, first)
+            begin_first(state, lanes, task, first, stage)
+
+        self.begin, self.approach = begin, approach

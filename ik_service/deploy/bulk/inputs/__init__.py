@@ -1,1 +1,0 @@
-"""Files of targets, read in ranges of rows."""

@@ -1,1 +1,0 @@
-"""Files of results, one for each part, and their folder."""

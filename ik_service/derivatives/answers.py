@@ -1,0 +1,318 @@
+"""Answers: their rows evaluated beside them, which island each tree and row is in, and whether they are of a solver.
+
+Derivatives of the rows' slopes, and those by poses of targets, are differences of fourth order.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.constraints.linear_algebra import applied
+from ik_service.derivatives.host_rows import Data, RowValues
+from ik_service.derivatives.linearisation import TWIST
+from ik_service.derivatives.minimum import Minimum
+from ik_service.derivatives.solver_rows import HostRows
+from ik_service.errors import EngineError
+from ik_service.kinematics.host_tangent import BodyMotion, body_motion
+from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+from ik_service.solver.launches.result import IKResult, ResultHead
+from objectives.errors import InputError
+from objectives.tasks.frame_objective import OFFSET
+from objectives.tasks.pose import ORIENTATION, POSITION
+
+DIFFERENCE_STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
+SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3
+"""Of differences [m or rad], and how much each counts."""
+LINES_AT_ONCE = 4096
+"""Configurations that are evaluated together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers, and which of their rows are what.
+
+    Attributes:
+        rows: The rows.
+        joint_q: The answers, shape [n, joint_coord_count].
+        data: Numbers of the fields.
+        is_hard: Rows that are met, shape [n, rows].
+        is_soft: Rows whose cost is least, shape [n, rows].
+        multipliers: Of the hard rows, 0 for the others, shape [n, rows].
+        limits: Limits of their solve; None for the robot's.
+    """
+
+    rows: HostRows
+    joint_q: Float64Array
+    data: Sequence[Data]
+    is_hard: NDArray[np.bool_]
+    is_soft: NDArray[np.bool_]
+    multipliers: Float64Array
+    limits: AskedLimits | None
+
+    @property
+    def weights(self) -> Float64Array:
+        """Weights of the rows, shape [n, rows]."""
+        return np.asarray(self.rows.weights(self.data, len(self.joint_q)) * self.rows.factor)
+
+    def factors(self, values: RowValues) -> Float64Array:
+        """Give what the rows' derivatives count in the gradient of the Lagrangian, shape [n, rows]."""
+        return np.where(self.is_soft, values.rows, self.multipliers)
+
+    def part(self, p: int) -> "Answers":
+        """Give one of them."""
+        own, data = slice(p, p + 1), [lines_of(one, slice(p, p + 1)) for one in self.data]
+        return Answers(
+            self.rows,
+            self.joint_q[own],
+            data,
+            self.is_hard[own],
+            self.is_soft[own],
+            self.multipliers[own],
+            None if self.limits is None else self.limits.part(own),
+        )
+
+    def repeated(self, times: int) -> "Answers":
+        """Give the answers so many times, one after the other, to be moved beyond all limits."""
+        data = [
+            {name: tiled(lines, times) if len(lines) > 1 else lines for name, lines in own.items()} for own in self.data
+        ]
+        is_hard, is_soft, multipliers = (tiled(one, times) for one in (self.is_hard, self.is_soft, self.multipliers))
+        return Answers(self.rows, tiled(self.joint_q, times), data, is_hard, is_soft, multipliers, limits=None)
+
+    def moved(self, tangents: Float64Array, *, on_pieces: bool = True) -> RowValues:
+        """Evaluate the rows in the answers and, after these, moved along tangents of the active DOFs.
+
+        Args:
+            tangents: Shape [times, active DOFs].
+            on_pieces: Whether rows that are put together of pieces stay on those of the answers.
+        """
+        n, robot, columns = len(self.joint_q), self.rows.robot, self.rows.columns
+        tangents = np.vstack([np.zeros((1, tangents.shape[1])), tangents]) @ columns.T
+        many = self.repeated(len(tangents))
+        motion = body_motion(robot, robot.integrate(many.joint_q, np.repeat(tangents, n, axis=0)))
+        return self.rows.values(motion, many.data, n if on_pieces else None)
+
+    def bend(self, factors: Float64Array) -> Float64Array:
+        """Give the sum of the rows' second derivatives times factors, shape [n, active DOFs, active DOFs].
+
+        Args:
+            factors: Shape [n, rows].
+        """
+        count, n = self.rows.robot.active_dof_count, len(self.joint_q)
+        found = np.zeros((n, count, count))
+        each = max(LINES_AT_ONCE // (len(DIFFERENCE_STEPS) * n), 1)
+        for first in range(0, count if factors.any() else 0, each):
+            axes = np.eye(count)[first : first + each]
+            tangents = (axes[:, None] * DIFFERENCE_STEPS[:, None]).reshape(-1, count)
+            jacobian = self.moved(tangents).jacobian[n:].swapaxes(1, 2)
+            slopes = applied(jacobian, tiled(factors, len(tangents))).reshape(-1, len(DIFFERENCE_STEPS), n, count)
+            found[:, :, first : first + each] = _difference(slopes).transpose(1, 2, 0)
+        return found
+
+    def by_pose(self, target: int, axes: NDArray[np.intp], motion: BodyMotion, *, of_tool: bool) -> Float64Array:
+        """Give how rows, and after them the gradient of the Lagrangian with rows as they are, change with a pose.
+
+        Args:
+            target: The target.
+            axes: Three of its position, then three of its rotation vector.
+            motion: Poses in the answers.
+            of_tool: Whether it is that of the tool frame.
+
+        Returns:
+            Shape [n, rows + active DOFs, axes].
+        """
+        return self._by_data(target, np.eye(TWIST)[axes], partial(_with_pose_moved, of_tool=of_tool), motion)
+
+    def by_field(self, block: int, name: str, motion: BodyMotion) -> Float64Array:
+        """Give the same with the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns].
+
+        Numbers that are brought to length 1 together change nothing along themselves.
+
+        Args:
+            block: Number of the target, objective or constraint that has it.
+            name: Its name.
+            motion: Poses in the answers.
+        """
+
+        def moved(data: Data, moves: Float64Array) -> Data:
+            return {**data, name: data[name] + moves}
+
+        values = self.data[block][name]
+        found = self._by_data(block, np.eye(values.shape[1]), moved, motion)
+        for own in self.rows.unit_columns(block, name):
+            along = values[:, None, own] / np.linalg.norm(values[:, None, own], axis=-1, keepdims=True)
+            found[..., own] -= (found[..., own] * along).sum(axis=-1, keepdims=True) * along
+        return found
+
+    def _by_data(
+        self,
+        block: int,
+        ways: Float64Array,
+        moved: Callable[[Data, Float64Array], Data],
+        motion: BodyMotion,
+    ) -> Float64Array:
+        """Give how rows and the gradient change along ways of the data of a block, shape [n, rows + DOFs, ways]."""
+        times, n = 1 + len(ways) * len(DIFFERENCE_STEPS), len(self.joint_q)
+        if times == 1:
+            return np.zeros((n, self.is_hard.shape[1] + self.rows.robot.active_dof_count, 0))
+        many = self.repeated(times)
+        moves = (ways[:, None] * DIFFERENCE_STEPS[:, None]).reshape(-1, ways.shape[1])
+        moves = np.repeat(np.vstack([np.zeros((1, ways.shape[1])), moves]), n, axis=0)
+        own = moved(many.data[block], moves)
+        still = BodyMotion(*(tiled(one, times) for one in motion))
+        values = self.rows.values(still, [*many.data[:block], own, *many.data[block + 1 :]], n)
+        factors = tiled(self.factors(RowValues(values.rows[:n], values.jacobian[:n])), times)
+        changed = np.concatenate([values.rows, applied(values.jacobian.swapaxes(1, 2), factors)], axis=1)[n:]
+        return _difference(changed.reshape(len(ways), len(DIFFERENCE_STEPS), n, -1)).transpose(1, 2, 0)
+
+
+def _difference(values: Float64Array) -> Float64Array:
+    """Give derivatives from values [axes, steps, n, ...] by differences; added in the same order for any n."""
+    return np.asarray(sum((share * values[:, k] for k, share in enumerate(SHARES)), 0.0))
+
+
+def lines_of(data: Data, problems: slice | NDArray[np.intp]) -> Data:
+    """Give the numbers of some of the problems."""
+    return {name: lines[problems] if len(lines) > 1 else lines for name, lines in data.items()}
+
+
+def _with_pose_moved(data: Data, moves: Float64Array, *, of_tool: bool) -> Data:
+    """Give the numbers of a target with its pose, or that of its tool, moved and turned."""
+    pose = data[OFFSET] if of_tool else np.hstack([data[POSITION], data[ORIENTATION]])
+    turned = quaternion_multiply(quaternion_exp(moves[:, 3:]), np.broadcast_to(pose[:, 3:], (len(moves), 4)))
+    position = pose[:, :3] + moves[:, :3]
+    if of_tool:
+        return {**data, OFFSET: np.hstack([position, turned])}
+    return {**data, POSITION: position, ORIENTATION: turned}
+
+
+def tiled(array: NDArray[Any], times: int) -> NDArray[Any]:
+    """Give lines so many times, one after the other."""
+    return np.tile(array, (times, *[1] * (array.ndim - 1)))
+
+
+class AnswerIslands(NamedTuple):
+    """Islands of problems.
+
+    Attributes:
+        number: How many each problem has, shape [n].
+        tree: Island of each tree, -1 for none, shape [n, trees].
+        row: Island of each row, -1 for none, shape [n, rows].
+        success: Whether the targets of each are met, shape [n, trees].
+    """
+
+    number: NDArray[np.integer]
+    tree: NDArray[np.integer]
+    row: NDArray[np.integer]
+    success: NDArray[np.bool_]
+
+    @classmethod
+    def of_result(cls, result: IKResult) -> "AnswerIslands":
+        """Give those of the problems of a solve."""
+        found = result.islands
+        return cls(found.nisland, found.tree_island, found.row_island, found.success)
+
+    def part(self, problems: slice | NDArray[np.intp]) -> "AnswerIslands":
+        """Give those of some of the problems."""
+        return AnswerIslands(self.number[problems], self.tree[problems], self.row[problems], self.success[problems])
+
+    def of(
+        self, p: int, is_hard: NDArray[np.bool_], is_soft: NDArray[np.bool_], dof_tree: NDArray[np.integer]
+    ) -> Iterator["IslandRows"]:
+        """Give the rows and the active DOFs of each island of a problem.
+
+        Args:
+            p: The problem.
+            is_hard: Which rows are hard, shape [rows].
+            is_soft: Which rows cost, shape [rows].
+            dof_tree: Tree of each active DOF.
+        """
+        for island in range(int(self.number[p])):
+            own = self.row[p] == island
+            dofs = np.flatnonzero(self.tree[p, dof_tree] == island)
+            yield IslandRows(np.flatnonzero(is_hard & own), np.flatnonzero(is_soft & own), dofs)
+
+
+class IslandRows(NamedTuple):
+    """What is in an island: hard rows, soft rows, active DOFs."""
+
+    hard: NDArray[np.intp]
+    soft: NDArray[np.intp]
+    dofs: NDArray[np.intp]
+
+    def minimum(
+        self, jacobian: Float64Array, weights: Float64Array, bend: Float64Array, free: NDArray[np.bool_]
+    ) -> Minimum:
+        """Give the minimum that it is at.
+
+        Args:
+            jacobian: Derivatives of all rows, shape [rows, active DOFs].
+            weights: Weights of all rows, shape [rows].
+            bend: Second derivatives, shape [active DOFs, active DOFs].
+            free: Active DOFs that no limit holds.
+        """
+        hard, soft = (jacobian[np.ix_(rows, self.dofs)] for rows in (self.hard, self.soft))
+        return Minimum(hard, weights[self.hard], soft, bend[np.ix_(self.dofs, self.dofs)], free[self.dofs])
+
+
+def check_derivable(result: IKResult, targets: Sequence[Target], given: TargetArrays) -> None:
+    """Check that answers to targets have derivatives at all.
+
+    Raises:
+        EngineError: A target has a frame or tolerances of its own.
+        InputError: There is another number of them.
+    """
+    if any(target.frame is not None for target in targets):
+        raise EngineError("Answers to targets with a frame, free axes or tolerances have no derivatives.")
+    if given.problem_count != len(result):
+        raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
+
+
+def check_answers(
+    result: IKResult,
+    head: ResultHead,
+    targets: Sequence[Target],
+    given: TargetArrays,
+    incidence: NDArray[np.bool_],
+) -> None:
+    """Check that answers are those of a solver to such targets.
+
+    Args:
+        result: The answers.
+        head: What is the same in all results of the solver.
+        targets: The targets of the solver.
+        given: Their values.
+        incidence: Which trees move which rows of the solver, shape [rows, trees].
+
+    Raises:
+        InputError: The robot, the rows or the order of joints are others, or other parts of targets were given.
+    """
+    own, solved, is_moved = head.fields, result.islands, np.asarray(incidence.any(axis=1))
+    for k, target in enumerate(targets):
+        is_moved[TWIST * k : TWIST * (k + 1)] &= np.atleast_2d(target.weights()).any(axis=0)
+    differing = {
+        "robot": solved.robot.content_hash != head.robot.content_hash,
+        "rows": solved.row_labels != head.row_labels,
+        "order of joints": result.coordinate_names != own["coordinate_names"] or result.dof_names != own["dof_names"],
+    }
+    if any(differing.values()):
+        what = " and ".join(name for name, differs in differing.items() if differs)
+        raise InputError(f"The result is of another solver: its {what} differ. Give results of this solver.")
+    is_on = np.asarray((solved.row_island >= 0).any(axis=0))
+    for part, (name, values) in enumerate(
+        {"positions": given.positions, "orientations": given.orientations_xyzw}.items()
+    ):
+        for k, value in enumerate(values):
+            rows = slice(6 * k + 3 * part, 6 * k + 3 * part + 3)
+            was_given, can_be = bool(is_on[rows].any()), bool(is_moved[rows].any())
+            if value is None and was_given:
+                raise InputError(f"Target {k} was solved for with {name}, which are not given. Give them.")
+            if value is not None and can_be and not was_given:
+                raise InputError(f"Target {k} is given with {name}, without which it was solved for. Leave them out.")

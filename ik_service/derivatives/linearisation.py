@@ -1,0 +1,274 @@
+"""How answers of a solve follow their targets, kept apart from the solver: valid after later solves."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots import RobotModel
+from objectives.errors import InputError
+
+TWIST = 6
+
+
+class DofState(IntEnum):
+    """What holds a DOF at an answer."""
+
+    FREE = 0
+    """Nothing: it follows the targets."""
+    AT_LOWER = 1
+    AT_UPPER = 2
+    FIXED = 3
+    """It is locked, or no row depends on it."""
+
+
+class Further(NamedTuple):
+    """What answers are derived by, beside targets and their tool frames.
+
+    Attributes:
+        fields: Numbers of blocks of rows (targets first, then objectives), and names of their fields.
+        columns: How many numbers each field has.
+        limits: Whether limits of joints are among it.
+    """
+
+    fields: tuple[tuple[int, str], ...] = ()
+    columns: tuple[int, ...] = ()
+    limits: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.fields) or self.limits
+
+
+NOTHING_FURTHER = Further()
+
+
+class TargetTangents(NamedTuple):
+    """Derivatives of a number by what answers are derived by.
+
+    Attributes:
+        positions: By positions [1/m], shape [n, targets, 3].
+        rotations: By rotation vectors about the axes of the frame that targets are given in [1/rad], alike.
+        offset_positions: By those of tool frames, alike; of 0 targets where none is declared with an offset.
+        offset_rotations: By rotation vectors about the axes of the link, alike.
+        data: By the fields that were asked for, in their order, shape [n, columns] each.
+        limits: By the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for.
+    """
+
+    positions: Float64Array
+    rotations: Float64Array
+    offset_positions: Float64Array
+    offset_rotations: Float64Array
+    data: tuple[Float64Array, ...]
+    limits: Float64Array
+
+
+class By(NamedTuple):
+    """Derivatives by DOFs, as `Linearisation` has them."""
+
+    by_targets: Float64Array
+    by_offsets: Float64Array
+    by_numbers: Float64Array
+    by_limits: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class Linearisation:
+    """First derivatives of answers by their targets.
+
+    They are those of the minimum that was found, as it moves with its targets; that it is found from a start plays no
+    part. Configurations change by tangents, one number for each DOF [m or rad]; those of ball and floating joints are
+    rotation vectors as in `RobotModel.integrate`. Where the robot can move without moving what it is to reach, answers
+    follow on the shortest way.
+
+    Attributes:
+        order: Which columns are which coordinates and DOFs of the robot.
+        joint_q: The minima that answers are near to, in float64, shape [n, joint_coord_count]; derivatives are those
+            there. Answers with a posture may be some hundredths of a radian away from it.
+        by_targets: Change of each DOF with the position and the rotation vector of each target, shape [n,
+            joint_dof_count, targets, 6]; zero between islands, at limits and where there is no derivative.
+        by_offsets: The same with the tool frames of targets, whose rotation vectors are about the axes of the link; of
+            0 targets where none is declared with an offset.
+        by_numbers: The same with the numbers of the fields that were asked for, one after the other; see `by_data`.
+        by_limits: The same with the limit of each DOF, shape [n, joint_dof_count, joint_dof_count]; zero for those that
+            hold nothing. Where the limit of a DOF that follows another holds both, it is in its column, not in its
+            leader's; limits that the solve has narrowed are those of leaders. Of 0 limits where not asked for.
+        columns: How many numbers each of the fields has.
+        is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum, and is
+            neither singular nor where a row has a kink.
+        dof_state: `DofState` of each DOF, shape [n, joint_dof_count].
+        one_sided: DOFs at a limit that nothing presses against it: they have another derivative to the other side,
+            bool [n, joint_dof_count]; never of DOFs whose limits are one.
+        rank: Rank of the rows that are met, by the DOFs that are free, int [n]; 0 where none are met.
+    """
+
+    order: CallerOrder
+    joint_q: Float64Array
+    by_targets: Float64Array
+    by_offsets: Float64Array
+    by_numbers: Float64Array
+    by_limits: Float64Array
+    columns: tuple[int, ...]
+    is_differentiable: NDArray[np.bool_]
+    dof_state: NDArray[np.int8]
+    one_sided: NDArray[np.bool_]
+    rank: NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls,
+        robot: RobotModel,
+        order: CallerOrder,
+        joint_q: Float64Array,
+        by: By,
+        columns: tuple[int, ...],
+        is_differentiable: NDArray[np.bool_],
+        state: NDArray[np.int8],
+        is_pressed: NDArray[np.bool_],
+        rank: NDArray[np.int32],
+    ) -> "Linearisation":
+        """Return derivatives, with what holds the active DOFs and whether it presses on them."""
+        of_dofs = np.full((len(joint_q), robot.joint_dof_count), DofState.FIXED, np.int8)
+        of_dofs[:, robot.active_dof] = state
+        one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
+        one_sided[:, robot.active_dof] &= ~is_pressed
+        return cls(order, joint_q, *by, columns, is_differentiable, of_dofs, one_sided, rank)
+
+    @classmethod
+    def nothing(
+        cls,
+        robot: RobotModel,
+        order: CallerOrder,
+        joint_q: Float64Array,
+        targets: int,
+        offsets: int,
+        further: Further = NOTHING_FURTHER,
+    ) -> "Linearisation":
+        """Return answers without derivatives by so many targets and tool frames, and by what is asked for besides."""
+        n, dofs, all_dofs = len(joint_q), robot.active_dof_count, robot.joint_dof_count
+        shapes = (targets, TWIST), (offsets, TWIST), (sum(further.columns),), (all_dofs if further.limits else 0,)
+        by = By(*(np.zeros((n, all_dofs, *shape)) for shape in shapes))
+        state, nowhere = np.full((n, dofs), DofState.FIXED, np.int8), np.zeros((n, dofs), dtype=bool)
+        never, rank = np.zeros(n, dtype=bool), np.zeros(n, np.int32)
+        return cls.of(robot, order, joint_q.copy(), by, further.columns, never, state, nowhere, rank)
+
+    def part(self, problems: NDArray[Any]) -> "Linearisation":
+        """Return those of some of the problems."""
+        return replace(self, **{name: getattr(self, name)[problems] for name in COLUMNS})
+
+    def put(self, problems: NDArray[np.intp], part: "Linearisation") -> None:
+        """Write those of some of the problems, while it is put together."""
+        for name in COLUMNS:
+            getattr(self, name)[problems] = getattr(part, name)
+
+    def ordered(self, order: CallerOrder) -> "Linearisation":
+        """Return the same in another order than the robot's."""
+        of_dofs = (*By._fields, "dof_state", "one_sided")
+        columns: dict[str, Any] = {name: getattr(self, name)[:, order.dofs] for name in of_dofs}
+        if self.by_limits.shape[2]:
+            columns["by_limits"] = columns["by_limits"][:, :, order.dofs]
+        return replace(self, order=order, joint_q=self.joint_q[:, order.coordinates], **columns)
+
+    @property
+    def by_data(self) -> tuple[Float64Array, ...]:
+        """Change of each DOF with the numbers of each field that was asked for, shape [n, joint_dof_count, columns]."""
+        return tuple(np.split(self.by_numbers, np.cumsum(self.columns)[:-1], axis=2)) if self.columns else ()
+
+    def coordinates_by(self, rates: Float64Array) -> Float64Array:
+        """Give changes of coordinates from changes of DOFs: those of quaternions are four numbers, not three.
+
+        Args:
+            rates: Such as `by_targets`, shape [n, joint_dof_count, ...].
+
+        Returns:
+            Shape [n, joint_coord_count, ...].
+        """
+        return self.order.coordinate_rates(self.joint_q, rates)
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.by_targets)
+
+    def jvp(
+        self,
+        positions: ArrayLike | None = None,
+        rotations: ArrayLike | None = None,
+        *,
+        offset_positions: ArrayLike | None = None,
+        offset_rotations: ArrayLike | None = None,
+        data: Sequence[ArrayLike] | None = None,
+        limits: ArrayLike | None = None,
+    ) -> Float64Array:
+        """Give how configurations change with what they are derived by, shape [n, joint_dof_count].
+
+        Args:
+            positions: Change of each target's position [m], shape [n, targets, 3]; None for none.
+            rotations: Its rotation vector [rad], alike.
+            offset_positions: Change of the position of each target's tool frame, alike.
+            offset_rotations: Its rotation vector, alike.
+            data: Changes of the fields that were asked for, in their order, shape [n, columns] each.
+            limits: Change of the limit of each DOF [m or rad], shape [n, joint_dof_count].
+
+        Raises:
+            InputError: Wrong shapes, no target has a tool frame, or what was not asked for.
+        """
+        found = _change_by(self.by_targets, ("positions", positions), ("rotations", rotations))
+        if offset_positions is not None or offset_rotations is not None:
+            if not self.by_offsets.shape[2]:
+                raise InputError("No target has a tool frame. Declare one with an offset, of any value.")
+            of_tools = ("offset_positions", offset_positions), ("offset_rotations", offset_rotations)
+            found += _change_by(self.by_offsets, *of_tools)
+        if data is not None:
+            changes = list(data) if isinstance(data, Iterable) else [data]
+            if len(changes) != len(self.columns):
+                raise InputError(f"data has {len(changes)} fields. Allowed: {len(self.columns)}, those asked for.")
+            for k, (by, change) in enumerate(zip(self.by_data, changes, strict=True)):
+                found += _applied(by, _shaped(f"data[{k}]", change, (len(by), by.shape[2])))
+        if limits is not None:
+            if not self.by_limits.shape[2]:
+                raise InputError("Limits were not asked for. Call linearise with limits=True.")
+            shape = len(self), self.by_limits.shape[2]
+            found += _applied(self.by_limits, _shaped("limits", limits, shape))
+        return found
+
+    def vjp(self, joint_q: ArrayLike) -> TargetTangents:
+        """Give the derivative of a number by what answers are derived by from that by the configurations.
+
+        Args:
+            joint_q: Derivative of the number by each DOF, shape [n, joint_dof_count].
+
+        Raises:
+            InputError: A wrong shape.
+        """
+        given = _shaped("joint_q", joint_q, self.by_targets.shape[:2])
+        by_targets, by_offsets = (np.einsum("ndtk,nd->ntk", by, given) for by in (self.by_targets, self.by_offsets))
+        further = (np.einsum("ndk,nd->nk", by, given) for by in (*self.by_data, self.by_limits))
+        *data, limits = further
+        poses = by_targets[..., :3], by_targets[..., 3:], by_offsets[..., :3], by_offsets[..., 3:]
+        return TargetTangents(*poses, tuple(data), limits)
+
+
+COLUMNS = tuple(field.name for field in fields(Linearisation) if field.name not in ("order", "columns"))
+
+
+def _change_by(by: Float64Array, *parts: tuple[str, ArrayLike | None]) -> Float64Array:
+    """Give how configurations change with poses, from the names and values of their changes."""
+    shape = (*np.delete(by.shape[:3], 1), 3)
+    change = [np.zeros(shape) if value is None else _shaped(name, value, shape) for name, value in parts]
+    return np.asarray(np.einsum("ndtk,ntk->nd", by, np.concatenate(change, axis=-1)))
+
+
+def _applied(by: Float64Array, change: Float64Array) -> Float64Array:
+    return np.asarray(np.einsum("ndk,nk->nd", by, change))
+
+
+def _shaped(name: str, value: ArrayLike, shape: Sequence[int]) -> Float64Array:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != tuple(shape):
+        raise InputError(f"{name} has shape {list(array.shape)}. Allowed: {list(map(int, shape))}.")
+    return array

@@ -1,0 +1,95 @@
+"""Poses of links in many configurations, and gradients by these: in float64, on packets, on the host's CPU."""
+
+import typing
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import warp as wp
+
+from ik_service.compiler import cpu_target
+from ik_service.derivatives.packet_launch import TEMPLATES, launch, shown
+from ik_service.kernels import typed_warp
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots.model import RobotModel
+from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, float64_kinematics, packet_function
+
+POSE = 7
+
+
+@cache
+@typing.no_type_check
+def pose_kernel(path: int) -> wp.Kernel:
+    """Return the kernel for links that have at most so many joints below them."""
+
+    @typed_warp.func_native(packet_function("chain", "link_poses", folder=TEMPLATES, path=path))
+    def pass_poses(
+        p: int,
+        place: int,
+        left: int,
+        robot: KinematicsRef,
+        joint_q: wp.array2d[wp.float64],
+        pulls_back: int,
+        poses: wp.array3d[wp.float64],
+        by_joint_q: wp.array2d[wp.float64],
+    ): ...
+
+    @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
+    def link_poses(
+        count: int,
+        robot: Kinematics,  # with a path to each link
+        joint_q: wp.array2d[wp.float64],  # [n, joint_coord_count]
+        pulls_back: int,  # 1: gradients are given and wanted
+        # out, or in
+        poses: wp.array3d[wp.float64],  # [n, links, 7]: zeros, for the poses; or a gradient by them
+        # out
+        by_joint_q: wp.array2d[wp.float64],  # [n, joint_coord_count]: zeros, for the gradient by the configurations
+    ):
+        p = wp.tid()
+        pass_poses(p, p, count - p, robot, joint_q, pulls_back, poses, by_joint_q)
+
+    return link_poses
+
+
+class LinkChains:
+    """The ways to some links of a robot.
+
+    Args:
+        robot: The robot.
+        links: Names of the links.
+
+    Raises:
+        UnknownNameError: The robot has no link of a name.
+    """
+
+    def __init__(self, robot: RobotModel, links: Sequence[str]) -> None:
+        self.robot, self.link_count = robot, len(links)
+        self._kinematics = float64_kinematics(robot.on_device("cpu"), links)
+        self._kernel = pose_kernel(max(int(np.diff(self._kinematics.path_start.numpy()).max(initial=0)), 1))
+
+    def poses(self, joint_q: Float64Array) -> Float64Array:
+        """Give the poses of the links in the world [m, xyzw], shape [n, links, 7].
+
+        Args:
+            joint_q: Configurations, shape [n, joint_coord_count].
+        """
+        found = np.zeros((len(joint_q), self.link_count, POSE))
+        self._launch(joint_q, found, np.zeros((0, 0)), pulls_back=False)
+        return found
+
+    def pull_back(self, joint_q: Float64Array, by_poses: Float64Array) -> Float64Array:
+        """Give a gradient by configurations, shape [n, joint_coord_count]: each coordinate counts by itself.
+
+        That by a quaternion is tangent to it: its length changes nothing.
+
+        Args:
+            joint_q: The configurations, alike.
+            by_poses: The gradient by the poses, shape [n, links, 7].
+        """
+        found = np.zeros((len(joint_q), self.robot.joint_coord_count))
+        self._launch(joint_q, by_poses, found, pulls_back=True)
+        return found
+
+    def _launch(self, *given: Float64Array, pulls_back: bool) -> None:
+        arrays, count = [shown(one) for one in given], len(given[0])
+        launch(self._kernel, count, [count, self._kinematics, arrays[0], int(pulls_back), *arrays[1:]])

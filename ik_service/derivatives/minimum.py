@@ -1,0 +1,145 @@
+"""The minimum that an answer is, and how it moves when the numbers change that its rows are made of.
+
+With hard rows h = 0, soft rows of cost 1/2 |s|^2, multipliers y of h and the DOFs F that no limit holds:
+
+    [ L_FF  A_F' ] [ dq_F ]      [ g_p ]
+    [ A_F   0    ] [ dy   ]  = - [ h_p ] dp          L = s's + sum s_i s_i'' + sum y_i h_i'',  A = h',  g = s' s + A' y
+
+Where that leaves a direction open, as a redundant arm does, dq is the shortest.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.transforms import Float64Array
+
+SINGULAR = 1e-6
+"""Share of the largest singular value, of rows that are divided by their lengths, below which one counts as zero.
+
+Nearer to a singular configuration the configuration itself is too uncertain for derivatives to be right to 1e-3.
+"""
+CURVATURE_SHARE, BEND_SHARE = 1e-12, 1e-9
+"""Shares of the largest curvature of the soft rows' slopes, which is exact, and of that of their second derivatives,
+which are differences, below which a curvature is taken for zero in directions that hard rows leave open."""
+SMALLEST = 1e-300
+
+
+def row_lengths(rows: Float64Array, weights: Float64Array) -> Float64Array:
+    """Give lengths of rows [n, DOFs], shape [n]: their weights where they are all but zero beside these."""
+    length = np.linalg.norm(rows, axis=-1)
+    return np.maximum(np.where(length > SINGULAR * weights, length, weights), SMALLEST)
+
+
+class MetRows(NamedTuple):
+    """What rows that are met leave to the DOFs that are free.
+
+    Attributes:
+        rank: How many are independent, each judged by its own length.
+        inverse: Shortest change by changes of the rows, shape [free DOFs, rows].
+        still: Directions in which no row changes, shape [free DOFs, directions].
+        idle: Sums of rows that no direction changes, shape [rows, sums].
+    """
+
+    rank: int
+    inverse: Float64Array
+    still: Float64Array
+    idle: Float64Array
+
+    @classmethod
+    def of(cls, rows: Float64Array, weights: Float64Array) -> "MetRows":
+        """Take rows apart.
+
+        Args:
+            rows: Their derivatives by the free DOFs, shape [rows, free DOFs].
+            weights: Their weights, shape [rows].
+        """
+        length = row_lengths(rows, weights)
+        left, singular, right = np.linalg.svd(rows / length[:, None])
+        rank = int((singular > SINGULAR * max(singular.max(initial=0.0), 1.0)).sum())
+        idle = left[:, rank:] / length[:, None]
+        if rank < len(rows):  # the weights say which rows give way
+            left, singular, right = np.linalg.svd(rows)
+            length = np.ones(len(rows))
+        inverse = right[:rank].T @ (left[:, :rank].T / singular[:rank, None])
+        return cls(rank, inverse / length, right[rank:].T, idle)
+
+
+class MinimumShift(NamedTuple):
+    """How a minimum follows some numbers.
+
+    Attributes:
+        change: Of each active DOF with each number, shape [active DOFs, numbers].
+        is_least: Whether no direction lowers the cost.
+        is_clear: Whether all soft rows weigh enough to be told from zero beside the others.
+    """
+
+    change: Float64Array
+    is_least: bool
+    is_clear: bool
+
+
+class Minimum(NamedTuple):
+    """One answer.
+
+    Attributes:
+        hard: Derivatives of the rows that are met, shape [hard rows, active DOFs].
+        weights: Weights of these rows, shape [hard rows].
+        soft: Derivatives of the rows whose cost is least, shape [soft rows, active DOFs].
+        bend: L without s's, shape [active DOFs, active DOFs].
+        free: DOFs that no limit holds, shape [active DOFs].
+    """
+
+    hard: Float64Array
+    weights: Float64Array
+    soft: Float64Array
+    bend: Float64Array
+    free: NDArray[np.bool_]
+
+    @property
+    def met(self) -> MetRows:
+        """What the hard rows leave to the free DOFs."""
+        return MetRows.of(self.hard[:, self.free], self.weights)
+
+    def by_limits(self, held: NDArray[np.bool_]) -> tuple[NDArray[np.intp], Float64Array]:
+        """Give how the configuration follows the limits that hold DOFs, each of which goes with its own.
+
+        Args:
+            held: Which DOFs have one, shape [active DOFs].
+
+        Returns:
+            Their numbers, and the change of each active DOF with each, shape [active DOFs, limits].
+        """
+        own = np.flatnonzero(held)
+        change = self.shift(self.hard[:, own], self.soft[:, own], self.bend[:, own]).change
+        change[own, np.arange(len(own))] = 1.0
+        return own, change
+
+    def shift(self, hard: Float64Array, soft: Float64Array, bend: Float64Array) -> MinimumShift:
+        """Give how the configuration follows some numbers.
+
+        Args:
+            hard: Derivatives of the hard rows by the numbers, shape [hard rows, numbers].
+            soft: Those of the soft rows, shape [soft rows, numbers].
+            bend: Those of g with the rows and multipliers as they are, shape [active DOFs, numbers].
+        """
+        change = np.zeros_like(bend)
+        if not self.free.any():
+            return MinimumShift(change, is_least=True, is_clear=True)
+        met, slopes = self.met, self.soft[:, self.free]
+        meeting = met.inverse @ -hard
+        bent = self.bend[np.ix_(self.free, self.free)]
+        along_still = slopes @ met.still
+        pull = along_still.T @ (soft + slopes @ meeting) + met.still.T @ (bend[self.free] + bent @ meeting)
+        inner = along_still.T @ along_still + met.still.T @ bent @ met.still
+        values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
+        largest = (slopes * slopes).sum(axis=0).max(initial=0.0)
+        straight = CURVATURE_SHARE * largest + BEND_SHARE * np.abs(bent).max(initial=0.0)
+        is_bent = values > straight
+        along = vectors[:, is_bent] @ ((vectors[:, is_bent].T @ -pull) / values[is_bent, None])
+        change[self.free] = meeting + met.still @ along
+        left_out = np.abs(along_still @ vectors[:, ~is_bent])
+        length = np.maximum(np.linalg.norm(slopes, axis=1), SMALLEST)
+        is_clear = bool((left_out <= SINGULAR * length[:, None]).all())
+        return MinimumShift(change, is_least=bool((values >= -straight).all()), is_clear=is_clear)

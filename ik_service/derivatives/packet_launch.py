@@ -1,0 +1,39 @@
+"""Launches on the host's CPU of kernels that work on packets of problems, and what they read and write."""
+
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kernels.device_lock import DEVICE_LOCK
+from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone
+from ik_service.template_files import TemplateFolder
+
+TEMPLATES = TemplateFolder("ik_service.derivatives")
+
+
+def shown(values: NDArray[Any]) -> Any:
+    """Show numbers to kernels, where they stand if they can."""
+    return wp.array(np.ascontiguousarray(values), copy=False, device="cpu")
+
+
+def load(kernel: wp.Kernel) -> None:
+    """Load a kernel; it is compiled if the cache lacks it.
+
+    Raises:
+        KernelCacheError: Compiled kernels can be neither read nor kept.
+    """
+    with DEVICE_LOCK, KernelsFor():
+        load_kernels_alone(kernel.module, wp.get_device("cpu"))
+
+
+def launch(kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
+    """Launch a kernel over so many problems; it is compiled if the cache lacks it.
+
+    Raises:
+        KernelCacheError: Compiled kernels can be neither read nor kept.
+    """
+    with DEVICE_LOCK, KernelsFor():
+        load_kernels_alone(kernel.module, wp.get_device("cpu"))
+        wp.launch(kernel, count, inputs, device="cpu", record_tape=False)

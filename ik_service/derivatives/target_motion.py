@@ -1,0 +1,292 @@
+"""How DOFs follow targets that are met: in float64, on packets of problems, on the host's CPU.
+
+configurations, targets -> errors and Jacobian J along the chains -> N = J'(J J')^-1 of the DOFs that are free
+-> the shortest step onto the targets, and how each DOF follows each number of them
+"""
+
+import typing
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.compiler import cpu_target
+from ik_service.derivatives.linearisation import TWIST
+from ik_service.derivatives.packet_launch import TEMPLATES, launch, load, shown
+from ik_service.kernels import typed_warp
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots.model import RobotModel
+from ik_service.solver.given.targets import Target
+from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.verdict.float64_kinematics import (
+    ON_CPU,
+    Kinematics,
+    KinematicsRef,
+    float64_kinematics,
+    packet_function,
+)
+
+LEAST_SHARE = 1e-9
+"""Square of the sine of the angle between a row and those before it from which on rows are told apart."""
+
+
+def stack_bytes(targets: int, dofs: int, path: int) -> int:
+    """Return about how much stack the kernel of `motion_kernel` takes [bytes]: its arrays, and 2 KiB for the rest."""
+    rows = TWIST * targets
+    numbers = rows * (rows + dofs + 4) + 27 * targets + dofs + 7 * path
+    return 8 * ON_CPU.width * numbers + 2048
+
+
+@wp.struct
+class IslandMotion:
+    """An island, and how its DOFs move the robot's."""
+
+    target: wp.array[wp.int32]  # [targets of the island]
+    has_reference: wp.array[wp.int32]  # [targets]
+    has_tool: wp.array[wp.int32]  # [targets]
+    place: wp.array[wp.int32]  # [joint_dof_count]: which DOF of the island moves a DOF, -1 for none
+    multiplier: wp.array[wp.float64]  # [joint_dof_count]: how far
+    dof: wp.array[wp.int32]  # [DOFs of the island]: number among the active ones
+
+
+@cache
+@typing.no_type_check
+def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
+    """Return the kernel for islands of so many targets and DOFs, whose links have at most so many joints below them."""
+    Island: Any = typed_warp.reference_to(IslandMotion)
+
+    @typed_warp.func_native(
+        packet_function("chain", "target_motion", folder=TEMPLATES, targets=targets, dofs=dofs, path=path)
+    )
+    def write_motion(
+        p: int,
+        place: int,
+        left: int,
+        robot: KinematicsRef,
+        joint_q: wp.array2d[wp.float64],
+        island: Island,
+        tools: wp.array3d[wp.float64],
+        positions: wp.array3d[wp.float64],
+        orientations_xyzw: wp.array3d[wp.float64],
+        row_counts: wp.array3d[wp.float64],
+        free_dofs: wp.array2d[wp.float64],
+        step_out: wp.array2d[wp.float64],
+        touched_out: wp.array2d[wp.float64],
+        regular_out: wp.array[wp.float64],
+        by_targets_out: wp.array3d[wp.float64],
+        by_offsets_out: wp.array3d[wp.float64],
+    ): ...
+
+    @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
+    def target_motion(
+        count: wp.array[wp.int32],  # [1]
+        robot: Kinematics,  # with paths to each target's link, then to each reference link
+        joint_q: wp.array2d[wp.float64],  # [n, joint_coord_count]
+        island: IslandMotion,
+        tools: wp.array3d[wp.float64],  # [n, targets, 7]: T_link_tool
+        positions: wp.array3d[wp.float64],  # [n, targets, 3]
+        orientations_xyzw: wp.array3d[wp.float64],  # [n, targets, 4]
+        row_counts: wp.array3d[wp.float64],  # [1, targets, 6]: 1 for rows of the island, 0 for others
+        free_dofs: wp.array2d[wp.float64],  # [n, active DOFs]: 0 for those that a limit holds
+        # out
+        step_out: wp.array2d[wp.float64],  # [n, active DOFs]
+        touched_out: wp.array2d[wp.float64],  # [n, active DOFs]: 1 where a row depends on a DOF
+        regular_out: wp.array[wp.float64],  # [n]: lowered to the least share of a row that is new
+        by_targets_out: wp.array3d[wp.float64],  # [n, joint_dof_count, 6 targets]
+        by_offsets_out: wp.array3d[wp.float64],  # the same, or empty where no target has a tool
+    ):
+        p = wp.tid()
+        write_motion(
+            p,
+            p,
+            count[0] - p,
+            robot,
+            joint_q,
+            island,
+            tools,
+            positions,
+            orientations_xyzw,
+            row_counts,
+            free_dofs,
+            step_out,
+            touched_out,
+            regular_out,
+            by_targets_out,
+            by_offsets_out,
+        )
+
+    return target_motion
+
+
+class TargetIsland(NamedTuple):
+    """An island whose rows are of targets alone.
+
+    Attributes:
+        dofs: Its active DOFs.
+        rows: Rows that it has, of all targets, shape [targets, 6].
+    """
+
+    dofs: NDArray[np.intp]
+    rows: NDArray[np.bool_]
+
+
+class Motion(NamedTuple):
+    """How DOFs go on from configurations.
+
+    Attributes:
+        step: The shortest step of the active DOFs onto the targets, shape [n, active DOFs].
+        touches: Whether a row depends on an active DOF, shape [n, active DOFs].
+        is_regular: Whether the rows are told apart, shape [n].
+        by_targets: How each DOF follows, shape [n, joint_dof_count, targets, 6].
+        by_offsets: How each follows the tools, alike; of 0 targets where none has one.
+    """
+
+    step: Float64Array
+    touches: NDArray[np.bool_]
+    is_regular: NDArray[np.bool_]
+    by_targets: Float64Array
+    by_offsets: Float64Array
+
+
+class TargetMotion:
+    """Follows targets on the host's CPU.
+
+    Args:
+        robot: The robot.
+        targets: Targets of the solver.
+        tools: Their tool frames T_link_tool, shape [n, targets, 7].
+        positions: Their values, shape [n, targets, 3]; any for those that are free.
+        orientations_xyzw: Alike, [n, targets, 4].
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        targets: Sequence[Target],
+        tools: Float64Array,
+        positions: Float64Array,
+        orientations_xyzw: Float64Array,
+    ) -> None:
+        self._robot, self._given = robot, (tools, positions, orientations_xyzw)
+        model, links = robot.on_device("cpu"), [target.link for target in targets]
+        self._kinematics = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
+        starts = self._kinematics.path_start.numpy()
+        self._longest = max(int(np.diff(starts).max()), 1)
+        self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
+        self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
+
+    def stack_bytes(self, island: TargetIsland) -> int:
+        """Return about how much stack an island takes."""
+        return stack_bytes(*self._sizes(island))
+
+    def load(self, islands: Sequence[TargetIsland]) -> None:
+        """Load the kernels for some islands; they are compiled if the cache lacks them.
+
+        Raises:
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        for island in islands:
+            load(self._kernel(island))
+
+    def at(
+        self,
+        joint_q: Float64Array,
+        problems: NDArray[np.intp],
+        free: NDArray[np.bool_],
+        islands: Sequence[TargetIsland],
+    ) -> Motion:
+        """Give how the DOFs of all islands go on.
+
+        Args:
+            joint_q: Configurations, shape [n, joint_coord_count].
+            problems: Whose targets they are to meet, shape [n].
+            free: Active DOFs that no limit holds, shape [n, active DOFs].
+            islands: The islands, the same in all problems.
+        """
+        robot, n, targets = self._robot, len(joint_q), len(self._has_reference)
+        step, touched, least = np.zeros(free.shape), np.zeros(free.shape), np.ones(n)
+        tools = targets if self._has_tool.any() else 0
+        by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count * TWIST)) for count in (targets, tools))
+        arrays = [shown(one) for one in (step, touched, least, by_targets, by_offsets)]
+        configurations, given = shown(joint_q), [shown(one[problems]) for one in self._given]
+        count = shown(np.array([n], np.int32))
+        is_free = shown(free.astype(np.float64))
+        for island in islands:
+            counts = shown(island.rows[None].astype(np.float64))
+            inputs = [count, self._kinematics, configurations, self._island(island), *given, counts, is_free]
+            launch(self._kernel(island), n, [*inputs, *arrays])
+        by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
+        return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
+
+    def recorded(self, islands: Sequence[TargetIsland]) -> RecordedLaunches:
+        """Return the launches of `at`, for programs without this package.
+
+        Arrays that programs bring have a line for every problem, those of this motion have one: tool frames.
+        """
+        robot, n, targets = self._robot, 2, len(self._has_reference)
+        shapes = {
+            "joint_q": (robot.joint_coord_count,),
+            "positions": (targets, 3),
+            "orientations_xyzw": (targets, 4),
+            "free_dofs": (robot.active_dof_count,),
+            "step": (robot.active_dof_count,),
+            "touched": (robot.active_dof_count,),
+            "regular": (),
+            "by_targets": (robot.joint_dof_count, targets * TWIST),
+            "by_offsets": (robot.joint_dof_count, targets * TWIST if self._has_tool.any() else 0),
+        }
+        lines = {name: wp.zeros((n, *shape), dtype=wp.float64, device="cpu") for name, shape in shapes.items()}
+        count, tools = shown(np.array([n], np.int32)), shown(np.array(self._given[0][:1]))
+        steps = []
+        for island in islands:
+            counts = shown(island.rows[None].astype(np.float64))
+            given = (tools, lines["positions"], lines["orientations_xyzw"], counts, lines["free_dofs"])
+            outputs = (lines[name] for name in ("step", "touched", "regular", "by_targets", "by_offsets"))
+            inputs = (count, self._kinematics, lines["joint_q"], self._island(island), *given, *outputs)
+            steps.append(RecordedStep("derive", self._kernel(island), inputs, True))
+        return RecordedLaunches(tuple(steps), lines, {"count": count}, ())
+
+    def _island(self, island: TargetIsland) -> Any:
+        return island_motion(self._robot, island, self._has_reference, self._has_tool)
+
+    def _kernel(self, island: TargetIsland) -> wp.Kernel:
+        kernel: wp.Kernel = motion_kernel(*self._sizes(island))
+        return kernel
+
+    def _sizes(self, island: TargetIsland) -> tuple[int, int, int]:
+        return int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest
+
+
+def island_motion(
+    robot: KinematicRobot,
+    island: TargetIsland,
+    has_reference: NDArray[np.integer],
+    has_tool: NDArray[np.integer],
+    device: wp.Device | str = "cpu",
+) -> Any:
+    """Return an island as kernels on a device read it.
+
+    Args:
+        robot: The robot.
+        island: The island.
+        has_reference: Whether each target has a reference link, shape [targets].
+        has_tool: Whether each has a tool frame that it is derived by, alike.
+        device: Where kernels read it.
+    """
+    found, place_of = IslandMotion(), np.full(robot.active_dof_count + 1, -1, np.int32)
+    place_of[island.dofs] = np.arange(len(island.dofs))
+    numbers = {
+        "target": np.flatnonzero(island.rows.any(axis=1)),
+        "has_reference": has_reference,
+        "has_tool": has_tool,
+        "place": place_of[robot.dof_active],
+        "dof": island.dofs,
+    }
+    for name, values in numbers.items():
+        setattr(found, name, wp.array(values.astype(np.int32), device=device))
+    found.multiplier = wp.array(robot.dof_multiplier.astype(np.float64), device=device)
+    return found

@@ -1,1 +1,0 @@
-"""Pieces of C: structs, values and object files."""

@@ -1,0 +1,194 @@
+"""What a function of an export works on, in C: a struct with all arrays that change, and a step for every launch.
+
+Recorded launches of any kind become, under a name of their own:
+
+    typedef struct { ... } NAME_frame           its `numbers`, and where arrays with a line for every problem stand
+    lay_out_NAME(frame, memory)                 gives those a place that the caller does not bring
+    set_addresses_of_NAME(frame)                sets the addresses that tasks hold, once all arrays have a place
+    NAME_step_0(frame), NAME_step_1(frame) ...  fill the arguments of a kernel and call it
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import warp as wp
+
+from ik_service.export.structs import CLayout
+from ik_service.export.template_files import filled
+from ik_service.export.values import Constants, Filler, Place, c_scalar
+from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
+
+
+@dataclass(frozen=True)
+class FrameArray:
+    """An array that a frame points to.
+
+    Attributes:
+        array: As it was recorded.
+        shape: C expressions of its first dimensions, in which `n` is the number of problems; those after never change.
+    """
+
+    array: "wp.array[Any]"
+    shape: tuple[str, ...]
+
+    def size(self) -> str:
+        """Return the C expression of its size in bytes."""
+        width = self.array.numpy().size // math.prod(self.array.shape[: len(self.shape)])
+        factors = [*self.shape, *([] if width == 1 else [str(width)])]
+        return " * ".join([*factors, f"sizeof({c_scalar(self.array)})"])
+
+
+class CallFrame:
+    """The frame of one function.
+
+    Args:
+        name: What its names in C hold.
+        recorded: The launches.
+        symbols: Names of the kernels in the objects.
+        layout: Where structs are declared.
+        constants: Where constants are kept.
+        further: Arrays besides those with a line for every problem.
+    """
+
+    number = "f->numbers.{}"
+    """C expression of the address of an array of numbers."""
+
+    def __init__(
+        self,
+        name: str,
+        recorded: RecordedLaunches,
+        symbols: Mapping[wp.Kernel, str],
+        layout: CLayout,
+        constants: Constants,
+        further: Mapping[str, FrameArray] | None = None,
+    ) -> None:
+        self._name, self._recorded, self._symbols = name, recorded, symbols
+        self._layout, self._constants = layout, constants
+        lines = {label: FrameArray(array, ("n",)) for label, array in recorded.lines.items()}
+        self._arrays = lines | dict(further or {})
+        places = {item.array.ptr: self._place(label, item) for label, item in self._arrays.items()}
+        numbers = {label: array for label, array in recorded.numbers.items() if array.size > 0}
+        places |= {array.ptr: self._number_place(label) for label, array in numbers.items()}
+        self._filler = Filler(layout, constants, places)
+        self._addresses: list[str] = []
+        self._noted: set[int] = set()
+        self._numbers = [(c_scalar(array), label, array.numpy().size) for label, array in numbers.items()]
+        self._steps = [self._step(k) for k in range(len(recorded.steps))]
+
+    def source(self, given: Collection[str], further: Sequence[str] = ()) -> str:
+        """Return structs and functions.
+
+        Args:
+            given: Arrays that the caller brings.
+            further: More members of the frame.
+        """
+        used = {label: item for label, item in self._arrays.items() if self.uses(label)}
+        lines = [f"{c_scalar(item.array)} *{label};" for label, item in used.items()]
+        pieces = []
+        for label, item in used.items():
+            if label not in given:
+                pieces.append(f"f->{label} = ({c_scalar(item.array)} *)take(memory, &used, {item.size()});")
+        structs = self._structs(["int32_t count;", *further, f"{self._name}_numbers numbers;", *lines])
+        lay_out = filled("frame/lay_out.c", {"name": self._name, "pieces": "\n".join(indented(pieces))})
+        return "\n\n".join([structs, lay_out, self._set_addresses(), *self._steps])
+
+    def uses(self, label: str) -> bool:
+        """Return whether an array is among the members, since a step has it."""
+        return f"f->{label}" in self._filler.used
+
+    def calls(self, *phases: str) -> list[str]:
+        """Return the statements that run all steps of some phases on a frame `f`."""
+        return [f"{function}(&f);" for function in self.functions(*phases)]
+
+    def functions(self, *phases: str) -> list[str]:
+        """Return the names of the functions of all steps of some phases."""
+        steps = enumerate(self._recorded.steps)
+        return [f"{self._name}_step_{k}" for k, step in steps if step.phase in phases]
+
+    def _structs(self, members: Sequence[str]) -> str:
+        """The struct of the numbers, and that of the frame with these members."""
+        numbers = "\n".join(indented([f"{kind} {label}[{size}];" for kind, label, size in self._numbers]))
+        words = {"name": self._name, "numbers": numbers, "members": "\n".join(indented(members))}
+        return filled("frame/structs.c", words)
+
+    def _set_addresses(self) -> str:
+        addresses = "\n".join(indented(self._addresses or ["(void)f;"]))
+        return filled("frame/set_addresses.c", {"name": self._name, "addresses": addresses})
+
+    def _place(self, label: str, item: FrameArray) -> Place:
+        return Place(f"f->{label}", tuple("(size_t)f->count" if one == "n" else one for one in item.shape))
+
+    def _number_place(self, label: str) -> Place:
+        return Place(self.number.format(label))
+
+    def _step(self, k: int) -> str:
+        """The function of a step; notes the addresses that its task holds."""
+        step = self._recorded.steps[k]
+        for argument, value in zip(step.kernel.adj.args, step.arguments, strict=True):
+            if argument.label == "task":
+                self._note_addresses(k, value)
+        size = step.size or ("(size_t)f->count" if step.per_problem else "1")
+        filled = self._filler.fill(step.kernel, self._symbols[step.kernel], step.arguments, size)
+        return self._functions_of(k, step, filled)
+
+    def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:
+        """The function of a step, whose arguments are filled by statements."""
+        return self._function(f"{self._name}_step_{k}", [*filled, *self._launch(step)])
+
+    def _function(self, name: str, body: Sequence[str]) -> str:
+        lines = "\n".join(indented(body))
+        return f"static void {name}({self._name}_frame *f)\n{{\n{lines}\n}}"
+
+    def _launch(self, step: RecordedStep) -> list[str]:
+        """The statements that launch a kernel on its arguments."""
+        return [f"{self._symbols[step.kernel]}_cpu_forward(&bounds, &a);"]
+
+    def _note_addresses(self, k: int, task: Any) -> None:
+        """Give a task's addresses, and whether there is a line for every problem behind them, a place in the frame."""
+        if task.source.ptr in self._noted:
+            return
+        self._noted.add(task.source.ptr)
+        addresses, line_counts = task.source.numpy().tolist(), task.source_lines.numpy().tolist()
+        if not addresses:
+            return
+        self._filler.place(task.source, self._number_place(f"source_{k}"))
+        self._filler.place(task.source_lines, self._number_place(f"source_lines_{k}"))
+        count = len(addresses)
+        self._numbers += [("uint64_t", f"source_{k}", count), ("int32_t", f"source_lines_{k}", count)]
+        for m, (address, lines) in enumerate(zip(addresses, line_counts, strict=True)):
+            if lines == 0:  # an input that the kernel sets itself
+                continue
+            base, first, rows = self._found(address, lines)
+            self._addresses.append(f"f->numbers.source_{k}[{m}] = (uint64_t)(uintptr_t)({base} + {first});")
+            self._addresses.append(f"f->numbers.source_lines_{k}[{m}] = {rows};")
+
+    def _found(self, address: int, lines: int) -> tuple[str, int, str]:
+        """C expressions of the array that an address lies in, its place there, and the array's lines."""
+        recorded = self._recorded
+        for label, array in recorded.lines.items():
+            if _holds(array, address):
+                self._filler.used.add(f"f->{label}")
+                return f"f->{label}", _number_at(array, address), "f->count" if lines == array.shape[0] else str(lines)
+        for label, array in recorded.numbers.items():
+            if _holds(array, address):
+                return self._number_place(label).pointer, _number_at(array, address), str(lines)
+        for array in recorded.data:
+            if _holds(array, address):
+                return self._constants.name(array, "data"), _number_at(array, address), str(lines)
+        raise NotImplementedError("A task holds the address of an array of which nothing is known.")
+
+
+def _holds(array: "wp.array[Any]", address: int) -> bool:
+    return array.size > 0 and bool(array.ptr <= address < array.ptr + array.capacity)
+
+
+def _number_at(array: "wp.array[Any]", address: int) -> int:
+    """Which number of an array stands at an address."""
+    return int(address - array.ptr) // int(array.numpy().itemsize)
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """Return lines of a body."""
+    return [f"    {line}" for line in lines]

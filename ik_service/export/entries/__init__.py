@@ -1,1 +1,0 @@
-"""The functions that an export has, with their examples."""

@@ -1,0 +1,170 @@
+"""The function of an export that solves: it checks what it is given and calls the kernels that Python calls."""
+
+from collections.abc import Mapping
+
+import warp as wp
+
+from ik_service.export.call_frame import CallFrame, indented
+from ik_service.export.solve_example import example_problems
+from ik_service.export.solve_limits import FIELDS, MEMBERS, limit_frame_arrays, limit_source
+from ik_service.export.structs import CLayout
+from ik_service.export.template_files import filled
+from ik_service.export.values import Constants, c_comment, c_scalar
+from ik_service.ik_solver import IKSolver
+from ik_service.result_schema import RESULT_COLUMNS, Column
+from ik_service.robots import RobotModel, World
+from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.arrays.problem_arrays import FINISH_ITERATIONS
+from ik_service.solver.given.options import ITERATIONS_MAX, SEEDS_MAX
+from ik_service.solver.launches.recorded_launches import RecordedLaunches
+from ik_service.solver.lm import codes
+
+C_TYPES = {
+    "precision": "float",
+    "status": "int8_t",
+    "bool": "uint8_t",
+    "int32": "int32_t",
+    "float32": "float",
+    "float64": "double",
+}
+"""C types of results. All but `joint_q` may be NULL."""
+SOLVE_SETTINGS = (
+    "PROBLEM_COUNT",
+    "SEEDS",
+    "ITERATIONS",
+    "HAS_START",
+    "RANDOM_SEED",
+    "KEEP_ALL",
+    "FIRST_FAILURE",
+    "STOP",
+    "TRIES_ALL",
+)
+"""Places of the integer settings, by their names in `codes`."""
+GIVEN = {
+    "given_positions": "(void *)problems->positions",
+    "given_joint_q": "(void *)problems->initial_joint_q",
+}
+"""Where the caller's own arrays are read, with the C expression of their address."""
+
+
+class SolveEntry:
+    """The function `PREFIX_solve`, an `ExportedFunction`.
+
+    Args:
+        solver: The solver.
+        prefix: What all names begin with.
+        orientations: Whether targets have orientations, or are positions alone.
+        problem_count: Targets in the file of the example.
+        world: Obstacles; None for none.
+
+    Raises:
+        EngineError: The solver cannot be exported.
+    """
+
+    name, prologue = "solve", ""
+    advice = filled("solve/advice.md", {})
+    example = ("solve/example.c", "example", "problems.bin")
+
+    def __init__(
+        self, solver: IKSolver, prefix: str, *, orientations: bool, problem_count: int, world: World | None = None
+    ) -> None:
+        self._solver, self._prefix, self._orientations = solver, prefix, orientations
+        self._problem_count, self._world = problem_count, world
+        self.recorded = solver.recorded(orientations=orientations, world=world)
+        found = {self.object_of(step.kernel) for step in self.recorded.steps}
+        self.objects: tuple[str, ...] = tuple(name for name in ("io", "islands", "verdict") if name in found)
+
+    def object_of(self, kernel: wp.Kernel) -> str:
+        """Return the name of the object that holds a kernel: those of all solves, of islands, of verdicts."""
+        if kernel.module in (SOLVE_IO, SOLVE_EXTRAS):
+            return "io"
+        phases = {step.phase for step in self.recorded.steps if step.kernel is kernel}
+        return "verdict" if "judge" in phases else "islands"
+
+    def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
+        """Return its part of the header, and its source but for the declarations of structs and constants.
+
+        Args:
+            symbols: Names of the kernels in the objects.
+            layout: Where structs are declared.
+            constants: Where constants are kept.
+        """
+        limits = self.recorded.limits
+        assert limits is not None  # of a solve
+        arrays = limit_frame_arrays(limits)
+        frame = CallFrame(self.name, self.recorded, symbols, layout, constants, arrays)
+        arrays = {name: item for name, item in arrays.items() if frame.uses(name)}
+        words = solve_words(self._solver, self._prefix, self.recorded, orientations=self._orientations)
+        words["limit_fields"] = f"\n{FIELDS}"
+        words["read"] = "\n".join(indented(frame.calls("read")))
+        words["solve"] = "\n".join(indented(frame.calls("solve", "finish", "judge")))
+        header = "\n\n".join(filled(name, words) for name in ("solve/types.h", "solve/functions.h"))
+        narrow = limit_source(self._solver, self._prefix, limits, arrays, constants)
+        pieces = [filled("frame/take.c", {}), frame.source(GIVEN, MEMBERS), filled("solve/checks.c", words), narrow]
+        return header, "\n\n".join([*pieces, filled("solve/solve.c", words)])
+
+    def example_data(self) -> bytes:
+        """Return what the example program reads."""
+        given = {"orientations": self._orientations, "is_checked": "clearance" in self.recorded.lines}
+        return example_problems(self._solver, self._problem_count, **given, world=self._world)
+
+
+def solve_words(solver: IKSolver, prefix: str, recorded: RecordedLaunches, *, orientations: bool) -> dict[str, object]:
+    """Return the words of templates that describe the solves of a solver.
+
+    Args:
+        solver: The solver.
+        prefix: What all names begin with.
+        recorded: Its launches.
+        orientations: Whether targets have orientations.
+    """
+    options, PREFIX = solver.options, prefix.upper()
+    types, columns = C_TYPES | {"precision": joint_q_type(solver.robot)}, _columns(recorded)
+    results = [f"    {types[one.dtype]} *{one.name}; /* {one.meaning} */" for one in columns]
+    relative = any(target.reference_link for target in solver.targets)
+    return {
+        **{name: int(getattr(codes, name)) for name in SOLVE_SETTINGS},
+        "prefix": prefix,
+        "PREFIX": PREFIX,
+        "reference": ", or of the target's reference link" if relative else "",
+        "targets": len(solver.targets),
+        "links": c_comment(", ".join(target.link for target in solver.targets)),
+        "orientations": int(orientations),
+        "seeds_max": SEEDS_MAX,
+        "iterations_max": ITERATIONS_MAX,
+        "seeds": options.search_seeds,
+        "requested": int(options.seeds is not None),
+        "max_iterations": options.max_iterations,
+        "random_seed": f"{options.random_seed}u",
+        "position_tolerance": repr(float(options.position_tolerance)),
+        "orientation_tolerance": repr(float(options.orientation_tolerance)),
+        "approximate_nearest": int(options.approximate == "nearest"),
+        "results": "\n".join(results),
+        "limit_fields": "",
+        **_array_words(recorded),
+    }
+
+
+def joint_q_type(robot: RobotModel) -> str:
+    """Return the C type of answers: in float64 where a robot has constraints, which float32 would leave open."""
+    return "double" if robot.every_constraint else C_TYPES["precision"]
+
+
+def _columns(recorded: RecordedLaunches) -> list[Column]:
+    """Columns of a result that its launches write, of those that C has."""
+    return [column for column in RESULT_COLUMNS if column.meaning and column.name in recorded.lines]
+
+
+def _array_words(recorded: RecordedLaunches) -> dict[str, object]:
+    """Return the statements by which a solve takes the caller's arrays into its frame `f`."""
+    lines = recorded.lines
+    given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
+    places = {column.name: column.name for column in _columns(recorded)}
+    finish = list[str]()
+    if "finish_settings" in recorded.numbers:
+        places["joint_q"] = "judged_q"
+        values = ("problems->count", "1", f"{FINISH_ITERATIONS} * options->max_iterations", "1", "0", "1", "0", "0")
+        finish = [f"f->numbers.finish_settings[{k}] = {value};" for k, value in enumerate(values)]
+    taken = [f"if (results->{name} != NULL) f.{place} = results->{name};" for name, place in places.items()]
+    words: dict[str, object] = {"given": "\n".join(indented(given)), "taken": "\n".join(indented(taken))}
+    return words | {"finish": "".join(f"\n{line}" for line in indented(finish))}

@@ -1,0 +1,174 @@
+"""Arguments of kernels as C: statements that fill their structs, and the arrays that never change as constants."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.export.structs import SCALARS, CLayout, is_struct
+
+NUMBERS_PER_LINE = 6
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array stands at run time.
+
+    Attributes:
+        pointer: C expression of its first number.
+        shape: C expressions of its first dimensions; those after never change.
+    """
+
+    pointer: str
+    shape: tuple[str, ...] = ()
+
+
+class Constants:
+    """Arrays that never change, each once."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, bytes], str] = {}
+        self._definitions: list[str] = []
+
+    def name(self, array: "wp.array[Any]", label: str) -> str:
+        """Return the name of an array in C.
+
+        Args:
+            array: The array.
+            label: What its name begins with, if it is new.
+        """
+        values, kind = array.numpy(), c_scalar(array)
+        key = (kind, values.tobytes())
+        if key not in self._names:
+            name = f"{label}_{len(self._names)}"
+            self._names[key] = name
+            texts = c_numbers(values)
+            starts = range(0, len(texts), NUMBERS_PER_LINE)
+            rows = ",\n    ".join(", ".join(texts[k : k + NUMBERS_PER_LINE]) for k in starts)
+            self._definitions.append(f"static const {kind} {name}[{len(texts)}] = {{\n    {rows}\n}};")
+        return self._names[key]
+
+    def definitions(self) -> str:
+        """Return all of them in C."""
+        return "\n".join(self._definitions)
+
+
+class Filler:
+    """Writes the statements that fill argument structs.
+
+    Args:
+        layout: Where structs are declared.
+        constants: Where constants are kept.
+        places: Where arrays stand that change, by their address.
+    """
+
+    def __init__(self, layout: CLayout, constants: Constants, places: Mapping[int, Place]) -> None:
+        self._layout, self._constants, self._places = layout, constants, dict(places)
+        self.used: set[str] = set()
+
+    def place(self, array: "wp.array[Any]", place: Place) -> None:
+        """Register the place of one more array."""
+        self._places[array.ptr] = place
+
+    def fill(self, kernel: wp.Kernel, symbol: str, arguments: tuple[Any, ...], size: str) -> list[str]:
+        """Return the statements that fill the arguments `a` of a kernel and the `bounds` of its launch.
+
+        Args:
+            kernel: The kernel.
+            symbol: Its name in the object.
+            arguments: What it was launched with; a text is a C expression.
+            size: C expression of the dimension.
+        """
+        struct = self._layout.argument_struct(kernel, symbol)
+        lines = [
+            f"{struct} a;",
+            f"{self._layout.prefix}_bounds bounds = bounds_of({size});",
+            "memset(&a, 0, sizeof a);",
+        ]
+        for argument, value in zip(kernel.adj.args, arguments, strict=True):
+            written = argument.label.endswith("_out")
+            lines += self._fill(f"a.{argument.label}", argument.type, value, written)
+        return lines
+
+    def _fill(self, target: str, kind: Any, value: Any, written: bool = False) -> Iterator[str]:
+        if isinstance(value, str):
+            yield f"{target} = {value};"
+        elif wp.types.is_array(kind):
+            if value is not None:
+                label = target.rpartition(".")[2]
+                yield f"{target} = {self._array(value, label, written)};"
+        elif is_struct(kind):
+            for label, var in kind.vars.items():
+                yield from self._fill(f"{target}.{label}", var.type, getattr(value, label))
+        elif value != 0:
+            yield f"{target} = {c_number(value, SCALARS[kind])};"
+
+    def _array(self, array: "wp.array[Any]", label: str, written: bool) -> str:
+        item = wp.types.type_size_in_bytes(array.dtype)
+        shape = [str(n) for n in array.shape]
+        if not array.is_contiguous or len(shape) > 3:
+            raise NotImplementedError(
+                f"An array of shape {array.shape} and strides {array.strides} cannot be exported."
+            )
+        if array.size == 0:
+            pointer = "NULL"
+        elif array.ptr in self._places:
+            place = self._places[array.ptr]
+            pointer = place.pointer
+            self.used.add(pointer)
+            shape[: len(place.shape)] = place.shape
+        elif written:
+            raise NotImplementedError("A kernel writes to an array of which nothing is known.")
+        else:
+            pointer = self._constants.name(array, label)
+        padded = shape + ["1"] * (3 - len(shape))
+        return f"array_of({pointer}, {item}, {len(shape)}, {', '.join(padded)})"
+
+
+def c_scalar(array: "wp.array[Any]") -> str:
+    """Return the C type of an array's numbers; its elements may be vectors."""
+    return SCALARS[wp.dtype_from_numpy(array.numpy().dtype)]
+
+
+def c_numbers(values: NDArray[Any]) -> list[str]:
+    """Return the numbers of an array in C."""
+    kind = SCALARS[wp.dtype_from_numpy(values.dtype)]
+    return [c_number(value, kind) for value in np.asarray(values).reshape(-1).tolist()]
+
+
+def c_number(value: Any, kind: str) -> str:
+    """Return a number in C, exactly.
+
+    Args:
+        value: The number.
+        kind: Its C type.
+    """
+    if kind not in ("float", "double"):
+        suffix = {"uint32_t": "u", "uint64_t": "u"}.get(kind, "")
+        return f"{int(value)}{suffix}"
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    digits, _, exponent = float(value).hex().partition("p")
+    return f"{digits.rstrip('0').rstrip('.')}p{exponent}" + ("f" if kind == "float" else "")
+
+
+def c_string(text: str) -> str:
+    """Return a text as a C literal."""
+    escaped = json.dumps(text)[1:-1].replace("?", "\\?")  # no trigraphs
+    if not escaped.isascii() or "\\u" in escaped:
+        escaped = "".join(f"\\{byte:03o}" for byte in text.encode())
+    return f'"{escaped}"'
+
+
+def c_comment(text: str) -> str:
+    """Return text that ends no comment."""
+    return (
+        "".join(c if c.isprintable() and c.isascii() else "?" for c in text).replace("*/", "* /").replace("/*", "/ *")
+    )

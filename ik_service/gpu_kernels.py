@@ -1,0 +1,65 @@
+"""Compilation of the kernels of a solve for GPUs, into the cache where a process with that GPU looks for them.
+
+No GPU is needed. The modules are those of a solve on any device, and the islands those of `thread_kernel`; each with
+the size of block that it is launched with, which is part of its key in the cache.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ik_service.ik_solver import IKSolver
+from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, CachedModule
+from ik_service.kernels.shipped_kernels import note_gpu_code
+from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
+from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
+
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+"""One for each generation that Warp compiles for; each serves later minor versions too, but Warp looks for its own."""
+
+
+def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: bool = False) -> dict[Any, int]:
+    """Return the modules that a solve on a GPU loads, each with its size of block.
+
+    Args:
+        solver: A solver of pose targets by the compiled engine, on any device.
+        orientations: Whether targets have orientations, or are positions alone.
+        float64_finish: Whether what `precision="float64"`, `best_of` and `solutions` need is among them.
+
+    Raises:
+        EngineError: The islands are too large for a GPU; the staged engine solves there.
+    """
+    float64_finish = float64_finish or bool(solver.robot.every_constraint)
+    found: dict[Any, int] = {WAVES: KEEP_BLOCK, SOLVE_EXTRAS: LAUNCH_BLOCK}  # of deadlines too
+    for collision in (False, True) if solver.robot.collision_model is not None else (False,):
+        recorded = solver.recorded(
+            orientations=orientations, for_gpus=True, float64_finish=float64_finish, collision=collision
+        )
+        for step in recorded.steps:
+            found[step.kernel.module] = WAVE_BLOCK_DIM if step.phase == "solve" else LAUNCH_BLOCK
+    return found
+
+
+def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -> list[Path]:
+    """Compile modules into the cache: for each architecture, and PTX of the lowest for all others above it.
+
+    Args:
+        modules: Modules with their sizes of block.
+        architectures: Such as 90 for compute capability 9.0.
+
+    Returns:
+        The files that were not there before.
+    """
+    ptx = min(architectures)
+    work = [
+        CachedModule(module, block, arch=number, use_ptx=use_ptx)
+        for module, block in modules.items()
+        for number, use_ptx in (*((number, False) for number in architectures), (ptx, True))
+    ]
+    missing = [one for one in work if not one.is_whole()]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "ik-compiler") as executor:
+        list(executor.map(CachedModule.compile, missing))
+    note_gpu_code(architectures, ptx)
+    return [one.path for one in missing]

@@ -1,0 +1,399 @@
+"""The solver: pose targets and objectives in, joint configurations with status and measured errors out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ik_service.collision.attached import AttachedObject
+from ik_service.collision.world import World
+from ik_service.derivatives.answers import AnswerIslands, check_answers, check_derivable
+from ik_service.derivatives.linearisation import Linearisation
+from ik_service.derivatives.linearise import linearise
+from ik_service.derivatives.solver_rows import HostRows
+from ik_service.errors import EngineError
+from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.motion import PathResult
+from ik_service.motion.follow import followed
+from ik_service.motion.result import RateLimits
+from ik_service.motion.waypoints import Waypoints
+from ik_service.motion.ways import WayCheck
+from ik_service.robots import RobotModel
+from ik_service.solver.construction import SolverSetup, check_construction, resolve_device
+from ik_service.solver.device_solver import DeviceSolver
+from ik_service.solver.given.asked_limits import read_limits
+from ik_service.solver.given.enabled_loops import read_enabled
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.reading import check_lines, check_one_line, raise_fault, read_start, read_targets
+from ik_service.solver.given.target_arrays import check_targets, host_array
+from ik_service.solver.given.targets import Target
+from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
+from ik_service.solver.launches.recorded_launches import RecordedLaunches
+from ik_service.solver.launches.recording import USES_MIN
+from ik_service.solver.launches.result import IKResult, ResultHead
+from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.second_tries.assisted_solves import AssistedSolves
+from ik_service.solver.verdict.island_report import IslandReport
+from objectives import IKObjective
+
+
+class IKSolver:
+    """Solves batches of inverse-kinematics problems of one robot. Not thread-safe; the robot may be shared.
+
+    Args:
+        robot: The robot.
+        targets: Links that are to reach poses: names or Targets. Their values are given to `solve`.
+        objectives: Objectives of the general form; may be combined with targets. Each is bound to this solver.
+        device: "auto" (the first GPU, else the CPU), or a Warp device.
+        engine: "compiled" for objectives stated as expressions and islands of up to 200 DOFs with one target, or some
+            48 with many (36 and 21 on a GPU); "staged" for any objective; "auto" takes the first where it can.
+            `solver.engine` says which it is.
+        islands: Whether trees that no row couples are solved independently; False solves them as one system.
+        threads: Threads of the compiled engine on a CPU; None is one. Answers do not depend on it.
+        options: Budgets and tolerances.
+        joint_order: Names of joints in the order in which configurations are given and returned; None is the robot's
+            own. Locked joints and those that follow others may be left out.
+        wxyz: Whether target quaternions are given to `solve` in the order wxyz instead of xyzw.
+
+    Attributes:
+        robot: The robot.
+        options: The options.
+        engine: The engine that runs.
+        device: The device it runs on.
+        coordinate_names: Names of the columns of configurations.
+        dof_names: Names of the columns of DOFs.
+        wxyz: Whether target quaternions are given in the order wxyz.
+
+    Raises:
+        UnknownNameError: A link or joint is not in the robot.
+        InputError: An argument has a value that is not allowed.
+        ObjectiveError: An objective breaks its contract or is bound to another solver.
+        EngineError: The engine asked for cannot run this problem.
+        KernelCacheError: Compiled kernels can be neither read nor kept.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        targets: Sequence[Target | str] = (),
+        *,
+        objectives: Sequence[IKObjective] = (),
+        device: Any = "auto",
+        engine: Literal["auto", "compiled", "staged"] = "auto",
+        islands: bool = True,
+        threads: int | None = None,
+        options: SolverOptions | None = None,
+        joint_order: Sequence[str] | None = None,
+        wxyz: bool = False,
+    ) -> None:
+        check_construction(robot, targets, objectives, engine, threads, islands, options, wxyz)
+        self.robot, self.options = robot, options if options is not None else SolverOptions()
+        self.islands_enabled, self.device = islands, resolve_device(device)
+        self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
+        self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
+        setup = SolverSetup(self.device, engine, not islands, 1 if threads is None else threads, self.options)
+        self._solves = AssistedSolves(robot, targets, objectives, setup)
+        self._core = self._solves.core
+        self.engine = self._core.engine.name
+        labels = self._core.row_labels()
+        self._own_head = ResultHead(robot, CallerOrder(robot, None), labels, self.engine, str(self.device))
+        self._head = replace(self._own_head, order=self._order)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets."""
+        return self._core.targets.all
+
+    def solve(
+        self,
+        positions: Any = None,
+        orientations_xyzw: Any = None,
+        *,
+        initial_joint_q: Any = None,
+        problem_count: int | None = None,
+        constraint_enabled: Any = None,
+        world: "World | Sequence[World] | None" = None,
+        world_index: Any = None,
+        object_enabled: Any = None,
+        attached: "Mapping[str, AttachedObject] | None" = None,
+        joint_limits: Any = None,
+        frozen: Any = None,
+        max_change: Any = None,
+        options: "dict[str, object] | SolverOptions | None" = None,
+    ) -> IKResult:
+        """Solve a batch of problems.
+
+        Args:
+            positions: Target positions in the world or reference frame [m], shape [n, 3] for one target, or [3] for one
+                problem; [n, targets, 3] for several, or a list with one array or None per target; None is
+                unconstrained.
+            orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4. These arrays and the next may
+                be of NumPy or Warp, or anything with `__dlpack__`.
+            initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.
+                Locked joints are held where it says. None: the middle of the ranges, and where they are locked; where
+                targets fix links that welds join, what meets them with the welds open.
+            problem_count: Number of problems, where only objectives hold the data.
+            constraint_enabled: Which loops of the robot are closed: booleans [loops] or [n, loops], or a mapping from
+                names of loops to a boolean or [n]; None, and what a mapping leaves out: all. A loop that is not closed
+                is not judged and changes nothing; its error is in the result. What falls into islands as it did in a
+                solve before compiles nothing.
+            world: Obstacles, or several sets of them; changing them compiles nothing.
+            world_index: Which of several worlds each problem is in, [n].
+            object_enabled: Which objects of the world are there, booleans [objects] or [n, objects]; None for all.
+            attached: Objects that links carry, by name; changing them compiles nothing.
+            joint_limits: Limits within the robot's [rad or m]: a mapping from names of DOFs to pairs (lower, upper),
+                each a number or [n]; a pair of arrays [DOFs] or [n, DOFs]; or `AskedLimits`, in place of the next two,
+                too. These compile nothing.
+            frozen: DOFs that stay where `initial_joint_q` has them, within the robot's limits: names, a mapping from
+                names to a boolean or [n], or booleans [DOFs] or [n, DOFs].
+            max_change: How far DOFs may be from `initial_joint_q` [rad or m]: one number for all, a mapping from names
+                to a number or [n], or an array [DOFs] or [n, DOFs].
+            options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
+
+        Returns:
+            One answer per problem.
+
+        Raises:
+            UnknownNameError: The robot has no loop or DOF of a name, or no link that carries an object.
+            InputError: A value that is not allowed; nothing has been launched.
+            ObjectiveError: `check_jacobians` found a wrong Jacobian.
+            EngineError: The compiled engine cannot hold an island of this problem.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        chosen = self.options.of_solve(options)
+        given = read_targets(self.targets, positions, orientations_xyzw, problem_count, wxyz=self.wxyz)
+        start = initial_joint_q
+        if start is not None:
+            start = read_start(self.robot, self._order, "initial_joint_q", start, given.problem_count)
+        enabled = None
+        if constraint_enabled is not None:
+            enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
+        worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
+        limits = None
+        if joint_limits is not None or frozen is not None or max_change is not None:
+            asked = joint_limits, frozen, max_change
+            limits = read_limits(self.robot, self._order, chosen, start, given.problem_count, *asked)
+        result = self._solves.solve(self._head, ProblemBatch(given, start, enabled, worlds, limits), chosen)
+        if result is None:
+            raise_fault(
+                self.robot, self._order, self.targets, (positions, orientations_xyzw, initial_joint_q, problem_count)
+            )
+        if chosen.sensitivity is None:
+            return result
+        found = self.linearise(result, positions, orientations_xyzw, constraint_enabled=constraint_enabled)
+        by_targets, exists = found.coordinates_by(found.by_targets), found.is_differentiable
+        return replace(result, joint_q_by_targets=by_targets, is_differentiable=exists)
+
+    def on_device(self) -> DeviceSolver:
+        """Return what solves with arrays that stay on this solver's device, such as tensors of a GPU.
+
+        Raises:
+            EngineError: The solver is staged, or has no targets.
+        """
+        return DeviceSolver(self.robot, self._core, self._order, self.options, self.device, wxyz=self.wxyz)
+
+    def warmup(self, *targets: Any, **arguments: Any) -> None:
+        """Solve as often as it takes until solves of this kind wait for nothing: code is compiled, loaded and recorded.
+
+        A kind is the number of problems and what is given, its numbers aside. Takes the arguments of `solve`.
+        """
+        self._solves.rehearses = True
+        try:
+            for _ in range(USES_MIN + 1):
+                self.solve(*targets, **arguments)
+        finally:
+            self._solves.rehearses = False
+
+    def solve_as_recorded(
+        self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None
+    ) -> IKResult:
+        """Return what the launches of `recorded` answer.
+
+        That is what `solve` answers without `best_of`, `solutions` and `precision`. Answers in contact stay: no other
+        combination of the islands' solutions is tried, and targets are not solved for alone. No start is found with
+        loops opened. Arguments are as in `solve`.
+
+        Raises:
+            InputError: A value that is not allowed.
+        """
+        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
+        chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
+        worlds = read_worlds(self.robot, chosen, world, None, None, None, given.problem_count)
+        result = self._core.solve(self._head, ProblemBatch(given, worlds=worlds), chosen)
+        if result is None:
+            raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
+        return result
+
+    def linearise(
+        self,
+        result: IKResult,
+        positions: Any = None,
+        orientations_xyzw: Any = None,
+        *,
+        constraint_enabled: Any = None,
+        data: "Sequence[tuple[IKObjective, str]]" = (),
+        limits: bool = False,
+    ) -> Linearisation:
+        """Return how the answers of a solve follow its targets: first derivatives of the minima that they are.
+
+        Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
+        conditions that answers keep; other rows have the least cost beside them, with the second derivatives of all
+        rows. Where targets are not met, or rows of priority 0 act against them, and further rows yield to them, there
+        are none; nor are there in singular configurations and at kinks of rows. Answers whose rows are all of targets
+        that are met are derived by compiled code, microseconds each; it is compiled when it is first needed.
+        Columns are those of `coordinate_names` and `dof_names`. The data of objectives and targets are those of now.
+
+        Args:
+            result: Answers of this solver, or of one of the same robot, rows and order of joints.
+            positions: The targets that they were solved for, as in `solve`.
+            orientations_xyzw: Alike.
+            constraint_enabled: Alike.
+            data: Objectives, and names of their fields, by whose numbers answers are derived too: `found.by_data`.
+            limits: Whether they are derived by the limits that hold joints too: `found.by_limits`.
+
+        Raises:
+            UnknownNameError: The robot has no loop of a name, or an objective no field of a name.
+            InputError: A value that is not allowed, another number of targets than of answers, other parts of them than
+                in the solve, or answers of another solver.
+            EngineError: An objective does not state its rows, or a target has a frame or tolerances of its own.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        count = None if self.targets else len(result)
+        given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
+        given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
+        check_derivable(result, self.targets, given)
+        check_lines(self._core.objectives, self._core.targets.with_lines, given.problem_count)
+        check_answers(result, self._head, self.targets, given, self._core.layout.incidence)
+        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
+        joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
+        if not self._order.is_own:  # it may leave followers out
+            joint_q = self.robot.complete_joint_q(joint_q)
+        rows = HostRows(self.robot, self._core.layout.rows, hard_limits=self.options.joint_limits == "hard")
+        islands, further = AnswerIslands.of_result(result), rows.further(data, limits=limits)
+        derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled, further, result.limits)
+        return derived if self._order.is_own else derived.ordered(self._order)
+
+    def follow(
+        self,
+        positions: Any,
+        orientations_xyzw: Any,
+        dt: float,
+        *,
+        start_joint_q: Any = None,
+        solutions: int = 8,
+        velocity: Any = None,
+        acceleration: Any = None,
+        world: "World | None" = None,
+        attached: "Mapping[str, AttachedObject] | None" = None,
+        options: "dict[str, object] | SolverOptions | None" = None,
+    ) -> PathResult:
+        """Follow a path: of the solutions of its waypoints, choose those that go from one to the next.
+
+        Speed limits come first, then the largest change of a joint from waypoint to waypoint, then smoothness; each
+        island is chosen for by itself. Where a waypoint has no solution the robot goes straight from the solution
+        before to the one after, and stands still where none has. `ik_service.motion` says how.
+
+        Args:
+            positions: Targets of the waypoints as in `solve`, a line each.
+            orientations_xyzw: Alike.
+            dt: Time from waypoint to waypoint [s].
+            start_joint_q: Configuration one `dt` before the first waypoint, shape [coordinates]; None begins anywhere.
+                The path begins there if the start meets that waypoint and no objective of priority 1 moves it away.
+            solutions: Distinct solutions to begin from, at each of several places along the path; paths of more than
+                some 10000 waypoints begin from fewer.
+            velocity: Largest speeds [m/s or rad/s]: a number, a mapping from names of joints, or an array of shape
+                [joint_dof_count] in the robot's order; None takes those of the robot's model.
+            acceleration: Largest changes of speed [m/s^2 or rad/s^2], alike. They are reported, and not chosen for.
+            world: Obstacles; None for none. The ways between waypoints, straight in the joints, are checked, too.
+            attached: Objects that links carry, by name; None for none.
+            options: Seeds, iterations, tolerances and random seed as in `solve`.
+
+        Raises:
+            UnknownNameError: The robot has no joint of a name.
+            InputError: A value that is not allowed, or targets or objectives with data for every waypoint.
+            EngineError: The compiled engine cannot hold an island of this problem.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        rates = RateLimits.read(self.robot, dt, velocity, acceleration)
+        chosen = self.options.of_solve(options)
+        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
+        start = None
+        if start_joint_q is not None:
+            start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
+            start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
+        check_one_line(self._core.objectives, self._core.targets.with_lines)
+        worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
+        check = None if worlds is None else WayCheck.of(self.robot, worlds)
+        solve = partial(self._solves.solve, self._own_head)
+        path = ProblemBatch(given, worlds=worlds)
+        waypoints = Waypoints(self.robot, path, chosen, self._core.engine.finish, solve, check=check)
+        result = followed(waypoints, self._order, rates, solutions, start)
+        if result is None:
+            raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
+        return result
+
+    def set_target_data(
+        self, target: int, *, offset: Any = None, row_weights: Any = None, tolerance: Any = None
+    ) -> None:
+        """Replace the tool frame, the weights or the tolerances of a target, from the next solve on.
+
+        Nothing is compiled for it, unless other rows are free than before.
+
+        Args:
+            target: Which of `targets`.
+            offset: Tool frame as in `Target`, which must have been declared with one; None leaves it as it is.
+            row_weights: Weights as in `Target`; None leaves them as they are.
+            tolerance: Tolerances as in `Target`, which must have been declared with some, or with free rows, which are
+                those of infinity here; None leaves them as they are.
+
+        Raises:
+            InputError: There is no such target, or a value is not allowed.
+        """
+        self._core.targets.replace(target, offset=offset, row_weights=row_weights, tolerance=tolerance)
+
+    def islands(self, problem: int = 0) -> IslandReport:
+        """Tell which joints fall into which island, which rows join them, and which targets nothing can move.
+
+        A solve may hold fewer rows: those of a target without positions or without orientations are off. What became
+        of the islands of a solve stands in its result.
+
+        Args:
+            problem: Which problem, where weights differ between problems.
+
+        Raises:
+            InputError: There is no such problem.
+        """
+        return self._core.report_islands(problem)
+
+    def recorded(
+        self,
+        *,
+        orientations: bool = True,
+        for_gpus: bool = False,
+        float64_finish: bool = False,
+        collision: bool | None = None,
+        world: World | None = None,
+    ) -> RecordedLaunches:
+        """Return the kernels of a solve, with what they work on, for export.
+
+        Args:
+            orientations: Whether targets have orientations, or are positions alone.
+            for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
+            float64_finish: Whether the answers are improved in float64, in steps of the phase "finish".
+            collision: Whether they are checked for collision, where the robot has a model; None as in `solve`.
+            world: With None: obstacles; kernels for GPUs know none.
+
+        Raises:
+            InputError: There is a world, and the robot has no collision model.
+            EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order
+                of joints or quaternions of its own.
+        """
+        if not self._order.is_own or self.wxyz:
+            raise EngineError("Only solvers in the robot's own joint_order, of quaternions xyzw, can be exported.")
+        worlds = CheckedWorlds((), np.zeros(1, np.int32), None, {}) if collision else None
+        if collision is None:
+            worlds = read_worlds(self.robot, self.options, world, None, None, None, 1)
+        chosen = {"orientations": orientations, "for_gpus": for_gpus}
+        return self._core.recorded(**chosen, float64_finish=float64_finish, worlds=worlds)

@@ -1,0 +1,158 @@
+"""The service on Ray Serve: replicas of the same application, one for each device.
+
+    proxy of Ray -> replica: application, queue, solver's thread -> device
+
+A replica is `ik-service serve` behind Ray's server instead of its own. It makes batches itself, without Ray's batching.
+Settings come from the environment of each machine; arguments of the configuration override them. Replicas that share
+`catalog_dir` share the robots that are put.
+"""
+
+import asyncio
+import gc
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import ray
+from fastapi import FastAPI
+from ray import serve
+
+from ik_service.service import create_app
+from ik_service.service.gate.access import require_safe_address
+from ik_service.service.gate.logs import configured_logs
+from ik_service.service.queue.errors import ExpiredError, QueueFullError
+from ik_service.service.routes.state import ServiceState
+from ik_service.service.warm_up import first_request, warmed_robots
+from ik_service.settings import ServiceSettings, load_settings
+from objectives.errors import IKError, InputError
+
+NAME = "solver"
+"""Name of the deployment, with which a configuration sets the resources of its replicas."""
+ONGOING_MOST = 256
+"""Requests that a replica gets at once at most; it makes batches of them."""
+QUEUED_MOST = 1024
+"""Waiting requests of a proxy at most; more are refused."""
+SHUTDOWN_S = 15.0
+"""Time that a replica has to end, in addition to the longest time of a request [s]."""
+HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 5.0, 12.0
+"""Interval of the health checks of a replica, and time for an answer [s]; the third failure ends the replica."""
+PROBE_S = 10.0
+"""Time for the solve of a health check [s]."""
+
+OF_THE_SERVER = frozenset(
+    (
+        *("host", "port", "max_header_bytes", "max_connections", "header_timeout_s", "answer_timeout_s"),
+        *("keep_alive_s", "drain_s", "drain_delay_s"),
+    )
+)
+"""Settings of the service's own server, which Ray's server replaces."""
+SECRET = frozenset(("api_keys",))
+"""Settings that must not stand in a configuration, which is not secret."""
+
+
+class UnhealthyError(IKError):
+    """A replica cannot solve any more and has to be replaced."""
+
+
+class SolverReplica:
+    """One application in a process of Ray, on the device that Ray assigns.
+
+    Args:
+        options: Settings by name, which override the environment of the process.
+    """
+
+    app: FastAPI
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._settings = replica_settings(options, _assigned_cpus())
+        self._logs = ExitStack()  # until the process ends
+        self._logs.enter_context(configured_logs(self._settings))
+        self._is_proven = False
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Return the application; its address is not known, so it requires API keys unless a setting says otherwise."""
+        return create_app(self._settings)
+
+    async def check_health(self) -> None:
+        """Solve a problem. Ray calls this before the first request, and then periodically.
+
+        Raises:
+            UnhealthyError: The solver's thread has ended, or its batch takes longer than any request may.
+            Exception: The solve of the start, or this one, failed because of the device or the kernels.
+        """
+        service = self.app.state.service
+        assert isinstance(service, ServiceState)  # set at the start of the application
+        if not self._is_proven:
+            await asyncio.wait([asyncio.wrap_future(service.warm_up)])
+            service.warm_up.result()
+            gc.collect()
+            gc.freeze()  # as under our own server: no collection of objects that stay
+            self._is_proven = True
+        await require_solving(service, self._settings)
+
+
+def build(args: dict[str, Any]) -> serve.Application:
+    """Return the application for Ray Serve; `import_path` of a configuration names this function.
+
+    Args:
+        args: Settings by name, which override the environment of each replica.
+
+    Raises:
+        InputError: A setting is not allowed, is secret, or has no effect here; or there are no API keys.
+    """
+    settings = replica_settings(args)
+    require_safe_address(settings, None)
+    return deployment(settings).bind(args)
+
+
+def deployment(settings: ServiceSettings) -> serve.Deployment:
+    """Return the deployment without the resources of its replicas, which a configuration sets."""
+    deploy = serve.deployment(
+        name=NAME,
+        max_ongoing_requests=ONGOING_MOST,
+        max_queued_requests=QUEUED_MOST,
+        graceful_shutdown_timeout_s=settings.request_timeout_s + SHUTDOWN_S,
+        health_check_period_s=HEALTH_PERIOD_S,
+        health_check_timeout_s=HEALTH_TIMEOUT_S,
+        logging_config={"enable_access_log": False},  # the application has its own
+    )
+    return deploy(serve.ingress()(SolverReplica))
+
+
+def replica_settings(options: Mapping[str, Any], cpus: float = 1.0) -> ServiceSettings:
+    """Return the settings of a replica.
+
+    Args:
+        options: Settings by name, which override the environment of this process.
+        cpus: Cores that it may use: the default number of threads on a CPU.
+
+    Raises:
+        InputError: A setting is not allowed, is secret, or has no effect here.
+    """
+    for name in sorted(SECRET & set(options)):
+        raise InputError(f"Setting {name} is secret: give it in the environment of Ray, or as api_keys_file.")
+    for name in sorted(OF_THE_SERVER & set(options)):
+        raise InputError(f"Setting {name} has no effect under Ray, whose server stands in front; see http_options.")
+    settings = load_settings(**options)
+    if settings.threads is not None:
+        return settings
+    return load_settings(**{**options, "threads": max(1, int(cpus))})
+
+
+async def require_solving(service: ServiceState, settings: ServiceSettings) -> None:
+    """Check that a solver works; one that is overloaded does.
+
+    Raises:
+        UnhealthyError: Its thread has ended, or its batch takes longer than any request may.
+        Exception: The error of the solver.
+    """
+    if service.pool.solving_s > settings.request_timeout_s:
+        raise UnhealthyError("The solver's thread has ended, or does not come back from a batch.")
+    name, robot = warmed_robots(service, settings.warm_up_robots)[0]
+    with suppress(QueueFullError, ExpiredError, TimeoutError):
+        probe = service.bridge.solve(robot, first_request(robot), timeout_s=PROBE_S, label=name)
+        await asyncio.wait_for(probe, PROBE_S)
+
+
+def _assigned_cpus() -> float:
+    return float(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))

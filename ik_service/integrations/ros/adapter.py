@@ -1,0 +1,325 @@
+"""What MoveIt's requests of kinematics mean: any objects with the fields of the messages in, the same filled out.
+
+Nothing of ROS is imported: `node` carries messages here, tests and other stacks bring objects of their own. One request
+is answered at a time.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ik_service.ik_solver import IKSolver
+from ik_service.integrations.ros.error_codes import MoveItErrorCode, RequestRefusedError, write_error_code
+from ik_service.integrations.ros.groups import PlanningGroup, joints_above
+from ik_service.integrations.ros.poses import RobotFrames, in_frame, in_world, read_pose, write_pose
+from ik_service.integrations.ros.robot_states import RobotStates
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots import RobotModel, World
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.lm.status import IKStatus
+from objectives.errors import IKError, InputError
+
+SOLVERS_MOST = 16
+"""Solvers that are kept, each for a group and its tips; the one that was used longest ago goes first."""
+KINDS_REFUSED = ("position_constraints", "orientation_constraints", "visibility_constraints")
+
+
+@dataclass(frozen=True)
+class AdapterSettings:
+    """How requests are answered.
+
+    Attributes:
+        position_tolerance: Largest position error of an answer [m].
+        orientation_tolerance: Largest orientation error of an answer [rad].
+        timeout: Time of a solve whose request names none [s]; 0 for as long as it takes.
+        nearest: Whether an answer is the solution nearest the seed state; otherwise the first that is found.
+        root_frames: Further names of the frame in which the root link is fixed.
+        device: A Warp device.
+    """
+
+    position_tolerance: float = 1e-4
+    orientation_tolerance: float = 1e-3
+    timeout: float = 0.0
+    nearest: bool = True
+    root_frames: Collection[str] = ()
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class _GroupSolver:
+    """What one solver is for."""
+
+    solver: IKSolver
+    moving: frozenset[str]
+    coordinates: Any = field(repr=False)  # columns of `moving` joints in a configuration
+
+
+class KinematicsAdapter:
+    """Answers `GetPositionIK` and `GetPositionFK` for one robot.
+
+    Args:
+        robot: The robot, with a collision model where requests shall avoid collisions.
+        groups: Planning groups by name. Where there are none any name is taken for all joints above the tips.
+        world: Obstacles of requests that avoid collisions; None for none.
+        settings: How requests are answered.
+        messages: Has the types `PoseStamped` and `Transform` of `geometry_msgs`.
+        note: Takes a sentence that should go into a log.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        groups: Mapping[str, PlanningGroup],
+        *,
+        messages: Any,
+        world: World | None = None,
+        settings: AdapterSettings | None = None,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.robot, self.groups, self.settings = robot, dict(groups), settings or AdapterSettings()
+        self.states = RobotStates(robot)
+        self._frames = RobotFrames(robot, self.settings.root_frames)
+        self._messages, self._world, self._note, self._noted = messages, world, note, set[str]()
+        self._tasks: OrderedDict[tuple[str, tuple[str, ...]], _GroupSolver] = OrderedDict()
+        self._lock = threading.Lock()
+        self._options = SolverOptions(
+            position_tolerance=self.settings.position_tolerance,
+            orientation_tolerance=self.settings.orientation_tolerance,
+        )
+        self._ways = {avoids: self._ways_of(avoids) for avoids in (False, True)}
+
+    def hear(self, joint_state: Any) -> None:
+        """Remember a `sensor_msgs/JointState`: where joints are that a request does not name."""
+        with self._lock:
+            self.states.hear(joint_state)
+
+    def prepare(self, group: str) -> None:
+        """Make the solver of a group's tips and let it solve once, so that the first request does not wait.
+
+        Raises:
+            RequestRefusedError: There is no such group, or it has no tips that its joints move.
+        """
+        with self._lock:
+            chosen = self._group(group)
+            task = self._task(chosen, chosen.tips)
+            poses = self.robot.forward_kinematics(self.states.current, chosen.tips)
+            for options in self._ways[True]:
+                task.solver.solve(*poses, initial_joint_q=self.states.current, options=options)
+
+    def solve_position_ik(self, request: Any, response: Any) -> Any:
+        """Answer `GetPositionIK`.
+
+        Args:
+            request: `GetPositionIK.Request`.
+            response: `GetPositionIK.Response`, filled: the state where every tip meets its pose, or the error code.
+
+        Returns:
+            The response.
+        """
+        begun = time.monotonic()
+        with self._lock:
+            try:
+                self._solve(request.ik_request, response, begun)
+            except RequestRefusedError as refusal:
+                write_error_code(response.error_code, refusal.code, str(refusal))
+            except IKError as error:
+                self._note(f"A request could not be solved: {error}")
+                write_error_code(response.error_code, MoveItErrorCode.FAILURE, str(error))
+        return response
+
+    def solve_position_fk(self, request: Any, response: Any) -> Any:
+        """Answer `GetPositionFK`: poses of links in the frame of the request's header.
+
+        Args:
+            request: `GetPositionFK.Request`.
+            response: `GetPositionFK.Response`, filled.
+
+        Returns:
+            The response.
+        """
+        try:
+            with self._lock:
+                joint_q = self.states.read(request.robot_state)
+            links = [name.removeprefix("/") for name in request.fk_link_names]
+            self._check_links(links)
+            frame = self._frames.placed(request.header.frame_id, joint_q)
+            positions, orientations = self.robot.forward_kinematics(joint_q, links)
+            found = in_frame(frame, np.concatenate((positions[0], orientations[0]), axis=-1))
+            for pose in found:
+                stamped = self._messages.PoseStamped()
+                stamped.header.stamp = request.header.stamp
+                stamped.header.frame_id = request.header.frame_id or self.robot.link_names[0]
+                write_pose(pose, stamped.pose)
+                response.pose_stamped.append(stamped)
+            response.fk_link_names = list(request.fk_link_names)
+            write_error_code(response.error_code, MoveItErrorCode.SUCCESS)
+        except RequestRefusedError as refusal:
+            write_error_code(response.error_code, refusal.code, str(refusal))
+        except IKError as error:
+            write_error_code(response.error_code, MoveItErrorCode.FAILURE, str(error))
+        return response
+
+    def _solve(self, request: Any, response: Any, begun: float) -> None:
+        group = self._group(request.group_name)
+        tips, stamped = self._targets(request, group)
+        task = self._task(group, tips)
+        start = self.states.read(request.robot_state)
+        frames = self._frames
+        poses = np.empty((len(tips), 7))
+        for line, one in enumerate(stamped):
+            placed = frames.placed(one.header.frame_id, start, task.moving)
+            poses[line] = in_world(placed, read_pose(one.pose))
+        limits = self._joint_limits(request.constraints, start, task.moving)
+        result = self._search(task, poses, start, limits, request, begun)
+        status = IKStatus(int(result.status[0]))
+        if not result.success[0]:
+            write_error_code(response.error_code, status.moveit_error_code, status.advice)
+            return
+        answer = start  # joints that the group does not move keep every digit
+        answer[task.coordinates] = result.joint_q[0, task.coordinates]
+        self.states.write(answer, response.solution, self._messages)
+        write_error_code(response.error_code, status.moveit_error_code)
+
+    def _search(
+        self, task: _GroupSolver, poses: Float64Array, start: Float64Array, limits: Any, request: Any, begun: float
+    ) -> IKResult:
+        """Solve for the nearest solution; where there seems to be none, once more with as many starts as it takes."""
+        asked = request.timeout.sec + 1e-9 * request.timeout.nanosec
+        timeout = asked if asked > 0.0 else self.settings.timeout
+        avoids = request.avoid_collisions and self._can_avoid_collisions()
+        result = None
+        for way in self._ways[avoids]:
+            left = None if timeout <= 0.0 else max(begun + timeout - time.monotonic(), TIME_LEFT_MIN_S)
+            result = task.solver.solve(
+                poses[None, :, :3],
+                poses[None, :, 3:],
+                initial_joint_q=start,
+                world=self._world if avoids else None,
+                joint_limits=limits,
+                options=way if left is None else replace(way, deadline_s=left),
+            )
+            if result.success[0] or result.status[0] in (IKStatus.DEADLINE, IKStatus.INVALID):
+                break
+        assert result is not None  # there is one way at least
+        return result
+
+    def _ways_of(self, avoids: bool) -> list[SolverOptions]:
+        """Return the options of the solves that a request may need, in their order."""
+        checks = avoids and self.robot.collision_model is not None
+        search = self._options if checks else replace(self._options, collision="off")
+        return [replace(search, best_of="nearest"), search] if self.settings.nearest else [search]
+
+    def _can_avoid_collisions(self) -> bool:
+        if self.robot.collision_model is not None:
+            return True
+        self._note_once(
+            f"Robot '{self.robot.name}' has no collision model: requests with avoid_collisions are solved without. "
+            "See the parameters collision and collision_spheres."
+        )
+        return False
+
+    def _note_once(self, sentence: str) -> None:
+        if sentence not in self._noted:
+            self._noted.add(sentence)
+            self._note(sentence)
+
+    def _group(self, name: str) -> PlanningGroup:
+        if name in self.groups:
+            return self.groups[name]
+        if self.groups:
+            known = ", ".join(sorted(self.groups))
+            raise _refused(MoveItErrorCode.INVALID_GROUP_NAME, f"There is no group '{name}'. Groups: {known}.")
+        return PlanningGroup("", frozenset(self.robot.joint_names))
+
+    def _targets(self, request: Any, group: PlanningGroup) -> tuple[tuple[str, ...], Sequence[Any]]:
+        """Return the links of a request and their stamped poses."""
+        if request.pose_stamped_vector:
+            stamped, names = request.pose_stamped_vector, request.ik_link_names
+        else:
+            stamped, names = [request.pose_stamped], [request.ik_link_name] if request.ik_link_name else []
+        tips = tuple(name.removeprefix("/") for name in names) or group.tips
+        if not tips:
+            raise _refused(
+                MoveItErrorCode.INVALID_LINK_NAME, f"The request names no link, and group '{group.name}' none."
+            )
+        if len(tips) != len(stamped):
+            reason = f"There are {len(stamped)} poses and {len(tips)} links ({', '.join(tips)})."
+            raise _refused(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
+        self._check_links(tips)
+        return tips, stamped
+
+    def _check_links(self, links: Sequence[str]) -> None:
+        unknown = [link for link in links if link not in self.robot.link_names]
+        if unknown or not links or len(set(links)) < len(links):
+            reason = f"The robot has no link '{unknown[0]}'." if unknown else "Links must be named, each once."
+            raise _refused(MoveItErrorCode.INVALID_LINK_NAME, f"{reason} Links: {', '.join(self.robot.link_names)}.")
+
+    def _task(self, group: PlanningGroup, tips: tuple[str, ...]) -> _GroupSolver:
+        """Return the solver of a group and its tips; all joints but those of the group that move tips are locked."""
+        key = group.name, tips
+        task = self._tasks.get(key)
+        if task is None:
+            moving = group.joints & {joint for tip in tips for joint in joints_above(self.robot, tip)}
+            task = self._tasks[key] = self._new_task(group, tips, frozenset(moving))
+            if len(self._tasks) > SOLVERS_MOST:
+                self._tasks.popitem(last=False)
+        self._tasks.move_to_end(key)
+        return task
+
+    def _new_task(self, group: PlanningGroup, tips: tuple[str, ...], moving: frozenset[str]) -> _GroupSolver:
+        robot = self.robot
+        for tip in tips:
+            if not moving.intersection(joints_above(robot, tip)):
+                reason = f"No joint of group '{group.name}' moves link '{tip}'."
+                raise _refused(MoveItErrorCode.INVALID_LINK_NAME, reason)
+        firsts = [int(robot.joint_qd_start[robot.joint_index(name)]) for name in moving]
+        leaders = {robot.joint_names[_joint_of(robot, int(robot.dof_leader[dof]))] for dof in firsts}
+        try:
+            active = robot.activate(sorted(leaders))
+            solver = IKSolver(active, tips, device=self.settings.device, options=self._options)
+        except InputError as error:
+            raise _refused(MoveItErrorCode.INVALID_GROUP_NAME, str(error)) from None
+        joints = {_joint_of(robot, int(dof)) for dof in np.flatnonzero(active.dof_active >= 0)}
+        columns = [np.arange(robot.joint_q_start[j], robot.joint_q_start[j + 1]) for j in sorted(joints)]
+        names = frozenset(robot.joint_names[joint] for joint in joints)
+        return _GroupSolver(solver, names, np.concatenate(columns))
+
+    def _joint_limits(self, constraints: Any, start: Float64Array, moving: frozenset[str]) -> Any:
+        """Return what the joint constraints of a request leave of the limits of joints that move; None for all."""
+        if any(getattr(constraints, kind) for kind in KINDS_REFUSED):
+            reason = "Of constraints only joint_constraints are taken."
+            raise _refused(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
+        limits: dict[str, tuple[float, float]] = {}
+        for one in constraints.joint_constraints:
+            if one.joint_name not in self.states.names:
+                reason = f"A constraint names joint '{one.joint_name}'. Joints: {', '.join(self.states.names)}."
+                raise _refused(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
+            dof = int(self.robot.joint_qd_start[self.robot.joint_index(one.joint_name)])
+            lower, upper = limits.get(
+                one.joint_name, (self.robot.joint_limit_lower[dof], self.robot.joint_limit_upper[dof])
+            )
+            lower = max(float(lower), one.position - one.tolerance_below)
+            upper = min(float(upper), one.position + one.tolerance_above)
+            held = start[self.robot.dof_coordinate[dof]]
+            if not lower <= upper or (one.joint_name not in moving and not lower <= held <= upper):
+                reason = f"The constraint of joint '{one.joint_name}' leaves no place for it."
+                raise _refused(MoveItErrorCode.NO_IK_SOLUTION, reason)
+            if one.joint_name in moving:
+                limits[one.joint_name] = lower, upper
+        return limits or None
+
+
+def _joint_of(robot: RobotModel, dof: int) -> int:
+    """Return the joint to which a DOF belongs."""
+    return int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1
+
+
+def _refused(code: MoveItErrorCode, reason: str) -> RequestRefusedError:
+    return RequestRefusedError(code, reason)

@@ -1,0 +1,81 @@
+"""A robot from the texts that a ROS system has of it: robot_description and robot_description_semantic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from ik_service.integrations.ros.groups import (
+    PlanningGroup,
+    SemanticDescription,
+    groups_of_lines,
+    read_semantic_description,
+)
+from ik_service.robots import RobotModel, load_robot
+from ik_service.robots.readers.catalog import Collision
+from ik_service.robots.readers.document import read_srdf_file
+from ik_service.robots.readers.read_model import read_collision_model
+from ik_service.robots.readers.sphere_file import read_sphere_file
+from objectives.errors import InputError
+
+
+@dataclass(frozen=True)
+class DescriptionSettings:
+    """How a robot is read.
+
+    Attributes:
+        groups: Groups beside those of the SRDF; see `groups_of_lines`.
+        collision: "shapes" makes a collision model of the robot's shapes, if they are all simple ones; "ignore" none.
+        collision_spheres: File of spheres that the collision model is made of instead; empty for none.
+        floating_base: Whether the root link floats.
+    """
+
+    groups: Sequence[str] = ()
+    collision: Collision = "shapes"
+    collision_spheres: str = ""
+    floating_base: bool = False
+
+
+@dataclass(frozen=True)
+class DescribedRobot:
+    """A robot, and what its semantic description says.
+
+    Attributes:
+        robot: The robot.
+        groups: Planning groups by name.
+        root_frames: Names of the frame in which its root link is fixed.
+    """
+
+    robot: RobotModel
+    groups: Mapping[str, PlanningGroup]
+    root_frames: frozenset[str]
+
+
+def read_described_robot(
+    urdf: str, srdf: str = "", settings: DescriptionSettings = DescriptionSettings()
+) -> DescribedRobot:
+    """Read a robot.
+
+    Args:
+        urdf: Text of a URDF, or of an MJCF file.
+        srdf: Text of an SRDF; empty for none.
+        settings: How it is read.
+
+    Raises:
+        RobotFileError: A text cannot be read.
+        InputError: A setting is not allowed, or the text is none.
+    """
+    if settings.collision not in get_args(Collision):
+        raise InputError(f"collision is {settings.collision!r}. Allowed: 'shapes', 'ignore'.")
+    if not urdf.lstrip("\ufeff \t\r\n").startswith("<"):
+        raise InputError("robot_description is not the text of a URDF: it does not begin with '<'.")
+    from_shapes = "ignore" if settings.collision_spheres else settings.collision
+    robot = load_robot(urdf, collision=from_shapes, srdf=srdf or None, floating_base=settings.floating_base)
+    document = read_srdf_file(srdf) if srdf else None
+    if settings.collision_spheres:
+        spheres = read_sphere_file(Path(settings.collision_spheres))
+        disabled = () if document is None else document.disabled_pairs
+        robot = robot.with_collision_model(read_collision_model(robot, {}, spheres, disabled))
+    semantic = SemanticDescription({}) if document is None else read_semantic_description(robot, document)
+    groups = {**semantic.groups, **groups_of_lines(robot, settings.groups)}
+    return DescribedRobot(robot, groups, semantic.root_frames)

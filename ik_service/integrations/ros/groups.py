@@ -1,0 +1,112 @@
+"""Planning groups: which joints a request may move, and which links it is for by default.
+
+They come from an SRDF, or from lines of a parameter such as ``arm=base_link:tool0``; read once for each robot.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ik_service.mechanism.link_paths import path_to_root
+from ik_service.robots import RobotModel
+from ik_service.robots.readers.document import SrdfDocument
+from ik_service.robots.readers.groups import groups_of
+from objectives.errors import InputError
+
+
+@dataclass(frozen=True)
+class PlanningGroup:
+    """A group of joints.
+
+    Attributes:
+        name: Its name.
+        joints: Joints that may move; fixed ones may be among them.
+        tips: Links that a request without names of links is for.
+    """
+
+    name: str
+    joints: frozenset[str]
+    tips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SemanticDescription:
+    """What is read of an SRDF.
+
+    Attributes:
+        groups: The groups, by name.
+        root_frames: Names of the frame in which the root link is fixed.
+    """
+
+    groups: Mapping[str, PlanningGroup]
+    root_frames: frozenset[str] = frozenset()
+
+
+def joints_above(robot: RobotModel, link: str) -> list[str]:
+    """Return the joints that move a link, from the root outwards, without fixed ones.
+
+    Raises:
+        UnknownNameError: The robot has no such link.
+    """
+    body, found = int(robot.link_body[robot.link_index(link)]), []
+    while body >= 0:
+        found.append(robot.joint_names[body])
+        body = int(robot.joint_parent[body])
+    return found[::-1]
+
+
+def groups_of_lines(robot: RobotModel, lines: Iterable[str]) -> dict[str, PlanningGroup]:
+    """Read groups from a parameter.
+
+    Args:
+        robot: The robot.
+        lines: ``name=tip``, ``name=base:tip`` for the joints between two links, or ``name=tip,tip`` for several tips.
+
+    Raises:
+        InputError: A line says something else.
+        UnknownNameError: The robot has no such link.
+    """
+    groups = {}
+    for line in lines:
+        name, equals, ends = (part.strip() for part in line.partition("="))
+        base, colon, tips = ends.rpartition(":")
+        chosen = tuple(tip.strip() for tip in tips.split(",") if tip.strip())
+        if not name or not equals or not chosen or (colon and not base.strip()):
+            raise InputError(f"Group {line!r} is none. Allowed: 'name=tip', 'name=base:tip', 'name=tip,tip'.")
+        joints = {joint for tip in chosen for joint in _chain(robot, base.strip(), tip)}
+        groups[name] = PlanningGroup(name, frozenset(joints), chosen)
+    return groups
+
+
+def read_semantic_description(robot: RobotModel, document: SrdfDocument) -> SemanticDescription:
+    """Read groups and the frame of the root from an SRDF document; see `ik_service.robots.load_groups`.
+
+    Raises:
+        RobotFileError: Groups contain each other, or a state has another number of values than its joint.
+    """
+    groups = {
+        name: PlanningGroup(name, frozenset(_with_followers(robot, group.joints)), group.tips)
+        for name, group in groups_of(document, robot).items()
+    }
+    fixed = (one for one in document.virtual_joints if one.kind == "fixed")
+    frames = {one.parent_frame for one in fixed if one.child_link == robot.link_names[0]}
+    return SemanticDescription(groups, frozenset(frames))
+
+
+def _with_followers(robot: RobotModel, joints: Iterable[str]) -> Iterator[str]:
+    """Give joints and those that follow them."""
+    leaders = {int(robot.joint_qd_start[robot.joint_index(name)]) for name in joints}
+    return (
+        name
+        for name, dof in zip(robot.joint_names, robot.joint_qd_start, strict=False)
+        if int(robot.dof_leader[dof]) in leaders
+    )
+
+
+def _chain(robot: RobotModel, base: str, tip: str) -> list[str]:
+    """Return the moving joints between a link and one below it; all above the tip where no base is given."""
+    joints = joints_above(robot, tip)
+    if not base:
+        return joints
+    if robot.link_index(base) not in path_to_root(robot, robot.link_index(tip)):
+        raise InputError(f"Link '{tip}' is not below '{base}'. A group's chain goes from a link to one below it.")
+    return joints[len(joints_above(robot, base)) :]

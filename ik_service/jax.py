@@ -1,0 +1,241 @@
+"""Solves as functions of JAX, with gradients; needs JAX 0.5 or newer.
+
+arrays -> a call through XLA's foreign functions, which solves and, where gradients are wanted, linearises
+-> configurations, and the derivatives from which arithmetic of JAX computes gradients
+
+`jax.jit`, `jax.vmap` and `jax.grad` know the call. The call has no derivative itself: second derivatives are refused.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+from weakref import ref
+
+import numpy as np
+import warp as wp
+
+from ik_service.derived_solve import POSE, batch_axes, derived_solve, rates_shape
+from ik_service.extras import needs
+from ik_service.ik_solver import IKSolver
+from objectives.errors import InputError
+
+with needs("jax", "ik_service.jax"):
+    import jax
+    import jax.numpy as jnp
+    from jax import Array
+    from warp import JaxCallableGraphMode, jax_callable
+
+__all__ = ["JaxAnswer", "JaxSolver"]
+
+
+class Given(NamedTuple):
+    """What a solve is given, with one axis of problems, n.
+
+    Attributes:
+        positions: Shape [n, targets, 3]; None where they are free.
+        orientations_xyzw: Alike, with 4.
+        start: Where to start, shape [n, coordinates]; None for the solver's own.
+        offsets: Tool frames, shape [n, targets, 7]; None for those that the solver has.
+    """
+
+    positions: Array | None
+    orientations_xyzw: Array | None
+    start: Array | None
+    offsets: Array | None
+
+
+class ForeignSolve(Protocol):
+    """Solves in a program of JAX."""
+
+    def __call__(self, given: Given, *, derives: bool) -> tuple[Array, ...]:
+        """Give configurations, flags [n, 2] and, if asked, derivatives [n, coordinates, poses, 6].
+
+        The flags are success and whether an answer has derivatives.
+        """
+
+
+def foreign_solve(solver: IKSolver) -> ForeignSolve:
+    """Return the call of a solver, which it does not keep alive: Warp keeps what JAX calls for ever."""
+    known, tail = ref(solver), rates_shape(solver, 0)[1:]
+    coordinates, targets = len(solver.coordinate_names), len(solver.targets)
+    widths = (targets, 3), (targets, 4), (coordinates,), (targets, POSE)
+    made: dict[tuple[str, bool], Any] = {}
+
+    def call(given: Given, *, derives: bool) -> tuple[Array, ...]:
+        some = next(one for one in given if one is not None)
+        n, key = len(some), (some.dtype.name, derives)
+        if key not in made:
+            made[key] = _callable(known, *key)
+        pairs = zip(given, widths, strict=True)
+        arrays = [jnp.zeros((n, *width), some.dtype) if one is None else one for one, width in pairs]
+        shapes: dict[str, tuple[int, ...]] = {"joint_q": (n, coordinates), "flags": (n, 2)}
+        shapes |= {"rates": (n, *tail)} if derives else {}
+        which = sum(1 << k for k, one in enumerate(given) if one is not None)
+        return tuple(made[key](*arrays, which, output_dims=shapes))
+
+    return call
+
+
+def _callable(known: "ref[IKSolver]", dtype: str, derives: bool) -> Any:
+    """Return the function that JAX calls, for one type of numbers.
+
+    Raises:
+        InputError: There is no code for this type.
+    """
+    numbers: dict[str, Any] = {"float32": wp.float32, "float64": wp.float64}
+    if dtype not in numbers:
+        raise InputError(f"Targets are of type {dtype}. Allowed: {', '.join(numbers)}.")
+    number = numbers[dtype]
+    matrix, block, tensor = list[Any](wp.array(dtype=number, ndim=ndim) for ndim in (2, 3, 4))
+    given = dict(
+        zip(("positions", "orientations_xyzw", "start", "offsets"), (block, block, matrix, block), strict=True)
+    )
+    found = {"joint_q": matrix, "flags": wp.array(dtype=wp.int32, ndim=2)}
+
+    def solve(positions: Any, orientations_xyzw: Any, start: Any, offsets: Any, which: Any, *out: Any) -> None:
+        arrays = (positions, orientations_xyzw, start, offsets)
+        some = [one.numpy() if which >> k & 1 else None for k, one in enumerate(arrays)]
+        solver = known()
+        if solver is None:
+            raise InputError("The solver of this program is gone. Keep its JaxSolver for as long as programs call it.")
+        answer = derived_solve(solver, *some, derives=derives)
+        flags = np.stack([answer.success, answer.is_differentiable], axis=1)
+        for array, values in zip(out, (answer.joint_q, flags, answer.rates), strict=False):
+            array.assign(np.ascontiguousarray(values, dtype=wp.dtype_to_numpy(array.dtype)))
+
+    # Warp reads names and types of the arguments; the types stand below, since they depend on the numbers.
+    def solve_alone(
+        positions: Any, orientations_xyzw: Any, start: Any, offsets: Any, which: Any, joint_q: Any, flags: Any
+    ) -> None:
+        solve(positions, orientations_xyzw, start, offsets, which, joint_q, flags)
+
+    def solve_and_derive(
+        positions: Any,
+        orientations_xyzw: Any,
+        start: Any,
+        offsets: Any,
+        which: Any,
+        joint_q: Any,
+        flags: Any,
+        rates: Any,
+    ) -> None:
+        solve(positions, orientations_xyzw, start, offsets, which, joint_q, flags, rates)
+
+    function: Any = solve_and_derive if derives else solve_alone
+    function.__annotations__ = {**given, "which": int, **found, **({"rates": tensor} if derives else {})}
+    return jax_callable(function, num_outputs=3 if derives else 2, graph_mode=JaxCallableGraphMode.NONE)
+
+
+class JaxAnswer(NamedTuple):
+    """Answers of a solve.
+
+    Attributes:
+        joint_q: Configurations, shape [*batch, coordinates], of the type of the targets.
+        success: Whether all targets are met, bool [*batch].
+        is_differentiable: Whether an answer has a gradient, bool [*batch]; where it has none, that is zero. All are
+            False where no gradient is wanted.
+    """
+
+    joint_q: Array
+    success: Array
+    is_differentiable: Array
+
+
+class JaxSolver:
+    """Solves for targets that are arrays of JAX, with gradients.
+
+    A gradient is that of the minimum that an answer is, as it moves with its targets; that it is found from a start
+    plays no part, so configurations to start from have none. It is computed on the host in float64.
+
+    Args:
+        solver: The solver; it is used by one thread at a time.
+    """
+
+    def __init__(self, solver: IKSolver) -> None:
+        self.solver = solver
+        self.calls = jax.jit(foreign_solve(solver), static_argnames=("derives",))  # each trace of it stays in memory
+
+    def __call__(
+        self,
+        positions: Any = None,
+        orientations_xyzw: Any = None,
+        *,
+        initial_joint_q: Any = None,
+        offsets: Any = None,
+    ) -> JaxAnswer:
+        """Solve for targets.
+
+        Args:
+            positions: Positions [m], shape [*batch, 3] for one target, [*batch, targets, 3] for several; None leaves
+                them free.
+            orientations_xyzw: Unit quaternions, alike with 4. Their gradient is tangent to the unit sphere.
+            initial_joint_q: Where to start, shape [*batch, coordinates] or one that broadcasts to it.
+            offsets: Tool frames, shape [*batch, 7], [*batch, targets, 7] for several, or one that broadcasts to it; all
+                targets have been declared with one. None: those of the solver.
+
+        Raises:
+            InputError: No targets, or of a wrong shape. Values are checked where the program runs: what is wrong with
+                them is in the error of JAX.
+        """
+        arrays = {"positions": positions, "orientations_xyzw": orientations_xyzw}
+        arrays |= {"initial_joint_q": initial_joint_q, "offsets": offsets}
+        batch = batch_axes(self.solver, {k: None if one is None else jnp.shape(one) for k, one in arrays.items()})
+        like, count = jnp.asarray(orientations_xyzw if positions is None else positions), len(self.solver.targets)
+        if not jnp.issubdtype(like.dtype, jnp.floating):
+            raise InputError(f"Targets are of type {like.dtype}. Allowed: floating-point numbers.")
+
+        def flat(one: Any, *last: int) -> Array | None:
+            if one is None:
+                return None
+            one = jnp.asarray(one, like.dtype)
+            whole = (*batch, *one.shape[one.ndim - (1 if count == 1 or len(last) == 1 else 2) :])
+            return jnp.broadcast_to(one, whole).reshape(-1, *last)
+
+        given = Given(
+            flat(positions, count, 3),
+            flat(orientations_xyzw, count, 4),
+            flat(initial_joint_q, len(self.solver.coordinate_names)),
+            flat(offsets, count, POSE),
+        )
+        return JaxAnswer(*(one.reshape(*batch, *one.shape[1:]) for one in _solve(self, given)))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _solve(own: JaxSolver, given: Given) -> JaxAnswer:
+    joint_q, flags = own.calls(given, derives=False)
+    return JaxAnswer(joint_q, flags[:, 0] > 0, flags[:, 1] > 0)
+
+
+def _keep(own: JaxSolver, given: Given) -> tuple[JaxAnswer, tuple[Array, Given]]:
+    joint_q, flags, by = own.calls(given, derives=True)
+    return JaxAnswer(joint_q, flags[:, 0] > 0, flags[:, 1] > 0), (by, given)
+
+
+def _pull_back(own: JaxSolver, kept: tuple[Array, Given], by_answer: JaxAnswer) -> tuple[Given]:
+    """Give gradients by the inputs from that by configurations."""
+    by, given = kept
+    rates = jnp.einsum("ncpk,nc->npk", by, by_answer.joint_q)
+    of_targets, of_tools = jnp.split(rates, [len(own.solver.targets)], axis=1)
+    positions, orientations, start, offsets = given
+    by_offsets = None
+    if offsets is not None:
+        turned = _by_quaternion(of_tools[..., 3:], offsets[..., 3:])
+        by_offsets = jnp.concatenate([of_tools[..., :3], turned], axis=-1)
+    return (
+        Given(
+            None if positions is None else of_targets[..., :3],
+            None if orientations is None else _by_quaternion(of_targets[..., 3:], orientations),
+            None if start is None else jnp.zeros_like(start),
+            by_offsets,
+        ),
+    )
+
+
+def _by_quaternion(by_rotation: Array, q_xyzw: Array) -> Array:
+    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
+    w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
+    imaginary = scalar * w + jnp.cross(w, vector)
+    found = jnp.concatenate([imaginary, -(w * vector).sum(axis=-1, keepdims=True)], axis=-1)
+    return 2.0 * found / (q_xyzw * q_xyzw).sum(axis=-1, keepdims=True)
+
+
+_solve.defvjp(_keep, _pull_back)

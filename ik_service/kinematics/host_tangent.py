@@ -1,0 +1,137 @@
+"""Tangents in float64 on the host: motion subspace, integration, random configurations.
+
+The tangent of every joint is expressed in its joint-parent frame: floating (v, w) with v the velocity of the child's
+origin, ball w; a rotation is integrated by the left product ``exp(w) * q``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.kinematics.host_poses import BodyPose, poses_of_bodies, rotated
+from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.transforms import Float64Array, cross, quaternion_exp, quaternion_multiply
+from objectives.errors import InputError
+
+
+class BodyMotion(NamedTuple):
+    """Poses of all bodies and how DOFs move them, in many configurations.
+
+    Attributes:
+        joint_q: The configurations, shape [n, joint_coord_count].
+        T_world_body: [m, xyzw], shape [n, body_count, 7].
+        S: Twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].
+    """
+
+    joint_q: Float64Array
+    T_world_body: Float64Array
+    S: Float64Array
+
+
+def motion_subspace(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
+    """Give the twist per unit of each DOF, shape [n, joint_dof_count, 6]; see ``RobotModel.motion_subspace``."""
+    return body_motion(robot, joint_q).S
+
+
+def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
+    """Give the poses of all bodies together with the motion subspace."""
+    configurations = checked_joint_q(robot, joint_q)
+    n = len(configurations)
+    poses = poses_of_bodies(robot, configurations, range(robot.body_count))
+    still = np.tile([[0.0], [0.0], [0.0], [1.0]], (1, n))
+    twists = np.zeros((n, robot.joint_dof_count, 6))
+    T_world_body = np.empty((n, robot.body_count, 7))
+    for body, step in enumerate(robot.joint_steps):
+        parent = poses[step.parent] if step.parent >= 0 else BodyPose(np.zeros((3, n)), still)
+        origin = poses[body].position.T
+        T_world_body[:, body, :3], T_world_body[:, body, 3:] = origin, poses[body].q_xyzw.T
+        first = int(robot.joint_qd_start[body])
+        for k, axis in enumerate(step.axes):
+            world_axis = rotated(parent.q_xyzw, axis).T
+            if k < step.joint_type.linear_dof_count:
+                twists[:, first + k, :3] = world_axis
+            else:
+                twists[:, first + k, :3] = cross(origin, world_axis)
+                twists[:, first + k, 3:] = world_axis
+    return BodyMotion(configurations, T_world_body, twists)
+
+
+def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
+    """Give the time derivative of the motion subspace, shape [n, joint_dof_count, 6].
+
+    Axes turn with the body that carries the joint; those of angular DOFs pass through the child's origin.
+
+    Args:
+        robot: The robot.
+        motion: Poses and motion subspace of configurations.
+        joint_qd: Velocities there, shape [n, joint_dof_count].
+    """
+    rate = np.zeros_like(motion.S)
+    twists = np.zeros((len(joint_qd), robot.body_count + 1, 6))  # the last is that of the world
+    for body, step in enumerate(robot.joint_steps):
+        own = slice(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1]))
+        linear = own.start + step.joint_type.linear_dof_count
+        S = motion.S[:, own]
+        twists[:, body] = twists[:, step.parent] + np.einsum("nd,ndk->nk", joint_qd[:, own], S)
+        turn = twists[:, step.parent, np.newaxis, 3:]
+        rate[:, own.start : linear, :3] = cross(turn, motion.S[:, own.start : linear, :3])
+        axes = motion.S[:, linear : own.stop, 3:]
+        origin = motion.T_world_body[:, body, np.newaxis, :3]
+        velocity = twists[:, body, np.newaxis, :3] + cross(twists[:, body, np.newaxis, 3:], origin)
+        rate[:, linear : own.stop, 3:] = cross(turn, axes)
+        rate[:, linear : own.stop, :3] = cross(velocity, axes) + cross(origin, rate[:, linear : own.stop, 3:])
+    return rate
+
+
+def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
+    """Move configurations along tangents, shape [n, joint_coord_count]; see ``RobotModel.integrate``."""
+    start, step = checked_joint_q(robot, joint_q), checked_tangent(robot, dq)
+    if len(start) != len(step) and 1 not in (len(start), len(step)):
+        raise InputError(f"joint_q has {len(start)} rows and dq {len(step)}; they must be as many, or one.")
+    n = len(step) if len(start) == 1 else len(start)
+    result = np.broadcast_to(start, (n, robot.joint_coord_count)).copy()
+    additive = robot.dof_coordinate >= 0
+    result[:, robot.dof_coordinate[additive]] += step[:, additive]
+    for joint, first in robot.quaternion_starts.items():
+        w = step[:, robot.joint_qd_start[joint + 1] - 3 : robot.joint_qd_start[joint + 1]]
+        turned = quaternion_multiply(quaternion_exp(w), result[:, first : first + 4])
+        result[:, first : first + 4] = turned / np.linalg.norm(turned, axis=-1, keepdims=True)
+    return result
+
+
+def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> Float64Array:
+    """Draw configurations uniformly inside the limits, shape [n, joint_coord_count].
+
+    Unlimited angles come from +-pi, unlimited lengths from +-1 m, quaternions uniformly from all rotations. A limit on
+    one side opens a range of the same width. Followers and locked joints are consistent.
+
+    Raises:
+        InputError: n is negative.
+    """
+    if n < 0:
+        raise InputError(f"n must not be negative, got {n}.")
+    joint_q = np.broadcast_to(robot.mid_joint_q, (n, robot.joint_coord_count)).copy()
+    for joint, first in robot.quaternion_starts.items():
+        gaussian = rng.standard_normal((n, 4))
+        if robot.dof_active[robot.joint_qd_start[joint + 1] - 1] < 0:
+            continue  # drawn all the same: other numbers do not depend on what is locked
+        joint_q[:, first : first + 4] = gaussian / np.linalg.norm(gaussian, axis=-1, keepdims=True)
+    lower, upper = _ranges(robot)
+    coordinate = robot.dof_coordinate[robot.active_dof]
+    has_own = coordinate >= 0
+    drawn = rng.random((n, int(has_own.sum())))
+    joint_q[:, coordinate[has_own]] = lower[has_own] + (upper - lower)[has_own] * drawn
+    return robot.clamp_joint_q(joint_q)
+
+
+def _ranges(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
+    """Give the range that each active DOF is drawn from."""
+    linear = np.concatenate([np.arange(a + b) < a for a, b in robot.joint_dof_dim] or [np.zeros(0, dtype=bool)])
+    reach = np.where(linear[robot.active_dof], 1.0, np.pi)
+    lower, upper = robot.active_limit_lower, robot.active_limit_upper
+    free_below, free_above = np.isinf(lower), np.isinf(upper)
+    low = np.where(free_below, np.where(free_above, -reach, upper - 2.0 * reach), lower)
+    high = np.where(free_above, np.where(free_below, reach, lower + 2.0 * reach), upper)
+    return low, high

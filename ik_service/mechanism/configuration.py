@@ -1,0 +1,65 @@
+"""Checks of configurations and tangents that callers give."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.mechanism.arrays import RobotArrays
+from ik_service.mechanism.transforms import Float64Array
+from objectives.errors import InputError
+
+MIN_QUATERNION_LENGTH = 1e-6
+"""A shorter quaternion has no direction left in float32."""
+MAX_QUATERNION_NUMBER = 1e100
+"""The length of a quaternion with larger numbers may overflow; it is made shorter first."""
+
+
+def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
+    """Read configurations as float64 with unit quaternions.
+
+    Args:
+        robot: The robot that they belong to.
+        joint_q: Shape [joint_coord_count] or [n, joint_coord_count].
+
+    Returns:
+        Configurations, shape [n, joint_coord_count]; the caller's own array where nothing had to change.
+
+    Raises:
+        InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+    """
+    array = _checked_rows(joint_q, robot.joint_coord_count, "joint_q", robot.name)
+    copied = False
+    for joint, start in robot.quaternion_starts.items():
+        if not copied:
+            array, copied = array.copy(), True
+        q_xyzw = array[:, start : start + 4]
+        largest = np.abs(q_xyzw).max(axis=-1, keepdims=True, initial=0.0)
+        np.divide(q_xyzw, largest, out=q_xyzw, where=largest > MAX_QUATERNION_NUMBER)
+        length = np.linalg.norm(q_xyzw, axis=-1, keepdims=True)
+        if (length < MIN_QUATERNION_LENGTH).any():
+            row = int(np.argmin(length))
+            raise InputError(f"joint_q[{row}]: the quaternion of joint '{robot.joint_names[joint]}' has length zero.")
+        q_xyzw /= length
+    return array
+
+
+def checked_tangent(robot: RobotArrays, dq: ArrayLike, what: str = "dq") -> Float64Array:
+    """Read tangents as float64, shape [n, joint_dof_count]; the message of an error calls them so.
+
+    Raises:
+        InputError: Wrong shape or non-finite values.
+    """
+    return _checked_rows(dq, robot.joint_dof_count, what, robot.name)
+
+
+def _checked_rows(values: ArrayLike, width: int, what: str, robot_name: str) -> Float64Array:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be numbers of shape [{width}] or [n, {width}].") from None
+    if array.ndim not in (1, 2) or array.shape[-1] != width:
+        raise InputError(f"{what} has shape {list(array.shape)}; robot '{robot_name}' needs [{width}] or [n, {width}].")
+    array = array.reshape(-1, width) if width else np.zeros((len(array) if array.ndim == 2 else 1, 0))
+    if not np.isfinite(array).all():
+        row, column = (int(i[0]) for i in np.nonzero(~np.isfinite(array)))
+        raise InputError(f"{what}[{row}, {column}] is {array[row, column]}; it must be finite.")
+    return array

@@ -1,0 +1,146 @@
+"""Mimic couplings, locks and limits: which DOFs a solver may move and what the others do then.
+
+A follower's coordinate is ``multiplier * leader + offset``; every leader leads itself. Limits of followers, mapped to
+the leader, narrow the leader's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.mechanism.arrays import RobotArrays, read_only
+from ik_service.mechanism.configuration import checked_joint_q
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import ActiveMap, KinematicRobot
+from ik_service.mechanism.transforms import Float64Array
+
+LIMIT_SLACK = 1e-9
+"""Limits of a leader and its followers may miss each other by this much [m or rad]: decimals in files are rounded."""
+
+
+def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upper: Float64Array) -> int:
+    """Narrow the limits of a follower's leader, in place, to where the follower is inside its own; give the leader.
+
+    Args:
+        robot: The robot.
+        follower: DOF that follows another.
+        lower: Lower limits of all DOFs, shape [joint_dof_count].
+        upper: Upper limits of all DOFs, same shape.
+    """
+    leader = int(robot.dof_leader[follower])
+    own = float(robot.joint_limit_lower[follower]), float(robot.joint_limit_upper[follower])
+    low, high = leader_interval(float(robot.dof_multiplier[follower]), float(robot.dof_offset[follower]), *own)
+    lower[leader], upper[leader] = max(lower[leader], low), min(upper[leader], high)
+    return leader
+
+
+def leader_interval(multiplier: float, offset: float, lower: float, upper: float) -> tuple[float, float]:
+    """Give the interval of a leader in which its follower is between two limits; an empty one is (inf, -inf)."""
+    if multiplier == 0.0:  # it stands still: any leader will do, or none
+        is_inside = lower - offset <= LIMIT_SLACK and upper - offset >= -LIMIT_SLACK
+        return (-np.inf, np.inf) if is_inside else (np.inf, -np.inf)
+    low, high = np.sort((np.array([lower, upper]) - offset) / multiplier)
+    return float(low), float(high)
+
+
+def mapped_limits(robot: RobotArrays, follower: int, lower: float, upper: float) -> tuple[float, float]:
+    """Give the interval of a leader in which its follower, whose multiplier is not 0, is between two limits."""
+    return leader_interval(float(robot.dof_multiplier[follower]), float(robot.dof_offset[follower]), lower, upper)
+
+
+def follower_numbers(robot: RobotArrays, dofs: Sequence[int], lower: NDArray[Any], upper: NDArray[Any]) -> Float64Array:
+    """Give multiplier, offset, lower and upper limit of followers, shape [followers, 4].
+
+    Args:
+        robot: The robot.
+        dofs: The followers.
+        lower: Lower limits of all DOFs, shape [joint_dof_count].
+        upper: Upper limits of all DOFs, same shape.
+    """
+    columns = (robot.dof_multiplier, robot.dof_offset, lower, upper)
+    return np.stack([np.asarray(column, np.float64)[list(dofs)] for column in columns], axis=-1)
+
+
+def leader_limits(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
+    """Give the limits of every DOF, those of leaders narrowed by their followers, each of shape [joint_dof_count]."""
+    lower, upper = robot.joint_limit_lower.copy(), robot.joint_limit_upper.copy()
+    for follower in robot.follower_dofs:
+        narrow_leader(robot, int(follower), lower, upper)
+    crossed = lower > upper  # by less than LIMIT_SLACK, or the model would not exist
+    lower[crossed] = upper[crossed] = 0.5 * (lower[crossed] + upper[crossed])
+    return lower, upper
+
+
+def active_map(robot: KinematicRobot) -> ActiveMap:
+    """Number the DOFs that may move and give their limits and the configuration in the middle."""
+    dof_count = robot.joint_dof_count
+    leads = robot.dof_leader == np.arange(dof_count)
+    locked = np.repeat([name in robot.locked for name in robot.joint_names], np.diff(robot.joint_qd_start)).astype(bool)
+    active_dof = np.flatnonzero(leads & ~locked).astype(np.int32)
+    number = np.full(dof_count, -1, dtype=np.int32)
+    number[active_dof] = np.arange(len(active_dof), dtype=np.int32)
+    lower, upper = leader_limits(robot)
+    return ActiveMap(
+        dof_active=read_only(number[robot.dof_leader]),
+        active_dof=read_only(active_dof),
+        active_limit_lower=read_only(lower[active_dof]),
+        active_limit_upper=read_only(upper[active_dof]),
+        mid_joint_q=read_only(_mid_joint_q(robot, lower, upper)),
+    )
+
+
+def _mid_joint_q(robot: KinematicRobot, lower: Float64Array, upper: Float64Array) -> Float64Array:
+    middle = np.clip(0.0, lower, upper)
+    limited = np.isfinite(lower) & np.isfinite(upper)
+    middle[limited] = 0.5 * lower[limited] + 0.5 * upper[limited]
+    mid_joint_q = np.zeros(robot.joint_coord_count)
+    for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
+        if joint_type.quaternion_offset is not None:
+            mid_joint_q[robot.joint_q_start[joint] + joint_type.quaternion_offset + 3] = 1.0
+    has_coordinate = robot.dof_coordinate >= 0
+    mid_joint_q[robot.dof_coordinate[has_coordinate]] = middle[has_coordinate]
+    for joint_name, values in robot.locked.items():
+        start = robot.joint_q_start[robot.joint_index(joint_name)]
+        mid_joint_q[start : start + len(values)] = values
+    _set_followers(robot, mid_joint_q)
+    return mid_joint_q
+
+
+def _set_followers(robot: KinematicRobot, joint_q: Float64Array) -> None:
+    """Set the followers' coordinates from their leaders', in place."""
+    follower = robot.follower_dofs
+    coordinate, leader = robot.dof_coordinate[follower], robot.dof_coordinate[robot.dof_leader[follower]]
+    joint_q[..., coordinate] = robot.dof_multiplier[follower] * joint_q[..., leader] + robot.dof_offset[follower]
+
+
+def complete_joint_q(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
+    """Set followers from their leaders, in copies, shape [n, joint_coord_count]; locked joints stay where they are.
+
+    Raises:
+        InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+    """
+    completed = checked_joint_q(robot, joint_q).copy()
+    _set_followers(robot, completed)
+    return completed
+
+
+def clamp_joint_q(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
+    """Clamp copies into the limits, locked joints too, and complete them, shape [n, joint_coord_count].
+
+    Raises:
+        InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+    """
+    clamped = checked_joint_q(robot, joint_q).copy()
+    leads = robot.dof_leader == np.arange(robot.joint_dof_count)
+    limited = leads & (robot.dof_coordinate >= 0)
+    lower, upper = leader_limits(robot)
+    coordinate = robot.dof_coordinate[limited]
+    clamped[:, coordinate] = np.clip(clamped[:, coordinate], lower[limited], upper[limited])
+    completed = complete_joint_q(robot, clamped)
+    follower = np.flatnonzero(~leads)
+    own = robot.dof_coordinate[follower]
+    # multiplier * limit + offset may pass the follower's own limit by the last bit
+    completed[:, own] = np.clip(completed[:, own], robot.joint_limit_lower[follower], robot.joint_limit_upper[follower])
+    return completed

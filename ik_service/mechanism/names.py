@@ -1,0 +1,117 @@
+"""Names of coordinates and DOFs, and look-ups by name with messages that help."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ik_service.mechanism.arrays import RobotArrays
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.loops import LoopConstraint
+from objectives.errors import InputError, UnknownNameError, near_names
+
+MAX_LISTED = 60
+"""Names that a message lists at most."""
+
+
+@dataclass(frozen=True)
+class DofInfo:
+    """What a DOF is.
+
+    Attributes:
+        name: Its name, as in ``dof_names``.
+        joint: Name of its joint.
+        component: Which DOF of the joint (``vx``, ``angle``); empty for a scalar joint.
+        lower: Lower limit [m or rad], -inf where none.
+        upper: Upper limit [m or rad], +inf where none.
+        active: Whether an active DOF moves it; False where it is locked.
+    """
+
+    name: str
+    joint: str
+    component: str
+    lower: float
+    upper: float
+    active: bool
+
+
+def coordinate_names(robot: KinematicRobot) -> tuple[str, ...]:
+    """Give the name of each coordinate, length joint_coord_count."""
+    return tuple(
+        _joined(joint, component)
+        for joint, joint_type in zip(robot.joint_names, robot.joint_type, strict=True)
+        for component in JointType(joint_type).coordinate_components
+    )
+
+
+def dof_names(robot: KinematicRobot) -> tuple[str, ...]:
+    """Give the name of each DOF, length joint_dof_count."""
+    return tuple(
+        _joined(joint, component)
+        for joint, joint_type in zip(robot.joint_names, robot.joint_type, strict=True)
+        for component in JointType(joint_type).dof_components
+    )
+
+
+def closing_coordinate_names(loops: Sequence[LoopConstraint]) -> tuple[str, ...]:
+    """Give the name of each coordinate of the joints that close loops."""
+    return tuple(_joined(loop.name, one) for loop in loops for one in loop.rows().closing_coordinate_names)
+
+
+def _joined(joint: str, component: str) -> str:
+    return f"{joint}/{component}" if component else joint
+
+
+def dof_at(robot: KinematicRobot, index: int) -> DofInfo:
+    """Describe a DOF.
+
+    Raises:
+        InputError: There is no such DOF.
+    """
+    if not 0 <= index < robot.joint_dof_count:
+        raise InputError(f"DOF {index} is not in robot '{robot.name}': it has DOFs 0 to {robot.joint_dof_count - 1}.")
+    joint = int(np.searchsorted(robot.joint_qd_start, index, side="right")) - 1
+    component = JointType(robot.joint_type[joint]).dof_components[index - robot.joint_qd_start[joint]]
+    return DofInfo(
+        name=robot.dof_names[index],
+        joint=robot.joint_names[joint],
+        component=component,
+        lower=float(robot.joint_limit_lower[index]),
+        upper=float(robot.joint_limit_upper[index]),
+        active=bool(robot.dof_active[index] >= 0),
+    )
+
+
+def leaf_links(robot: RobotArrays) -> list[str]:
+    """Give the links that move and carry no further link, in the order of `link_names`."""
+    inner = set(robot.link_parent.tolist())
+    return [name for k, name in enumerate(robot.link_names) if robot.link_body[k] >= 0 and k not in inner]
+
+
+def index_of(robot: KinematicRobot, what: str, names: Sequence[str], name: str) -> int:
+    """Find a name.
+
+    Args:
+        robot: The robot, for the message.
+        what: "Link" or "Joint".
+        names: The names there are.
+        name: The name looked for.
+
+    Raises:
+        UnknownNameError: It is not among them; the message lists them and the closest ones.
+    """
+    try:
+        return names.index(name)
+    except ValueError:
+        opening = f"{what} '{name}' is not in robot '{robot.name}'."
+        raise UnknownNameError(unknown_name(opening, what, names, name)) from None
+
+
+def unknown_name(opening: str, what: str, names: Sequence[str], name: object) -> str:
+    """Give a message about an unknown name: the opening, the closest names, and the list."""
+    close = near_names(str(name), names, 3)
+    hint = f" Did you mean {' or '.join(repr(candidate) for candidate in close)}?" if close else ""
+    listed = ", ".join(names[:MAX_LISTED]) or "none"
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"{opening}{hint} {what}s: {listed}{more}."

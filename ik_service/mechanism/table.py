@@ -1,0 +1,46 @@
+"""A robot as a table of text, for people: its DOFs, their limits and what moves them."""
+
+import numpy as np
+
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+
+ROWS_MOST = 18
+"""DOFs that are shown; the table fits a screen of 24 lines."""
+HEAD = ("DOF", "type", "lower", "upper", "moved by")
+
+
+def table(robot: KinematicRobot, title: str) -> str:
+    """Give a line for each DOF, those past `ROWS_MOST` counted.
+
+    Args:
+        robot: The robot.
+        title: The first line.
+    """
+    rows = [HEAD, *(_row(robot, dof) for dof in range(min(robot.joint_dof_count, ROWS_MOST)))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [title]
+    for name, kind, lower, upper, mover in rows:
+        cells = (name.ljust(widths[0]), kind.ljust(widths[1]), lower.rjust(widths[2]), upper.rjust(widths[3]), mover)
+        lines.append("  ".join(cells).rstrip())
+    if robot.joint_dof_count > ROWS_MOST:
+        lines.append(f"... and {robot.joint_dof_count - ROWS_MOST} more DOFs")
+    return "\n".join(lines)
+
+
+def _row(robot: KinematicRobot, dof: int) -> tuple[str, ...]:
+    joint = int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1
+    kind = JointType(robot.joint_type[joint]).name.lower()
+    limits = (f"{limit:.4g}" for limit in (robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]))
+    return (robot.dof_names[dof], kind, *limits, mover(robot, dof))
+
+
+def mover(robot: KinematicRobot, dof: int) -> str:
+    """Say what moves a DOF: the solver, nothing, or its leader and how."""
+    leader = int(robot.dof_leader[dof])
+    if leader == dof:
+        return "the solver" if robot.dof_active[dof] >= 0 else "nothing: locked"
+    offset = float(robot.dof_offset[dof])
+    added = f" {'-' if offset < 0.0 else '+'} {abs(offset):.4g}" if offset else ""
+    follows = f"{float(robot.dof_multiplier[dof]):.4g} x {robot.dof_names[leader]}{added}"
+    return follows if robot.dof_active[dof] >= 0 else f"{follows}, which is locked"

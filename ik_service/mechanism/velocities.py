@@ -1,0 +1,147 @@
+"""Constraints on velocities alone: they hold no position, and count where robots move."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from ik_service.mechanism.given import all_of, require_number
+from ik_service.mechanism.loops import IDENTITY, Transform
+from ik_service.mechanism.transforms import checked_transform
+from objectives.errors import InputError
+from objectives.tasks.velocity import VelocityObjective
+from objectives.tasks.velocity_rows import MovingPair
+
+ROLLING = ("rolling", "no_sideslip")
+"""Kinds that have a radius."""
+GEAR = "gear"
+VELOCITY_KINDS = (*ROLLING, "constant_velocity", GEAR)
+
+
+@dataclass(frozen=True)
+class VelocityConstraint:
+    """One row on how a frame on a link moves against a frame on another, which no position answers for.
+
+    | kind | what stands still |
+    |---|---|
+    | rolling | the lowest point of a wheel against the ground, along the wheel's way |
+    | no_sideslip | the same point across that way |
+    | constant_velocity | the relative turn about the line halfway between both axes, as in a joint of two shafts |
+    | gear | the turn of a link about its axis less ratio times that of the other about its, both against the carrier |
+
+    The frame of a wheel stands at its centre with z along its axle, that of the ground with z upwards. Axes of shafts
+    and gears are the z axes of both frames. Gears between two joints hold their positions too where they are stated as
+    one joint that mimics the other, or as a ``CoordinateConstraint``.
+
+    Attributes:
+        name: Name of the constraint.
+        kind: One of the table.
+        link: Link that carries the frame: the wheel, or a shaft or gear.
+        reference_link: Link that carries the reference frame: the ground, or the other shaft or gear; None for the
+            world, which is no gear.
+        offset: ``T_link_frame``, position [m] and quaternion xyzw.
+        reference_offset: The same of the reference frame.
+        radius: Radius of the wheel [m].
+        ratio: How far the gear on ``link`` turns while the other turns by 1; below 0 where it turns the other way.
+        carrier: Link that carries the bearings of both gears; None for the world.
+    """
+
+    name: str
+    kind: str
+    link: str
+    reference_link: str | None = None
+    offset: Transform = IDENTITY
+    reference_offset: Transform = IDENTITY
+    radius: float | None = None
+    ratio: float | None = None
+    carrier: str | None = None
+
+    def __post_init__(self) -> None:
+        """Take numbers of any type as floats.
+
+        Raises:
+            InputError: There is no such kind, the radius is missing, not positive or does not belong to it, both frames
+                are on one link, or an offset is no transform.
+        """
+        if self.kind not in VELOCITY_KINDS:
+            allowed = ", ".join(map(repr, VELOCITY_KINDS))
+            raise InputError(f"Constraint '{self.name}': kind is {self.kind!r}. Allowed: {allowed}.")
+        if self.link == self.reference_link:
+            raise InputError(f"Constraint '{self.name}' is about link '{self.link}' twice. Allowed: two links.")
+        for field in ("radius", "ratio"):
+            require_number(f"Constraint '{self.name}': {field}", getattr(self, field))
+        if (self.radius is not None) != (self.kind in ROLLING) or not 0.0 < (
+            1.0 if self.radius is None else self.radius
+        ) < float("inf"):
+            wanted = "a positive number" if self.kind in ROLLING else "None"
+            raise InputError(f"Constraint '{self.name}': radius is {self.radius}. Allowed for {self.kind!r}: {wanted}.")
+        self._check_gear()
+        for field in ("offset", "reference_offset"):
+            transform = checked_transform(getattr(self, field), f"Constraint '{self.name}': {field}")
+            object.__setattr__(self, field, tuple(transform.tolist()))
+
+    def _check_gear(self) -> None:
+        is_gear = self.kind == GEAR
+        if (self.ratio is not None) != is_gear or self.ratio == 0.0 or not isfinite(self.ratio or 1.0):
+            wanted = "a number that is not 0" if is_gear else "None"
+            raise InputError(f"Constraint '{self.name}': ratio is {self.ratio}. Allowed for {self.kind!r}: {wanted}.")
+        if self.carrier is not None and (not is_gear or self.carrier in (self.link, self.reference_link)):
+            wanted = "a third link" if is_gear else "None"
+            raise InputError(
+                f"Constraint '{self.name}': carrier is '{self.carrier}'. Allowed for {self.kind!r}: {wanted}."
+            )
+        if is_gear and self.reference_link is None:
+            raise InputError(f"Constraint '{self.name}' is a gear with the world. Allowed: two links.")
+
+    def rows(self, weight: float = 1.0) -> VelocityObjective:
+        """Make the objective of its row over a motion, bound to nothing, with its factor [1/m or 1/rad]."""
+        return VelocityObjective(self.parts, weight=weight)
+
+    @property
+    def parts(self) -> tuple[MovingPair, ...]:
+        """The pairs of frames whose speeds add up to what stands still."""
+        if self.kind != GEAR or self.ratio is None or self.reference_link is None:
+            ends = self.link, self.reference_link, self.offset, self.reference_offset
+            return (MovingPair(self.kind, *ends, self.radius or 1.0),)
+        return (
+            MovingPair("turn", self.link, self.carrier, self.offset, IDENTITY),
+            MovingPair("turn", self.reference_link, self.carrier, self.reference_offset, IDENTITY, -self.ratio),
+        )
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The links that it is about, the world left out."""
+        return tuple(link for link in (self.link, self.reference_link, self.carrier) if link is not None)
+
+    @property
+    def is_to_world(self) -> bool:
+        """Whether it says how links move in the world."""
+        return self.reference_link is None or (self.kind == GEAR and self.carrier is None)
+
+
+def checked_velocity_constraints(
+    constraints: Iterable[VelocityConstraint], link_names: Collection[str], names: Iterable[str]
+) -> tuple[VelocityConstraint, ...]:
+    """Give constraints as a tuple.
+
+    Args:
+        constraints: The constraints.
+        link_names: Names of the robot's links.
+        names: Names of its other constraints.
+
+    Raises:
+        InputError: Two constraints have one name or say the same, or one names a link that the robot does not have.
+    """
+    found, taken = [], set(names)
+    said: dict[VelocityConstraint, str] = {}
+    for one in all_of(VelocityConstraint, constraints):
+        if one.name in taken:
+            raise InputError(f"Two constraints have the name '{one.name}'.")
+        for link in one.links:
+            if link not in link_names:
+                raise InputError(f"Constraint '{one.name}' is about link '{link}', which the robot does not have.")
+        same = said.setdefault(replace(one, name=""), one.name)
+        if same != one.name:
+            raise InputError(f"Constraints '{same}' and '{one.name}' say the same. Leave one out.")
+        taken.add(one.name)
+        found.append(one)
+    return tuple(found)

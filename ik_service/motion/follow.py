@@ -1,0 +1,151 @@
+"""Following a path: from waypoints to configurations."""
+
+import logging
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.motion.bridges import bridge
+from ik_service.motion.metric import JointMetric
+from ik_service.motion.result import PathResult, RateLimits, WaypointAnswers, path_result
+from ik_service.motion.smoothing import smooth
+from ik_service.motion.track_choice import EDGES_MAX, choose_tracks
+from ik_service.motion.tracks import ANCHORS, find_tracks
+from ik_service.motion.turns import unwound
+from ik_service.motion.waypoints import Group, Waypoints
+from ik_service.motion.ways import least_on_ways
+from ik_service.robots import RobotModel
+from ik_service.solver.given.options import SOLUTIONS_MAX
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.lm.status import IKStatus
+from objectives import InputError
+
+FloatArray = NDArray[np.floating[Any]]
+_logger = logging.getLogger(__name__)
+
+
+def followed(
+    waypoints: Waypoints, order: CallerOrder, rates: RateLimits, solutions: int, start: FloatArray | None
+) -> PathResult | None:
+    """Return the result of a path; None where a number of the targets is faulty.
+
+    Args:
+        waypoints: The path, with the options of the caller.
+        order: Where the caller's columns stand.
+        rates: Time steps and limits.
+        solutions: Solutions per anchor to begin tracks from.
+        start: Configuration before the first waypoint, [coordinates], if there is one.
+
+    Raises:
+        InputError: The number of solutions is not allowed.
+    """
+    whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
+    if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
+        raise InputError(f"solutions is {solutions!r}. Allowed: a whole number from 1 to {SOLUTIONS_MAX}.")
+    final = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
+    position, orientation = final.search_tolerances(waypoints.robot.length_unit)
+    options = replace(final, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
+    found = waypoints.solve(waypoints.problems._replace(start=_search_start(waypoints.robot, start)), options)
+    if found is None:
+        return None
+    waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
+    path = follow(waypoints, found, rates, int(solutions), start)
+    judged = replace(waypoints, options=replace(final, seeds=1)).finished(path, path)
+    failed = np.where(found.status == IKStatus.CONVERGED, judged.status, found.status)
+    answers = WaypointAnswers(
+        success=judged.success,
+        status=np.where(judged.success, np.int8(IKStatus.CONVERGED), failed).astype(np.int8),
+        position_error=judged.position_error,
+        orientation_error=judged.orientation_error,
+    )
+    joint_q = judged.joint_q.astype(np.float64)
+    if waypoints.check is not None:
+        points = np.concatenate([joint_q[:1] if start is None else start[None], joint_q])
+        own = (waypoints.robot, waypoints.check, JointMetric(waypoints.robot))
+        answers = answers.with_ways(*least_on_ways(*own, points, waypoints.options.margin))
+    return path_result(waypoints.robot, order, joint_q, start, rates, answers)
+
+
+def _search_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | None:
+    """The start of each waypoint by itself: None, unless locked joints stand elsewhere than the robot has them."""
+    if start is None:
+        return None
+    moves = robot.trees.coordinate_treeid >= 0
+    elsewhere = np.where(moves, robot.mid_joint_q, start)
+    return None if np.array_equal(elsewhere, robot.mid_joint_q) else elsewhere
+
+
+def follow(
+    waypoints: Waypoints, found: IKResult, rates: RateLimits, solutions: int, start: FloatArray | None
+) -> FloatArray:
+    """Return the configurations of a path, float64 [waypoints, coordinates].
+
+    Where a group of joints has no solution, it goes straight from the solution before to the one after. A group
+    without any solution stands still, which a line of the log says.
+
+    Args:
+        waypoints: The path.
+        found: A solution of each waypoint by itself.
+        rates: Time steps and limits.
+        solutions: Solutions per anchor to begin tracks from.
+        start: Configuration before the first waypoint, [coordinates], if there is one.
+    """
+    path: FloatArray = found.joint_q.astype(np.float64)
+    solved = np.ones(path.shape, dtype=bool)
+    if start is not None:
+        unmoved = np.flatnonzero(
+            ~np.isin(np.arange(path.shape[1]), [c for g in waypoints.groups for c in g.coordinates])
+        )
+        path[:, unmoved] = start[unmoved]
+    if not waypoints.groups:
+        return path
+    success = waypoints.successes(found)
+    if not success.any():
+        for group in waypoints.groups:
+            _fill(waypoints.robot, group, path, success[:, 0], start)
+        return path
+    most = max(1, int((EDGES_MAX / len(waypoints)) ** 0.5) // ANCHORS)
+    tracks = find_tracks(waypoints, found.joint_q, success, min(solutions, most), start)
+    for number, group in enumerate(waypoints.groups):
+        largest_step = rates.largest_step[group.metric.dofs]
+        chosen = choose_tracks(waypoints.robot, tracks, number, group, largest_step, start)
+        layers = np.flatnonzero(chosen >= 0)
+        own = np.ix_(layers, group.coordinates)
+        path[own] = tracks.joint_q[layers, chosen[layers]][:, group.coordinates]
+        if layers.size:
+            bridge(waypoints, tracks, number, chosen, path, largest_step, start)
+        solved[np.ix_(np.flatnonzero(chosen < 0), group.coordinates)] = False
+    smooth(waypoints, path, solved, rates.largest_step)
+    for group in waypoints.groups:
+        _fill(waypoints.robot, group, path, solved[:, group.coordinates[0]], start)
+        path = unwound(waypoints.robot, group.metric, path, rates.largest_step[group.metric.dofs], start)
+    return path
+
+
+def _fill(
+    robot: RobotModel, group: Group, path: FloatArray, solved: NDArray[np.bool_], start: FloatArray | None
+) -> None:
+    """Lead a group straight through waypoints without a solution, in place; it waits at both ends of the path."""
+    there = np.flatnonzero(solved)
+    if not there.size:
+        _logger.warning(
+            "No waypoint of the path is met within its tolerance by the joints from '%s' to '%s': they stand still. "
+            "The statuses and errors of the path say how far off.",
+            *(robot.coordinate_names[c] for c in group.coordinates[[0, -1]]),
+        )
+    for failed in np.flatnonzero(~solved):
+        after = there[np.searchsorted(there, failed) :][:1]
+        place = int(np.searchsorted(there, failed)) - 1
+        before = int(there[place]) if place >= 0 else -1
+        first = path[before] if before >= 0 else start
+        if first is None or not after.size:
+            source = path[after[0] if after.size else 0] if first is None else first
+            path[failed, group.coordinates] = source[group.coordinates]
+            continue
+        share = (failed - before) / (after[0] - before)
+        moved = group.metric.moved(first, share * group.metric.change(first, path[after[0]]))
+        path[failed, group.coordinates] = moved[group.coordinates]

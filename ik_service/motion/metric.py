@@ -1,0 +1,101 @@
+"""How far configurations are apart: the change of every DOF, angles that can turn without end taken the short way."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply
+from ik_service.robots import JointType, RobotModel
+
+FloatArray = NDArray[np.floating[Any]]
+FULL_TURN = 2.0 * math.pi
+CHANGE_ROUNDING = 1.0 + 1e-6  # of changes in float32
+TURN_SLACK = 1e-6  # [rad]: limits of one turn are written with six or more digits
+
+
+class JointMetric:
+    """Changes of some of a robot's DOFs.
+
+    Args:
+        robot: The robot.
+        dofs: Which DOFs; None is all.
+        one_turn: DOFs whose angles are not taken the short way though they turn.
+
+    Attributes:
+        dofs: The DOFs, in the order of the changes.
+        turning: Which of them are angles whose limits are more than a full turn apart: a turn more is the same pose.
+    """
+
+    def __init__(self, robot: RobotModel, dofs: Sequence[int] | None = None, *, one_turn: Sequence[int] = ()) -> None:
+        self.dofs = np.arange(robot.joint_dof_count) if dofs is None else np.asarray(dofs, dtype=np.intp)
+        scalar = robot.dof_coordinate[self.dofs] >= 0
+        self.turning = _turning(robot)[self.dofs] & ~np.isin(self.dofs, one_turn)
+        self._scalars = np.flatnonzero(scalar)
+        self._coordinates = robot.dof_coordinate[self.dofs[scalar]]
+        self._wrapped = self.turning[scalar]
+        self._quaternions = _quaternions(robot, self.dofs)
+
+    def change(self, start: FloatArray, end: FloatArray) -> FloatArray:
+        """Return the change of every DOF [m or rad] between configurations [..., coordinates], shape [..., dofs]."""
+        gap = end[..., self._coordinates] - start[..., self._coordinates]
+        gap[..., self._wrapped] -= FULL_TURN * np.round(gap[..., self._wrapped] / FULL_TURN)
+        if not self._quaternions:
+            return gap
+        change = np.zeros((*gap.shape[:-1], len(self.dofs)), gap.dtype)
+        change[..., self._scalars] = gap
+        for place, first in self._quaternions:
+            columns = slice(first, first + 4)
+            change[..., place : place + 3] = rotation_between(start[..., columns], end[..., columns])
+        return change
+
+    def straight(self, start: FloatArray, end: FloatArray) -> FloatArray:
+        """Return the same without the short way: what a robot does that is sent from one to the other."""
+        change = self.change(start, end)
+        change[..., self._scalars] = end[..., self._coordinates] - start[..., self._coordinates]
+        return change
+
+    def moved(self, start: FloatArray, change: FloatArray) -> FloatArray:
+        """Return configurations [..., coordinates] moved by changes [..., dofs]."""
+        end = start.copy()
+        end[..., self._coordinates] += change[..., self._scalars]
+        for place, first in self._quaternions:
+            turn = quaternion_exp(np.asarray(change[..., place : place + 3], np.float64))
+            turned = quaternion_multiply(turn, np.asarray(start[..., first : first + 4], np.float64))
+            end[..., first : first + 4] = turned
+        return end
+
+
+def rotation_between(start_xyzw: FloatArray, end_xyzw: FloatArray) -> FloatArray:
+    """Return the rotation vectors w [rad] with end = exp(w) * start, of at most half a turn, shape [..., 3]."""
+    start, end = np.asarray(start_xyzw, np.float64), np.asarray(end_xyzw, np.float64)
+    turn = quaternion_multiply(end, quaternion_conjugate(start))
+    turn *= np.where(turn[..., 3:] < 0.0, -1.0, 1.0)
+    sine = np.linalg.norm(turn[..., :3], axis=-1, keepdims=True)
+    factor = np.where(sine > 1e-12, 2.0 * np.arctan2(sine, turn[..., 3:]) / np.maximum(sine, 1e-12), 2.0)
+    return np.asarray(factor * turn[..., :3])
+
+
+def _turning(robot: RobotModel) -> NDArray[np.bool_]:
+    """Which DOFs are angles with the same pose a turn further, and allowed to go there."""
+    turning = np.zeros(robot.joint_dof_count, dtype=bool)
+    for joint, kind in enumerate(map(JointType, robot.joint_type)):
+        if kind.repeats_each_turn:
+            dof = int(robot.joint_qd_start[joint + 1]) - 1
+            turning[dof] = robot.joint_limit_upper[dof] - robot.joint_limit_lower[dof] > FULL_TURN + TURN_SLACK
+    follows = robot.follower_dofs
+    turning[follows] = False  # they do not turn by the same angle as their leaders
+    turning[robot.dof_leader[follows]] = False
+    return turning
+
+
+def _quaternions(robot: RobotModel, dofs: NDArray[Any]) -> list[tuple[int, int]]:
+    """Where the rotation of a ball or floating joint stands among the DOFs, and its first coordinate."""
+    found = []
+    for joint, first in robot.quaternion_starts.items():
+        places = np.flatnonzero(dofs == robot.joint_qd_start[joint + 1] - 3)
+        if places.size:
+            found.append((int(places[0]), first))
+    return found

@@ -1,0 +1,88 @@
+"""Turns: of the angles that differ by full turns and give the same pose, those that a joint can go through."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.motion.choice import Edges, choose
+from ik_service.motion.metric import FULL_TURN, JointMetric
+from ik_service.robots import RobotModel
+
+FloatArray = NDArray[np.floating[Any]]
+ANGLE_SLACK = 1e-6  # [rad]
+TURN_COST = 1e-9  # of starting a turn away from the middle of the range: between starts that are alike
+
+
+def centred(robot: RobotModel, metric: JointMetric, joint_q: FloatArray) -> FloatArray:
+    """Return configurations [..., coordinates] with limited angles on the turn nearest the middle of their ranges.
+
+    A solve that starts there has half a turn to go before it meets a limit.
+    """
+    centred_q = joint_q.copy()
+    for dof in metric.dofs[metric.turning]:
+        lower, upper = robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]
+        if np.isfinite(lower) and np.isfinite(upper):
+            c = robot.dof_coordinate[dof]
+            turns = np.round((centred_q[..., c] - 0.5 * (lower + upper)) / FULL_TURN)
+            centred_q[..., c] = np.clip(centred_q[..., c] - FULL_TURN * turns, lower, upper)
+    return centred_q
+
+
+def unwound(
+    robot: RobotModel, metric: JointMetric, joint_q: FloatArray, largest_step: FloatArray, start: FloatArray | None
+) -> FloatArray:
+    """Return a path [waypoints, coordinates] with every angle on the turn nearest that of the waypoint before.
+
+    Where the range of a limited joint does not hold the whole path, its turns are chosen like candidates: the joint
+    turns back where that takes the least.
+
+    Args:
+        robot: The robot.
+        metric: Which DOFs turn.
+        joint_q: The path.
+        largest_step: What the speed limits allow in a step, [dofs of the metric].
+        start: Configuration before the first waypoint, if there is one.
+    """
+    path = joint_q.copy()
+    for place in np.flatnonzero(metric.turning):
+        dof = metric.dofs[place]
+        c = robot.dof_coordinate[dof]
+        lower, upper = robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]
+        angle = path[:, c] if start is None else np.concatenate([start[c : c + 1], path[:, c]])
+        if not (np.isfinite(lower) and np.isfinite(upper)):
+            angle = np.unwrap(angle)
+        else:
+            angle = _within(angle, float(lower), float(upper), float(largest_step[place]), has_start=start is not None)
+        path[:, c] = angle if start is None else angle[1:]
+    return path
+
+
+def _within(angle: FloatArray, lower: float, upper: float, largest_step: float, *, has_start: bool) -> FloatArray:
+    """Angles inside the limits that differ from those given by full turns."""
+    most = int(np.ceil((upper - lower) / FULL_TURN))
+    unwrapped = np.unwrap(angle)
+    beside = float(np.mean(unwrapped)) - 0.5 * (lower + upper)
+    for turns in [0] if has_start else sorted(range(-most, most + 1), key=lambda k: abs(beside + FULL_TURN * k)):
+        moved = unwrapped + FULL_TURN * turns
+        if (moved >= lower - ANGLE_SLACK).all() and (moved <= upper + ANGLE_SLACK).all():
+            clipped: FloatArray = np.clip(moved, lower, upper)
+            return clipped
+    return _turning_back(angle, lower, upper, largest_step, has_start=has_start)
+
+
+def _turning_back(angle: FloatArray, lower: float, upper: float, largest_step: float, *, has_start: bool) -> FloatArray:
+    """The same where no one turn does: each waypoint's turn is chosen."""
+    unwrapped = np.unwrap(angle)
+    first = int(np.floor((lower - unwrapped.max()) / FULL_TURN))
+    last = int(np.ceil((upper - unwrapped.min()) / FULL_TURN))
+    values = unwrapped[:, None] + FULL_TURN * np.arange(first, last + 1)
+    valid = (values >= lower - ANGLE_SLACK) & (values <= upper + ANGLE_SLACK)
+    if has_start:
+        valid[0] = np.arange(first, last + 1) == 0
+    change = np.abs(values[1:, None, :] - values[:-1, :, None])
+    change[~(valid[:-1, :, None] & valid[1:, None, :])] = np.inf
+    edges = Edges(np.maximum(change / largest_step, 1.0), change, change**2)
+    chosen = choose(edges, valid, TURN_COST * np.abs(values[0] - 0.5 * (lower + upper)))
+    clipped: FloatArray = np.clip(values[np.arange(len(values)), chosen], lower, upper)
+    return clipped

@@ -1,0 +1,127 @@
+"""The waypoints of a path, and solves of some of them from given starts."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.motion.metric import JointMetric
+from ik_service.motion.ways import WayCheck
+from ik_service.robots import RobotModel
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.problem_batch import ProblemBatch
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+class Solve(Protocol):
+    """What solves problems in the robot's own order."""
+
+    def __call__(
+        self, batch: ProblemBatch, options: SolverOptions, judged: FloatArray | None = None
+    ) -> IKResult | None:
+        """Solve problems; where configurations [n, coordinates] are given to be judged, they are the answer.
+
+        None where a number is faulty.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Joints whose choice does not depend on others: trees that are one island at some waypoint.
+
+    Attributes:
+        trees: The trees.
+        coordinates: Their coordinates.
+        metric: Changes of their DOFs.
+    """
+
+    trees: NDArray[np.intp]
+    coordinates: NDArray[np.intp]
+    metric: JointMetric
+
+
+@dataclass(frozen=True, eq=False)
+class Waypoints:
+    """What is to be followed.
+
+    Attributes:
+        robot: The robot.
+        problems: The waypoints, a problem each, without starts.
+        options: Options of every solve, of one seed.
+        finish: Precision of the finish, an option of the solver.
+        solve: Solves problems.
+        check: What ways are checked against for collision; None for nothing.
+        groups: The groups of joints, once they are known.
+    """
+
+    robot: RobotModel
+    problems: ProblemBatch
+    options: SolverOptions
+    finish: Literal["float32", "float64"]
+    solve: Solve
+    check: WayCheck | None = None
+    groups: tuple[Group, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of waypoints."""
+        return self.problems.size
+
+    def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Solve waypoints, each from a start of its own and from nowhere else.
+
+        Args:
+            which: Numbers of waypoints, [n].
+            start: Configurations, [n, coordinates].
+
+        Returns:
+            Configurations, [n, coordinates], and which groups of joints succeed, bool [n, groups].
+        """
+        result = self.solve(self.problems.part(which)._replace(start=start), self.options)
+        assert result is not None  # the numbers have been good before
+        return result.joint_q, self.successes(result)
+
+    def finished(self, start: FloatArray, judged: FloatArray | None = None) -> IKResult:
+        """Solve all waypoints, each from a start of its own, in the precision of the finish.
+
+        Args:
+            start: Configurations, [waypoints, coordinates].
+            judged: Configurations to be judged in place of the solutions, of the same shape.
+        """
+        result = self.solve(self.problems._replace(start=start), replace(self.options, precision=self.finish), judged)
+        assert result is not None
+        return result
+
+    def successes(self, result: IKResult) -> NDArray[np.bool_]:
+        """Return which groups of joints succeed, bool [n, groups]; none does where links are in contact."""
+        of_tree = tree_success(result)
+        if result.clearance is not None:
+            least = self.options.margin
+            of_tree = of_tree & ((result.clearance > 0.0) & (result.clearance >= least))[:, np.newaxis]
+        return np.stack([of_tree[:, group.trees].all(axis=1) for group in self.groups], axis=1)
+
+    def grouped(self, result: IKResult) -> "Waypoints":
+        """Return the same with the groups of joints that the islands of a result give."""
+        trees, joined = self.robot.trees, np.arange(self.robot.trees.ntree)
+        touched = np.zeros(trees.ntree, dtype=bool)
+        for line in np.unique(result.islands.tree_island, axis=0):
+            touched |= line >= 0
+            for island in np.unique(line[line >= 0]):
+                members = joined[line == island]
+                joined[np.isin(joined, members)] = members.min()
+        groups = []
+        for group in np.unique(joined[touched]):
+            chosen = np.flatnonzero(joined == group)
+            coordinates = np.flatnonzero(np.isin(trees.coordinate_treeid, chosen))
+            dofs = np.flatnonzero(np.isin(trees.dof_treeid, chosen))
+            groups.append(Group(chosen, coordinates, JointMetric(self.robot, dofs.tolist())))
+        return replace(self, groups=tuple(groups))
+
+
+def tree_success(result: IKResult) -> NDArray[np.bool_]:
+    """Return whether the island of each tree succeeds, bool [n, trees]; True where no row touches the tree."""
+    island = result.islands.tree_island
+    found = np.take_along_axis(result.islands.success, np.maximum(island, 0), axis=1)
+    return np.asarray(found | (island < 0))

@@ -1,0 +1,98 @@
+"""Whether ways from configuration to configuration are free of contact.
+
+A way is straight in the joints. From what the joints move spheres at most and from the clearances at both ends of a way
+follows how near to contact it can come; where that leaves too much open, its middle is looked at, and so on.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.collision.body_spheres import BodySpheres, with_attached
+from ik_service.collision.check import check_collision
+from ik_service.collision.distance_grid import DistanceGrid
+from ik_service.collision.levers import levers
+from ik_service.robots import RobotModel
+from ik_service.solver.given.worlds import CheckedWorlds
+
+FloatArray = NDArray[np.floating[Any]]
+RESOLUTION = 2e-5
+"""Ways on which no sphere moves further than this are not divided [m]; half of it is asked for beside the margin."""
+SEEN_SHARE = 0.9
+"""Share of the clearance that was seen which no other place on a way is below."""
+
+
+class Metric(Protocol):
+    """How configurations are apart, DOF by DOF."""
+
+    def straight(self, start: FloatArray, end: FloatArray) -> FloatArray:
+        """Return the changes of DOFs that lead from one to the other, [n, dofs]."""
+
+    def moved(self, start: FloatArray, change: FloatArray) -> FloatArray:
+        """Return configurations moved by changes."""
+
+
+class WayCheck(NamedTuple):
+    """What ways are checked against.
+
+    Attributes:
+        spheres: Those of the robot and of what it carries.
+        clearance: Gives the clearances of configurations [n, coordinates] [m], shape [n].
+        steepness: How much a clearance changes at most with the way of a sphere, for its length: 1 or more.
+    """
+
+    spheres: BodySpheres
+    clearance: Callable[[FloatArray], NDArray[np.float64]]
+    steepness: float
+
+    @classmethod
+    def of(cls, robot: RobotModel, worlds: CheckedWorlds) -> "WayCheck":
+        """Return the check of a robot in one world, or in none."""
+        own = robot.body_spheres
+        assert own is not None  # the worlds are checked for it
+        spheres = with_attached(robot, own, worlds.attached) if worlds.attached else own
+        world = worlds.worlds[0] if worlds.worlds else None
+        objects = () if world is None else world.objects.values()
+        steepness = max([1.0, *(one.steepness for one in objects if isinstance(one, DistanceGrid))])
+        return cls(spheres, lambda joint_q: check_collision(robot, spheres, joint_q, world).clearance, steepness)
+
+
+def least_on_ways(
+    robot: RobotModel, check: WayCheck, metric: Metric, points: FloatArray, margin: float
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the least clearance on the way from each point to the next [m], and whether all of it keeps the margin.
+
+    The clearance is one that was seen, and is at most a ninth more than the least where it keeps the margin.
+
+    Args:
+        robot: The robot.
+        check: What the ways are checked against.
+        metric: Changes of all DOFs of the robot.
+        points: Configurations, [ways + 1, coordinates].
+        margin: Clearance that is to be kept [m].
+
+    Raises:
+        InputError: A joint turns what slides without a limit.
+    """
+    least = margin + 0.5 * RESOLUTION
+    change, at_points = metric.straight(points[:-1], points[1:]), check.clearance(points)
+    most = levers(robot, check.spheres, points).max(axis=0, initial=0.0)
+    travel = check.steepness * (np.abs(change) @ most)
+    found = np.minimum(at_points[:-1], at_points[1:])
+    ways, first, length = np.arange(len(change)), np.zeros(len(change)), 1.0
+    ends = np.stack([at_points[:-1], at_points[1:]])
+    while True:
+        moved = length * travel[ways]
+        bound = 0.5 * (ends.sum(axis=0) - moved)
+        is_open = (bound < least) | (bound < SEEN_SHARE * found[ways])
+        open_ways = is_open & (moved > RESOLUTION) & (found[ways] >= least)
+        if not open_ways.any():
+            return found, found >= least
+        ways, first, ends, length = ways[open_ways], first[open_ways], ends[:, open_ways], 0.5 * length
+        middle = first + length
+        between = check.clearance(metric.moved(points[ways], middle[:, None] * change[ways]))
+        np.minimum.at(found, ways, between)
+        ways, first = np.concatenate([ways, ways]), np.concatenate([first, middle])
+        ends = np.concatenate([np.stack([ends[0], between]), np.stack([between, ends[1]])], axis=1)

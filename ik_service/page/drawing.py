@@ -1,0 +1,127 @@
+"""Drawings in a scene of viser: a robot, its ghosts, its collision spheres.
+
+A drawing makes its scene nodes once; moving it sends the poses of all its parts as one array a mesh.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+import viser
+from numpy.typing import NDArray
+
+from ik_service.page.geometry import Float64Array, Parts, Role, loop_rods, placed_bodies
+from ik_service.robots import RobotModel
+
+Color = tuple[int, int, int]
+ROD_COLOR: Color = (212, 216, 222)
+LOOP_COLOR: Color = (150, 156, 166)
+LIMIT_COLOR: Color = (214, 48, 49)
+
+
+class RobotDrawing:
+    """A robot, several ghosts of it, or its spheres.
+
+    Args:
+        scene: Where to draw.
+        name: Name of the scene node above its parts.
+        robot: The robot.
+        parts: What it looks like.
+        joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
+        color: Of all parts, until they are painted.
+        opacity: None is opaque.
+    """
+
+    def __init__(
+        self,
+        scene: viser.SceneApi,
+        name: str,
+        robot: RobotModel,
+        parts: Sequence[Parts],
+        joint_q: NDArray[Any],
+        *,
+        color: Color = ROD_COLOR,
+        opacity: float | None = None,
+    ) -> None:
+        self._robot, self._node = robot, scene.add_frame(name, show_axes=False)
+        bodies = placed_bodies(robot, joint_q)
+        self._drawn = []
+        for k, part in enumerate(parts):
+            positions, turns = _columns(part.poses(bodies))
+            node = scene.add_batched_meshes_simple(
+                f"{name}/{k}",
+                part.mesh.vertices,
+                part.mesh.faces.astype(np.uint32),
+                turns,
+                positions,
+                batched_scales=np.tile(part.scales, (len(bodies), 1)).astype(np.float32),
+                batched_colors=np.tile(np.array(color, np.uint8), (len(positions), 1)),
+                opacity=opacity,
+                lod="off",
+                cast_shadow=False,
+                receive_shadow=False,
+            )
+            self._drawn.append((part, node))
+        rods, self._rods = loop_rods(robot, bodies), None
+        if len(rods):
+            width = float(np.median(parts[0].scales[:, 0]))
+            self._rods = scene.add_line_segments(f"{name}/loop_rods", rods, LOOP_COLOR, thickness=width)
+
+    def move(self, joint_q: NDArray[Any]) -> None:
+        """Show other configurations, as many as before."""
+        bodies = placed_bodies(self._robot, joint_q)
+        for part, node in self._drawn:
+            node.batched_positions, node.batched_wxyzs = _columns(part.poses(bodies))
+        if self._rods is not None:
+            self._rods.points = loop_rods(self._robot, bodies).astype(np.float32)
+
+    def paint(self, links: NDArray[np.uint8], joints: NDArray[np.uint8]) -> None:
+        """Colour the one configuration that is shown.
+
+        Args:
+            links: Colours of tips and meshes, shape [links, 3].
+            joints: Colours of joints, by the index that parts have, shape [dofs, 3].
+        """
+        for part, node in self._drawn:
+            colors = np.tile(np.array(ROD_COLOR, np.uint8), (len(part.body), 1))
+            is_tip, is_mesh, is_joint = (part.role == role for role in (Role.TIP, Role.LINK, Role.JOINT))
+            colors[is_tip] = links[part.index[is_tip]]
+            colors[is_mesh] = (0.7 * np.array(ROD_COLOR) + 0.3 * links[part.index[is_mesh]]).astype(np.uint8)
+            colors[is_joint] = joints[part.index[is_joint]]
+            node.batched_colors = colors
+
+    def tell_clicks(self, clicked: Callable[[str], None] | None) -> None:
+        """Call on the event loop with the name of each link that is clicked from now on; None ends that.
+
+        A part that can be clicked keeps the mouse from gizmos behind it.
+        """
+        for part, node in self._drawn:
+            node.remove_click_callback()
+            if clicked is not None:
+                node.on_click(self._clicked_link(part, clicked))
+
+    def _clicked_link(self, part: Parts, clicked: Callable[[str], None]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+        async def told(event: Any) -> None:
+            clicked(self._robot.link_names[part.link[event.instance_index]])
+
+        return told
+
+    def drawn_position(self, link: str) -> Float64Array:
+        """Return where the tip of a link is drawn [m], as it was last sent, shape [3].
+
+        Args:
+            link: A link that carries no other.
+        """
+        balls, node = self._drawn[1]
+        (place,) = np.flatnonzero((balls.role == Role.TIP) & (balls.index == self._robot.link_index(link)))
+        return np.asarray(node.batched_positions[place], np.float64)
+
+    def remove(self) -> None:
+        """Take it out of the scene."""
+        self._node.remove()
+
+
+def _columns(poses: Float64Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return positions and quaternions wxyz of all parts, shapes [n * parts, 3] and [n * parts, 4]."""
+    flat = poses.reshape(-1, 7).astype(np.float32)
+    return flat[:, :3], flat[:, [6, 3, 4, 5]]

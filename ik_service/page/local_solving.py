@@ -1,0 +1,203 @@
+"""Answers from solvers in this process."""
+
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ik_service.errors import RobotFileError
+from ik_service.ik_solver import IKSolver
+from ik_service.kernels.kernel_loading import KernelsFor
+from ik_service.page.questions import (
+    Answer,
+    AskedTarget,
+    Followed,
+    PageError,
+    Question,
+    Solving,
+    found_solutions,
+    named_pair,
+)
+from ik_service.robots import RobotModel, World, builtin_robot_names, load_robot
+from ik_service.robots.readers.mesh_file import Mesh, read_mesh
+from ik_service.robots.readers.urdf_shapes import read_visuals
+from ik_service.robots.readers.world_file import read_world
+from ik_service.solver.given.targets import Target
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.verdict.advice import advice
+from objectives.errors import IKError
+
+SOLVERS_MOST = 16
+"""Solvers that are kept: one for each robot and choice of free axes."""
+BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32
+"""Largest file of a robot that a visitor brings, and how many are kept."""
+
+
+class LocalSolving(Solving):
+    """Solvers of this process, made when they are first asked.
+
+    Args:
+        device: "auto", or a Warp device.
+        robot_file: A robot beside the built-in ones: a path to a URDF or MJCF file; None for none.
+    """
+
+    def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
+        super().__init__(builtin_robot_names(), "http://127.0.0.1:8000")
+        self._device, self._meshes = device, dict[str, dict[str, list[Mesh]]]()
+        self._brought = OrderedDict[str, RobotModel]()
+        if robot_file is not None:
+            name = Path(robot_file).stem
+            self._models[name], self._meshes[name] = load_robot(robot_file), visual_meshes(Path(robot_file))
+            self.files[name] = robot_file
+            self.robots = (name, *(other for other in self.robots if other != name))
+        self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
+
+    def robot(self, name: str) -> RobotModel:
+        """Return the model of a robot, one that was brought included.
+
+        Raises:
+            PageError: There is none of that name.
+        """
+        return self._brought[name] if name in self._brought else super().robot(name)
+
+    def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
+        """Return the meshes that the robot's file names and that are there; others' robots have none."""
+        return self._meshes.get(name, {})
+
+    def add_robot(self, name: str, text: bytes) -> str:
+        """Keep a robot that a visitor brings, as one of the last `BROUGHT_MOST`.
+
+        Raises:
+            PageError: It is no URDF, or too large.
+        """
+        if len(text) > BROUGHT_BYTES:
+            raise PageError(f"'{name}' has {len(text)} bytes. Allowed: {BROUGHT_BYTES}.")
+        try:
+            from ik_service.service.catalog.uploaded_urdf import read_uploaded  # here: it brings the service with it
+
+            model = read_uploaded(text)
+        except IKError as error:
+            raise PageError(f"'{name}' cannot be shown: {error}") from error
+        file, name = name, f"{Path(name).stem[:40]} {model.content_hash[:6]}"
+        self._brought[name], self.files[name] = model, file
+        while len(self._brought) > BROUGHT_MOST:
+            del self.files[self._brought.popitem(last=False)[0]]
+        return name
+
+    def solve(self, question: Question) -> Answer:
+        """Answer a question.
+
+        Raises:
+            PageError: A value is not allowed, or kernels cannot be compiled.
+        """
+        begun = time.perf_counter()
+        with self._explained():
+            solver = self._solver(question)
+            world = read_world({"objects": dict(question.objects)}) if question.objects else None
+            asked = time.perf_counter()
+            result = solver.solve(
+                [target.positions for target in question.targets],
+                [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
+                initial_joint_q=question.initial_joint_q,
+                frozen=question.frozen or None,
+                constraint_enabled=dict.fromkeys(question.opened, False) or None,
+                world=world,
+                options=dict(question.options),
+            )
+            solve_ms = 1e3 * (time.perf_counter() - asked)
+            return _answer(solver, result, world, question.options, solve_ms, begun)
+
+    def follow(self, question: Question, dt: float) -> Followed:
+        """Return joints that go through the problems of a question one after another.
+
+        Raises:
+            PageError: A value is not allowed, or kernels cannot be compiled.
+        """
+        begun = time.perf_counter()
+        with self._explained():
+            result = self._solver(question).follow(
+                [target.positions for target in question.targets],
+                [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
+                dt,
+                start_joint_q=None if question.initial_joint_q is None else question.initial_joint_q[0],
+                world=read_world({"objects": dict(question.objects)}) if question.objects else None,
+                options=dict(question.options),
+            )
+        return Followed(
+            joint_q=result.joint_q,
+            success=result.success,
+            is_fast=result.over_velocity.any(axis=1) & (np.arange(len(result)) > 0),
+            joint_change=float(result.joint_change[1:].max(initial=0.0)),
+            solve_ms=1e3 * (time.perf_counter() - begun),
+        )
+
+    def close(self) -> None:
+        """Forget the solvers."""
+        self._solvers.clear()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Answer in this context: `compiling` is kept, and an error becomes one for the visitor."""
+        try:
+            with KernelsFor(tell=self._keep_notice):
+                yield
+        except IKError as error:
+            raise PageError(str(error)) from error
+
+    def _keep_notice(self, text: str) -> None:
+        self.compiling = text
+
+    def _solver(self, question: Question) -> IKSolver:
+        key = (question.robot, *((target.link, target.free) for target in question.targets))
+        if key not in self._solvers:
+            robot = self.robot(question.robot)
+            self._solvers[key] = IKSolver(robot, [_declared(one) for one in question.targets], device=self._device)
+            while len(self._solvers) > SOLVERS_MOST:
+                self._solvers.popitem(last=False)
+        self._solvers.move_to_end(key)
+        return self._solvers[key]
+
+
+def visual_meshes(file: Path) -> dict[str, list[Mesh]]:
+    """Return the meshes of links that a URDF names and that can be read, by link; what cannot be read is left out."""
+    found = dict[str, list[Mesh]]()
+    if file.suffix == ".urdf":
+        for link, references in read_visuals(file.read_bytes()).items():
+            for reference in references:
+                with contextlib.suppress(RobotFileError):
+                    mesh = read_mesh(reference, file)
+                    found.setdefault(link, []).append(mesh)
+    return found
+
+
+def _declared(target: AskedTarget) -> Target:
+    return Target(target.link, free=() if target.turns_freely else target.free)
+
+
+def _answer(
+    solver: IKSolver, result: IKResult, world: World | None, options: Any, solve_ms: float, begun: float
+) -> Answer:
+    spheres = solver.robot.body_spheres
+    names = () if spheres is None else spheres.links + (() if world is None else world.names)
+    chosen = solver.options.of_solve(dict(options))
+    words = advice(solver.robot, solver.targets, chosen, result, result.islands, problem=0, collision_names=names)
+    return Answer(
+        joint_q=result.joint_q,
+        success=result.success,
+        status=tuple(result.status_names),
+        position_error=result.position_error,
+        orientation_error=result.orientation_error,
+        iterations=result.iterations,
+        active_limits=result.active_limits,
+        advice=words,
+        closest=named_pair(result.closest, names),
+        clearance=np.full(len(result), np.inf) if result.clearance is None else result.clearance,
+        solutions=found_solutions(result),
+        solve_ms=solve_ms,
+        total_ms=1e3 * (time.perf_counter() - begun),
+        ran_on=f"{result.engine} engine on {result.device}",
+    )

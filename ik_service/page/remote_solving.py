@@ -1,0 +1,161 @@
+"""Answers from a service, through the public client; robots that visitors bring are solved for in this process."""
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.page.local_solving import LocalSolving
+from ik_service.page.questions import (
+    Answer,
+    Float64Array,
+    Followed,
+    PageError,
+    Question,
+    Solving,
+    found_solutions,
+    named_pair,
+)
+from ik_service.robots import RobotModel, builtin_robot_names
+
+BUSY = (429, 503, 504)
+"""HTTP statuses after which the same request may be answered."""
+WORKERS = 4
+PATIENCE_S = 30.0
+"""Longest wait for an answer [s]: the first request of a kind waits for its code."""
+
+
+class RemoteSolving(Solving):
+    """A service that somebody runs. Its built-in robots are shown, drawn from the models of this installation.
+
+    Robots that visitors bring stay in this process.
+
+    Args:
+        url: Address of the service.
+        api_key: Key of the service; None for none.
+
+    Raises:
+        PageError: The service does not answer, or serves no robot that is known here.
+    """
+
+    workers = WORKERS
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        super().__init__((), url.rstrip("/"))
+        self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
+        self._own, self._own_lock = LocalSolving(), threading.Lock()
+        self.files = self._own.files
+        try:
+            served = self._client.robots()
+        except ClientError as error:
+            self.close()
+            raise _page_error(self.address, error) from error
+        known = set(builtin_robot_names())
+        self.robots = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
+        self._own.robots = self.robots
+        if not self.robots:
+            raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
+
+    def robot(self, name: str) -> RobotModel:
+        """Return the model of a robot, one that was brought included.
+
+        Raises:
+            PageError: There is none of that name.
+        """
+        return self._own.robot(name) if name in self.files else super().robot(name)
+
+    def add_robot(self, name: str, text: bytes) -> str:
+        """Keep a robot that a visitor brings, as `LocalSolving` does."""
+        with self._own_lock:
+            return self._own.add_robot(name, text)
+
+    def solve(self, question: Question) -> Answer:
+        """Answer a question.
+
+        Raises:
+            PageError: The service refuses it, or cannot be reached.
+        """
+        if question.robot in self.files:
+            with self._own_lock:
+                return self._own.solve(question)
+        robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) > 1
+        include = ["advice", "active_limits", *(["solutions"] if wants_solutions else [])]
+        is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
+        include += ["clearance"] if is_checked else []
+        begun = time.perf_counter()
+        try:
+            result = self._client.solve(
+                question.robot,
+                targets=[
+                    SolveTarget(
+                        link=target.link,
+                        positions=target.positions,
+                        orientations_xyzw=None if target.turns_freely else target.orientations_xyzw,
+                        free=() if target.turns_freely else target.free,
+                    )
+                    for target in question.targets
+                ],
+                initial_joint_q=question.initial_joint_q,
+                frozen=question.frozen or None,
+                constraints={"disable": list(question.opened)} if question.opened else None,
+                options=question.options,
+                world={"objects": question.objects} if question.objects else None,
+                include=include,
+            )
+        except ClientError as error:
+            raise _page_error(self.address, error) from error
+        return _answer(robot, result, 1e3 * (time.perf_counter() - begun))
+
+    def follow(self, question: Question, dt: float) -> Followed:
+        """Return joints that go through the problems of a question; this process looks for them, not the service.
+
+        Raises:
+            PageError: A value is not allowed, or kernels cannot be compiled.
+        """
+        with self._own_lock:
+            return self._own.follow(question, dt)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+        self._own.close()
+
+
+def _page_error(address: str, error: ClientError) -> PageError:
+    """Return what a visitor is told where a service does not answer."""
+    if isinstance(error, UnreachableError):
+        return PageError(f"{address} does not answer. The page goes on when it does.", may_pass=True)
+    if isinstance(error, ServiceError):
+        if error.status in (401, 403):
+            hint = "Start the page with the service's API key: IK_SERVICE_API_KEY, or --api-key."
+            return PageError(f"{address} asks for a key: {error.detail} {hint}")
+        return PageError(error.detail, may_pass=error.status in BUSY)
+    return PageError(f"{address} is no such service: {error}")
+
+
+def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
+    limits = result.active_limits
+    return Answer(
+        joint_q=result.joint_q,
+        success=result.success,
+        status=tuple(result.status.tolist()),
+        position_error=_per_target(result, "position_error_m", result.position_error_m),
+        orientation_error=_per_target(result, "orientation_error_rad", result.orientation_error_rad),
+        iterations=result.iterations,
+        active_limits=np.zeros((len(result), robot.joint_dof_count), bool) if limits is None else limits,
+        advice=result.advice[0] if result.advice else "",
+        closest=named_pair(result.closest, result.collision_names or ()),
+        clearance=np.full(len(result), np.inf) if result.clearance_m is None else result.clearance_m,
+        solutions=found_solutions(result),
+        solve_ms=float(result.timing_ms["solve"]),
+        total_ms=total_ms,
+        ran_on=f"{result.engine} engine on {result.device}, over HTTP",
+    )
+
+
+def _per_target(result: SolveResult, name: str, worst: Any) -> Float64Array:
+    """Return errors of each target, shape [n, targets]; a service tells them apart where there are several."""
+    columns = [target[name] for target in result.targets] or [worst]
+    return np.stack([np.asarray(column, np.float64) for column in columns], axis=1)

@@ -1,1 +1,0 @@
-"""Kinematics of constraints on the host: how far loops are open, closing them, motions that keep them closed."""

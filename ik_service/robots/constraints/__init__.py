@@ -1,1 +1,0 @@
-"""What closes loops of a robot beside its tree: kinds, frames and names, without any configuration."""

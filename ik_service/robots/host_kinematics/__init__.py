@@ -1,1 +1,0 @@
-"""Kinematics in float64 on the host: poses, tangents, masses."""

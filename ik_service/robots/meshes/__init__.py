@@ -1,1 +1,0 @@
-"""Meshes of links: their files, distances from them, and how well spheres cover a link."""

@@ -1,0 +1,254 @@
+"""Constraints that stand beside a robot file: a document in YAML or JSON with lists of them.
+
+An entry of ``loops`` has the fields of ``LoopConstraint``, one of ``coordinate_constraints`` those of
+``CoordinateConstraint``. What cannot be read is left out with a warning that names the document
+and the entry: a robot is read whatever its constraints are.
+"""
+
+import dataclasses
+import json
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ik_service.extras import how_to_install
+from ik_service.mechanism.coordinates import CoordinateConstraint
+from ik_service.mechanism.loops import IDENTITY, LoopConstraint, Transform
+from ik_service.mechanism.number_bounds import MAX_NUMBER
+from ik_service.mechanism.transforms import quaternion_from_rpy
+from ik_service.robots.readers.description import MAX_CONSTRAINTS, ReadConstraints
+from ik_service.robots.readers.xml_reader import MAX_BYTES, shortened
+from objectives.errors import InputError
+from objectives.tasks.coupling import COEFFICIENTS_MOST
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable  # Python 3.11
+
+LIMITS_MOST = 3  # coordinates of a planar joint
+SUFFIXES = (".constraints.yaml", ".constraints.json")
+"""What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""
+
+
+def read_beside(folder: "Traversable", stem: str) -> ReadConstraints:
+    """Read the documents beside a robot file; there may be none.
+
+    Args:
+        folder: Folder of the robot file.
+        stem: Name of the robot file without its suffix.
+    """
+    found = ReadConstraints()
+    for suffix in SUFFIXES:
+        found = found.joined(read_file(folder / f"{stem}{suffix}", read_constraints))
+    return found
+
+
+def read_file(file: "Traversable", read: Callable[[bytes, str], ReadConstraints]) -> ReadConstraints:
+    """Read a file, if there is one, by a function that takes its text and its name."""
+    if not file.is_file():
+        return ReadConstraints()
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        return ReadConstraints(warnings=(f"{file.name}: the file cannot be read: {error.strerror}.",))
+    return read(data, file.name)
+
+
+def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
+    """Read a document of constraints.
+
+    Args:
+        text: The document; bytes must be UTF-8.
+        source: What warnings call it.
+    """
+    try:
+        lists = _lists(text)
+    except InputError as error:
+        return ReadConstraints(warnings=(f"{source}: {error} Its constraints are left out.",))
+    found: dict[str, tuple[Any, ...]] = {}
+    warnings: list[str] = []
+    for key, kind in _KINDS.items():
+        found[key] = _read_entries(kind, lists.get(key, []), source, warnings)
+    return ReadConstraints(found["loops"], tuple(warnings), coordinates=found["coordinate_constraints"])
+
+
+def _lists(text: bytes | str) -> dict[str, list[Any]]:
+    """Give the entries of a document, whatever they are, by kind."""
+    document = read_document(text)
+    lists = document if isinstance(document, dict) and document.keys() <= _KINDS.keys() else {}
+    if not lists or not all(isinstance(entries, list) for entries in lists.values()):
+        keys = " or ".join(f"'{key}'" for key in _KINDS)
+        raise InputError(f"It must be a mapping with the key {keys}, lists of constraints, and no other.")
+    return lists
+
+
+def _read_entries(kind: "_Kind", entries: list[Any], source: str, warnings: list[str]) -> tuple[Any, ...]:
+    """Read the entries of a list; add warnings of those that are left out."""
+    found = []
+    for number, entry in enumerate(entries[:MAX_CONSTRAINTS], start=1):
+        try:
+            found.append(_read_entry(kind, entry))
+        except InputError as error:
+            name = entry.get("name") if isinstance(entry, Mapping) else None
+            label = f" '{shortened(name)}'" if isinstance(name, str) else ""
+            warnings.append(f"{source}, {kind.label} {number}{label} is left out: {error}")
+    if len(entries) > MAX_CONSTRAINTS:
+        warnings.append(f"{source}: {kind.label}s after the first {MAX_CONSTRAINTS} are left out; more are not read.")
+    return tuple(found)
+
+
+def read_document(text: bytes | str) -> Any:
+    """Give what a document in YAML or JSON holds.
+
+    Raises:
+        InputError: It is too large, nested too deep, not UTF-8, or neither JSON nor YAML.
+    """
+    if len(text) > MAX_BYTES:
+        raise InputError(f"It has more than {MAX_BYTES} bytes.")
+    try:
+        return _parsed(text if isinstance(text, str) else text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"It is not UTF-8 text (byte {error.start}).") from None
+    except RecursionError:
+        raise InputError("It is nested too deep.") from None
+
+
+def _parsed(text: str) -> Any:
+    """Read JSON, or else YAML: PyYAML takes JSON too, but is not installed everywhere."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        reason = str(error)
+    try:
+        import yaml
+    except ImportError:
+        raise InputError(f"It is not JSON ({reason}), and YAML is read by PyYAML. {how_to_install('yaml')}") from None
+    try:
+        return yaml.safe_load(text)
+    # the others: of a tag on what is none of its type, such as a date, a number or a truth value
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
+        raise InputError(f"It is neither JSON nor YAML: {' '.join(str(error).split())}.") from None
+
+
+def _read_entry(kind: "_Kind", entry: object) -> Any:
+    if not isinstance(entry, Mapping):
+        raise InputError(f"it must be a mapping of fields, got {_shown(entry)}.")
+    unknown = next((key for key in entry if key not in kind.readers), None)
+    if unknown is not None:
+        raise InputError(f"it has no field {_shown(unknown)}. Fields: {', '.join(kind.readers)}.")
+    missing = next((name for name in kind.required if entry.get(name) is None), None)
+    if missing is not None:
+        raise InputError(f"field '{missing}' is missing.")
+    given = {name: value for name, value in entry.items() if value is not None}
+    return kind.made_of(**{name: kind.readers[name](name, value) for name, value in given.items()})
+
+
+def _shown(value: object) -> str:
+    return shortened(reprlib.repr(value))  # YAML can name one list a million times in another
+
+
+def read_text(name: str, value: object) -> str:
+    """Read a text that is not empty.
+
+    Raises:
+        InputError: It is none.
+    """
+    if not isinstance(value, str) or not value:
+        raise InputError(f"'{name}' must be a text that is not empty, got {_shown(value)}.")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    """Read a number; YAML takes one written as 1e-3 for a text."""
+    number = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            number = float(value)
+    if not abs(number) <= MAX_NUMBER:
+        raise InputError(f"'{name}' must be a number from -{MAX_NUMBER:g} to {MAX_NUMBER:g}, got {_shown(value)}.")
+    return number
+
+
+def read_numbers(name: str, value: object, count: int) -> tuple[float, ...]:
+    """Read a list of numbers.
+
+    Raises:
+        InputError: It is none, of another length, or a number is too large.
+    """
+    if not isinstance(value, list) or len(value) != count:
+        raise InputError(f"'{name}' must be a list of {count} numbers, got {_shown(value)}.")
+    return tuple(_number(name, number) for number in value)
+
+
+def _transform(name: str, value: object) -> Transform:
+    """Read a transform: seven numbers, or its position and its rotation by their names."""
+    if not isinstance(value, Mapping):
+        return read_numbers(name, value, 7)
+    positions, rotations = value.keys() & {"position", "xyz"}, value.keys() & {"orientation_xyzw", "rpy"}
+    if len(positions) + len(rotations) != len(value) or len(positions) > 1 or len(rotations) > 1:
+        raise InputError(
+            f"'{name}' must have 'position' or 'xyz', and 'orientation_xyzw' or 'rpy', got {_shown(list(value))}."
+        )
+    place, turn = IDENTITY[:3], IDENTITY[3:]
+    for key in positions:
+        place = read_numbers(f"{key} of {name}", value[key], 3)
+    for key in rotations:
+        numbers = read_numbers(f"{key} of {name}", value[key], 4 if key == "orientation_xyzw" else 3)
+        turn = numbers if key == "orientation_xyzw" else tuple(quaternion_from_rpy(*numbers).tolist())
+    return (*place, *turn)
+
+
+def _limits(name: str, value: object) -> tuple[tuple[float, float], ...]:
+    """Read pairs of a lower and an upper limit, null where there is none; a single pair may stand alone."""
+    given = value if isinstance(value, list) and value and isinstance(value[0], list) else [value]
+    pairs = [pair for pair in given if isinstance(pair, list) and len(pair) == 2]
+    if len(pairs) != len(given) or len(pairs) > LIMITS_MOST:
+        raise InputError(f"'{name}' must be pairs of a lower and an upper limit, got {_shown(value)}.")
+    numbers = ([None if end is None else _number(name, end) for end in pair] for pair in pairs)
+    return tuple((-math.inf if a is None else a, math.inf if b is None else b) for a, b in numbers)
+
+
+def _coefficients(name: str, value: object) -> tuple[float, ...]:
+    """Read a list of numbers of any length; how many there may be, the constraint says."""
+    if not isinstance(value, list) or len(value) > COEFFICIENTS_MOST:
+        raise InputError(f"'{name}' must be a list of up to {COEFFICIENTS_MOST} numbers, got {_shown(value)}.")
+    return tuple(_number(name, number) for number in value)
+
+
+class _Kind(NamedTuple):
+    """A kind of constraint in a document: what warnings call it, its class, and readers of its fields."""
+
+    label: str
+    made_of: Any
+    readers: Mapping[str, Callable[[str, object], Any]]
+
+    @property
+    def required(self) -> list[str]:
+        """The fields that every entry has."""
+        return [field.name for field in dataclasses.fields(self.made_of) if field.default is dataclasses.MISSING]
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "loops": _Kind(
+        "loop",
+        LoopConstraint,
+        {
+            "name": read_text,
+            "joint": read_text,
+            "link": read_text,
+            "reference_link": read_text,
+            "offset": _transform,
+            "reference_offset": _transform,
+            "pitch": _number,
+            "distance": _number,
+            "limits": _limits,
+        },
+    ),
+    "coordinate_constraints": _Kind(
+        "coordinate constraint",
+        CoordinateConstraint,
+        {"name": read_text, "joint": read_text, "reference_joint": read_text, "coefficients": _coefficients},
+    ),
+}

@@ -1,0 +1,106 @@
+"""An SRDF document as its file has it, by names alone; nothing of it is looked up in a robot."""
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from ik_service.errors import RobotFileError
+from ik_service.mechanism.collision_model import LinkPair
+from ik_service.robots.readers.xml_reader import MAX_BYTES, XmlElement, read_xml, shortened
+from objectives.errors import UnknownNameError
+
+
+@dataclass(frozen=True)
+class EndEffector:
+    """What is mounted on a group.
+
+    Attributes:
+        parent_link: Link that carries it.
+        parent_group: Group that moves that link; empty where the file does not say.
+    """
+
+    parent_link: str
+    parent_group: str
+
+
+@dataclass(frozen=True)
+class VirtualJoint:
+    """What joins a link to a frame outside of the robot.
+
+    Attributes:
+        child_link: The link.
+        parent_frame: The frame.
+        kind: "fixed", "floating" or "planar".
+    """
+
+    child_link: str
+    parent_frame: str
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class SrdfDocument:
+    """What a document says.
+
+    Attributes:
+        groups: Elements ``<group>`` by name, in the order of the file.
+        states: Elements ``<group_state>``.
+        end_effectors: Its end effectors.
+        virtual_joints: Its virtual joints.
+        passive_joints: Joints that no motor moves; groups leave them out.
+        disabled_pairs: Pairs of links that are not checked for contact.
+    """
+
+    groups: dict[str, XmlElement]
+    states: tuple[XmlElement, ...]
+    end_effectors: tuple[EndEffector, ...]
+    virtual_joints: tuple[VirtualJoint, ...]
+    passive_joints: frozenset[str]
+    disabled_pairs: tuple[LinkPair, ...]
+
+
+def read_srdf(data: bytes) -> SrdfDocument:
+    """Read an SRDF document; safe on untrusted bytes.
+
+    Raises:
+        RobotFileError: It is no such document, an attribute is missing, or two groups have one name.
+    """
+    root = read_xml(data)
+    if root.tag != "robot":
+        raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")
+    groups: dict[str, XmlElement] = {}
+    for one in root.all("group"):
+        if groups.setdefault(one.text("name"), one) is not one:
+            raise one.error("two groups have this name.")
+    effectors = root.all("end_effector")
+    return SrdfDocument(
+        groups=groups,
+        states=tuple(root.all("group_state")),
+        end_effectors=tuple(
+            EndEffector(one.text("parent_link"), one.attributes.get("parent_group", "")) for one in effectors
+        ),
+        virtual_joints=tuple(
+            VirtualJoint(one.text("child_link"), one.text("parent_frame"), one.attributes.get("type", ""))
+            for one in root.all("virtual_joint")
+        ),
+        passive_joints=frozenset(one.text("name") for one in root.all("passive_joint")),
+        disabled_pairs=tuple((one.text("link1"), one.text("link2")) for one in root.all("disable_collisions")),
+    )
+
+
+def read_srdf_file(source: "str | PathLike[str]") -> SrdfDocument:
+    """Read the text of an SRDF document, or the file at a path.
+
+    Raises:
+        UnknownNameError: There is no such file.
+        RobotFileError: It cannot be read; see ``read_srdf``.
+    """
+    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
+        return read_srdf(source.encode("utf-8", errors="surrogatepass"))
+    try:
+        with Path(source).open("rb") as file:
+            return read_srdf(file.read(MAX_BYTES + 1))
+    except FileNotFoundError:
+        raise UnknownNameError(f"SRDF file '{source}' does not exist.") from None
+    except OSError as error:
+        raise RobotFileError(f"SRDF file '{source}' cannot be read: {error.strerror}.") from None

@@ -1,0 +1,224 @@
+"""Groups of joints of a robot, as an SRDF document names them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+
+from ik_service.mechanism.constraint_ends import moved_link
+from ik_service.mechanism.link_paths import path_between, path_to_root
+from ik_service.mechanism.names import unknown_name
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots.model import RobotModel
+from ik_service.robots.readers.document import SrdfDocument, read_srdf_file
+from ik_service.robots.readers.xml_reader import XmlElement
+from objectives.errors import UnknownNameError
+
+
+@dataclass(frozen=True)
+class JointGroup:
+    """Joints of a robot that move together, such as an arm.
+
+    Attributes:
+        name: Its name.
+        joints: Joints that move, in the robot's order; those that follow them move too and are not named here.
+        tips: Links that targets are for: those that carry an end effector of the group, else the ends of its chains,
+            else the last links that its joints move.
+        states: Coordinates of joints by joint name [m or rad], by the name of the state.
+        left_out: Names in the document that stand for no moving joint of the robot: fixed joints, for example, or
+            groups and ends of chains that are not there.
+    """
+
+    name: str
+    joints: tuple[str, ...]
+    tips: tuple[str, ...]
+    states: Mapping[str, Mapping[str, tuple[float, ...]]]
+    left_out: tuple[str, ...]
+
+    def state_joint_q(self, robot: RobotModel, state: str) -> Float64Array:
+        """Give a configuration in which this group is in a state, other joints at ``mid_joint_q``, [joint_coord_count].
+
+        Raises:
+            UnknownNameError: The group has no such state, or the robot no such joint.
+            InputError: A joint has another number of coordinates, or one follows a joint that the state does not have.
+        """
+        if state not in self.states:
+            opening = f"Group '{self.name}' has no state '{state}'."
+            raise UnknownNameError(unknown_name(opening, "State", tuple(self.states), state))
+        joint_q = np.array(robot.mid_joint_q)
+        for name, values in self.states[state].items():
+            joint = robot.joint_index(name)
+            joint_q[robot.joint_q_start[joint] : robot.joint_q_start[joint + 1]] = values
+        completed: Float64Array = robot.complete_joint_q(joint_q)[0]
+        return completed
+
+
+def load_groups(srdf: "str | PathLike[str]", robot: RobotModel) -> dict[str, JointGroup]:
+    """Read the groups of joints of an SRDF document.
+
+    A group has the joints that it names, the joints above the links that it names, the joints of its chains, and those
+    of its subgroups; passive joints are left out.
+
+    Args:
+        srdf: The path of the file, or its text, such as the parameter ``robot_description_semantic`` of a ROS system.
+        robot: The robot that it is about.
+
+    Returns:
+        The groups by name, in the order of the document.
+
+    Raises:
+        UnknownNameError: There is no such file.
+        RobotFileError: It is no SRDF document, a group is in itself, or a state has another number of values than its
+            joint has coordinates.
+    """
+    return groups_of(read_srdf_file(srdf), robot)
+
+
+def groups_of(document: SrdfDocument, robot: RobotModel) -> dict[str, JointGroup]:
+    """Give the groups of a document; see ``load_groups``."""
+    return _Groups(document, robot).all()
+
+
+def group_of(document: SrdfDocument, robot: RobotModel, name: str) -> JointGroup:
+    """Give a group of a document.
+
+    Raises:
+        UnknownNameError: The document has no such group.
+        RobotFileError: It says what cannot be; see ``load_groups``.
+    """
+    if name not in document.groups:
+        raise UnknownNameError(
+            unknown_name(f"The SRDF document has no group '{name}'.", "Group", tuple(document.groups), name)
+        )
+    return _Groups(document, robot).group(name)
+
+
+class _Members:
+    """What a group has: indices of joints, tips of chains, names that mean nothing here."""
+
+    def __init__(self) -> None:
+        self.joints: set[int] = set()
+        self.tips: dict[str, None] = {}
+        self.left_out: dict[str, None] = {}
+
+    def add(self, other: "_Members") -> None:
+        self.joints |= other.joints
+        self.tips |= other.tips
+        self.left_out |= other.left_out
+
+
+class _Groups:
+    def __init__(self, document: SrdfDocument, robot: RobotModel) -> None:
+        self._document, self._robot = document, robot
+        self._joint_of_link = {robot.link_names[moved_link(robot, j)]: j for j in range(robot.joint_count)}
+        self._found: dict[str, _Members] = {}
+
+    def all(self) -> dict[str, JointGroup]:
+        return {name: self.group(name) for name in self._document.groups}
+
+    def group(self, name: str) -> JointGroup:
+        robot, members = self._robot, self._members(name, ())
+        passive = self._document.passive_joints
+        leads = [
+            j for j in sorted(members.joints) if robot.dof_leader[robot.joint_qd_start[j]] == robot.joint_qd_start[j]
+        ]
+        return JointGroup(
+            name=name,
+            joints=tuple(robot.joint_names[j] for j in leads if robot.joint_names[j] not in passive),
+            tips=self._tips(name, members),
+            states=self._states(name),
+            left_out=tuple(members.left_out),
+        )
+
+    def _members(self, name: str, above: tuple[str, ...]) -> _Members:
+        if name not in self._found:
+            members, element = _Members(), self._document.groups[name]
+            for one in element.children:
+                if one.tag == "joint":
+                    self._add_joint(members, one.text("name"))
+                elif one.tag == "link":
+                    self._add_link(members, one.text("name"))
+                elif one.tag == "chain":
+                    self._add_chain(members, one)
+                elif one.tag == "group":
+                    self._add_subgroup(members, one, (*above, name))
+            self._found[name] = members
+        return self._found[name]
+
+    def _add_subgroup(self, members: _Members, element: XmlElement, above: tuple[str, ...]) -> None:
+        name = element.text("name")
+        if name in above:
+            raise element.error("a group cannot be in itself.")
+        if name in self._document.groups:
+            members.add(self._members(name, above))
+        else:
+            members.left_out[name] = None
+
+    def _add_joint(self, members: _Members, name: str) -> None:
+        if name in self._robot.joint_names:
+            members.joints.add(self._robot.joint_index(name))
+        else:
+            members.left_out[name] = None
+
+    def _add_link(self, members: _Members, name: str) -> None:
+        if name in self._joint_of_link:
+            members.joints.add(self._joint_of_link[name])
+        else:
+            members.left_out[name] = None
+
+    def _add_chain(self, members: _Members, element: XmlElement) -> None:
+        """Add the joints on the way between two links."""
+        names = self._robot.link_names
+        base, tip = element.text("base_link"), element.text("tip_link")
+        if base not in names or tip not in names:
+            members.left_out[f"{base} - {tip}"] = None
+            return
+        way, common = path_between(self._robot, names.index(base), names.index(tip))
+        moved = {names[link] for link in way if link != common}
+        members.joints |= {joint for link, joint in self._joint_of_link.items() if link in moved}
+        members.tips[tip] = None
+
+    def _tips(self, name: str, members: _Members) -> tuple[str, ...]:
+        effectors = self._document.end_effectors
+        carriers = dict.fromkeys(one.parent_link for one in effectors if one.parent_group == name)
+        known = tuple(link for link in carriers if link in self._robot.link_names)
+        if known or members.tips:
+            return self._lowest(known or tuple(members.tips))
+        above = set[int]()
+        for joint in sorted(members.joints, reverse=True):  # those below first
+            if joint not in above:
+                above |= self._above(joint)
+        ends = [joint for joint in sorted(members.joints) if joint not in above]
+        return tuple(self._robot.link_names[moved_link(self._robot, j)] for j in ends)
+
+    def _lowest(self, links: tuple[str, ...]) -> tuple[str, ...]:
+        """Give links without those that are above others of them, such as the end of the torso in a group of an arm."""
+        names = self._robot.link_names
+        above = {names[one] for link in links for one in path_to_root(self._robot, names.index(link))[1:]}
+        return tuple(link for link in links if link not in above)
+
+    def _above(self, joint: int) -> set[int]:
+        """Give the joints above a joint."""
+        found = set[int]()
+        while (joint := int(self._robot.joint_ancestor[joint])) >= 0:
+            found.add(joint)
+        return found
+
+    def _states(self, name: str) -> dict[str, dict[str, tuple[float, ...]]]:
+        states: dict[str, dict[str, tuple[float, ...]]] = {}
+        for element in self._document.states:
+            if element.attributes.get("group") == name:
+                states[element.text("name")] = dict(self._values(element))
+        return states
+
+    def _values(self, state: XmlElement) -> Iterator[tuple[str, tuple[float, ...]]]:
+        """Give the coordinates that a state has for joints of the robot."""
+        robot = self._robot
+        for one in state.all("joint"):
+            name = one.text("name")
+            if name in robot.joint_names:
+                one.text("value")
+                joint = robot.joint_index(name)
+                count = int(robot.joint_q_start[joint + 1] - robot.joint_q_start[joint])
+                yield name, one.numbers("value", (0.0,) * count)

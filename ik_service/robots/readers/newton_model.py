@@ -1,0 +1,183 @@
+"""Conversion of a ``newton.Model``, which has been finalized, into a description.
+
+Its arrays are read as they stand, through NumPy; the package itself is not imported. Joints of several axes (D6) become
+one joint for each. What closes loops, and bodies without a joint, are left out with a warning.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ik_service.errors import RobotFileError
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.number_bounds import UNBOUNDED, UNBOUNDED_RATE
+from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_inverse
+from ik_service.robots.readers.description import (
+    JointDescription,
+    LinkDescription,
+    MimicDescription,
+    ReadConstraints,
+    RobotDescription,
+)
+from objectives.errors import InputError
+
+WORLD = "world"
+ARRAYS = (
+    *("joint_type", "joint_parent", "joint_child", "joint_X_p", "joint_X_c", "joint_axis", "joint_dof_dim"),
+    *("joint_qd_start", "joint_limit_lower", "joint_limit_upper", "joint_velocity_limit", "joint_effort_limit"),
+    *("joint_mimic_joint", "joint_mimic_coeffs", "body_mass", "body_com", "body_q"),
+)
+PRISMATIC, REVOLUTE, BALL, FIXED, FREE, DISTANCE, D6 = 0, 1, 2, 3, 4, 5, 6  # of newton.JointType
+WHOLE = {BALL: JointType.BALL, FIXED: JointType.FIXED, FREE: JointType.FLOATING}
+
+
+def read_newton_model(model: Any) -> RobotDescription:
+    """Read a ``newton.Model`` of one world; bodies and joints keep their labels, less a beginning that all share.
+
+    Raises:
+        InputError: It has several worlds.
+        RobotFileError: A joint is of a type that cannot be represented, or follows another with several DOFs.
+    """
+    if int(model.world_count) > 1:
+        raise InputError(f"The model has {model.world_count} worlds. Give the model of one: a robot is solved in one.")
+    return _NewtonConversion(model).description()
+
+
+class _NewtonConversion:
+    def __init__(self, model: Any) -> None:
+        self._of = {name: np.asarray(getattr(model, name).numpy()) for name in ARRAYS}
+        labels = [*model.body_label, *model.joint_label]
+        self._name, self._prefix = _shared_beginning(labels)
+        self._bodies = _unique([label.removeprefix(self._prefix) for label in model.body_label], {WORLD})
+        self._joint_names = _unique([label.removeprefix(self._prefix) for label in model.joint_label], set())
+        self._between: list[str] = []  # links between the axes of a joint, and where joints are not at their bodies
+        self._warnings: list[str] = []
+
+    def description(self) -> RobotDescription:
+        joints, moved = list[JointDescription](), set[int]()
+        for joint, child in enumerate(self._of["joint_child"]):
+            if int(child) in moved:
+                self._warnings.append(
+                    f"Joint '{self._joint_names[joint]}' closes a loop at body '{self._bodies[child]}': left out. "
+                    f"See RobotModel.with_loops."
+                )
+                continue
+            moved.add(int(child))
+            joints += self._joints(joint)
+        for body, name in enumerate(self._bodies):
+            if body in moved:
+                continue
+            if body in self._of["joint_parent"]:
+                place = _transform(self._of["body_q"][body])
+                joints.append(JointDescription(f"{name}/place", JointType.FIXED, WORLD, name, X_parent=place))
+                moved.add(body)
+                self._warnings.append(f"Body '{name}' has no joint: it stands where the body_q of the model has it.")
+            else:
+                self._warnings.append(f"Body '{name}' has no joint: left out.")
+        links = [
+            LinkDescription(WORLD),
+            *(self._link(body) for body in sorted(moved)),
+            *map(LinkDescription, self._between),
+        ]
+        constraints = ReadConstraints(warnings=tuple(self._warnings))
+        return RobotDescription(self._name, tuple(links), tuple(joints), constraints)
+
+    def _link(self, body: int) -> LinkDescription:
+        x, y, z = map(float, self._of["body_com"][body])
+        return LinkDescription(self._bodies[body], mass=float(self._of["body_mass"][body]), com=(x, y, z))
+
+    def _joints(self, joint: int) -> Iterator[JointDescription]:
+        """Give the joints that one of Newton stands for: one for each axis, and a weld where it is not at its body."""
+        parent, child = int(self._of["joint_parent"][joint]), self._bodies[self._of["joint_child"][joint]]
+        own = list(self._axes(joint))
+        X_child = transform_inverse(_transform(self._of["joint_X_c"][joint]))
+        ends_here = np.array_equal(X_child, identity_transform())
+        link, X_parent = (WORLD if parent < 0 else self._bodies[parent]), _transform(self._of["joint_X_p"][joint])
+        for k, one in enumerate(own):
+            below = child if ends_here and k == len(own) - 1 else self._new_link(f"{child}/{one.name}")
+            yield replace(one, parent=link, child=below, X_parent=X_parent)
+            link, X_parent = below, identity_transform()
+        if not ends_here:
+            yield JointDescription(f"{child}/weld", JointType.FIXED, link, child, X_parent=X_child)
+
+    def _axes(self, joint: int) -> Iterator[JointDescription]:
+        """Give the joint, or one for each of its axes, linear ones first, in no place yet."""
+        kind, name = int(self._of["joint_type"][joint]), self._joint_names[joint]
+        first = int(self._of["joint_qd_start"][joint])
+        if kind == DISTANCE and max(self._of[f"joint_limit_{side}"][first] for side in ("lower", "upper")) < 0.0:
+            kind = FREE  # neither a least nor a largest distance
+        mimic = self._mimic(joint)
+        if kind in WHOLE:
+            if mimic is not None and kind != FIXED:
+                raise RobotFileError("a joint of several DOFs cannot follow another.", element=f"joint '{name}'")
+            yield JointDescription(name, WHOLE[kind], "", "")
+            return
+        if kind not in (PRISMATIC, REVOLUTE, D6):
+            raise RobotFileError(f"joints of Newton's type {kind} cannot be represented.", element=f"joint '{name}'")
+        linear, angular = map(int, self._of["joint_dof_dim"][joint])
+        if mimic is not None and linear + angular > 1:
+            raise RobotFileError("a joint of several DOFs cannot follow another.", element=f"joint '{name}'")
+        for k in range(linear + angular):
+            own = name if linear + angular == 1 else f"{name}/{k}"
+            yield replace(self._axis(own, first + k, is_linear=k < linear), mimic=mimic)
+        if linear + angular == 0:
+            yield JointDescription(name, JointType.FIXED, "", "")
+
+    def _axis(self, name: str, dof: int, *, is_linear: bool) -> JointDescription:
+        x, y, z = (float(number) for number in self._of["joint_axis"][dof])
+        lower, upper = (float(self._of[f"joint_limit_{side}"][dof]) for side in ("lower", "upper"))
+        velocity, effort = (float(self._of[f"joint_{what}_limit"][dof]) for what in ("velocity", "effort"))
+        lower, upper = (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper)
+        turns = JointType.CONTINUOUS if lower == -math.inf and upper == math.inf else JointType.REVOLUTE
+        return JointDescription(
+            name=name,
+            joint_type=JointType.PRISMATIC if is_linear else turns,
+            parent="",
+            child="",
+            axis=(x, y, z),
+            lower=lower,
+            upper=upper,
+            velocity=velocity if velocity < UNBOUNDED_RATE else math.inf,
+            effort=effort if effort < UNBOUNDED_RATE else math.inf,
+        )
+
+    def _mimic(self, joint: int) -> MimicDescription | None:
+        leader = int(self._of["joint_mimic_joint"][joint])
+        if leader < 0:
+            return None
+        offset, multiplier = map(float, self._of["joint_mimic_coeffs"][joint])
+        return MimicDescription(self._joint_names[leader], multiplier, offset)
+
+    def _new_link(self, name: str) -> str:
+        self._between.append(name)
+        return name
+
+
+def _transform(numbers: Float64Array) -> Float64Array:
+    """Give a transform in float64, its quaternion of length 1."""
+    found = np.array(numbers, np.float64)
+    found[3:] /= np.linalg.norm(found[3:])
+    return found
+
+
+def _shared_beginning(labels: list[str]) -> tuple[str, str]:
+    """Give the name of the robot and what all labels begin with: what stands before their first slash."""
+    names = {label.partition("/")[0] if "/" in label else "" for label in labels}
+    name = names.pop() if len(names) == 1 else ""
+    return (name, f"{name}/") if name else ("newton", "")
+
+
+def _unique(names: list[str], taken: set[str]) -> list[str]:
+    """Give every name once: with a number behind it where it is taken."""
+    found = []
+    for name in names:
+        own, number = name or "unnamed", 1
+        while own in taken:
+            number += 1
+            own = f"{name}_{number}"
+        taken.add(own)
+        found.append(own)
+    return found

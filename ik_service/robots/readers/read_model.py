@@ -1,0 +1,96 @@
+"""The collision model of a robot, from what its file and the files beside it say."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ik_service.collision.covering import cover_shape
+from ik_service.collision.link_pairs import choose_pairs
+from ik_service.collision.link_shapes import LinkShapes
+from ik_service.collision.shapes import Box, Cylinder
+from ik_service.mechanism.collision_model import MAX_SPHERES, CollisionModel, LinkPair
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.number_bounds import MAX_POSITION
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots.readers.sphere_file import SphereDocument
+
+DISABLED = "disabled in the SRDF file"
+MAX_COVERED = 512
+"""Most boxes and cylinders of a robot that are covered when it is loaded; long cylinders take longest."""
+
+
+def read_collision_model(
+    robot: KinematicRobot,
+    shapes: Mapping[str, LinkShapes],
+    document: SphereDocument | None = None,
+    disabled: Iterable[LinkPair] = (),
+) -> CollisionModel | None:
+    """Give the collision model of a robot; None where neither a file nor its shapes describe one.
+
+    Args:
+        robot: The robot.
+        shapes: What each of its links collides with.
+        document: The file of spheres beside it; shapes do not count then.
+        disabled: Pairs that are not checked; links without spheres may be named.
+
+    Raises:
+        UnknownNameError: The file of spheres names a link that the robot does not have.
+        InputError: It says something of links without spheres.
+    """
+    if document is not None:
+        return _without_disabled(_model_of_document(robot, document), disabled)
+    spheres = spheres_of_shapes(shapes)
+    return None if spheres is None else _without_disabled(choose_pairs(robot, spheres), disabled)
+
+
+def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Array] | None:
+    """Cover the shapes of links by spheres.
+
+    Returns:
+        By link, centres in its frame [m] and radii [m], shape [k, 4]; None where no link has shapes, one of them was
+        not read or is too large, or there are too many: a robot with a part left out would count as free where it is
+        not.
+    """
+    given = {link: own for link, own in shapes.items() if own.shapes}
+    if not given or flat_count(shapes) > MAX_COVERED or any(own.unread for own in shapes.values()):
+        return None
+    found = {link: np.concatenate([cover_shape(shape) for shape in own.shapes]) for link, own in given.items()}
+    is_small = all((np.abs(own) <= MAX_POSITION).all() for own in found.values())
+    return found if is_small and sum(map(len, found.values())) <= MAX_SPHERES else None
+
+
+def why_no_spheres(shapes: Mapping[str, LinkShapes]) -> str:
+    """Say why ``spheres_of_shapes`` gives nothing."""
+    unread = [(link, own.unread[0]) for link, own in shapes.items() if own.unread]
+    if unread:
+        link, kind = unread[0]
+        return (
+            f"There is no collision model: a shape of link '{link}' is not read ({kind}). 'ik-service spheres' covers "
+            "meshes by spheres, in a file that is read from then on."
+        )
+    if not any(own.shapes for own in shapes.values()):
+        return "There is no collision model: no link has shapes for collision."
+    return "There is no collision model: the shapes are too many or too large. See 'ik-service spheres'."
+
+
+def flat_count(shapes: Mapping[str, LinkShapes]) -> int:
+    """Count the shapes of links that take a search to cover: boxes and cylinders."""
+    return sum(isinstance(shape, Box | Cylinder) for own in shapes.values() for shape in own.shapes)
+
+
+def _model_of_document(robot: KinematicRobot, document: SphereDocument) -> CollisionModel:
+    """Give the model that a file of spheres describes; pairs that it does not give are chosen."""
+    for link in document.spheres:
+        robot.link_index(link)
+    if document.pairs is not None:
+        return CollisionModel(document.spheres, document.pairs, document.left_out)
+    model = choose_pairs(robot, document.spheres)
+    for reason, pairs in document.left_out.items():
+        model = model.without_pairs(pairs, reason)
+    return model
+
+
+def _without_disabled(model: CollisionModel, disabled: Iterable[LinkPair]) -> CollisionModel:
+    """Give the model without pairs of an SRDF file, which may name links without spheres."""
+    known = [pair for pair in disabled if pair[0] != pair[1] and model.spheres.keys() >= {*pair}]
+    return model.without_pairs(known, DISABLED) if known else model

@@ -1,0 +1,296 @@
+"""URDF text into a robot description.
+
+Links with their masses, centres of mass and shapes, joints, origins, axes, limits and mimic. Nothing that the file
+refers to is opened. Lengths are metres, angles radians, masses kilograms.
+
+An element that is wrong and has one usual reading is read so, with a warning. What changes nothing is in one list
+(`HARMLESS`); all else that is not read, is named by a warning.
+
+Two ways to name loops are read, neither of them part of the format: elements ``<constraint>`` as proposed for urdfdom,
+with a frame and an axis on a parent and on a child link, and pairs of links ``closing_NAME_1``, ``closing_NAME_2`` as
+onshape-to-robot writes them, which meet in a point. What cannot be read as a loop is left out with a warning.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ik_service.errors import RobotFileError
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.loops import LoopConstraint
+from ik_service.mechanism.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
+from ik_service.mechanism.transforms import Float64Array, quaternion_between, quaternion_multiply
+from ik_service.robots.readers.description import (
+    MAX_CONSTRAINTS,
+    JointDescription,
+    LinkDescription,
+    MimicDescription,
+    ReadConstraints,
+    RobotDescription,
+)
+from ik_service.robots.readers.urdf_shapes import read_link_shapes, read_origin
+from ik_service.robots.readers.xml_reader import XmlElement, read_xml, shortened
+from objectives.errors import InputError
+
+MAX_COUNT = 2048
+"""Most links and most joints that a robot may have."""
+_TYPES = {joint_type.name.lower(): joint_type for joint_type in JointType} | {"spherical": JointType.BALL}
+_CLOSING_JOINTS = {"link": "weld", "fixed": "weld", "continuous": "revolute", "ball": "spherical"}
+_AXES_ALONE = ("revolute", "cylindrical", "planar")  # joints for which a turn of a frame about its axis is nothing
+_CLOSING_LINK = re.compile(r"closing_(.+)_([12])")
+_DEFINITIONS = tuple(f"xacro:{word}" for word in ("include", "macro", "arg", "property", "if", "unless"))
+_HARMLESS_NAMES = """
+    version name group concave dont_collapse <visual> <material> <geometry> <gazebo> <mujoco> <sensor> <verbose>
+    <inertia> <dynamics> <gravity> <kinematic> <joint_properties> <controller_gains> <transmission> <calibration>
+    <ros2_control> <contact> <surface> <sdf> <max_contacts> <contact_coefficients> <drake:proximity_properties>
+    <drake:gear_ratio> <drake:rotor_inertia>"""
+HARMLESS = frozenset(_HARMLESS_NAMES.split())
+"""Attributes and elements of URDF and of its dialects that change neither kinematics nor limits nor shapes."""
+_X_AXIS, _Z_AXIS = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
+
+
+def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescription:
+    """Read a URDF document.
+
+    Args:
+        data: The document, UTF-8.
+        reads_constraints: Whether loops are read.
+
+    Returns:
+        Links and joints in document order.
+
+    Raises:
+        RobotFileError: The document is not a URDF, or holds a value that makes no robot.
+    """
+    root = read_xml(data)
+    if root.tag != "robot":
+        raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")
+    _refuse_xacro(root)
+    joint_elements = _capped(root, "joint")
+    links = tuple(map(_read_link, _capped(root, "link")))
+    kinds = {(one.get("name") or "").strip(): one.get("type") or "" for one in joint_elements}
+    joints = tuple(_read_joint(element, kinds) for element in joint_elements)
+    if not reads_constraints:
+        root.leave_out("constraint")
+    constraints = _read_loops(root, links if reads_constraints else ())
+    root.warn_of_unread(HARMLESS)
+    constraints = ReadConstraints(warnings=tuple(root.warnings)).joined(constraints)
+    return RobotDescription(root.attributes.get("name", "").strip() or "robot", links, joints, constraints)
+
+
+def _refuse_xacro(root: XmlElement) -> None:
+    has_links = any(root.all("link"))
+    for element in root.children:
+        # calls of macros beside links are what other programs left of an expanded file
+        if element.tag in _DEFINITIONS or (element.tag.startswith("xacro:") and not has_links):
+            raise element.error(
+                "this is a xacro file; load it by its path, which ends in .xacro, or expand it first: "
+                "'xacro robot.urdf.xacro > robot.urdf'."
+            )
+
+
+def _capped(root: XmlElement, tag: str) -> list[XmlElement]:
+    found = list(root.all(tag))
+    if len(found) > MAX_COUNT:
+        raise found[MAX_COUNT].error(f"more than {MAX_COUNT} <{tag}> elements.")
+    return found
+
+
+def _read_link(element: XmlElement) -> LinkDescription:
+    name, inertial, shapes = element.text("name"), element.one("inertial"), read_link_shapes(element)
+    if inertial is not None:
+        try:
+            return LinkDescription(name, element.line, *_read_inertial(inertial), shapes)
+        except RobotFileError as error:  # as urdfdom: the kinematics need no mass
+            element.warnings.append(f"{error} The link has no mass here.")
+            element.leave_out("inertial")
+    return LinkDescription(name, element.line, shapes=shapes)
+
+
+def _read_inertial(inertial: XmlElement) -> tuple[float, tuple[float, float, float]]:
+    mass = _required(inertial, "mass")
+    mass.text("value")
+    value = mass.number("value", 0.0)
+    if not 0.0 <= value <= MAX_NUMBER:
+        raise mass.error(f"a mass must be between 0 and {MAX_NUMBER:g} kg, got {value:g}.")
+    x, y, z = (float(number) for number in read_origin(inertial)[:3])
+    return value, (x, y, z)
+
+
+def _read_joint(element: XmlElement, kinds: Mapping[str, str]) -> JointDescription:
+    name = element.text("name")
+    type_name = element.text("type")
+    joint_type = _TYPES.get(type_name)
+    if joint_type is None:
+        raise element.error(f"joint type '{shortened(type_name)}' is unknown; known are {', '.join(sorted(_TYPES))}.")
+    if joint_type in (JointType.FIXED, JointType.FLOATING, JointType.BALL):
+        element.leave_out("axis")
+    if joint_type is JointType.FIXED:
+        element.leave_out("limit")
+    axis = element.one("axis")
+    mimic = _read_mimic(element, joint_type, kinds)
+    lower, upper, velocity, effort, acceleration = _read_limit(element, joint_type, mimic is not None)
+    return JointDescription(
+        name=name,
+        joint_type=joint_type,
+        parent=_required(element, "parent").text("link"),
+        child=_required(element, "child").text("link"),
+        X_parent=read_origin(element),
+        axis=(1.0, 0.0, 0.0) if axis is None else _read_direction(axis),
+        lower=lower,
+        upper=upper,
+        velocity=velocity,
+        effort=effort,
+        acceleration=acceleration,
+        mimic=mimic,
+        line=element.line,
+    )
+
+
+def _required(element: XmlElement, tag: str) -> XmlElement:
+    child = element.one(tag)
+    if child is None:
+        raise element.error(f"<{tag}> is missing.")
+    return child
+
+
+def _read_direction(axis: XmlElement) -> tuple[float, float, float]:
+    # Halves are exact, and have a length where that of the whole would overflow.
+    x, y, z = (0.5 * number for number in axis.numbers("xyz", (1.0, 0.0, 0.0)))
+    length = math.hypot(x, y, z)
+    if length < 0.5e-6:
+        raise axis.error("the axis must not be zero.")
+    return x / length, y / length, z / length
+
+
+def _read_limit(element: XmlElement, joint_type: JointType, follows: bool) -> tuple[float, float, float, float, float]:
+    """Give lower, upper, velocity, effort, acceleration.
+
+    URDF fills a missing ``lower`` or ``upper`` with 0. Where both are missing that would be a joint that never moves,
+    and files that leave both out mean the opposite: no limits.
+    """
+    bounded = joint_type in (JointType.REVOLUTE, JointType.PRISMATIC)
+    limit = element.one("limit")
+    if limit is None:
+        if bounded and not follows:
+            element.warn(f"a {joint_type.name.lower()} joint needs <limit>, which is missing: it has no limits.")
+        return -math.inf, math.inf, math.inf, math.inf, math.inf
+    velocity, effort = (_read_rate(limit, attribute) for attribute in ("velocity", "effort"))
+    # braking harder than the file allows is no way to keep to it, so the least of them holds both ways
+    rates = min(_read_rate(limit, word) for word in ("acceleration", "deceleration", "drake:acceleration"))
+    if not bounded or not {"lower", "upper"} & set(limit.attributes):
+        return -math.inf, math.inf, velocity, effort, rates
+    lower, upper = (limit.number(attribute, 0.0, largest=math.inf) for attribute in ("lower", "upper"))
+    if lower > upper:
+        limit.warn(f"lower limit {lower:g} is above upper limit {upper:g}: the range between the two counts.")
+        lower, upper = upper, lower
+    if lower >= UNBOUNDED or upper <= -UNBOUNDED:
+        raise limit.error(f"limits must leave room within +-{UNBOUNDED:g}, got {lower:g} to {upper:g}.")
+    lower, upper = -math.inf if lower <= -UNBOUNDED else lower, math.inf if upper >= UNBOUNDED else upper
+    return lower, upper, velocity, effort, rates
+
+
+def _read_rate(limit: XmlElement, attribute: str) -> float:
+    value = limit.number(attribute, 0.0, largest=math.inf)
+    if value < 0.0:
+        limit.warn(f"attribute '{attribute}' must not be negative, got {value:g}: there is no such limit.")
+    # exporters write 0 where there is none
+    return value if 0.0 < value < UNBOUNDED_RATE else math.inf
+
+
+def _read_mimic(element: XmlElement, joint_type: JointType, kinds: Mapping[str, str]) -> MimicDescription | None:
+    """Give whom a joint follows; a joint that cannot follow moves by itself, as MoveIt has it."""
+    mimic = element.one("mimic")
+    if mimic is None:
+        return None
+    if joint_type is JointType.FIXED:
+        mimic.warn("a fixed joint does not move, so it follows no other.")
+        element.leave_out("mimic")
+        return None
+    multiplier, offset, leader = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0), mimic.text("joint")
+    kind = _TYPES.get(kinds.get(leader, "").strip())
+    if leader not in kinds:
+        reason = f"'{shortened(leader)}', which it follows, does not exist"
+    elif kind is not None and not kind.is_scalar:
+        reason = f"'{shortened(leader)}', which it follows, is {kind.name.lower()}"
+    elif not joint_type.is_scalar:
+        reason = f"a {joint_type.name.lower()} joint has several coordinates and cannot follow '{shortened(leader)}'"
+    else:
+        return MimicDescription(leader, multiplier, offset, mimic.line)
+    mimic.warn(f"the joint moves by itself: {reason}.")
+    return None
+
+
+def _read_loops(root: XmlElement, links: Sequence[LinkDescription]) -> ReadConstraints:
+    elements, loops, warnings, read = [*root.all("constraint")], [], [], set()
+    for element in elements[:MAX_CONSTRAINTS]:
+        try:
+            loops.append(_read_constraint(element))
+            read.add(element)
+        except RobotFileError as error:
+            warnings.append(f"A loop is left out: {error}")
+        except InputError as error:
+            warnings.append(f"A loop is left out: {element.error(str(error))}")
+    root.leave_out("constraint", but=read)
+    pairs = _closing_pairs(links)
+    loops += [
+        LoopConstraint(f"closing_{name}", "spherical", ends["2"], ends["1"])
+        for name, ends in pairs.items()
+        if len(ends) == 2
+    ]
+    warnings += [
+        f"Link '{shortened(link)}' closes no loop: the other one of its pair is missing."
+        for ends in pairs.values()
+        for link in ends.values()
+        if len(ends) == 1
+    ]
+    if len(elements) > MAX_CONSTRAINTS or len(loops) > MAX_CONSTRAINTS:
+        warnings.append(f"Loops after the first {MAX_CONSTRAINTS} are left out; more are not read.")
+    return ReadConstraints(tuple(loops[:MAX_CONSTRAINTS]), tuple(warnings))
+
+
+def _read_constraint(element: XmlElement) -> LoopConstraint:
+    """Read a loop: the frame of the child stands to that of the parent as its type allows."""
+    kind = element.text("type").lower()
+    joint = _CLOSING_JOINTS.get(kind, kind)
+    child, parent = (read_origin(element, f"{end}_origin") for end in ("child", "parent"))
+    if joint not in ("weld", "spherical"):
+        axis = _closing_axis(element, "parent", _X_AXIS)
+        parent = _turned(parent, _Z_AXIS, axis)
+        if joint == "universal":  # the second axis, at right angles to the first
+            child = _turned(child, _X_AXIS, _closing_axis(element, "child", _X_AXIS))
+        else:
+            child = _turned(child, _Z_AXIS, _closing_axis(element, "child", axis) if joint in _AXES_ALONE else axis)
+    attributes = ((name, name in element.attributes) for name in ("pitch", "distance"))
+    pitch, distance = (element.number(name, 0.0) if is_given else None for name, is_given in attributes)
+    return LoopConstraint(
+        element.text("name"),
+        joint,
+        _required(element, "child").text("link"),
+        _required(element, "parent").text("link"),
+        tuple(child.tolist()),
+        tuple(parent.tolist()),
+        pitch,
+        distance,
+    )
+
+
+def _closing_axis(element: XmlElement, end: str, default: Float64Array) -> Float64Array:
+    axis = element.one(f"{end}_axis")
+    return default if axis is None else np.array(_read_direction(axis))
+
+
+def _turned(frame: Float64Array, own: Float64Array, axis: Float64Array) -> Float64Array:
+    """Give a frame at the same place whose axis ``own`` is along an axis in the frame."""
+    return np.concatenate([frame[:3], quaternion_multiply(frame[3:], quaternion_between(own, axis))])
+
+
+def _closing_pairs(links: Sequence[LinkDescription]) -> dict[str, dict[str, str]]:
+    """Give the links of each pair by their numbers, by the pair's name."""
+    pairs: dict[str, dict[str, str]] = {}
+    for link in links:
+        if match := _CLOSING_LINK.fullmatch(link.name):
+            pairs.setdefault(match[1], {})[match[2]] = link.name
+    return pairs

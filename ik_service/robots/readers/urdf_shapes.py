@@ -1,0 +1,103 @@
+"""Elements ``<collision>`` and ``<visual>`` of a URDF; what is no shape of the format is passed over and named."""
+
+import numpy as np
+
+from ik_service.collision.link_shapes import LinkShapes, MeshReference
+from ik_service.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
+from ik_service.errors import RobotFileError
+from ik_service.mechanism.number_bounds import MAX_NUMBER
+from ik_service.mechanism.transforms import Float64Array, identity_transform, quaternion_from_rpy
+from ik_service.robots.readers.xml_reader import XmlElement, read_xml, shortened
+from objectives.errors import InputError
+
+MAX_SHAPES = 256
+"""Most shapes of a link; further ones count as unread."""
+_MISSING = -1.0
+
+
+def read_visuals(data: bytes) -> dict[str, tuple[MeshReference, ...]]:
+    """Read the meshes by which links of a URDF are seen, by link; their files are not opened.
+
+    Raises:
+        RobotFileError: The document cannot be read.
+    """
+    return {link.text("name"): read_link_shapes(link, "visual").meshes for link in read_xml(data).all("link")}
+
+
+def read_link_shapes(link: XmlElement, tag: str = "collision") -> LinkShapes:
+    """Read the shapes by which a link collides, or with the tag "visual" those by which it is seen."""
+    shapes: list[BoundedShape] = []
+    unread: list[str] = []
+    meshes: list[MeshReference] = []
+    for number, collision in enumerate(link.all(tag)):
+        geometry = next(iter(collision.all("geometry")), None)
+        element = geometry.children[0] if geometry is not None and geometry.children else None
+        kind = "nothing" if element is None else shortened(element.tag)
+        if element is None or number >= MAX_SHAPES:
+            collision.leave_out("origin")
+        try:
+            shape = None if element is None or number >= MAX_SHAPES else _read_shape(element, _pose(collision))
+        except (RobotFileError, InputError):
+            shape = None
+        if shape is not None and not _is_a_point(shape):
+            shapes.append(shape)
+            continue
+        unread.append(kind if shape is None else f"{kind} of radius 0")
+        if element is not None and element.tag == "mesh" and (mesh := _read_mesh(element, collision)) is not None:
+            meshes.append(mesh)
+    return LinkShapes(tuple(shapes), tuple(unread), tuple(meshes))
+
+
+def _pose(collision: XmlElement) -> tuple[float, ...]:
+    return tuple(read_origin(collision).tolist())
+
+
+def read_origin(element: XmlElement, tag: str = "origin") -> Float64Array:
+    """Read the frame of an element, its rotation from ``rpy`` or from ``quat_xyzw`` of URDF 1.1.
+
+    Raises:
+        RobotFileError: Numbers that are not finite or too large, both rotations, or a quaternion of zero length.
+    """
+    origin = element.one(tag)
+    if origin is None:
+        return identity_transform()
+    xyz, rpy = (origin.numbers(name, (0.0, 0.0, 0.0)) for name in ("xyz", "rpy"))
+    if max(map(abs, (*xyz, *rpy))) > MAX_NUMBER:
+        raise origin.error(f"numbers of an origin must not exceed {MAX_NUMBER:g}, got xyz {xyz} and rpy {rpy}.")
+    if origin.get("quat_xyzw") is None:
+        return np.concatenate([xyz, quaternion_from_rpy(*rpy)])
+    if origin.get("rpy") is not None:
+        raise origin.error("attributes 'rpy' and 'quat_xyzw' are two rotations; only one is allowed.")
+    quaternion = np.array(origin.numbers("quat_xyzw", (0.0, 0.0, 0.0, 1.0)))
+    largest = np.abs(quaternion).max()
+    if largest == 0.0:
+        raise origin.error("attribute 'quat_xyzw' must not be zero.")
+    quaternion /= largest  # its length would overflow
+    return np.concatenate([xyz, quaternion / np.linalg.norm(quaternion)])
+
+
+def _read_mesh(element: XmlElement, collision: XmlElement) -> MeshReference | None:
+    """Read what is said of a mesh; None where that is not as it must be."""
+    try:
+        return MeshReference(element.text("filename"), element.numbers("scale", (1.0, 1.0, 1.0)), _pose(collision))
+    except RobotFileError:
+        return None
+
+
+def _is_a_point(shape: BoundedShape) -> bool:
+    """Return whether it is a ball of no radius, which the spheres of a robot cannot be."""
+    if isinstance(shape, Capsule):
+        return shape.radius == shape.length == 0.0
+    return isinstance(shape, Sphere) and shape.radius == 0.0
+
+
+def _read_shape(element: XmlElement, pose: tuple[float, ...]) -> BoundedShape | None:
+    """Read a shape; a length that is missing is taken for a negative one, which no shape takes."""
+    if element.tag == "box":
+        return Box(element.numbers("size", (_MISSING, _MISSING, _MISSING)), pose)
+    radius, length = (element.number(name, _MISSING) for name in ("radius", "length"))
+    if element.tag == "sphere":
+        return Sphere(radius, pose[:3])
+    if element.tag == "cylinder":
+        return Cylinder(radius, length, pose)
+    return Capsule(radius, length, pose) if element.tag == "capsule" else None

@@ -1,0 +1,216 @@
+"""Added frames and parts of robots."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.mechanism.arrays import CONSTRAINTS
+from ik_service.mechanism.constraint_ends import Constraint, constraints_of, moved_link
+from ik_service.mechanism.coordinates import CoordinateConstraint
+from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
+from ik_service.mechanism.link_paths import path_to_root
+from ik_service.mechanism.names import unknown_name
+from ik_service.mechanism.transforms import Float64Array, checked_transform, transform_inverse, transform_multiply
+from objectives.errors import InputError, UnknownNameError
+
+BoolArray = NDArray[np.bool_]
+
+
+def with_frame(robot: Robot, name: str, link: str, offset: ArrayLike) -> Robot:
+    """Give a model with one more link, fixed to another; see ``RobotModel.with_frame``."""
+    if not name or name in robot.link_names:
+        raise InputError(f"A frame needs a name that no link of robot '{robot.name}' has, got '{name}'.")
+    carrier = robot.link_index(link)
+    T_link_frame = checked_transform(offset, f"Frame '{name}': the offset")
+    T_body_frame = transform_multiply(robot.link_X_body[carrier], T_link_frame)
+    return dataclasses.replace(
+        robot,
+        link_names=(*robot.link_names, name),
+        link_parent=np.append(robot.link_parent, np.int32(carrier)),
+        link_body=np.append(robot.link_body, robot.link_body[carrier]),
+        link_X_body=np.concatenate([robot.link_X_body, T_body_frame[np.newaxis]]),
+        link_mass=np.append(robot.link_mass, 0.0),
+        link_com=np.concatenate([robot.link_com, np.zeros((1, 3))]),
+    )
+
+
+def subrobot(
+    robot: Robot,
+    root: str,
+    branches: Sequence[str] | None = None,
+    stop_at: Sequence[str] | None = None,
+    constraints: Sequence[str] | None = None,
+) -> Robot:
+    """Cut a part of the robot out; see ``RobotModel.subrobot``."""
+    for names in (branches, stop_at, constraints):
+        if isinstance(names, str):
+            raise InputError(f"branches, stop_at and constraints must be a list of names, got the text {names!r}.")
+    base = robot.link_index(root)
+    kept_links = _below(robot, base)
+    if branches is not None:
+        kept_links &= _on_branches(robot, [_checked_link(robot, kept_links, root, link) for link in branches])
+    for link in stop_at or ():
+        ends = _below(robot, _checked_link(robot, kept_links, root, link))
+        ends[robot.link_index(link)] = False
+        kept_links &= ~ends
+    return cut(robot, base, kept_links, constraints)
+
+
+def _checked_link(robot: KinematicRobot, kept: BoolArray, root: str, link: str) -> int:
+    index = robot.link_index(link)
+    if not kept[index]:
+        raise InputError(f"Link '{link}' is not in the part of robot '{robot.name}' below '{root}' that is kept.")
+    return index
+
+
+def _below(robot: KinematicRobot, link: int) -> BoolArray:
+    """Mark the links that are this one or below it; parents stand before children."""
+    below = np.zeros(len(robot.link_names), dtype=bool)
+    below[link] = True
+    for index, parent in enumerate(robot.link_parent):
+        below[index] |= parent >= 0 and below[parent]
+    return below
+
+
+def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
+    """Mark the links that lead to a tip, are one, or are below one."""
+    on = np.zeros(len(robot.link_names), dtype=bool)
+    for tip in tips:
+        on |= _below(robot, tip)
+        on[path_to_root(robot, tip)] = True
+    return on
+
+
+def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[str] | None = None) -> Robot:
+    """Give the part of a robot that is made of some links.
+
+    Args:
+        robot: The robot.
+        base: Link that becomes the root.
+        kept_links: Links that are kept: the base and links below it, with all between, shape [link_count].
+        constraints: Names of constraints that the part has; None for all that it can have.
+
+    Raises:
+        UnknownNameError: The robot has no constraint of a name.
+        InputError: A kept joint follows one that is left out, or the part cannot have a constraint.
+    """
+    links = np.flatnonzero(kept_links)
+    moving = set(links.tolist()) - {base}
+    # A joint stays when the link that it moves stays below the base: that link is the body's first one.
+    joints = np.array([j for j in range(robot.joint_count) if moved_link(robot, j) in moving], dtype=np.int64)
+    new_body = _renumbering(robot.body_count, joints)
+    T_base_body = transform_inverse(robot.link_X_body[base])
+    on_base = robot.link_body[links] == robot.link_body[base]
+    link_X_body, joint_X_p = robot.link_X_body[links].copy(), robot.joint_X_p[joints].copy()
+    link_X_body[on_base] = transform_multiply(T_base_body, link_X_body[on_base])
+    from_base = robot.joint_parent[joints] == robot.link_body[base]
+    joint_X_p[from_base] = transform_multiply(T_base_body, joint_X_p[from_base])
+    dofs = np.concatenate(
+        [np.zeros(0, dtype=np.int64)]
+        + [np.arange(robot.joint_qd_start[j], robot.joint_qd_start[j + 1], dtype=np.int64) for j in joints]
+    )
+    coupling = _kept_couplings(robot, dofs)
+    names = tuple(robot.joint_names[j] for j in joints)
+    kept = _kept_constraints(robot, base, {robot.link_names[i] for i in links}, names, constraints)
+    inherited = {one.name for own in kept.values() for one in own}
+    link_names = tuple(robot.link_names[i] for i in links)
+    return dataclasses.replace(
+        robot,
+        joint_names=names,
+        link_names=link_names,
+        link_parent=_renumbering(len(robot.link_names), links)[robot.link_parent[links]],
+        link_body=new_body[robot.link_body[links]],
+        link_X_body=link_X_body,
+        link_mass=robot.link_mass[links],
+        link_com=robot.link_com[links],
+        joint_type=robot.joint_type[joints],
+        joint_parent=new_body[robot.joint_parent[joints]],
+        joint_X_p=joint_X_p,
+        joint_axis=robot.joint_axis[dofs],
+        joint_limit_lower=robot.joint_limit_lower[dofs],
+        joint_limit_upper=robot.joint_limit_upper[dofs],
+        joint_velocity_limit=robot.joint_velocity_limit[dofs],
+        joint_effort_limit=robot.joint_effort_limit[dofs],
+        joint_acceleration_limit=robot.joint_acceleration_limit[dofs],
+        dof_leader=coupling.leader,
+        dof_multiplier=coupling.multiplier,
+        dof_offset=coupling.offset,
+        dropped_constraints=tuple(one.name for one in constraints_of(robot) if one.name not in inherited),
+        collision_model=None if robot.collision_model is None else robot.collision_model.of_links(link_names),
+        locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
+        **kept,
+    )
+
+
+def _kept_constraints(
+    robot: KinematicRobot, base: int, links: set[str], joints: Sequence[str], wanted: Sequence[str] | None
+) -> dict[str, Any]:
+    """Give the constraints of a part: of its links and joints, and those to the world if its base stands still."""
+    names = [one.name for one in constraints_of(robot)]
+    for name in wanted or ():
+        if name not in names:
+            opening = f"Constraint '{name}' is not in robot '{robot.name}'."
+            raise UnknownNameError(unknown_name(opening, "Constraint", names, name))
+    stands_still = robot.link_body[base] < 0
+
+    def is_inside(one: Constraint) -> bool:
+        if isinstance(one, CoordinateConstraint):
+            return set(one.joints) <= set(joints)
+        return set(one.links) <= links and (stands_still or not one.is_to_world)
+
+    outside = [one.name for one in constraints_of(robot) if not is_inside(one)]
+    for name in wanted or ():
+        if name in outside:
+            raise InputError(
+                f"Constraint '{name}' cannot be in the part of robot '{robot.name}' below '{robot.link_names[base]}': "
+                "a frame or joint of it is elsewhere. Keep its links, or leave it out."
+            )
+    left_out = {*outside, *(() if wanted is None else set(names) - set(wanted))}
+    T_base_world = transform_inverse(robot.link_X_body[base])
+    return {
+        field: tuple(_seen_from(T_base_world, one) for one in getattr(robot, field) if one.name not in left_out)
+        for field in CONSTRAINTS
+    }
+
+
+def _seen_from(T_base_world: Float64Array, one: Constraint) -> Constraint:
+    """Give a constraint with the base's frame as the world frame."""
+    if isinstance(one, CoordinateConstraint) or one.reference_link is not None:
+        return one
+    offset = transform_multiply(T_base_world, np.array(one.reference_offset))
+    return dataclasses.replace(one, reference_offset=tuple(offset.tolist()))
+
+
+def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Give the new index of each old one, -1 where it is left out; the last entry, reached by -1, stays -1."""
+    renumbering = np.full(count + 1, -1, dtype=np.int32)
+    renumbering[kept] = np.arange(len(kept), dtype=np.int32)
+    return renumbering
+
+
+class _Couplings(NamedTuple):
+    leader: NDArray[np.int32]
+    multiplier: Float64Array
+    offset: Float64Array
+    locked: dict[str, tuple[float, ...]]
+
+
+def _kept_couplings(robot: KinematicRobot, dofs: NDArray[np.int64]) -> _Couplings:
+    """Renumber the couplings; a follower of a locked joint that is left out is locked by itself where it stands."""
+    leader = _renumbering(robot.joint_dof_count, dofs)[robot.dof_leader[dofs]]
+    multiplier, offset = robot.dof_multiplier[dofs].copy(), robot.dof_offset[dofs].copy()
+    locked: dict[str, tuple[float, ...]] = {}
+    for k in np.flatnonzero(leader < 0):
+        name, other = robot.dof_names[dofs[k]], robot.dof_names[robot.dof_leader[dofs[k]]]
+        if other not in robot.locked:
+            link = robot.link_names[moved_link(robot, robot.joint_names.index(other))]
+            raise InputError(
+                f"Joint '{name}' follows '{other}', which is not in this part. Load the whole robot and cut it with "
+                f"robot.subrobot(root, [..., '{link}']), or with robot.lock({{'{other}': value}}).subrobot(...)."
+            )
+        leader[k], multiplier[k], offset[k] = k, 1.0, 0.0
+        locked[name] = (float(robot.mid_joint_q[robot.dof_coordinate[dofs[k]]]),)
+    return _Couplings(leader, multiplier, offset, locked)

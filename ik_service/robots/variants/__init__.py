@@ -1,1 +1,0 @@
-"""Robots made from a robot: joints locked, or a part of its tree."""

@@ -1,0 +1,201 @@
+"""The factory of the HTTP application: settings, robots, solver thread, routes and layers put together.
+
+Nothing is global: two applications in one process share no state. Kernels begin to load at the application's start-up,
+and health routes answer meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from threading import Thread
+
+from fastapi import FastAPI
+
+from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
+from ik_service.service.catalog.world_catalog import WorldCatalog, world_store
+from ik_service.service.errors.problem_handlers import install_problem_handlers
+from ik_service.service.front import Front
+from ik_service.service.gate.access import require_safe_address
+from ik_service.service.gate.admission import Admission
+from ik_service.service.gate.logs import AccessLog
+from ik_service.service.gate.metrics import ServiceMetrics
+from ik_service.service.pool.pool_limits import PoolLimits
+from ik_service.service.pool.pool_observer import PoolObserver
+from ik_service.service.pool.solver_pool import SolverPool
+from ik_service.service.routes import check, close, forward, health, metrics, solve, stream
+from ik_service.service.routes import robots as robot_routes
+from ik_service.service.routes import worlds as world_routes
+from ik_service.service.routes.docs_page import install_docs_page
+from ik_service.service.routes.state import ServiceState
+from ik_service.service.service_app import ServiceApp
+from ik_service.service.warm_up import compile_ahead, keep_warm, warm_up
+from ik_service.settings import ServiceSettings, load_settings
+from objectives.errors import InputError, UnknownNameError
+
+_DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurations out.
+
+SI units and radians. Quaternions are in the order x, y, z, w. Row k of every column belongs to problem k. Errors are
+RFC 9457 problem documents with a stable `code`."""
+_ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health, metrics)
+
+FIRST_FRONT = "front-1"
+"""Role of the one front that has code compiled ahead of callers."""
+FRONT_WAIT_S = 1.0
+"""How long a front waits for the solver before it takes requests: one that is started again finds it at once."""
+
+_logger = logging.getLogger(__name__)
+
+
+def create_app(
+    settings: ServiceSettings | None = None,
+    *,
+    robots: Mapping[str, RobotModel] | None = None,
+    bound_to: str | None = None,
+    compile_apart: bool = True,
+    front: Front | None = None,
+) -> FastAPI:
+    """Return the application, ready to be served by any ASGI server.
+
+    API keys are required unless the settings say `insecure` or the server is known to listen on loopback only.
+
+    Args:
+        settings: The settings; None reads the environment.
+        robots: Robots to serve, by name; None serves the built-in ones that the settings name.
+        bound_to: Address that the server listens on, from whoever opens it; None where it is not known.
+        compile_apart: Whether a process of its own compiles kernels, so that the solver goes on meanwhile.
+        front: What it needs as one of several fronts of a service; None where it solves itself.
+
+    Raises:
+        InputError: A setting or a robot is not as it must be, or API keys are required and there are none.
+    """
+    settings = settings or load_settings()
+    require_safe_address(settings, bound_to)
+    if front is None and len(settings.devices) > 1:
+        raise InputError(
+            f"One process solves on one device, and setting device is {settings.device!r}. `ik-service serve` starts a "
+            "process for each."
+        )
+    catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
+    worlds = _world_catalog(settings)
+    observer = ServiceMetrics(catalog.serves, None if front is None else front.gather)
+    admission = Admission(settings.request_timeout_s, observer)
+    role = None if front is None else front.role
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        pool = solver_pool(settings, observer, compile_apart=compile_apart) if front is None else front.pool
+        admission.pool = pool
+        admission.lag.start(asyncio.get_running_loop())
+        state = ServiceState(settings, catalog, worlds, pool, observer, admission)
+        if front is None:
+            state.warm_up = warm_up(state, pool, settings.warm_up_robots)
+        else:
+            keep_warm(state, front.pool, settings.warm_up_robots)
+            await front.pool.wait_until_connected(FRONT_WAIT_S)
+        observer.watch(pool, lambda: len(catalog.entries), lambda: state.is_ready)
+        app.state.service = state
+        ahead = Thread(target=compile_ahead, args=(state,), name="ik-ahead", daemon=True)
+        if compile_apart and settings.warm_up_robots != () and role in (None, FIRST_FRONT):
+            ahead.start()
+        yield
+        await state.end()
+        if ahead.ident is not None:
+            await asyncio.to_thread(ahead.join)
+
+    app = ServiceApp(
+        settings,
+        bound_to,
+        admission,
+        (observer, AccessLog(settings, role=role)) if settings.access_log else (observer,),
+        title="ik-service",
+        version=version("ik-service"),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        docs_url=None,
+        redoc_url=None,
+    )
+    for routes in _ROUTES:
+        app.include_router(routes.router)
+    install_problem_handlers(app)
+    install_docs_page(app)
+    return app
+
+
+def solver_pool(settings: ServiceSettings, observer: PoolObserver, *, compile_apart: bool = True) -> SolverPool:
+    """Return a pool with the bounds of the settings.
+
+    Args:
+        settings: The settings.
+        observer: Is notified of what happens.
+        compile_apart: Whether a process of its own compiles kernels.
+    """
+    return SolverPool(
+        settings.device,
+        limits=pool_limits(settings),
+        threads=settings.threads,
+        compile_apart=compile_apart,
+        observer=observer,
+    )
+
+
+def pool_limits(settings: ServiceSettings) -> PoolLimits:
+    """Return the bounds of a pool."""
+    return PoolLimits(
+        requests=settings.queue_requests,
+        problems=settings.queue_problems,
+        keys=settings.queue_keys,
+        solvers=settings.solvers,
+        batch_problems=settings.batch_problems,
+        timeout_s=settings.request_timeout_s,
+        is_shared=len(settings.keys) > 1,
+    )
+
+
+def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> RobotCatalog:
+    """Return the catalog of the robots that are served.
+
+    Raises:
+        InputError: There is none and none can be put, or one to warm up is unknown.
+    """
+    store = None if settings.catalog_dir is None else robot_store(settings.catalog_dir)
+    catalog = RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, uploaders=_uploaders(settings))
+    if not catalog.entries and store is None:
+        raise InputError(
+            "There is no robot to serve: setting robots (IK_SERVICE_ROBOTS) names none, and there is no catalog_dir "
+            "(IK_SERVICE_CATALOG_DIR) where robots could be put. Leave robots out to serve all built-in ones."
+        )
+    unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.entries))
+    if unknown and store is None:
+        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.entries)}.")
+    if unknown:
+        _logger.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
+    return catalog
+
+
+def _world_catalog(settings: ServiceSettings) -> WorldCatalog:
+    """Return the catalog of the worlds that are kept.
+
+    Raises:
+        InputError: Their folder cannot be used.
+    """
+    store = None if settings.catalog_dir is None else world_store(settings.catalog_dir)
+    return WorldCatalog(store, max_uploaded=settings.max_uploaded_worlds, uploaders=_uploaders(settings))
+
+
+def _uploaders(settings: ServiceSettings) -> int:
+    """Return how many API keys may put and delete robots and worlds."""
+    return settings.uploads_enabled * len(settings.keys if settings.uploaders is None else settings.uploaders)
+
+
+def _built_in(settings: ServiceSettings) -> dict[str, RobotModel]:
+    names = builtin_robot_names() if settings.robots is None else settings.robots
+    unknown = sorted(set(names) - set(builtin_robot_names()))
+    if unknown:
+        known = ", ".join(builtin_robot_names())
+        raise UnknownNameError(f"Setting robots names '{unknown[0][:100]}'. Built-in robots: {known}.")
+    return {name: load_robot(name) for name in names}

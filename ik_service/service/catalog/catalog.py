@@ -1,0 +1,266 @@
+"""What is served by name, robots or worlds: built in, or put at run time into a folder.
+
+Readers get a snapshot and need no lock. A change makes a new snapshot; `refresh` makes one of changes by other
+processes that share the folder. The lock protects the replacement of the snapshot alone and is not held while a text is
+read or the disk works. A request under way keeps what it has. Solvers are cached by the content of a model, never by
+its name.
+"""
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from ik_service.service.catalog.entries import Entry, Precondition
+from ik_service.service.catalog.file_store import ENTRY_NAME, Files, FileStore, disk_errors
+from ik_service.service.errors.exceptions import CatalogFullError, KeyRightsError, UploadsDisabledError
+from objectives.errors import InputError, UnknownNameError
+
+_logger = logging.getLogger(__name__)
+
+AnyEntry = TypeVar("AnyEntry", bound=Entry)
+
+
+class Catalog(ABC, Generic[AnyEntry]):
+    """Entries by name.
+
+    Args:
+        built_in: Those that cannot be changed, by name.
+        store: Folder of those put at run time; None: there are none.
+        max_uploaded: Entries that may be put.
+        uploaders: API keys that may put and delete entries; of several, none may take all room.
+
+    Attributes:
+        noun: What an entry is.
+        unknown_error: The error that there is no entry of a name.
+        name_error: The error that nothing can be put under a name.
+    """
+
+    noun: str
+    unknown_error: type[UnknownNameError]
+    name_error: type[InputError]
+
+    def __init__(
+        self,
+        built_in: Mapping[str, AnyEntry],
+        store: FileStore | None = None,
+        *,
+        max_uploaded: int = 64,
+        uploaders: int = 0,
+    ) -> None:
+        self._store, self._max_uploaded, self._uploaders = store, max_uploaded, uploaders
+        self._is_unreadable = False  # which the log says already
+        self._lock = threading.Lock()
+        self._files: Files = {}
+        self._changed_at: int | None = None
+        self._version = 0  # of the snapshot
+        self._coming: Mapping[str, AnyEntry] = {}  # whose file is being written
+        self._set(dict(built_in))
+        self.refresh()
+
+    @abstractmethod
+    def _entry_of(self, name: str, text: bytes) -> AnyEntry:
+        """Return the entry of a name that a text has.
+
+        Raises:
+            InputError: It is none.
+        """
+
+    def _require_free(self, name: str) -> None:
+        """Refuse a name that something has which stays as it is."""
+
+    def _is_reserved(self, name: str) -> bool:
+        """Return whether what a file of this name has is left out."""
+        return False
+
+    @property
+    def entries(self) -> Mapping[str, AnyEntry]:
+        """All entries, built-in ones first."""
+        return self._served
+
+    def entry(self, name: str) -> AnyEntry:
+        """Return an entry.
+
+        Raises:
+            UnknownNameError: There is none of that name; the message lists those there are.
+        """
+        found = self._served.get(name)
+        if found is None:
+            noun = self.noun.capitalize()
+            raise self.unknown_error(f"{noun} {name[:100]!r} is not served. {noun}s: {', '.join(self._served)}.")
+        return found
+
+    def serves(self, name: str) -> bool:
+        """Return whether there is an entry of a name, by the current snapshot."""
+        return name in self._served
+
+    def put(self, name: str, text: bytes, precondition: Precondition) -> tuple[AnyEntry, bool]:
+        """Put an entry, or replace one; return it, and whether its name is new. Blocks for the reader and the disk.
+
+        Raises:
+            UploadsDisabledError: Nothing can be put here.
+            InputError: Nothing can be put under this name, or the text has none; the class says which of the two.
+            KeyRightsError: Another API key has put the one of this name.
+            CatalogFullError: As many as allowed have been put, by all or by this API key.
+            StaleEntryError: The precondition does not hold.
+            CatalogStorageError: The disk does not take it; a CatalogStorageFullError where it has no room.
+        """
+        self.require_changeable(name)
+        assert self._store is not None  # the catalog is open
+        with disk_errors():
+            self._check_put(self._store, name, precondition)  # before the text is read
+        entry = self._entry_of(name, text)
+        with disk_errors(), self._store.alone():
+            self.refresh()
+            is_new = self._check_put(self._store, name, precondition)
+            self._coming = {name: entry}
+            try:
+                if is_new:
+                    self._store.set_owner(name, precondition.owner)
+                self._store.write(name, text)
+                self._swap(self._store, name, entry)
+            finally:
+                self._coming = {}
+                if not self.serves(name):
+                    self._store.set_owner(name, None)
+        return entry, is_new
+
+    def _check_put(self, store: FileStore, name: str, precondition: Precondition) -> bool:
+        """Refuse to put an entry that may not be; return whether its name is new."""
+        current = self._served.get(name)
+        precondition.check(self.noun, name, current)
+        if current is not None:
+            self._require_own(store, name, precondition)
+            return False
+        uploaded = [other for other, entry in self._served.items() if entry.is_put]
+        free = self._max_uploaded - len(uploaded) - 1
+        if free < 0:
+            raise CatalogFullError(
+                f"{len(uploaded)} {self.noun}s have been put, which is the most allowed. Delete one first."
+            )
+        own = sum(store.owner(other) == precondition.owner for other in uploaded) if self._uploaders > 1 else 0
+        if own and own + 1 > free:  # the rule of `FairCap`
+            raise CatalogFullError(
+                f"Your API key has put {own} {self.noun}s, which is its share of {self._max_uploaded} now. Delete one "
+                "first."
+            )
+        return True
+
+    def _require_own(self, store: FileStore, name: str, precondition: Precondition) -> None:
+        """Refuse to change an entry that another API key has put."""
+        if precondition.owner is not None and store.owner(name) not in (None, precondition.owner):
+            raise KeyRightsError(
+                f"{self.noun.capitalize()} '{name}' was put with another API key, which alone may replace or delete it."
+            )
+
+    def delete(self, name: str, precondition: Precondition) -> None:
+        """Delete an entry that was put. Blocks for the disk.
+
+        Raises:
+            UploadsDisabledError: Nothing can be deleted here.
+            InputError: Nothing can be put under this name.
+            UnknownNameError: There is none of that name.
+            StaleEntryError: The precondition does not hold.
+            KeyRightsError: Another API key has put it.
+            CatalogStorageError: The disk does not let it go.
+        """
+        self.require_changeable(name)
+        assert self._store is not None  # the catalog is open
+        with disk_errors(), self._store.alone():
+            self.refresh()
+            precondition.check(self.noun, name, self.entry(name))
+            self._require_own(self._store, name, precondition)
+            self._store.delete(name)
+            self._swap(self._store, name, None)
+
+    def require_changeable(self, name: str) -> None:
+        """Refuse to change an entry that cannot be put or deleted at all.
+
+        Raises:
+            UploadsDisabledError: Nothing can be put or deleted here.
+            InputError: Nothing can be put under this name.
+        """
+        if not self._uploaders:
+            raise UploadsDisabledError(
+                f"{self.noun.capitalize()}s cannot be put or deleted here; see the setting uploads_enabled."
+            )
+        if not ENTRY_NAME.fullmatch(name):
+            raise self.name_error(
+                f"{name[:100]!r} cannot be a {self.noun}'s name. Allowed: a lower-case letter, then lower-case "
+                "letters, digits, '_' and '-', 64 characters at most."
+            )
+        self._require_free(name)
+
+    def is_current(self) -> bool:
+        """Return whether the folder is unchanged since the last refresh, by its time of change."""
+        if self._store is None:
+            return True
+        try:
+            changed_at = self._store.changed_at()
+        except OSError:
+            return False
+        return changed_at is not None and changed_at == self._changed_at
+
+    def refresh(self) -> None:
+        """Take over changes of the folder by other processes. Blocks for the disk and the reader."""
+        if self._store is None or self.is_current():
+            return
+        try:
+            while not self._read_changes(self._store):
+                pass  # the snapshot changed meanwhile; what was read may be older
+            self._is_unreadable = False
+        except OSError as error:
+            if not self._is_unreadable:  # once, though each request looks
+                self._is_unreadable = True
+                _logger.error("The folder of the catalog cannot be read: %s.", error.strerror)
+
+    def _read_changes(self, store: FileStore) -> bool:
+        """Read changes of the folder into a new snapshot; return False where another was made meanwhile."""
+        version, changed_at, files = self._version, store.changed_at(), store.files()
+        served = None if files == self._files else self._read(store, files)
+        with self._lock:
+            if self._version != version:
+                return False
+            self._changed_at = changed_at
+            if served is not None:
+                self._files, self._version = files, version + 1
+                self._set(served)
+        return True
+
+    def _swap(self, store: FileStore, name: str, entry: AnyEntry | None) -> None:
+        """Make a snapshot with an entry whose file was written, or without one whose file was deleted."""
+        state = store.files().get(name)
+        with self._lock:
+            served, files = dict(self._served), dict(self._files)
+            if entry is None or state is None:
+                served.pop(name, None)
+                files.pop(name, None)
+            else:
+                served[name], files[name] = entry, state
+            self._files, self._version = files, self._version + 1
+            self._set(served)
+
+    def _read(self, store: FileStore, files: Files) -> dict[str, AnyEntry]:
+        """Read the entries whose files are new or changed, and leave out those whose files are gone."""
+        served = {name: entry for name, entry in self._served.items() if not entry.is_put}
+        noun = self.noun.capitalize()
+        for name, state in files.items():
+            old, coming = self._served.get(name), self._coming.get(name)
+            if old is not None and old.is_put and self._files.get(name) == state:
+                served[name] = old
+            elif name in served or self._is_reserved(name):
+                _logger.error("%s %s of the catalog is left out: a built-in %s has its name.", noun, name, self.noun)
+            elif (text := store.text(name)) is not None:
+                try:
+                    is_coming = coming is not None and coming.text == text
+                    served[name] = coming if is_coming and coming else self._entry_of(name, text)
+                except InputError as error:
+                    _logger.error(
+                        "%s %s of the catalog is left out, its file is not as it must be: %s", noun, name, error
+                    )
+        return served
+
+    def _set(self, served: dict[str, AnyEntry]) -> None:
+        self._served: Mapping[str, AnyEntry] = MappingProxyType(served)

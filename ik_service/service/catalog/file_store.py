@@ -1,0 +1,180 @@
+"""A folder of what was put at run time, robots or worlds: one file each, written whole or not at all.
+
+A second file beside it has the name of the API key that put it; what has none belongs to nobody.
+
+Several processes may share the folder: a process locks it to change it, and others see a change by the folder's time of
+change.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ik_service.service.errors.exceptions import CatalogStorageError, CatalogStorageFullError
+from ik_service.service.queue.fair_cap import Owner
+from ik_service.whole_file import UNFINISHED, sync_folder, write_whole
+from objectives.errors import InputError
+
+ENTRY_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+"""Names that something can be put under: they are file names and parts of addresses."""
+SUFFIXES = {"robot": ".urdf", "world": ".world"}
+"""Ends of the names of files, by what they have; they share a folder."""
+OWNER = ".owner"
+"""What the file with the name of an owner has behind the name of the other file."""
+OWNER_CHARACTERS_MAX = 256
+_SETTLED_NS = 100_000_000  # older times of change cover all changes: this is much more than the step of the clock
+
+Files = dict[str, tuple[int, int, int]]
+"""State of each file by the name of what it has: inode, time of change, size."""
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Raise errors of the disk as those of the catalog.
+
+    Raises:
+        CatalogStorageError: The disk does not take the change; a CatalogStorageFullError where it has no room.
+    """
+    try:
+        yield
+    except OSError as error:
+        _logger.error("The folder of the catalog cannot be written: %s.", error.strerror)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CatalogStorageFullError("The service's disk has no room for it. Nothing was changed.") from error
+        raise CatalogStorageError(
+            "The service's disk did not take the change. The fault is logged on its side."
+        ) from error
+
+
+class FileStore:
+    """Files by name in a folder.
+
+    Args:
+        folder: The folder; made where it does not exist.
+        noun: What they have: a key of `SUFFIXES`.
+        most_bytes: Longer files are cut off, by a byte behind as many.
+
+    Raises:
+        InputError: The folder cannot be made or read.
+    """
+
+    def __init__(self, folder: Path, noun: str, most_bytes: int) -> None:
+        self._folder, self._noun, self._suffix, self._most_bytes = folder, noun, SUFFIXES[noun], most_bytes
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with self.alone():  # writers hold the lock: unfinished files are left from processes that ended
+                unfinished = [path for path in folder.iterdir() if path.name.endswith(UNFINISHED)]
+                for path in unfinished:
+                    _logger.warning("Upload %s was cut off before it was complete; it is removed.", path.name)
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"catalog_dir '{folder}' cannot be used: {error.strerror}.") from error
+        self._misnamed: set[str] = set()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Lock the folder against changes by other processes.
+
+        Raises:
+            OSError: The folder cannot be opened.
+        """
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def changed_at(self) -> int | None:
+        """Return the time of the last change of the folder; None where a later change may have the same time."""
+        changed = self._folder.stat().st_mtime_ns
+        return changed if time.time_ns() - changed > _SETTLED_NS else None
+
+    def files(self) -> Files:
+        """Return the files in the folder, sorted by name; those of no suffix are logged once and ignored."""
+        found = {}
+        for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
+            name = entry.name.removesuffix(self._suffix)
+            if entry.name.endswith((OWNER, *SUFFIXES.values())) and name == entry.name:
+                continue  # of the other noun
+            if name == entry.name or not ENTRY_NAME.fullmatch(name):
+                if not entry.name.endswith(UNFINISHED) and entry.name not in self._misnamed:
+                    self._misnamed.add(entry.name)
+                    _logger.warning("File %s of the catalog is left out: not the name of a %s.", entry.name, self._noun)
+                continue
+            try:
+                state = entry.stat()
+            except FileNotFoundError:
+                continue
+            found[name] = (state.st_ino, state.st_mtime_ns, state.st_size)
+        return found
+
+    def text(self, name: str) -> bytes | None:
+        """Return what a file has; None, and a line in the log, where it cannot be read."""
+        try:
+            with open(self._path(name), "rb", opener=_open_at_once) as file:
+                return file.read(self._most_bytes + 1)
+        except OSError as error:
+            _logger.error("%s %s of the catalog cannot be read: %s.", self._noun.capitalize(), name, error.strerror)
+            return None
+
+    def write(self, name: str, text: bytes) -> None:
+        """Write a file, in place of the one of that name.
+
+        Raises:
+            OSError: The disk does not take it; what was there before stays.
+        """
+        write_whole(self._path(name), lambda file: file.write(text))
+
+    def owner(self, name: str) -> Owner:
+        """Return the name of the API key that put a file; None where it belongs to nobody.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        try:
+            with open(self._owner_path(name), errors="replace", opener=_open_at_once) as file:
+                return file.read(OWNER_CHARACTERS_MAX).strip()
+        except FileNotFoundError:
+            return None
+
+    def set_owner(self, name: str, owner: Owner) -> None:
+        """Note who puts a file that is not there yet.
+
+        Raises:
+            OSError: The disk does not take it.
+        """
+        if owner is None:
+            self._owner_path(name).unlink(missing_ok=True)
+        else:
+            write_whole(self._owner_path(name), lambda file: file.write(owner.encode()))
+
+    def delete(self, name: str) -> None:
+        """Remove a file, and the note of its owner.
+
+        Raises:
+            OSError: The disk does not let it go.
+        """
+        self._path(name).unlink(missing_ok=True)
+        self._owner_path(name).unlink(missing_ok=True)
+        sync_folder(self._folder)
+
+    def _path(self, name: str) -> Path:
+        assert ENTRY_NAME.fullmatch(name)  # checked by the catalog; no path must come through
+        return self._folder / f"{name}{self._suffix}"
+
+    def _owner_path(self, name: str) -> Path:
+        return self._path(name).with_suffix(self._suffix + OWNER)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; to open a pipe does not wait until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)

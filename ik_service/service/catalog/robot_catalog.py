@@ -1,0 +1,57 @@
+"""The robots that are served: built-in ones, and those put at run time as URDF."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ik_service.robots import RobotModel, builtin_robot_names
+from ik_service.robots.readers.xml_reader import MAX_BYTES
+from ik_service.service.catalog.catalog import Catalog
+from ik_service.service.catalog.entries import ServedRobot
+from ik_service.service.catalog.file_store import FileStore
+from ik_service.service.catalog.uploaded_urdf import built_in_urdf, read_uploaded
+from ik_service.service.errors.exceptions import ReadOnlyRobotError, RobotNameError, UnknownRobotError
+
+
+def robot_store(folder: Path) -> FileStore:
+    """Return the folder of the robots that were put.
+
+    Raises:
+        InputError: The folder cannot be made or read.
+    """
+    return FileStore(folder, "robot", MAX_BYTES)
+
+
+class RobotCatalog(Catalog[ServedRobot]):
+    """Robots by name; see `Catalog`.
+
+    Args:
+        models: Built-in robots, by name.
+        store: Folder of robots put at run time; None: there are none.
+        max_uploaded: Robots that may be put.
+        uploaders: API keys that may put and delete robots.
+    """
+
+    noun, unknown_error, name_error = "robot", UnknownRobotError, RobotNameError
+
+    def __init__(
+        self,
+        models: Mapping[str, RobotModel],
+        store: FileStore | None = None,
+        *,
+        max_uploaded: int = 64,
+        uploaders: int = 0,
+    ) -> None:
+        built_in = {name: ServedRobot(model, "built_in", built_in_urdf(name, model)) for name, model in models.items()}
+        super().__init__(built_in, store, max_uploaded=max_uploaded, uploaders=uploaders)
+
+    def _entry_of(self, name: str, text: bytes) -> ServedRobot:
+        return ServedRobot(replace(read_uploaded(text), name=name), "uploaded", text)  # the name that callers know
+
+    def _require_free(self, name: str) -> None:
+        served = self._served.get(name)
+        if self._is_reserved(name) or (served is not None and not served.is_put):
+            raise ReadOnlyRobotError(f"Robot '{name}' is built in and stays as it is. Take another name.")
+
+    def _is_reserved(self, name: str) -> bool:
+        return name in builtin_robot_names()

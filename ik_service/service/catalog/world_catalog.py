@@ -1,0 +1,62 @@
+"""The worlds that are kept: put at run time, and named by requests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from ik_service.robots import World
+from ik_service.robots.readers.world_file import world_document
+from ik_service.service.catalog.catalog import Catalog
+from ik_service.service.catalog.entries import KeptWorld
+from ik_service.service.catalog.file_store import FileStore
+from ik_service.service.codecs.msgpack_codec import MsgpackCodec
+from ik_service.service.documents.objects import WorldLimits, read_objects
+from ik_service.service.errors.exceptions import UnknownWorldError, WorldNameError
+from ik_service.service.schema.collision import MAX_KEPT_BYTES, MAX_KEPT_NODES, MAX_KEPT_OBJECTS
+from objectives.errors import InputError
+
+KEPT_LIMITS = WorldLimits(MAX_KEPT_OBJECTS, MAX_KEPT_NODES, "a world that is kept")
+
+
+def world_store(folder: Path) -> FileStore:
+    """Return the folder of the worlds that were put.
+
+    Raises:
+        InputError: The folder cannot be made or read.
+    """
+    return FileStore(folder, "world", MAX_KEPT_BYTES)
+
+
+def world_text(world: World) -> bytes:
+    """Return a world as it is kept."""
+    return MsgpackCodec().encode(world_document(world))
+
+
+class WorldCatalog(Catalog[KeptWorld]):
+    """Worlds by name; see `Catalog`.
+
+    Args:
+        store: Folder of the worlds; None: there are none.
+        max_uploaded: Worlds that may be put.
+        uploaders: API keys that may put and delete worlds.
+    """
+
+    noun, unknown_error, name_error = "world", UnknownWorldError, WorldNameError
+
+    def __init__(self, store: FileStore | None = None, *, max_uploaded: int = 64, uploaders: int = 0) -> None:
+        super().__init__({}, store, max_uploaded=max_uploaded, uploaders=uploaders)
+
+    @property
+    def worlds(self) -> Mapping[str, World]:
+        """The worlds by name."""
+        return self._worlds
+
+    def _set(self, served: dict[str, KeptWorld]) -> None:
+        super()._set(served)
+        self._worlds: Mapping[str, World] = MappingProxyType({name: one.world for name, one in served.items()})
+
+    def _entry_of(self, _name: str, text: bytes) -> KeptWorld:
+        document = MsgpackCodec().decode(text)
+        if not isinstance(document, dict) or document.keys() != {"objects"}:
+            raise InputError("It is no world.")
+        return KeptWorld(read_objects(document["objects"], "/objects", KEPT_LIMITS), text)

@@ -1,0 +1,125 @@
+"""Chooses the codecs of a request and of its answer: Content-Type and Accept (RFC 9110)."""
+
+from collections.abc import Iterator, Sequence
+
+from starlette.datastructures import Headers
+
+from ik_service.service.codecs.codec import Codec
+from ik_service.service.codecs.json_codec import JsonCodec
+from ik_service.service.codecs.msgpack_codec import MsgpackCodec
+from ik_service.service.codecs.npz_codec import NpzCodec
+from ik_service.service.errors.exceptions import ContentEncodingError, MediaTypeError, NotAcceptableError
+
+CODECS: tuple[Codec, ...] = (JsonCodec(), MsgpackCodec(), NpzCodec())
+"""Codecs that are served; earlier ones are preferred where a client has no preference."""
+
+BY_NAME: dict[str, Codec] = {name: codec for codec in CODECS for name in (codec.media_type, *codec.other_names)}
+
+_SERVED = ", ".join(codec.media_type for codec in CODECS)
+_RANGES_MOST = 32
+
+
+def request_codec(headers: Headers) -> Codec:
+    """Return the codec of a request's body.
+
+    Raises:
+        MediaTypeError: Content-Type is missing or not served.
+        ContentEncodingError: The body is compressed.
+    """
+    media_type = headers.get("content-type", "")
+    codec = BY_NAME.get(media_type) or BY_NAME.get(media_type.partition(";")[0].strip().lower())
+    if codec is None:
+        given = f"{media_type[:100]!r}" if media_type else "none"
+        raise MediaTypeError(
+            f"The body's Content-Type is {given}. Send for example 'Content-Type: application/json'. Served: {_SERVED}."
+        )
+    require_uncompressed(headers)
+    return codec
+
+
+def document_codecs(headers: Headers, what: str) -> tuple[Codec, Codec]:
+    """Return the codecs of a request and of its answer where both are documents of several levels.
+
+    Args:
+        headers: Of the request.
+        what: What is asked for, as the beginning of a sentence.
+
+    Raises:
+        MediaTypeError: Content-Type is missing, not served, or holds arrays alone.
+        ContentEncodingError: The body is compressed.
+        NotAcceptableError: Accept names none that is served.
+    """
+    codec = request_codec(headers)
+    output_codec = answer_codec(headers, codec)
+    if codec.is_flat:
+        raise MediaTypeError(f"{what} takes no {codec.media_type}. Send application/json.")
+    if output_codec.is_flat:
+        raise NotAcceptableError(f"{what} is not answered as {output_codec.media_type}.")
+    return codec, output_codec
+
+
+def require_uncompressed(headers: Headers) -> None:
+    """Refuse a compressed body.
+
+    Raises:
+        ContentEncodingError: Content-Encoding says that it is.
+    """
+    encoding = headers.get("content-encoding")
+    if encoding is not None and encoding.strip().lower() not in ("", "identity"):
+        raise ContentEncodingError(f"The body's Content-Encoding is {encoding[:100]!r}. Send it uncompressed.")
+
+
+def answer_codec(headers: Headers, preferred: Codec) -> Codec:
+    """Return the codec of an answer.
+
+    Args:
+        headers: Of the request.
+        preferred: The codec of the request; chosen where the client prefers no other.
+
+    Raises:
+        NotAcceptableError: Accept names none that is served.
+    """
+    accept = ", ".join(headers.getlist("accept"))
+    if accept in ("", "*/*", preferred.media_type):
+        return preferred
+    ranges = list(_ranges(accept))
+    candidates = (preferred, *(codec for codec in CODECS if codec is not preferred))
+    quality, best = max(((_quality(codec, ranges), codec) for codec in candidates), key=lambda pair: pair[0])
+    if quality <= 0.0:
+        raise NotAcceptableError(f"Accept is {accept[:200]!r}. Served: {_SERVED}.")
+    return best
+
+
+def prefers_page(headers: Headers) -> bool:
+    """Return whether a client would rather read HTML than JSON: browsers say so, and nobody else does."""
+    ranges = list(_ranges(", ".join(headers.getlist("accept"))))
+    return _quality_of("text/html", (), ranges) > _quality_of(JsonCodec.media_type, (), ranges)
+
+
+def _quality(codec: Codec, ranges: list[tuple[str, float]]) -> float:
+    """Return the quality of a codec."""
+    return _quality_of(codec.media_type, codec.other_names, ranges)
+
+
+def _quality_of(media_type: str, other_names: Sequence[str], ranges: list[tuple[str, float]]) -> float:
+    """Return the quality of a media type: that of the most specific range that matches, 0 where none does."""
+    family = media_type.partition("/")[0]
+    names = (media_type, *other_names)
+    for closeness in (names, (f"{family}/*",), ("*/*",)):
+        found = [quality for name, quality in ranges if name in closeness]
+        if found:
+            return max(found)
+    return 0.0
+
+
+def _ranges(accept: str) -> Iterator[tuple[str, float]]:
+    """Give the media ranges with their quality; malformed parts are ignored."""
+    for part in accept.split(",", _RANGES_MOST)[:_RANGES_MOST]:
+        name, *parameters = (token.strip().lower() for token in part.split(";"))
+        weights = [parameter[2:] for parameter in parameters if parameter.startswith("q=")]
+        try:
+            quality = float(weights[0]) if weights else 1.0
+        except ValueError:
+            continue
+        if name and 0.0 <= quality <= 1.0:
+            yield name, quality

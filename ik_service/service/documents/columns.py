@@ -1,0 +1,200 @@
+"""Numeric columns of a body, checked and converted to arrays.
+
+A column is a list of rows of equal width, a packed column or an array. Each check runs in C over the whole column; only
+a column that fails is searched in Python for its first fault. float32 stays float32.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.service.codecs.packed_column import PackedColumn
+from ik_service.service.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
+from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
+from objectives.data_field import UNIT_TOLERANCE
+
+ROWS_AT_ONCE = 2048
+"""Rows of a list that are checked at once, which takes a millisecond."""
+_NUMBERS = frozenset((int, float))
+_SQUARES_SURELY_INSIDE = 0.99 * MAX_VALUE**2
+"""No number of a column is beyond the limits where its squares sum up to less, rounded in float32 too."""
+
+
+def read_rows(value: object, width: int, pointer: str) -> FloatArray:
+    """Return a column of rows, shape [n, width], n from 1 to `MAX_PROBLEM_COUNT`.
+
+    Args:
+        value: A decoded list, a packed column or an array.
+        width: Numbers in each row.
+        pointer: JSON pointer of the column.
+
+    Raises:
+        FaultyFieldsError: Not rows of `width` finite numbers within the limits.
+        TooManyProblemsError: Too many rows.
+    """
+    if isinstance(value, (PackedColumn, np.ndarray)):
+        return _checked(_rows_of_array(_as_array(value, pointer), width, pointer), pointer)
+    if not isinstance(value, list):
+        raise faulty_field(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
+    if not value:
+        raise faulty_field(pointer, "empty_batch", "The list is empty. Give one row per problem, at least one.")
+    _check_row_count(len(value), pointer)
+    blocks = [value] if len(value) <= ROWS_AT_ONCE else _blocks(value)
+    for rows in blocks:
+        if set(map(type, rows)) != {list} or set(map(len, rows)) != {width}:
+            raise _first_bad_row(value, width, pointer)
+    for rows in blocks:
+        if not set(map(type, chain.from_iterable(rows))) <= _NUMBERS:
+            raise _first_bad_number(value, pointer)
+    numbers = [np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width) for rows in blocks]
+    joined = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
+    return _checked(joined.reshape(len(value), width), pointer)
+
+
+def _blocks(rows: list[Any]) -> list[list[Any]]:
+    """Split a long list: no other thread runs while one part is checked."""
+    return [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+
+
+def read_row(value: object, width: int, pointer: str) -> FloatArray:
+    """Return one row, shape [width].
+
+    Raises:
+        FaultyFieldsError: Not a row of `width` finite numbers within the limits.
+    """
+    if isinstance(value, (PackedColumn, np.ndarray)):
+        array = _as_array(value, pointer)
+        if array.shape != (width,):
+            raise faulty_field(pointer, "wrong_shape", f"The row has shape {list(array.shape)}. Give [{width}].")
+        return _checked(array, pointer)
+    if not isinstance(value, list):
+        raise faulty_field(pointer, "wrong_type", f"Give a row of {width} numbers, not {_kind(value)}.")
+    if len(value) != width:
+        raise faulty_field(pointer, "wrong_shape", f"The row has {len(value)} numbers. Give {width}.")
+    for index, number in enumerate(value):
+        if type(number) not in _NUMBERS:
+            raise faulty_field(f"{pointer}/{index}", "wrong_type", f"Give a number, not {_kind(number)}.")
+    return _checked(np.array(value, dtype=np.float64), pointer)
+
+
+def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
+    """Return one row for all problems, shape [width], or a column of rows, shape [n, width].
+
+    Raises:
+        FaultyFieldsError: Neither of the two, or numbers that are not finite or not within the limits.
+        TooManyProblemsError: Too many rows.
+    """
+    if isinstance(value, (PackedColumn, np.ndarray)):
+        value = _as_array(value, pointer)
+        is_row = value.ndim == 1
+    else:
+        is_row = isinstance(value, list) and bool(value) and not isinstance(value[0], list)
+    return read_row(value, width, pointer) if is_row else read_rows(value, width, pointer)
+
+
+def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
+    """Refuse quaternions that are not unit quaternions, shape [4] or [n, 4].
+
+    Raises:
+        FaultyFieldsError: A length further than `UNIT_TOLERANCE` from 1.
+    """
+    squared = np.einsum("...k,...k->...", quaternions_xyzw, quaternions_xyzw, dtype=np.float64)
+    deviations = squared - 1.0
+    if np.vdot(deviations, deviations) <= UNIT_TOLERANCE**2:  # then each is less, and that of the root too
+        return
+    length = np.sqrt(np.atleast_1d(squared))
+    off = np.abs(length - 1.0) > UNIT_TOLERANCE
+    if off.any():
+        bad = np.flatnonzero(off)
+        place = pointer if quaternions_xyzw.ndim == 1 else f"{pointer}/{bad[0]}"
+        detail = (
+            f"The quaternion has length {length[bad[0]]:.6g}. Give unit quaternions in the order x, y, z, w; "
+            f"lengths within {UNIT_TOLERANCE} of 1 are normalised."
+        )
+        raise faulty_field(place, "not_unit_quaternion", detail)
+
+
+def check_weights(weights: FloatArray, pointer: str) -> None:
+    """Refuse negative weights, and weights whose square would be 0 in float32.
+
+    Raises:
+        FaultyFieldsError: A weight below `MIN_ROW_WEIGHT` that is not 0.
+    """
+    wrong = np.argwhere((weights < MIN_ROW_WEIGHT) & (weights != 0.0))
+    if wrong.size:
+        detail = f"A weight is {MIN_ROW_WEIGHT:g} or more, or 0, which leaves the axis free."
+        raise faulty_field(_place(pointer, wrong[0]), "out_of_range", detail)
+
+
+def check_directions(directions: FloatArray, pointer: str) -> None:
+    """Refuse directions of length 0, shape [3] or [n, 3].
+
+    Raises:
+        FaultyFieldsError: All three numbers are 0.
+    """
+    zero = np.flatnonzero(~np.atleast_2d(directions).any(axis=1))
+    if zero.size:
+        place = pointer if directions.ndim == 1 else f"{pointer}/{zero[0]}"
+        raise faulty_field(place, "out_of_range", "A direction has any length but 0.")
+
+
+def _as_array(value: PackedColumn | NDArray[Any], pointer: str) -> FloatArray:
+    return value.array(pointer) if isinstance(value, PackedColumn) else value
+
+
+def _rows_of_array(array: FloatArray, width: int, pointer: str) -> FloatArray:
+    if array.ndim != 2 or array.shape[1] != width:
+        raise faulty_field(pointer, "wrong_shape", f"The column has shape {list(array.shape)}. Give [n, {width}].")
+    if not len(array):
+        raise faulty_field(pointer, "empty_batch", "The column is empty. Give one row per problem, at least one.")
+    _check_row_count(len(array), pointer)
+    return array
+
+
+def _check_row_count(count: int, pointer: str) -> None:
+    if count > MAX_PROBLEM_COUNT:
+        raise TooManyProblemsError(
+            f"{pointer} has {count} rows. A request may hold {MAX_PROBLEM_COUNT} problems; send more requests."
+        )
+
+
+def _checked(array: FloatArray, pointer: str) -> FloatArray:
+    if np.vdot(array, array) <= _SQUARES_SURELY_INSIDE:  # false for NaN
+        return array
+    size = np.abs(array)
+    if not np.isfinite(array).all():
+        index = np.argwhere(~np.isfinite(array))[0]
+        raise faulty_field(_place(pointer, index), "not_finite", "Every number must be finite: no NaN, no Infinity.")
+    if (size > MAX_VALUE).any():
+        index = np.argwhere(size > MAX_VALUE)[0]
+        raise faulty_field(
+            _place(pointer, index), "out_of_range", f"Numbers lie between -{MAX_VALUE:g} and {MAX_VALUE:g}."
+        )
+    return array
+
+
+def _first_bad_row(rows: list[Any], width: int, pointer: str) -> FaultyFieldsError:
+    index = next(k for k, row in enumerate(rows) if type(row) is not list or len(row) != width)
+    row, place = rows[index], f"{pointer}/{index}"
+    if type(row) is not list:
+        return faulty_field(place, "wrong_type", f"Give a row of {width} numbers, not {_kind(row)}.")
+    return faulty_field(place, "wrong_shape", f"The row has {len(row)} numbers. Give {width}.")
+
+
+def _first_bad_number(rows: list[list[Any]], pointer: str) -> FaultyFieldsError:
+    place = next((k, c) for k, row in enumerate(rows) for c, number in enumerate(row) if type(number) not in _NUMBERS)
+    found = rows[place[0]][place[1]]
+    return faulty_field(_place(pointer, place), "wrong_type", f"Give a number, not {_kind(found)}.")
+
+
+def _place(pointer: str, index: "Sequence[int] | NDArray[np.intp]") -> str:
+    return "/".join((pointer, *(str(int(k)) for k in index)))
+
+
+def _kind(value: object) -> str:
+    names = {type(None): "null", bool: "a boolean", str: "a string", dict: "an object", list: "a list"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,120 @@
+"""From the solver's answer to the document that a codec writes: columns straight from the arrays."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ik_service.result_schema import ALWAYS_COLUMNS, INCLUDED_COLUMNS, Column, edge_array
+from ik_service.robots import RobotModel
+from ik_service.service.codecs.codec import LazyRows
+from ik_service.service.documents.solve_request import DecodedSolve
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.timed_result import TimedResult
+from ik_service.solver.given.worlds import is_checked
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.verdict.advice import advice
+from ik_service.solver.verdict.island_results import IslandResult
+
+_AXIS_NAMES = {
+    "dofs": "dof_names",
+    "constraints": "constraint_names",
+    "closing_coordinates": "closing_coordinate_names",
+}
+"""Names of the entries along axes of columns that a request includes."""
+
+
+def answer_document(
+    robot: RobotModel,
+    name: str,
+    decoded: DecodedSolve,
+    answer: TimedResult,
+    total_ms: float,
+    *,
+    is_binary: bool = False,
+) -> dict[str, Any]:
+    """Return the answer as a document whose columns are still arrays; NaN stands where JSON has null.
+
+    Args:
+        robot: The robot.
+        name: Name under which it is served.
+        decoded: What was asked.
+        answer: What the solver found.
+        total_ms: Time since the request came in [ms].
+        is_binary: Whether statuses are codes beside their names and a seed that islands do not share is -1; else they
+            are words and null.
+    """
+    request, include, count = decoded.request, decoded.include, decoded.request.problem_count
+    result = _with_solutions(answer.result) if "solutions" in include else answer.result
+    document: dict[str, Any] = {
+        "robot": name,
+        "joint_names": robot.joint_names,
+        "coordinate_names": robot.coordinate_names,
+    }
+    for column in ALWAYS_COLUMNS:
+        if column.is_plain:  # most are, and this runs for every request
+            document[column.edge_name] = getattr(result, column.name)
+            continue
+        document[column.edge_name] = _entries(column, result, is_binary=is_binary)
+        if column.dtype == "status" and is_binary:
+            document["status_names"] = STATUS_WORDS
+    if len(request.targets) > 1:
+        document["targets"] = _per_target(request, result)
+    for column in INCLUDED_COLUMNS:
+        if column.include in include:
+            document |= {name: getattr(robot, name) for axis, name in _AXIS_NAMES.items() if axis in column.axes}
+            if "pair" in column.axes:
+                document["collision_names"] = request.collision_names(robot)
+            document[column.edge_name] = _entries(column, result, is_binary=is_binary)
+    if "islands" in include:
+        document["islands"] = LazyRows(count, lambda row: [_island(island) for island in result.islands[row]])
+    if "advice" in include:
+        names = () if result.clearance is None else request.collision_names(robot)
+        advise = partial(advice, robot, request.targets, request.options, result, result.islands, collision_names=names)
+        document["advice"] = LazyRows(count, lambda row: advise(problem=row))
+    collision = request.options.collision or ("self" if request.world is None else "world")
+    collision = collision if is_checked(robot, request.options, request.world) else "off"
+    resolved = {"engine": result.engine, "seeds": result.seeds, "device": result.device, "collision": collision}
+    document["resolved"] = resolved
+    document["timing_ms"] = {
+        "queue": round(answer.queue_ms, 3),
+        "solve": round(answer.solve_ms, 3),
+        "total": round(total_ms, 3),
+    }
+    return document
+
+
+def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
+    """A column as the codecs take it: statuses as words, and null for -1, unless they write arrays."""
+    values = edge_array(column, result)
+    if is_binary:
+        return values
+    if column.dtype == "status":
+        return [STATUS_WORDS[code] for code in values.tolist()]
+    if column.null == "inf":
+        return np.where(np.isinf(values), np.nan, values)
+    if column.null == "-1" and np.count_nonzero(values < 0):
+        return [None if value < 0 else value for value in values.tolist()]
+    return values
+
+
+def _with_solutions(result: IKResult) -> IKResult:
+    """The result with solutions; the answer alone, where it succeeds, if no more were asked for."""
+    if result.solutions is not None:
+        return result
+    alone = np.where(result.success[:, None], result.joint_q, np.nan)[:, None]
+    return replace(result, solutions=alone, solution_count=result.success.astype(np.int32))
+
+
+def _island(island: IslandResult) -> dict[str, Any]:
+    return {**vars(island), "status": island.status.word}
+
+
+def _per_target(request: SolveRequest, result: IKResult) -> list[dict[str, Any]]:
+    columns = [(column.edge_name, getattr(result, column.name)) for column in ALWAYS_COLUMNS if column.is_per_target]
+    return [
+        {"link": target.link, **{name: values[:, k].copy() for name, values in columns}}
+        for k, target in enumerate(request.targets)
+    ]

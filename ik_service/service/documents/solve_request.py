@@ -1,0 +1,196 @@
+"""From the document of a solve request, in any encoding, to the checked arrays for the solver."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from ik_service.robots import RobotModel, World
+from ik_service.service.codecs.npz_codec import ArchiveFields
+from ik_service.service.documents.archive import solve_document
+from ik_service.service.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
+from ik_service.service.documents.envelope import read_envelope
+from ik_service.service.documents.frames import check_count, check_link, read_asked_limits, read_disabled, read_offset
+from ik_service.service.documents.objective import read_objective, row_counts
+from ik_service.service.documents.objects import counted_objects
+from ik_service.service.documents.surroundings import read_surroundings
+from ik_service.service.errors.exceptions import faulty_field
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.schema import limits
+from ik_service.service.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target, as_target
+from ik_service.solver.given.worlds import is_checked
+from objectives.errors import InputError
+
+TargetPose = tuple[Target, FloatArray | None, FloatArray | None]
+"""A target with its positions and orientations."""
+NO_WORLDS: Mapping[str, World] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class DecodedSolve:
+    """A request and what its answer is to include."""
+
+    request: SolveRequest
+    include: frozenset[Include | Literal["sensitivity"]]
+
+
+def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_WORLDS) -> DecodedSolve:
+    """Return the request in a document.
+
+    Args:
+        document: What a codec has decoded.
+        robot: The robot asked for; its links and coordinates are what the document may name.
+        kept: Worlds that it may name.
+
+    Raises:
+        FaultyFieldsError: A field that is not as the schema says, or a link that the robot does not have; pointers are
+            those of the JSON document that says the same.
+        TooManyProblemsError: More problems than allowed.
+    """
+    if isinstance(document, ArchiveFields):
+        document = solve_document(document)
+    envelope = read_envelope(SolveRequestBody, document)
+    if not envelope.targets and not envelope.objectives:
+        code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
+        raise faulty_field("/targets", code, "Give targets, objectives or both.")
+    options = solver_options(envelope.options)
+    poses = [_read_target(target, robot, options, f"/targets/{k}") for k, target in enumerate(envelope.targets)]
+    start = None
+    if envelope.initial_joint_q is not None:
+        start = read_row_or_rows(envelope.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
+        start = start[None] if start.ndim == 1 else start
+    objectives = tuple(
+        read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
+    )
+    counts = [(f"/targets/{k}", _count_of(pose[1], pose[2])) for k, pose in enumerate(poses)]
+    if envelope.problem_count is not None:
+        counts.append(("/problem_count", envelope.problem_count))
+    if start is not None:
+        counts.append(("/initial_joint_q", len(start)))
+    counts += [one for k, objective in enumerate(objectives) for one in row_counts(objective, f"/objectives/{k}")]
+    if not counts:
+        detail = "No column has a row per problem. Say how many problems there are."
+        raise faulty_field("/problem_count", "missing_field", detail)
+    count = counts[0][1]
+    for pointer, given in counts:
+        check_count(given, count, pointer)
+    enabled = read_disabled(envelope.constraints.disable, robot, count)
+    around = read_surroundings(envelope.world, robot, options, count, kept)
+    if "clearance" in envelope.include and not is_checked(robot, options, around.world):
+        detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
+        raise faulty_field("/include", "no_collision_check", detail)
+    _check_attempts(options, count, around.world)
+    if options.sensitivity is not None:
+        _check_derived(robot, count, [target for target, *_ in poses])
+    within = read_asked_limits(envelope, robot, start, count)
+    targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
+    arrays = TargetArrays(positions, orientations, count)
+    request = SolveRequest(
+        targets,
+        arrays,
+        start,
+        options,
+        objectives,
+        enabled,
+        *around,
+        limits=within,
+        engine=envelope.options.engine,
+        islands=envelope.options.islands,
+    )
+    derived: set[Literal["sensitivity"]] = set() if options.sensitivity is None else {"sensitivity"}
+    return DecodedSolve(request, frozenset({*envelope.include, *derived}))
+
+
+def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions, pointer: str) -> TargetPose:
+    check_link(target.link, robot, f"{pointer}/link")
+    if target.reference_link is not None:
+        check_link(target.reference_link, robot, f"{pointer}/reference_link")
+    positions = orientations = weights = tolerance = None
+    if target.positions is not None:
+        positions = read_rows(target.positions, 3, f"{pointer}/positions")
+    if target.orientations_xyzw is not None:
+        orientations = read_rows(target.orientations_xyzw, 4, f"{pointer}/orientations_xyzw")
+        check_unit_quaternions(orientations, f"{pointer}/orientations_xyzw")
+    if target.row_weights is not None:
+        weights = read_row_or_rows(target.row_weights, 6, f"{pointer}/row_weights")
+        check_weights(weights, f"{pointer}/row_weights")
+    if target.tolerance is not None:
+        tolerance = read_row_or_rows(target.tolerance, 6, f"{pointer}/tolerance")
+    offset = None if target.offset is None else read_offset(target.offset, f"{pointer}/offset")
+    count = _count_of(positions, orientations)
+    if not count:
+        detail = "The target constrains nothing. Give positions, orientations_xyzw or both."
+        raise faulty_field(pointer, "missing_field", detail)
+    data = {"orientations_xyzw": orientations, "offset": offset, "row_weights": weights, "tolerance": tolerance}
+    for name, array in data.items():
+        if array is not None and array.ndim == 2:
+            check_count(len(array), count, f"{pointer}/{name}")
+    read = Target(target.link, offset, target.reference_link, weights, target.free, tolerance, target.frame)
+    if target.frame == "target" and orientations is None:
+        raise faulty_field(f"{pointer}/frame", "invalid_value", "Axes of the target need its orientations_xyzw.")
+    if not target.free and tolerance is None:
+        return read, positions, orientations
+    try:
+        read = as_target(read, robot)
+        read.deadband(options.position_tolerance, options.orientation_tolerance)
+    except InputError as error:
+        field = "free" if tolerance is None else "tolerance"
+        raise faulty_field(f"{pointer}/{field}", "invalid_value", str(error)) from error
+    return read, positions, orientations
+
+
+def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> int:
+    """Number of problems of a target, 0 where it constrains nothing."""
+    rows = orientations if positions is None else positions
+    return 0 if rows is None else len(rows)
+
+
+def _check_attempts(options: SolverOptions, count: int, world: World | None) -> None:
+    seeds = options.seed_count
+    most = limits.MAX_ATTEMPT_COUNT // (1 + counted_objects(world) // limits.OBJECTS_OF_AN_ATTEMPT)
+    if count * seeds > most:
+        around = f" in a world of {len(world.objects)} objects" if world and most < limits.MAX_ATTEMPT_COUNT else ""
+        detail = (
+            f"{count} problems with {seeds} seeds each are {count * seeds} attempts{around}. "
+            f"Allowed in one request: {most}."
+        )
+        raise faulty_field("/options/seeds", "out_of_range", detail)
+    if count * options.solutions > limits.MAX_SOLUTION_COUNT:
+        detail = f"{count} problems may have {limits.MAX_SOLUTION_COUNT // count} solutions each in one request."
+        raise faulty_field("/options/solutions", "out_of_range", detail)
+
+
+def _check_derived(robot: RobotModel, count: int, targets: Sequence[Target]) -> None:
+    if not targets:
+        raise faulty_field("/options/sensitivity", "invalid_value", "There are no targets that answers could follow.")
+    if any(target.frame is not None for target in targets):
+        detail = "Answers to targets with a frame, free axes or tolerances have no derivatives."
+        raise faulty_field("/options/sensitivity", "invalid_value", detail)
+    most = limits.MAX_SENSITIVE_EFFORT // max(1, robot.active_dof_count) ** 2
+    if count > most:
+        detail = (
+            f"{count} problems with derivatives of a robot with {robot.active_dof_count} active DOFs. Allowed in one "
+            f"request: {most}."
+        )
+        raise faulty_field("/options/sensitivity", "out_of_range", detail)
+
+
+@lru_cache(maxsize=1024)
+def solver_options(options: SolveOptions) -> SolverOptions:
+    """Return the options as the solver has them.
+
+    Raises:
+        FaultyFieldsError: Options that do not go together.
+    """
+    fields = options.model_dump(exclude={"engine", "islands"})
+    renamed = {"position_tolerance_m": "position_tolerance", "orientation_tolerance_rad": "orientation_tolerance"}
+    renamed["margin_m"] = "margin"
+    try:
+        return SolverOptions(**{renamed.get(name, name): value for name, value in fields.items()})
+    except InputError as error:
+        raise faulty_field("/options", "invalid_value", str(error)) from error

@@ -1,0 +1,116 @@
+"""What is around the robot in a request, and what it carries."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.collision.attached import MAX_ATTACHED
+from ik_service.collision.body_spheres import checked_attached
+from ik_service.robots import AttachedObject, RobotModel, World
+from ik_service.service.documents.columns import read_rows
+from ik_service.service.documents.frames import NAMES_SHOWN, Switches, check_link
+from ik_service.service.documents.objects import WorldLimits, read_objects
+from ik_service.service.errors.exceptions import faulty_field, pointer_token
+from ik_service.service.schema.collision import MAX_GRID_NODES, REQUEST_OBJECTS_MAX, SolveWorld
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.worlds import read_worlds
+from objectives.errors import InputError
+
+NOTHING_ATTACHED: Mapping[str, AttachedObject] = {}  # goes to the process that compiles: a proxy cannot be pickled
+REQUEST_LIMITS = WorldLimits(REQUEST_OBJECTS_MAX, MAX_GRID_NODES, "one request")
+
+
+class Surroundings(NamedTuple):
+    """What is around the robot in a request, and what it carries.
+
+    Attributes:
+        world: The objects; None for none.
+        object_enabled: Which of them are there, [objects] or [problem_count, objects]; None for all.
+        attached: What links carry, by name.
+    """
+
+    world: World | None = None
+    object_enabled: NDArray[np.bool_] | None = None
+    attached: Mapping[str, AttachedObject] = NOTHING_ATTACHED
+
+
+def read_surroundings(
+    given: SolveWorld | None, robot: RobotModel, options: SolverOptions, count: int, kept: Mapping[str, World]
+) -> Surroundings:
+    """Return what is around the robot in a request.
+
+    Args:
+        given: As the request has it; None for nothing.
+        robot: The robot.
+        options: Options of the solve.
+        count: Number of problems.
+        kept: Worlds that a request may name.
+
+    Raises:
+        FaultyFieldsError: It is none, or the robot cannot be checked for collision.
+    """
+    found = Surroundings()
+    if given is not None:
+        world = _world_of(given, kept)
+        enabled = Switches("world", "object", world.names).read(given.disable, count, "/world/disable")
+        found = Surroundings(world, enabled, _read_attached(given.attached, robot, world))
+    try:
+        read_worlds(robot, options, found.world, None, found.object_enabled, found.attached, count)
+    except InputError as error:
+        pointer = "/options/collision" if given is None else "/world"
+        raise faulty_field(pointer, "no_collision_check", str(error)) from None
+    return found
+
+
+def _world_of(given: SolveWorld, kept: Mapping[str, World]) -> World:
+    """Return the world that a request names, or gives.
+
+    Raises:
+        FaultyFieldsError: There is none of the name, it does both, or the objects are none.
+    """
+    if given.name is None:
+        return read_objects(given.objects, "/world/objects", REQUEST_LIMITS)
+    if given.objects:
+        raise faulty_field("/world/objects", "invalid_value", "Give 'name' or 'objects', not both.")
+    if given.name not in kept:
+        known = ", ".join(f"'{one}'" for one in list(kept)[:NAMES_SHOWN]) or "none"
+        known += ", ..." if len(kept) > NAMES_SHOWN else ""
+        raise faulty_field("/world/name", "unknown_world", f"No world of this name is kept. Worlds: {known}.")
+    return kept[given.name]
+
+
+def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, AttachedObject]:
+    """Return what links carry, by name.
+
+    Raises:
+        FaultyFieldsError: It is not as it must be.
+    """
+    if not isinstance(given, dict):
+        raise faulty_field("/world/attached", "wrong_type", "Give an object of attached objects by their names.")
+    if len(given) > MAX_ATTACHED:
+        detail = f"{len(given)} objects are attached. Allowed: {MAX_ATTACHED}."
+        raise faulty_field("/world/attached", "invalid_value", detail)
+    found = {}
+    for name, fields in given.items():
+        pointer = f"/world/attached/{pointer_token(name)}"
+        if not isinstance(fields, dict) or not {"link", "spheres"} <= fields.keys() <= {"link", "spheres", "touches"}:
+            raise faulty_field(pointer, "wrong_type", "Give 'link', 'spheres' and, where it may touch, 'touches'.")
+        if not isinstance(fields["link"], str):
+            raise faulty_field(f"{pointer}/link", "wrong_type", "Give the name of a link.")
+        check_link(fields["link"], robot, f"{pointer}/link")
+        spheres = read_rows(fields["spheres"], 4, f"{pointer}/spheres")
+        touches = fields.get("touches", [])
+        if not isinstance(touches, list) or not all(isinstance(one, str) for one in touches):
+            raise faulty_field(f"{pointer}/touches", "wrong_type", "Give a list of names.")
+        try:
+            found[name] = AttachedObject(fields["link"], spheres, touches)
+        except InputError as error:
+            raise faulty_field(f"{pointer}/spheres", "invalid_value", str(error)) from None
+    try:
+        if found and robot.body_spheres is not None:
+            checked_attached(robot, robot.body_spheres, found, world.names)
+    except InputError as error:
+        raise faulty_field("/world/attached", "invalid_value", str(error)) from None
+    return found

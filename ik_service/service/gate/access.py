@@ -1,0 +1,183 @@
+"""Access: an address that other machines can reach needs API keys, and every request is checked.
+
+Whether keys are needed is decided where the application is made, from the address that its server is bound to. Under a
+server of somebody else the address is not known, so keys are needed there too.
+"""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ik_service.service.errors.exceptions import (
+    AccessError,
+    MetricsClosedError,
+    MissingKeyError,
+    UntrustedHostError,
+    UntrustedOriginError,
+    WrongKeyError,
+)
+from ik_service.service.errors.problem_documents import send_error
+from ik_service.service.queue.fair_cap import Owner
+from ik_service.settings import ServiceSettings
+from objectives.errors import InputError
+
+KEY_NAME = "ik_service.key_name"
+"""Key of the name of the API key in the scope of a request that has one."""
+STREAM_PROTOCOL = "ik-service.v1"
+"""Subprotocol of streams: browsers need one to be chosen where they offer any."""
+KEY_PROTOCOL = "ik-service.key."
+"""Begins the subprotocol that holds an API key in base64url: browsers set no other header of a web socket."""
+_OPEN_PATHS = frozenset(("/", "/docs", "/openapi.json"))
+_OPEN_PREFIXES = ("/health/", "/docs/")
+_HOST = re.compile(r"(?:\[([0-9a-fA-F:.]*)\]|([^:\[\]]*))(?::[0-9]*)?")  # [address] or name, and a port
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> None:
+    """Refuse to answer without API keys where other machines can reach the service.
+
+    Args:
+        settings: The settings.
+        bound_to: Address that the server listens on; None where it is not known.
+
+    Raises:
+        InputError: There are no keys, the address is not a loopback one, and `insecure` is not set.
+    """
+    if settings.keys or settings.insecure or (bound_to is not None and is_loopback(bound_to)):
+        return
+    where = "An address that is not known" if bound_to is None else f"Address {bound_to}"
+    raise InputError(
+        f"{where} may be open to other machines, and there are no API keys. Set IK_SERVICE_API_KEYS=name:key "
+        "(or --api-keys-file), listen on 127.0.0.1, or say --insecure (IK_SERVICE_INSECURE=true) where the network is "
+        "trusted."
+    )
+
+
+def owner_of(scope: Mapping[str, Any]) -> Owner:
+    """Return the owner of a request for shares: the name of its API key, None without."""
+    name: str | None = scope.get(KEY_NAME)
+    return name
+
+
+class Keyring:
+    """API keys, stored as digests.
+
+    Args:
+        keys: The keys, by name.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self._digests = [(name, hashlib.sha256(key.encode()).digest()) for name, key in keys.items()]
+
+    def __bool__(self) -> bool:
+        """Return whether there are keys."""
+        return bool(self._digests)
+
+    def name_of(self, given: bytes) -> str | None:
+        """Return the name of a key, None where it is unknown; takes the same time for every input."""
+        digest, found = hashlib.sha256(given).digest(), None
+        for name, known in self._digests:
+            if hmac.compare_digest(digest, known):
+                found = name
+        return found
+
+
+class AccessMiddleware:
+    """ASGI layer that checks the API key, Host and Origin of a request, and adds the name of the key to its scope.
+
+    Args:
+        app: The application behind it.
+        settings: The settings.
+        bound_to: Address that the server listens on; None where it is not known.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, bound_to: str | None) -> None:
+        require_safe_address(settings, bound_to)
+        self._app, self._keyring = app, Keyring(settings.keys)
+        self._on_loopback = bound_to is not None and is_loopback(bound_to)
+        # Without keys a web page could reach the service through this machine's browser, by a name that resolves to it.
+        self._checks_host = not self._keyring and not settings.insecure
+        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request and pass it on."""
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        try:
+            self._check(scope)
+        except AccessError as error:
+            return await send_error(error, scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        path, headers = _route_path(scope), dict(scope["headers"])
+        if self._checks_host and not _is_local_name(headers.get(b"host", b"localhost")):
+            raise UntrustedHostError(
+                "Without API keys the service answers to localhost and loopback addresses only. "
+                "Ask under such a name, or let the operator set API keys."
+            )
+        if scope["type"] == "websocket":
+            self._check_origin(headers)
+        if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
+            return
+        if self._keyring:
+            scope[KEY_NAME] = self._key_name(headers, scope.get("subprotocols", ()))
+        elif path == "/metrics" and not self._on_loopback:
+            raise MetricsClosedError("Without API keys, metrics are open on a loopback address only.")
+
+    def _key_name(self, headers: Mapping[bytes, bytes], protocols: Sequence[str]) -> str:
+        given = headers.get(b"x-api-key")
+        if given is None:
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not given:
+                given = _offered_key(protocols)
+            if given is None:
+                raise MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'.")
+        name = self._keyring.name_of(given.strip())
+        if name is None:
+            raise WrongKeyError("The API key is not one of this service.")
+        return name
+
+    def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse web pages of other origins; CORS does not apply to web sockets."""
+        origin = headers.get(b"origin")
+        if origin is None or b"*" in self._origins or origin in self._origins:
+            return
+        if origin.partition(b"://")[2] != headers.get(b"host"):
+            raise UntrustedOriginError("Web pages of this origin may not open streams; see the setting cors_origins.")
+
+
+def _offered_key(protocols: Sequence[str]) -> bytes | None:
+    """Return the API key among the subprotocols of a web socket; None without one, nothing where it cannot be read."""
+    texts = [protocol.removeprefix(KEY_PROTOCOL) for protocol in protocols if protocol.startswith(KEY_PROTOCOL)]
+    try:
+        return base64.b64decode(texts[0] + "=" * (-len(texts[0]) % 4), b"-_", validate=True) if texts else None
+    except ValueError:
+        return b""
+
+
+def _route_path(scope: Scope) -> str:
+    """Return the path without the prefix at which the application is mounted."""
+    path: str = scope["path"]
+    prefix: str = scope.get("root_path", "")
+    return path.removeprefix(prefix) if prefix and path.startswith(prefix + "/") else path
+
+
+@lru_cache(maxsize=256)
+def _is_local_name(host: bytes) -> bool:
+    found = _HOST.fullmatch(host.decode("latin-1"))
+    return found is not None and is_loopback(found[1] or found[2].lower().rstrip("."))

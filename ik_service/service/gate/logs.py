@@ -1,0 +1,165 @@
+"""Logs: one JSON object per line, or text for people; every line has the id of its request.
+
+The access log belongs to an application. `configured_logs` sets up Python's logging, which all other lines go through,
+for a process that only serves.
+"""
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+import orjson
+import structlog
+from starlette.types import Scope
+from structlog.typing import Processor
+
+from ik_service.service.errors.request_id import current_request_id
+from ik_service.service.gate.access import KEY_NAME
+from ik_service.settings import ServiceSettings
+
+_QUIET = ("/health/", "/metrics")
+_QUIET_LOGGERS = ("uvicorn", "asyncio")
+_SERVER_LOGGER = "uvicorn.error"
+# Control characters except tab and line end, and marks that change the direction of text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+SELDOM_S = 10.0  # between two warnings of the server, of which bytes that are not HTTP cause one each
+_REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # of a web socket, also an answered one
+
+
+def is_for_people(settings: ServiceSettings, stream: TextIO | None = None) -> bool:
+    """Return whether lines are text rather than JSON."""
+    if settings.log_format != "auto":
+        return settings.log_format == "console"
+    return (stream or sys.stderr).isatty()
+
+
+class AccessLog:
+    """One line per request, except those for health and metrics.
+
+    Args:
+        settings: The settings.
+        stream: Where the lines are written; None: standard error.
+        role: What this process is to a service of several; None: there is one.
+    """
+
+    def __init__(self, settings: ServiceSettings, stream: TextIO | None = None, *, role: str | None = None) -> None:
+        stream = stream or sys.stderr
+        self._stream = stream  # kept alive: its buffer would be closed with it
+        logger: Any = structlog.PrintLogger(stream)
+        if not is_for_people(settings, stream) and hasattr(stream, "buffer"):
+            logger = structlog.BytesLogger(stream.buffer)
+        last = _renderers(settings, stream, as_bytes=isinstance(logger, structlog.BytesLogger))
+        self._logger = structlog.wrap_logger(
+            logger,
+            processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper("iso"), *last],
+            wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
+            context_class=dict,
+        ).bind(**_role_field(role))
+
+    def began(self) -> None:
+        """Write nothing: the line of a request comes with its answer."""
+
+    def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Write the line of a request."""
+        path = scope["path"]
+        if path.startswith(_QUIET):
+            return
+        client = scope.get("client")
+        fields = {
+            "method": scope.get("method", "WEBSOCKET"),
+            "path": path[:200],
+            "status": status,
+            "duration_ms": round(1e3 * seconds, 3),
+            "request_id": request_id,
+            "client": client[0] if client else None,
+        }
+        if KEY_NAME in scope:
+            fields["key"] = scope[KEY_NAME]
+        # A log that cannot be written (full disk, closed pipe) must not make the request fail.
+        with suppress(OSError, ValueError):
+            (self._logger.warning if status >= 500 else self._logger.info)("request", **fields)
+
+
+@contextmanager
+def configured_logs(
+    settings: ServiceSettings, stream: TextIO | None = None, *, role: str | None = None
+) -> Iterator[None]:
+    """Configure all logging of this process within a block.
+
+    Args:
+        settings: The settings.
+        stream: Where the lines are written; None: standard error.
+        role: What this process is to a service of several; None: there is one.
+    """
+    stream = stream or sys.stderr
+    before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
+    before.append(lambda _logger, _method, event: {**event, **_role_field(role)})
+    after = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(settings, stream)]
+    if not is_for_people(settings, stream):
+        before.append(structlog.processors.format_exc_info)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=after))
+    quiet = logging.NOTSET if settings.log_level == "debug" else logging.WARNING
+    loggers = [logging.getLogger(), *map(logging.getLogger, _QUIET_LOGGERS)]
+    levels, handlers = [logger.level for logger in loggers], loggers[0].handlers[:]
+    loggers[0].handlers[:] = [handler]
+    loggers[0].setLevel(settings.log_level.upper())
+    for logger in loggers[1:]:
+        logger.setLevel(quiet)
+    is_news = _News()
+    logging.getLogger(_SERVER_LOGGER).addFilter(is_news)
+    try:
+        yield
+    finally:
+        logging.getLogger(_SERVER_LOGGER).removeFilter(is_news)
+        loggers[0].handlers[:] = handlers
+        for logger, level_before in zip(loggers, levels, strict=True):
+            logger.setLevel(level_before)
+
+
+def _role_field(role: str | None) -> dict[str, str]:
+    return {} if role is None else {"role": role}
+
+
+class _News(logging.Filter):
+    """Passes lines of the server but for refused web sockets, which the access log has, and for frequent warnings."""
+
+    _again_at = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is written."""
+        if record.levelno != logging.WARNING:
+            return record.msg != _REFUSED_HANDSHAKE
+        is_news = (now := time.monotonic()) >= self._again_at
+        self._again_at = now + SELDOM_S if is_news else self._again_at
+        return is_news
+
+
+def _escaped(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escape control characters: callers choose paths and names, and lines are read on terminals."""
+    for name, value in event.items():
+        if isinstance(value, str) and _CONTROLS.search(value):
+            event[name] = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+    return event
+
+
+def _renderers(settings: ServiceSettings, stream: TextIO, *, as_bytes: bool = False) -> Sequence[Processor]:
+    if is_for_people(settings, stream):
+        return [_escaped, structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+
+    def dumps(event: Any, **_: Any) -> bytes | str:
+        line = orjson.dumps(event, default=str)
+        return line if as_bytes else line.decode()
+
+    return [structlog.processors.JSONRenderer(dumps)]
+
+
+def _add_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    request_id = current_request_id.get()
+    if request_id is not None:
+        event["request_id"] = request_id
+    return event

@@ -1,0 +1,180 @@
+"""Prometheus metrics of one application: requests, queue and solves, by robot.
+
+The number of labels is bounded: robots that are served, routes, methods, statuses. Each application has its own
+registry.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+from starlette.types import Scope
+
+from ik_service.kernels.kernel_loading import loaded_modules
+from ik_service.robots import RobotModel
+from ik_service.service.gate.merged_metrics import MergedMetrics, Snapshot
+from ik_service.service.gate.weighted_histogram import WeightedHistogram
+from ik_service.service.pool.pool_observer import PoolObserver
+from ik_service.service.queue.errors import RefusalReason
+from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
+from ik_service.service.remote.remote_pool import AnyPool
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.lm.status import STATUS_WORDS
+
+SOLVE_ROUTE = "/v1/robots/{robot}/solve"
+REMOVED = "(removed)"
+"""Label of robots that are no longer served."""
+_METHODS = frozenset(("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "WEBSOCKET"))
+_FAST = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SLOW = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
+_SIZES = tuple(2**k for k in range(13))
+_ISLANDS = (0, 1, 2, 3, 4, 6, 8, 16)
+
+
+class ServiceMetrics(PoolObserver):
+    """Metrics of an application; an observer of its requests and of its solver pool.
+
+    Args:
+        is_served: Returns whether a robot of a name is served.
+        gather: Returns the metrics of all processes of the service, where there are several.
+    """
+
+    def __init__(self, is_served: Callable[[str], bool], gather: Callable[[], Snapshot] | None = None) -> None:
+        self._is_served, self._gather = is_served, gather or self.snapshot
+        self.registry = registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=registry)
+        Info("ik_service_build", "Version of the service.", registry=registry).info({"version": version("ik-service")})
+        self._requests = Counter(
+            "ik_service_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self._open_count = 0
+        open_requests = Gauge("ik_service_requests_open", "Requests that are being answered.", registry=registry)
+        open_requests.set_function(lambda: self._open_count)
+        self._request_time = _histogram("request_seconds", "Time to answer a request [s].", "route", _FAST, registry)
+        self._problems = Counter(
+            "ik_service_problems", "Problems solved, by how their solve ended.", ["robot", "status"], registry=registry
+        )
+        self._batches = _histogram("batch_problems", "Problems of a batch.", "robot", _SIZES, registry)
+        self._queue_wait = _histogram(
+            "queue_wait_seconds", "Time that a request waited for its first batch [s].", "robot", _FAST, registry
+        )
+        self._solve_time = _histogram("solve_seconds", "Time to solve a batch [s].", "robot", _FAST, registry)
+        self._compile_time = _histogram(
+            "compile_seconds", "Time to compile kernels, or to find them in the cache [s].", "robot", _SLOW, registry
+        )
+        self._islands = WeightedHistogram(
+            "ik_service_problem_islands", "Islands of a problem.", "robot", _ISLANDS, registry
+        )
+        self._dropped = Counter(
+            "ik_service_dropped_requests", "Requests dropped before they were solved.", ["reason"], registry=registry
+        )
+        self._refused = Counter(
+            "ik_service_refused_requests", "Requests refused because too much is asked.", ["reason"], registry=registry
+        )
+        self._queue_requests = Gauge("ik_service_queue_requests", "Requests that wait.", registry=registry)
+        self._queue_problems = Gauge("ik_service_queue_problems", "Problems that wait.", registry=registry)
+        modules = Gauge("ik_service_loaded_modules", "Modules of kernels that are loaded.", registry=registry)
+        modules.set_function(loaded_modules)
+        self._robot_count = Gauge("ik_service_robots", "Robots that are served.", registry=registry)
+        self._ready = Gauge("ik_service_ready", "1 while the service is ready, 0 otherwise.", registry=registry)
+        self._labelled = cache(_labelled)  # looking up labels takes longer than counting
+
+    def watch(self, pool: AnyPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
+        """Read the queue and the state of the service whenever metrics are read."""
+        self._queue_requests.set_function(lambda: pool.waiting_requests)
+        self._queue_problems.set_function(lambda: pool.waiting_problems)
+        self._robot_count.set_function(robot_count)
+        self._ready.set_function(lambda: float(is_ready()))
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics and their media type, chosen by the Accept header."""
+        encode, media_type = choose_encoder(accept)
+        return encode(MergedMetrics(self._gather())), media_type
+
+    def snapshot(self) -> Snapshot:
+        """Return the metrics of this process."""
+        return list(self.registry.collect())
+
+    def forget(self, robot: str) -> None:
+        """Drop the metrics of a robot that is no longer served."""
+        for metric in (self._batches, self._queue_wait, self._solve_time, self._compile_time, self._problems):
+            metric.remove_by_labels({"robot": robot})
+        self._islands.remove(robot)
+        self._labelled.cache_clear()
+
+    # ------------------------------------------------------------------ of requests
+    def began(self) -> None:
+        """Count a request that begins."""
+        self._open_count += 1
+
+    def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Count a request that is answered."""
+        self._open_count -= 1
+        self._count(scope.get("method", "WEBSOCKET"), getattr(scope.get("route"), "path", "(none)"), status, seconds)
+
+    def answered_unread(self, status: int, seconds: float) -> None:
+        """Count a request to solve that was refused early."""
+        self._count("POST", SOLVE_ROUTE, status, seconds)
+
+    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._labelled(self._requests, method if method in _METHODS else "(other)", route, status).inc()
+        self._labelled(self._request_time, route).observe(seconds)
+
+    # ------------------------------------------------------------------ of the pool
+    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
+        """Count a batch: for each robot its problems and the time of the whole batch."""
+        started_at, row = time.monotonic() - seconds, 0
+        rows: dict[str, list[slice]] = {}
+        for share in shares:
+            name = self._name_of(share.queued)
+            rows.setdefault(name, []).append(slice(row, row + share.count))
+            row += share.count
+            if share.rows.start == 0:
+                self._labelled(self._queue_wait, name).observe(max(0.0, started_at - share.queued.queued_at))
+        for name, own in rows.items():
+            self._labelled(self._batches, name).observe(sum(each.stop - each.start for each in own))
+            self._labelled(self._solve_time, name).observe(seconds)
+            for word, count in zip(STATUS_WORDS, _counts(result.status, own, len(STATUS_WORDS)), strict=True):
+                counter = self._labelled(self._problems, name, word)  # counters of all statuses are there
+                if count:
+                    counter.inc(count)
+            for islands, count in enumerate(_counts(result.islands.nisland, own)):
+                if count:
+                    self._islands.observe(name, islands, count)
+
+    def compiled(self, queued: QueuedRequest, seconds: float) -> None:
+        """Count a compilation."""
+        self._compile_time.labels(self._name_of(queued)).observe(seconds)
+
+    def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
+        """Count requests that were dropped unsolved."""
+        for queued in queued_requests:
+            self._dropped.labels("cancelled" if queued.future.cancelled() else "expired").inc()
+
+    def refused(self, reason: RefusalReason) -> None:
+        """Count a request that was refused, before or after it was read."""
+        self._labelled(self._refused, reason).inc()
+
+    def _name_of(self, queued: QueuedRequest) -> str:
+        return queued.label if queued.label is not None and self._is_served(queued.label) else REMOVED
+
+
+def _labelled(metric: Counter | Histogram, *labels: object) -> Any:
+    return metric.labels(*labels)
+
+
+def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice], least: int = 0) -> list[int]:
+    """Return how often each of 0, 1, 2 ... occurs in some of the rows, at least so many of them."""
+    taken = values[rows[0]] if len(rows) == 1 else np.concatenate([values[each] for each in rows])
+    return [int(count) for count in np.bincount(taken, minlength=least)]
+
+
+def _histogram(name: str, documentation: str, label: str, buckets: Sequence[float], registry: CollectorRegistry) -> Any:
+    return Histogram(f"ik_service_{name}", documentation, [label], buckets=buckets, registry=registry)

@@ -1,0 +1,231 @@
+"""One stream: targets in, joint configurations out, each solve started where the last one ended.
+
+    reader task: messages -> the newest one, which replaces those not taken yet
+    session:     newest message -> request -> bridge -> pool -> answer -> message, one at a time
+
+Requests of several streams share batches. A tick that cannot be solved is answered with an error and the stream goes
+on; a configuration that cannot be used ends the stream.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from ik_service.robots import RobotModel
+from ik_service.service.codecs.codec import Codec
+from ik_service.service.documents.envelope import read_envelope
+from ik_service.service.documents.stream_messages import (
+    JSON,
+    Message,
+    StreamPlan,
+    answer_message,
+    configured_message,
+    decode_message,
+    error_message,
+    read_configuration,
+    sequence_of,
+    tick_request,
+)
+from ik_service.service.errors.problem_documents import kind_of
+from ik_service.service.gate.access import owner_of
+from ik_service.service.gate.timeouts import timeout
+from ik_service.service.queue.errors import ClosedError, SolverLostError
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.timed_result import TimedResult
+from ik_service.service.remote.remote_pool import AnyBridge
+from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
+from ik_service.service.schema.stream import CloseCode, Tick
+
+CONFIGURE_S = 10.0
+"""Longest time until the first message."""
+IDLE_S = 300.0
+"""Longest time between two messages."""
+SEND_S = 10.0
+"""Longest time for a client to read a message."""
+_ENDS = "The service is shutting down."
+
+_logger = logging.getLogger(__name__)
+
+
+class Inbox:
+    """The newest message that has not been taken.
+
+    Attributes:
+        skipped: Messages replaced by newer ones since the count was last taken.
+        is_closed: Whether no more messages come.
+    """
+
+    def __init__(self) -> None:
+        self.skipped, self.is_closed = 0, False
+        self._message: Message | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, message: Message) -> None:
+        """Put a message in place of the one before."""
+        self.skipped += self._message is not None
+        self._message = message
+        self._arrived.set()
+
+    def close(self) -> None:
+        """Wake the waiting task: no more messages come."""
+        self.is_closed = True
+        self._arrived.set()
+
+    async def take(self, timeout_s: float) -> Message | None:
+        """Wait for a message and return the newest; None once the inbox is closed.
+
+        Raises:
+            TimeoutError: None has come.
+        """
+        if self._message is None and not self.is_closed:
+            async with timeout(timeout_s):
+                await self._arrived.wait()
+        message, self._message = self._message, None
+        self._arrived.clear()
+        return None if self.is_closed else message
+
+    def take_skipped(self) -> int:
+        """Return how many messages were replaced since the last call."""
+        skipped, self.skipped = self.skipped, 0
+        return skipped
+
+
+class StreamSession:
+    """Serves one connection, from after its handshake to its end.
+
+    Args:
+        websocket: The connection, accepted.
+        name: Name of the robot.
+        robot: The robot.
+        bridge: Submits the requests.
+    """
+
+    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: AnyBridge) -> None:
+        self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge
+        self._inbox = Inbox()
+        self._solving: asyncio.Future[TimedResult] | None = None
+        self._codec: Codec = JSON
+        self._close: tuple[int, str] | None = None
+
+    async def run(self) -> None:
+        """Serve until the client disconnects or breaks a rule, or the service ends."""
+        reader = asyncio.create_task(self._read())
+        reader.add_done_callback(lambda _: self._inbox.close())
+        try:
+            await self._serve()
+        except WebSocketDisconnect:
+            pass
+        except asyncio.TimeoutError:
+            self._close = CloseCode.POLICY, "Nothing came for a long time."
+        except ClosedError as error:
+            await self._send(error_message(error, None))
+            lost = isinstance(error, SolverLostError)
+            self._close = (CloseCode.TRY_LATER, "The solver has failed.") if lost else (CloseCode.GOING_AWAY, _ENDS)
+        except asyncio.CancelledError:
+            if not self._inbox.is_closed:
+                raise
+        finally:
+            reader.cancel()
+        if self._close is not None:
+            with suppress(WebSocketDisconnect, RuntimeError, asyncio.TimeoutError):
+                async with timeout(SEND_S):
+                    await self._websocket.close(*self._close)
+
+    def end(self) -> None:
+        """End the stream because the service ends; `run` returns soon after."""
+        self._hang_up(CloseCode.GOING_AWAY, _ENDS)
+
+    # ------------------------------------------------------------------ in
+    async def _read(self) -> None:
+        """Receive messages until the connection ends."""
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] != "websocket.receive":
+                self._hang_up(None)
+                return
+            content = message.get("text")
+            content = message["bytes"] if content is None else content
+            if len(content) > MAX_STREAM_MESSAGE_BYTES:
+                self._hang_up(CloseCode.TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
+                return
+            self._inbox.put(content)
+
+    def _hang_up(self, code: int | None, reason: str = "") -> None:
+        """Stop waiting for messages and for the solver."""
+        self._close = None if code is None else (code, reason)
+        self._inbox.close()
+        if self._solving is not None:
+            self._solving.cancel()
+
+    # ------------------------------------------------------------------ the loop
+    async def _serve(self) -> None:
+        message = await self._inbox.take(CONFIGURE_S)
+        if message is None:
+            return
+        try:
+            plan = read_configuration(message, self._robot)
+            self._codec = plan.codec
+            warm_up = await self._solve(plan.request)
+        except ClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # objectives and Warp raise anything; the client is told, and the stream ends
+            await self._fail(error, None)
+            self._close = _close_code(error), "The configuration cannot be used."
+            return
+        await self._send(configured_message(self._robot, self._name, warm_up.result))
+        await self._follow(plan)
+
+    async def _follow(self, plan: StreamPlan) -> None:
+        """Answer ticks."""
+        joint_q = plan.joint_q
+        while (message := await self._inbox.take(IDLE_S)) is not None:
+            seq: int | None = None
+            try:
+                document = decode_message(message)
+                seq = sequence_of(document)
+                tick = read_envelope(Tick, document)
+                answer = await self._solve(tick_request(tick, plan, joint_q), plan.tick_timeout_s)
+            except ClosedError:
+                raise
+            except Exception as error:  # noqa: BLE001  # objectives and Warp raise anything; the client is told, the next tick may succeed
+                await self._fail(error, seq)
+                continue
+            joint_q = answer.result.joint_q[0]
+            await self._send(answer_message(tick.seq, answer.result, self._inbox.take_skipped(), plan.codec))
+
+    async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> TimedResult:
+        owner = owner_of(self._websocket.scope)
+        self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s, label=self._name, owner=owner)
+        task = asyncio.current_task()
+        try:
+            return await self._solving
+        except asyncio.CancelledError:
+            if self._inbox.is_closed or (task is not None and task.cancelling()):
+                raise
+            raise ClosedError(_ENDS) from None  # the pool has dropped the request
+        finally:
+            self._solving = None
+
+    async def _fail(self, error: Exception, seq: int | None) -> None:
+        """Answer a message with an error."""
+        if kind_of(error).status == 500:
+            _logger.error("A message of a stream of '%s' failed", self._name, exc_info=error)
+        await self._send(error_message(error, seq, self._inbox.take_skipped()))
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        content = self._codec.encode(message)
+        async with timeout(SEND_S):
+            if self._codec.is_binary:
+                await self._websocket.send({"type": "websocket.send", "bytes": content})
+            else:
+                await self._websocket.send({"type": "websocket.send", "text": content.decode()})
+
+
+def _close_code(error: Exception) -> int:
+    """Return the close code of a stream whose configuration has an error."""
+    status = kind_of(error).status
+    return CloseCode.POLICY if status < 500 else CloseCode.FAILED if status == 500 else CloseCode.TRY_LATER

@@ -1,0 +1,123 @@
+"""Solving batches in the solver's thread: which problems are still wanted, their results, and errors."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from ik_service.errors import KernelCacheError
+from ik_service.service.pool.build import BuildEnd
+from ik_service.service.pool.builder_process import is_build_failure
+from ik_service.service.pool.kernel_gate import KernelGate
+from ik_service.service.pool.pool_observer import PoolObserver, notify
+from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache, staged_effort
+from ik_service.service.queue.batch_size import BatchSizer
+from ik_service.service.queue.errors import ExpiredError, SolverLostError, compile_failed_error
+from ik_service.service.queue.fair_queue import FairQueue
+from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
+from objectives.errors import InputError
+
+_logger = logging.getLogger(__name__)
+
+
+class BatchRunner:
+    """Solves batches and sets the answers of their requests. It belongs to the solver's thread.
+
+    Args:
+        solver_cache: The solvers.
+        queue: The queue that batches come from.
+        changed: Has the lock of the queue.
+        gate: Fails the requests whose code cannot be compiled.
+        batch_sizer: Records the times of batches.
+        observer: Is notified of what is solved and dropped.
+    """
+
+    def __init__(
+        self,
+        solver_cache: SolverCache,
+        queue: FairQueue,
+        changed: threading.Condition,
+        gate: KernelGate,
+        batch_sizer: BatchSizer,
+        observer: PoolObserver,
+    ) -> None:
+        self.solver_cache, self._queue, self._changed = solver_cache, queue, changed
+        self._gate, self._batch_sizer, self._observer = gate, batch_sizer, observer
+
+    def run(self, shares: tuple[BatchShare, ...]) -> None:
+        """Solve a batch without the requests that are cancelled or cannot meet their deadline; charge its owners."""
+        started_at = time.monotonic()
+        kept: list[BatchShare] = []
+        dropped: list[QueuedRequest] = []
+        for share in shares:
+            if share.queued.future.cancelled() or self._misses_deadline(share, started_at):
+                dropped.append(share.queued)
+            else:
+                kept.append(share)
+        if kept:
+            self._solve(kept)
+        seconds = time.monotonic() - started_at
+        self._batch_sizer.record(shares[0].queued.key, sum(share.count for share in kept), seconds)
+        with self._changed:
+            for queued in dropped:
+                self._queue.discard(queued)
+            self._queue.charge(shares, seconds)
+        self.expire(dropped)
+
+    def expire(self, queued_requests: Sequence[QueuedRequest]) -> None:
+        """Set the errors of requests that are past their deadline, or were cancelled."""
+        for queued in queued_requests:
+            queued.fail(queued.expired_error(time.monotonic(), self._gate.seconds_left(queued.owner)))
+        if queued_requests:
+            notify(self._observer.dropped, queued_requests)
+
+    def _misses_deadline(self, share: BatchShare, now: float) -> bool:
+        """Whether a request misses its deadline even if all its problems were solved at once, at the least time."""
+        left = share.count + share.queued.remaining
+        return share.queued.deadline <= now + left * self._batch_sizer.least_seconds(share.queued.key)
+
+    def _solve(self, shares: Sequence[BatchShare]) -> None:
+        """Solve a batch and keep the results; where the solver refuses it, solve its requests one by one.
+
+        Raises:
+            SolverLostError: The device works no more; the batch is not answered.
+        """
+        robot, started_at = shares[0].queued.robot, time.monotonic()
+        try:
+            requests = [share.queued.request.part(share.rows) for share in shares]
+            result = self.solver_cache.solve_together(robot, requests, shares[0].queued.owner)
+        except Exception as error:  # objectives, Warp and compilers raise anything; callers get it, the thread goes on
+            if len(shares) > 1 and isinstance(error, InputError):
+                for share in shares:
+                    self._solve([share])
+                return
+            if (device := self.solver_cache.lost_device()) is not None:
+                raise SolverLostError(f"Device {device} works no more: {error}") from error
+            if is_build_failure(error):
+                _logger.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
+                self._gate.fail(shares[0].queued)
+                error = compile_failed_error(robot.name)
+            elif isinstance(error, KernelCacheError):
+                self._gate.fail(shares[0].queued, BuildEnd.NOT_KEPT)
+            for share in shares:
+                self._fail(share.queued, error)
+            return
+        if result.engine == "staged" and result.device == "cpu":  # a GPU tries many problems side by side
+            effort = staged_effort(robot, shares[0].queued.request.options)
+            self._batch_sizer.bound(shares[0].queued.key, max(1, int(EFFORT_MOST / effort)))
+        ended_at, row = time.monotonic(), 0
+        for share in shares:
+            rows, row = slice(row, row + share.count), row + share.count
+            if share.queued.deadline <= ended_at:
+                self._fail(share.queued, ExpiredError("The deadline passed while the request was being solved."))
+                continue
+            try:
+                share.queued.keep(result, rows, started_at, ended_at)
+            except Exception as error:  # noqa: BLE001  # such as too little memory: this caller gets it, the answers of the others are complete
+                self._fail(share.queued, error)
+        notify(self._observer.solved, robot, shares, result, ended_at - started_at)
+
+    def _fail(self, queued: QueuedRequest, error: BaseException) -> None:
+        with self._changed:
+            self._queue.discard(queued)
+        queued.fail(error)

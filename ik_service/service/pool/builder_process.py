@@ -1,0 +1,240 @@
+"""The process that compiles kernels: it receives requests, solves them, and reports the end of each.
+
+It shares nothing with the service, so it can be killed at any time. Unfinished kernels in the cache are removed then,
+and after a failed build. Compilers write thousands of lines to standard error; they are captured, and the first
+characters are part of the error.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import warp as wp
+
+from ik_service.errors import KernelBuildError, KernelCacheError
+from ik_service.kernels.cache_bound import keep_bound
+from ik_service.robots import RobotModel
+from ik_service.service.pool.kernel_marks import put_mark
+from ik_service.service.pool.solver_cache import SolverCache
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.warp_start import start_warp
+from objectives.errors import IKError
+
+OUTPUT_CHARACTERS_MAX = 300
+"""Characters of the compiler's output in an error."""
+OUTPUT_BYTES_MAX = 2**20
+"""Bytes of the compiler's output that are read."""
+CLOCK_S = 2.0
+"""Largest lag of the clock of a file system [s]."""
+
+
+class BuilderProcess:
+    """A process that compiles, as its parent sees it.
+
+    Args:
+        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+        yields: Whether it runs only while a core has nothing else to do.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+
+    def __init__(self, device: str, *, yields: bool = False) -> None:
+        # Spawned: a fork would inherit the state of Warp, and of threads that it does not have.
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        arguments = (theirs, device, wp.config.log_level, yields)
+        try:
+            self._process = context.Process(target=fill_caches, args=arguments, name="ik-builder", daemon=True)
+            self._process.start()
+        except BaseException:
+            self._connection.close()
+            raise
+        finally:
+            theirs.close()
+        self._started_at = time.time()
+
+    def begin(self, robot: RobotModel, sample: SolveRequest, mark: Path | None) -> None:
+        """Send a request to solve, and the mark to set afterwards.
+
+        Raises:
+            OSError: The process has ended.
+        """
+        self._connection.send((robot, sample, mark))
+
+    def is_finished(self, patience_s: float) -> bool:
+        """Wait for the request that was sent; return whether it is finished.
+
+        Args:
+            patience_s: How long to wait [s].
+
+        Raises:
+            BuildFailedError: The code cannot be compiled; the process goes on.
+            KernelCacheError: The kernels cannot be kept; the process goes on.
+            EOFError: The process has ended.
+            OSError: The process has ended.
+        """
+        if not self._connection.poll(patience_s):
+            return False
+        fault = self._connection.recv()
+        if fault is not None:
+            raise fault
+        return True
+
+    def kill(self) -> None:
+        """Kill the process and remove its unfinished kernels."""
+        self._connection.close()
+        self._process.kill()
+        self._process.join()
+        if self._process.pid is not None:
+            remove_unfinished_kernels(self._process.pid, self._started_at)
+        self._process.close()
+
+
+class BuildFailedError(Exception):
+    """The compiler rejects the code; the message has the start of its output."""
+
+
+def is_build_failure(error: Exception) -> bool:
+    """Return whether an error, of this package or of Warp, means that a compiler has rejected code."""
+    return isinstance(error, KernelBuildError) or "kernel build failed" in str(error)
+
+
+def fill_caches(connection: Connection, device: str, log_level: int, yields: bool) -> None:
+    """Solve the requests that are sent, one after the other; runs in the process."""
+    for sig in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(sig, signal.SIG_IGN)  # a terminal sends them to all processes; the parent ends this one
+    if yields:
+        os.nice(19)
+        with suppress(AttributeError, OSError):  # Linux only, and not in every container
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            Path("/proc/self/oom_score_adj").write_text("1000")  # the first that ends where memory is short
+    end_with_parent()
+    wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
+    start_warp(log_notes=False)  # the parent has logged them
+    started_at = time.time()
+    with suppress(EOFError):
+        while True:
+            robot, sample, mark = connection.recv()
+            fault = fill_cache(robot, sample, device, mark)
+            if fault is not None:
+                remove_unfinished_kernels(os.getpid(), started_at)
+            connection.send(fault)
+
+
+def fill_cache(
+    robot: RobotModel, sample: SolveRequest, device: str, mark: Path | None
+) -> BuildFailedError | KernelCacheError | None:
+    """Solve a request, so that its kernels are in the cache; runs in the process.
+
+    Returns:
+        The error where code cannot be compiled or kept. None otherwise, also where the solver refuses the request: the
+        solver's thread then gets the same error, and passes it to the caller.
+    """
+    with captured_output() as compiler_output:
+        try:
+            need_kernels(robot, sample, device)
+        except KernelBuildError as error:
+            fault: Exception | None = error
+        except (KernelCacheError, OSError) as error:
+            return KernelCacheError(str(error))
+        except IKError:
+            return None
+        except Exception as error:  # noqa: BLE001  # Warp and its compilers raise anything, bare Exception too
+            fault = error
+        else:
+            fault = None
+    if fault is None:
+        keep_bound()
+        if mark is not None:
+            put_mark(mark)
+        return None
+    lines = [str(fault), *compiler_output]
+    text = " ".join(" ".join(lines).split())[:OUTPUT_CHARACTERS_MAX]
+    return BuildFailedError(f"{type(fault).__name__}: {text} ({len(compiler_output)} lines from the compiler)")
+
+
+def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
+    """Solve a sample, and what a solve like it may need further: errors are those of a solve.
+
+    Islands that touch each other are combined anew from several solutions of each. Where targets are not met beside
+    postures and the like, they are solved for alone. Of a robot that closes loops, those who give no start and no
+    limits may start where loops are open.
+    """
+    cache = SolverCache(device)
+    cache.solve(robot, sample)
+    if robot.loops:
+        free = replace(sample.options, approximate=None, sampler="roberts")
+        cache.solve(robot, replace(sample, initial_joint_q=None, limits=None, options=free))
+    yields = sample.objectives and all(one.priority == 1 for one in sample.objectives)
+    if sample.targets and yields:
+        with suppress(IKError):
+            cache.solve(robot, replace(sample, objectives=()))
+    if robot.collision_model is not None and robot.trees.ntree > 1:
+        with suppress(IKError):  # not every kind of request has several solutions
+            cache.solve(robot, replace(sample, options=replace(sample.options, solutions=2, repair=False)))
+
+
+@contextmanager
+def captured_output() -> Iterator[list[str]]:
+    """Capture standard output and error, of native code too; the list is filled at the end."""
+    compiler_output: list[str] = []
+    with tempfile.TemporaryFile() as file, _redirected(file.fileno(), (1, 2)):
+        try:
+            yield compiler_output
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(AttributeError, OSError, ValueError):
+                    stream.flush()
+            file.seek(0)
+            compiler_output += filter(str.strip, file.read(OUTPUT_BYTES_MAX).decode(errors="replace").splitlines())
+
+
+@contextmanager
+def _redirected(to: int, descriptors: tuple[int, ...]) -> Iterator[None]:
+    kept = {}
+    for descriptor in descriptors:
+        with suppress(OSError):  # it is closed
+            kept[descriptor] = os.dup(descriptor)
+            os.dup2(to, descriptor)
+    try:
+        yield
+    finally:
+        for descriptor, copy in kept.items():
+            os.dup2(copy, descriptor)
+            os.close(copy)
+
+
+def remove_unfinished_kernels(pid: int, since: float) -> None:
+    """Remove the unfinished kernels of a process from the cache; Warp puts its id into their names.
+
+    Args:
+        pid: Id of the process; a process on another machine may have the same one.
+        since: Start of the process on the clock of the file system [s].
+    """
+    for folder in Path(str(wp.config.kernel_cache_dir)).glob(f"*_p{pid}_t*"):
+        with suppress(OSError):
+            if folder.stat().st_mtime >= since - CLOCK_S:
+                shutil.rmtree(folder)
+
+
+def end_with_parent() -> None:
+    """End this process when its parent ends, however that ends; runs in the process."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this process was started by one
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="ik-parent", daemon=True).start()

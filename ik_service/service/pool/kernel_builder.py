@@ -1,0 +1,215 @@
+"""Compiling in a process of its own, while the solver's thread goes on with requests whose kernels are compiled.
+
+    first request that needs certain kernels -> the process solves a small sample of it -> kernels in the cache, and a
+    mark that they are compiled -> the solver's thread loads them
+
+Builds are compiled in steps of one pattern of active rows, which needs one or two kernels. After each step it is the
+turn of another owner and, among the builds of one owner, of another build, so a request that needs many kernels does
+not delay the others. A build that no request waits for is abandoned when its turn comes, and a step that takes too long
+is ended with its process; finished kernels stay in the cache. Where the process dies, a new one goes on with the step,
+`RESTARTS_MOST` times for one build; then the build has failed. If kernels were removed but their mark was not, the
+solver's thread compiles them again.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+from ik_service.errors import KernelCacheError
+from ik_service.robots import RobotModel
+from ik_service.service.pool.build import Build, BuildEnd
+from ik_service.service.pool.builder_process import BuilderProcess, BuildFailedError
+from ik_service.service.pool.kernel_marks import mark_of
+from ik_service.service.queue.fair_cap import Owner
+from ik_service.service.queue.solve_request import SolveRequest
+
+TURN_S = 60.0
+"""Longest time of a step while other builds wait, or once no request waits for it [s]. Generated code takes seconds to
+compile, the longest that the compiled engine takes about ten (`benchmarks/engines/first_use.md`)."""
+RESTARTS_MOST = 2
+"""Processes that are started for a build in place of those that died, such as for a lack of memory."""
+LOOK_S = 0.1
+"""Interval of the checks of a running step [s]."""
+STEP_S = 3.0
+"""Estimated time of a step before the first one [s]."""
+OLD_SHARE = 0.8
+"""Weight of the earlier steps in the mean time of a step."""
+
+_logger = logging.getLogger(__name__)
+
+
+class KernelBuilder:
+    """Compiles kernels for requests, step by step, in a thread that ends when no builds are left.
+
+    Args:
+        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+        turn_s: Longest time of a step while other builds wait [s].
+        yields: Whether it compiles only while a core has nothing else to do, and says at level DEBUG what fails.
+    """
+
+    def __init__(self, device: str, *, turn_s: float = TURN_S, yields: bool = False) -> None:
+        self._device, self._turn_s, self._yields = device, turn_s, yields
+        self._say = _logger.debug if yields else _logger.warning
+        self._lock = threading.Lock()
+        self._waiting: deque[Build] = deque()
+        self._in_progress: Build | None = None
+        self._turns = 0
+        self._last_turns: dict[Owner, int] = {}  # never removed: owners are API keys
+        self._step_s = STEP_S
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def build(
+        self,
+        robot: RobotModel,
+        request: SolveRequest,
+        on_end: Callable[[BuildEnd], None],
+        owners: Callable[[], Collection[Owner]] = lambda: (None,),
+        *,
+        owner: Owner = None,
+    ) -> None:
+        """Compile the kernels that a request needs.
+
+        Code that the compiler rejects ends as failed and is not compiled again, and so does code of which the process
+        dies: in the solver's thread it would hold up all others.
+
+        Args:
+            robot: The robot.
+            request: The request.
+            on_end: Called once with the way the build ended, from any thread.
+            owners: Returns the owners of requests that wait for the kernels; called from any thread.
+            owner: Owner of the request.
+
+        Raises:
+            Exception: The build could not be queued; `on_end` is not called.
+        """
+        mark = mark_of(robot, request, self._device)
+        if mark.exists():
+            on_end(BuildEnd.COMPILED)
+            return
+        build = Build(robot, request.sample(), mark, owner, on_end, owners)
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="ik-builder", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._waiting.append(build)
+
+    def seconds_left(self, owner: Owner) -> float:
+        """Return the estimated time until all kernels that an owner waits for are compiled [s].
+
+        It is the mean time of a step, times the steps of the owner and at most as many of each other owner.
+        """
+        left: dict[Owner, int] = {}
+        with self._lock:
+            builds = (*self._waiting, *(() if self._in_progress is None else (self._in_progress,)))
+            for build in builds:
+                left[build.owner] = left.get(build.owner, 0) + build.left
+            own = left.pop(owner, 1)
+            return self._step_s * (own + sum(min(own, steps) for steps in left.values()))
+
+    def close(self) -> None:
+        """End the process, and drop the builds that wait."""
+        with self._lock:
+            self._closed, thread = True, self._thread
+        if thread is not None:
+            thread.join()
+
+    # ------------------------------------------------------------------ the thread
+    def _run(self) -> None:
+        process: BuilderProcess | None = None
+        try:
+            while (build := self._next()) is not None:
+                process = self._carry_out(build, process)
+        finally:
+            if process is not None:
+                process.kill()
+
+    def _carry_out(self, build: Build, process: BuilderProcess | None) -> BuilderProcess | None:
+        """Compile one step of a build; return the process for the next step, None where it has ended."""
+        ended: BuildEnd | None = None
+        goes_on = True
+        try:
+            process = process or BuilderProcess(self._device, yields=self._yields)
+            goes_on = self._run_step(process, build)
+            if not goes_on:
+                ended = BuildEnd.ABANDONED
+            elif not build.left:
+                ended = BuildEnd.COMPILED
+        except BuildFailedError as error:
+            self._say("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
+            ended = BuildEnd.FAILED
+        except KernelCacheError as error:
+            self._say("Kernels for robot '%s' cannot be kept. %s", build.robot.name, error)
+            ended = BuildEnd.NOT_KEPT
+        except Exception as error:  # noqa: BLE001  # OSError, EOFError, pickling ...; the thread must take the next build
+            build.deaths += 1
+            self._say(
+                "The process that compiles kernels for robot '%s' has died: %d of %d times.",
+                *(build.robot.name, build.deaths, 1 + RESTARTS_MOST),
+                exc_info=None if self._yields else error,
+            )
+            ended, goes_on = BuildEnd.FAILED if build.deaths > RESTARTS_MOST else None, False
+        if process is not None and not goes_on:
+            process.kill()
+            process = None
+        with self._lock:
+            self._in_progress = None
+            if ended is None:
+                self._waiting.append(build)
+        if ended is not None and not self._closed:
+            build.on_end(ended)
+        return process
+
+    def _next(self) -> Build | None:
+        """Return the build whose turn it is; abandon those that no request waits for."""
+        while True:
+            with self._lock:
+                waiting = list(self._waiting)
+                if self._closed or not waiting:
+                    self._thread = None
+                    self._waiting.clear()
+                    return None
+            owners = {build: build.owners() for build in waiting}  # without the lock: this takes the lock of the queue
+            dropped = [build for build in waiting if not owners[build]]
+            turns = [(self._last_turns.get(owner, 0), build, owner) for build in waiting for owner in owners[build]]
+            with self._lock:
+                for build in dropped:
+                    self._waiting.remove(build)
+                if turns:
+                    _, self._in_progress, owner = min(turns, key=lambda turn: turn[0])  # the first of equal ones
+                    self._waiting.remove(self._in_progress)
+                    self._turns += 1
+                    self._last_turns[owner] = self._turns
+            for build in dropped:
+                build.on_end(BuildEnd.ABANDONED)
+            if turns:
+                return self._in_progress
+
+    def _run_step(self, process: BuilderProcess, build: Build) -> bool:
+        """Wait for the next step of a build; return False where it takes too long and the process has to end.
+
+        Raises:
+            BuildFailedError: The code cannot be compiled.
+            KernelCacheError: The kernels cannot be kept.
+            OSError: The process has ended.
+            EOFError: The process has ended.
+        """
+        began = time.monotonic()
+        process.begin(build.robot, build.step(), build.mark if build.left == 1 else None)
+        while not process.is_finished(LOOK_S):
+            if self._closed:
+                return False
+            if time.monotonic() > began + self._turn_s and (self._delays_others() or not build.owners()):
+                self._say("Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s)
+                return False
+        build.made += 1
+        self._step_s = OLD_SHARE * self._step_s + (1.0 - OLD_SHARE) * (time.monotonic() - began)
+        return True
+
+    def _delays_others(self) -> bool:
+        with self._lock:
+            waiting = list(self._waiting)
+        return any(build.owners() for build in waiting)

@@ -1,0 +1,213 @@
+"""The cache of solvers of one thread: of the owner that has most, the least recently used solver is removed first.
+
+Building a solver allocates its arrays and records its launches, so requests of equal structure share a solver. Large
+requests are solved in parts, which bounds their memory; the parts do not change the answers.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ik_service.collision.world import World
+from ik_service.ik_solver import IKSolver
+from ik_service.kernels.device_lock import is_lost
+from ik_service.robots import RobotModel
+from ik_service.service.queue.objective_data import set_columns
+from ik_service.service.queue.solve_request import Progress, SolveRequest
+from ik_service.service.queue.target_keys import FloatArray, joined_data
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.targets import DATA
+from ik_service.solver.launches.result import IKResult, join_results
+from objectives.errors import InputError
+from objectives.expression.expression_objective import ExpressionObjective
+
+PART_SIZE = 4096
+"""Problems that a solver gets at once at most."""
+ROWS_OF_TARGET = 6
+EFFORT_MOST = 1e10
+"""DOFs cubed times seeds times iterations of a problem that the staged engine may take while others wait: some 6 s of a
+core (`python -m benchmarks.engines.large_robots`). With default options that is 157 DOFs. It holds on GPUs too: many
+seeds are tried side by side there, yet a request without a bound would hold up everybody as well."""
+
+
+@dataclass(frozen=True)
+class CachedSolver:
+    """A solver and its objectives besides the targets."""
+
+    solver: IKSolver
+    objectives: tuple[ExpressionObjective, ...]
+
+
+class SolverCache:
+    """Solvers by robot and target structure, on one device. Not thread-safe: it belongs to one thread."""
+
+    def __init__(
+        self,
+        device: str = "auto",
+        *,
+        capacity: int = 8,
+        threads: int | None = None,
+        effort_most: float = math.inf,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+            capacity: Solvers kept at most.
+            threads: Threads of each solver on a CPU; None is one.
+            effort_most: DOFs cubed times seeds times iterations of a problem that the staged engine may take.
+        """
+        self.device, self._effort_most = device, effort_most
+        self._threads, self._capacity = threads, capacity
+        self._solvers: dict[Hashable, CachedSolver] = {}  # least recently used first
+        self._owners: dict[Hashable, str | None] = {}  # who used each solver last
+
+    def __len__(self) -> int:
+        """Return the number of solvers kept."""
+        return len(self._solvers)
+
+    def lost_device(self) -> str | None:
+        """Return the name of the solvers' device where it works no more."""
+        devices = (cached.solver.device for cached in self._solvers.values())
+        return next((str(device) for device in devices if is_lost(device)), None)
+
+    def solve(self, robot: RobotModel, request: SolveRequest, progress: Progress | None = None) -> IKResult:
+        """Solve all problems of a request, in parts.
+
+        Args:
+            robot: The robot.
+            request: At least one problem.
+            progress: Called after every part.
+
+        Raises:
+            InputError: The solver refuses a value.
+            EngineError: No engine can run this problem.
+        """
+        parts = []
+        for begin in range(0, request.problem_count, PART_SIZE):
+            rows = slice(begin, min(begin + PART_SIZE, request.problem_count))
+            count = rows.stop - rows.start
+            parts.append((self.solve_together(robot, [request.part(rows)]), slice(0, count)))
+            if progress is not None:
+                progress(count)
+        return join_results(parts)
+
+    def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> IKResult:
+        """Solve requests of equal keys in one batch, their problems one after the other.
+
+        Args:
+            robot: The robot.
+            requests: One, or several with the same `batch_key`.
+            owner: Owner of the first request.
+
+        Raises:
+            InputError: The solver refuses a value.
+            EngineError: No engine can run this problem.
+        """
+        first = requests[0]
+        cached, targets = self._cached(robot, first, owner), range(len(first.targets))
+        if cached.solver.engine == "staged":
+            self._require_bounded(robot, first.options)
+        counts = [request.problem_count for request in requests]
+        for k, target in enumerate(first.targets):
+            if any(getattr(target, name) is not None for name in DATA):
+                cached.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
+        for k, objective in enumerate(cached.objectives):
+            set_columns(objective, [request.objectives[k] for request in requests], counts)
+        result = cached.solver.solve(
+            [_column([request.arrays.positions[k] for request in requests]) for k in targets] or None,
+            [_column([request.arrays.orientations_xyzw[k] for request in requests]) for k in targets] or None,
+            initial_joint_q=_column([request.initial_joint_q for request in requests]),
+            problem_count=None if targets else sum(counts),
+            constraint_enabled=first.constraint_enabled,  # one line, where there are several requests
+            **_worlds(requests, counts),
+            joint_limits=_limits(requests, counts),
+            options=first.options,
+        )
+        return _labelled(result, first, cached) if cached.objectives else result
+
+    def _require_bounded(self, robot: RobotModel, options: SolverOptions) -> None:
+        seeds, iterations, dofs = options.seed_count, options.max_iterations, robot.active_dof_count
+        if staged_effort(robot, options) > self._effort_most:
+            raise InputError(
+                f"Robot '{robot.name}' with {dofs} DOFs is solved without generated code. {seeds} seeds of "
+                f"{iterations} iterations are {seeds * iterations} iterations per problem, which would hold up "
+                f"everybody. Allowed: seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
+            )
+
+    def _cached(self, robot: RobotModel, request: SolveRequest, owner: str | None) -> CachedSolver:
+        key = (robot.content_hash, request.structure)
+        cached = self._solvers.pop(key, None) or self._build(robot, request)
+        if len(self._solvers) >= self._capacity:
+            counts = Counter([owner, *self._owners.values()])
+            gone = next(other for other in self._solvers if counts[self._owners[other]] == max(counts.values()))
+            del self._solvers[gone], self._owners[gone]
+        self._solvers[key], self._owners[key] = cached, owner
+        return cached
+
+    def _build(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
+        further = tuple(columns.objective() for columns in request.objectives)
+        solver = IKSolver(
+            robot,
+            targets=request.targets,
+            objectives=further,
+            device=self.device,
+            engine=request.engine,
+            islands=request.islands,
+            threads=self._threads,
+            options=SolverOptions(candidates=request.options.candidates),
+        )
+        return CachedSolver(solver, further)
+
+
+def staged_effort(robot: RobotModel, options: SolverOptions) -> float:
+    """Return the most work of a problem in the staged engine, in the unit of `EFFORT_MOST`."""
+    return float(robot.active_dof_count**3 * options.seed_count * options.max_iterations)
+
+
+def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> IKResult:
+    """The result with the labels of the request for the rows of its objectives."""
+    pairs = zip(request.objectives, cached.objectives, strict=True)
+    own = tuple(columns.label for columns, objective in pairs for _ in range(objective.residual_dim()))
+    labels, first = result.islands.row_labels, ROWS_OF_TARGET * len(request.targets)
+    labels = (*labels[:first], *own, *labels[first + len(own) :])
+    return replace(result, islands=replace(result.islands, row_labels=labels))
+
+
+def _worlds(requests: Sequence[SolveRequest], counts: Sequence[int]) -> dict[str, Any]:
+    """The worlds of requests, which all have one or none, and what is attached in all, as arguments of a solve."""
+    first = requests[0]
+    arguments: dict[str, Any] = {"attached": first.attached}
+    if first.world is None or len(requests) == 1:
+        return arguments | {"world": first.world, "object_enabled": first.object_enabled}
+    numbers: dict[World, int] = {}
+    index = [numbers.setdefault(request.world, len(numbers)) for request in requests if request.world is not None]
+    arguments |= {"world": [*numbers], "world_index": np.repeat(index, counts)}
+    if any(request.object_enabled is not None for request in requests):
+        enabled = np.ones((sum(counts), max(len(world.objects) for world in numbers)), dtype=bool)
+        for request, rows in zip(requests, np.split(enabled, np.cumsum(counts)[:-1]), strict=True):
+            if request.object_enabled is not None:
+                rows[:, : request.object_enabled.shape[-1]] = request.object_enabled
+        arguments["object_enabled"] = enabled
+    return arguments
+
+
+def _limits(requests: Sequence[SolveRequest], counts: Sequence[int]) -> AskedLimits | None:
+    """The limits of requests, which all have some or none, with a line for each problem where there are several."""
+    given = [request.limits for request in requests if request.limits is not None]
+    if len(requests) == 1 or not given:
+        return given[0] if given else None
+    return AskedLimits.joined(given, counts)
+
+
+def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:
+    """The rows of several arrays one after the other; None where there are none."""
+    if len(arrays) == 1:
+        return arrays[0]
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if present else None

@@ -1,0 +1,261 @@
+"""One thread that owns the solvers of a device, behind a bounded queue.
+
+    submit -> queue -> the thread takes a batch as soon as it is free -> solves it -> sets the answers of futures
+
+A solver is not thread-safe, and a solve blocks. So this thread runs all solvers, and the event loop stays responsive.
+Kernels for the first request of a key are compiled in another process; the request waits for them up to its deadline
+while the thread solves others.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Hashable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from ik_service.robots import RobotModel
+from ik_service.service.pool.batch_runner import BatchRunner
+from ik_service.service.pool.kernel_builder import KernelBuilder
+from ik_service.service.pool.kernel_gate import KernelGate
+from ik_service.service.pool.pool_limits import PoolLimits
+from ik_service.service.pool.pool_observer import PoolObserver, notify
+from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache
+from ik_service.service.queue.batch_size import BatchSizer
+from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
+from ik_service.service.queue.fair_cap import UNKNOWN_OWNER, Owner
+from ik_service.service.queue.fair_queue import FairQueue
+from ik_service.service.queue.queued_request import Expected, QueuedRequest
+from ik_service.service.queue.room import RoomCheck
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.timed_result import TimedResult
+from ik_service.warp_start import start_warp
+
+_logger = logging.getLogger(__name__)
+
+SWEEP_S = 0.05
+"""Interval of the search for requests that are cancelled or past their deadline [s]."""
+QUIET_S = 0.2
+"""A request has the solver to itself if no other one was there for so long [s]."""
+
+
+class SolverPool:
+    """Takes requests from any thread and answers them through futures.
+
+    Args:
+        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+        limits: Its bounds.
+        threads: Threads of a solver on a CPU; None is one.
+        compile_apart: Whether kernels are compiled in a process of its own.
+        observer: Is notified of what happens.
+    """
+
+    def __init__(
+        self,
+        device: str = "auto",
+        *,
+        limits: PoolLimits | None = None,
+        threads: int | None = None,
+        compile_apart: bool = True,
+        observer: PoolObserver | None = None,
+    ) -> None:
+        self.limits = limits or PoolLimits()
+        self._observer, self._batch_sizer = observer or PoolObserver(), BatchSizer(self.limits.batch_problems)
+        self._to_compile: list[QueuedRequest] | None = None  # within `submit_together`: requests without kernels
+        self._queue = FairQueue(
+            request_limit=self.limits.requests,
+            problem_limit=self.limits.problems,
+            group_limit=self.limits.keys,
+            is_shared=self.limits.is_shared,
+        )
+        self._room = RoomCheck(self._queue, self._batch_sizer)
+        self._changed = threading.Condition()  # its lock is reentrant
+        builder = KernelBuilder(device) if compile_apart else None
+        self._gate = KernelGate(builder, self._queue, self._changed, self._observer)
+        solvers = SolverCache(device, capacity=self.limits.solvers, threads=threads, effort_most=EFFORT_MOST)
+        self._runner = BatchRunner(solvers, self._queue, self._changed, self._gate, self._batch_sizer, self._observer)
+        self._closed, self._swept_at = False, 0.0
+        self._failure: BaseException | None = None  # that ended the thread
+        self._in_progress: tuple[QueuedRequest, ...] = ()  # taken from the queue by the thread
+        self._is_solving, self._took_at = False, 0.0
+        self._shared_at = 0.0  # when a request last came while others were there
+        self._thread = threading.Thread(target=self._run, name="ik-solver", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting_requests(self) -> int:
+        """Number of waiting requests."""
+        return self._queue.requests
+
+    @property
+    def waiting_problems(self) -> int:
+        """Number of waiting problems."""
+        return self._queue.problems
+
+    @property
+    def solving_s(self) -> float:
+        """Time since the current batch was taken [s]: 0 where there is none, infinite once the thread has ended."""
+        if not self._thread.is_alive():
+            return math.inf
+        with self._changed:
+            return time.monotonic() - self._took_at if self._is_solving else 0.0
+
+    def submit(
+        self,
+        robot: RobotModel,
+        request: SolveRequest,
+        *,
+        timeout_s: float | None = None,
+        label: str | None = None,
+        owner: Owner = None,
+        compile_here: bool = False,
+    ) -> Future[TimedResult]:
+        """Queue a request; work that has not started is dropped on cancel or timeout.
+
+        Args:
+            robot: The robot.
+            request: At least one problem.
+            timeout_s: Time until the deadline of the answer [s]; None takes the pool's.
+            label: Name of the robot for the observer.
+            owner: Owner of the request; owners share the solver's time and the queue.
+            compile_here: Whether the solver's thread compiles, which is faster where it has nothing else to do.
+
+        Raises:
+            QueueFullError: Too much is waiting; a ShareExhaustedError where the owner has too much waiting.
+            CompileFailedError: The code that it needs could not be compiled.
+            KernelCacheError: The kernel cache did not take that code.
+            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
+        """
+        now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
+        queued = QueuedRequest(robot, request, now, now + timeout_s, label=label, owner=owner)
+        with self._changed:
+            self._require_open()
+            if self._is_solving or self._queue.requests:
+                self._shared_at = now
+            if request.options.deadline_s is not None:
+                self._batch_sizer.set_timed(queued.key)
+            if queued.may_be_slow:
+                self._batch_sizer.start_small(queued.key)
+            queued.is_small = self._room.is_small(queued.key, request.problem_count)
+            try:
+                self._room.require(Expected(queued.key, request.problem_count, owner), timeout_s)
+                is_ready = not self._queue.has_group(queued.key) and self._gate.is_ready(queued, compile_here)
+                self._queue.put(queued, is_open=is_ready)
+            except QueueFullError as error:
+                notify(self._observer.refused, error.reason)
+                raise
+            must_compile = not self._queue.is_open(queued.key) and self._gate.open_or_wait(queued, compile_here)
+            if must_compile and self._to_compile is not None:
+                self._to_compile.append(queued)
+                must_compile = False
+            self._changed.notify()
+        if must_compile:
+            self._gate.compile(queued)
+        return queued.future
+
+    @contextmanager
+    def submit_together(self) -> Iterator[None]:
+        """Keep the solver's thread from taking a batch until all requests of this block are submitted."""
+        to_compile: list[QueuedRequest] = []
+        try:
+            with self._changed:
+                self._to_compile = to_compile
+                try:
+                    yield
+                finally:
+                    self._to_compile = None
+        finally:
+            for queued in to_compile:  # without the lock: a process takes a while to start
+                self._gate.compile(queued)
+
+    def require_room(
+        self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0
+    ) -> None:
+        """Check that `submit` would accept a request.
+
+        Args:
+            expected: The expected request; None where nothing is known of it.
+            timeout_s: Time until the deadline of the answer [s]; None takes the pool's.
+            lag_s: Time that the request and its answer wait outside of the queue [s].
+
+        Raises:
+            QueueFullError: Too much is waiting.
+            ExpiredError: The deadline has passed.
+            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
+        """
+        timeout_s = self.limits.timeout_s if timeout_s is None else timeout_s
+        with self._changed:
+            self._require_open()
+            if timeout_s <= 0.0:
+                raise ExpiredError("The deadline passed before the request was read. Nothing was solved.")
+            self._room.require(expected or Expected(None, 1, UNKNOWN_OWNER), timeout_s, lag_s)
+
+    def close(self) -> None:
+        """Take no more requests, drop the waiting ones and end the threads."""
+        with self._changed:
+            self._closed = True
+            left = self._queue.clear()
+            self._changed.notify_all()
+        for queued in left:
+            queued.future.cancel()
+        self._thread.join()
+        self._gate.close()
+
+    # ------------------------------------------------------------------ the thread
+    def _run(self) -> None:
+        try:
+            start_warp()
+            self._serve()
+        except SolverLostError as error:
+            _logger.error("%s. Nothing is solved any more; start the service again.", error)
+            self._fail_all(error)
+        except BaseException as error:  # any error: callers would wait for a thread that has ended
+            _logger.exception("The thread of the solver has failed; nothing is solved any more.")
+            self._fail_all(error)
+
+    def _fail_all(self, failure: BaseException) -> None:
+        """Fail all requests; `submit` takes no more."""
+        with self._changed:
+            self._failure = failure
+            left = [*self._in_progress, *self._queue.clear()]
+            self._changed.notify_all()
+        for queued in left:
+            queued.fail(self._solver_lost_error())
+
+    def _solver_lost_error(self) -> SolverLostError:
+        error = SolverLostError("The solver has failed and solves nothing any more. Start the service again.")
+        error.__cause__ = self._failure
+        return error
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                stale = self._drop_stale()
+                shares = () if stale else self._queue.take(self._budget)
+                self._is_solving, self._took_at = bool(shares), time.monotonic()
+                self._in_progress = (*stale, *(share.queued for share in shares))
+                if not shares and not stale:
+                    if self._closed:
+                        return
+                    self._changed.wait(SWEEP_S if self._queue.requests else None)
+                    continue
+            self._runner.expire(stale)
+            if shares:
+                self._runner.run(shares)
+
+    def _budget(self, key: Hashable) -> int:
+        return self._batch_sizer.budget(key, alone=time.monotonic() > self._shared_at + QUIET_S)
+
+    def _drop_stale(self) -> list[QueuedRequest]:
+        now = time.monotonic()
+        if now < self._swept_at + SWEEP_S:
+            return []
+        self._swept_at = now
+        return self._queue.drop_stale(now)
+
+    def _require_open(self) -> None:
+        if self._failure is not None:
+            raise self._solver_lost_error()
+        if self._closed:
+            raise ClosedError("The service is shutting down.")

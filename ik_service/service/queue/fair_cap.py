@@ -1,0 +1,97 @@
+"""A cap that several owners share, so that none can use it up alone.
+
+After an owner has acquired, it may hold no more than what is still free: a single busy owner gets at most half of the
+cap, two get a third each, three a quarter each. So a new owner always finds room, and the number of owners need not be
+known beforehand. An owner that holds more than its share acquires nothing until it or others have released.
+
+Source: A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
+Transactions on Networking 6(2), 1998, with alpha 1.
+"""
+
+from ik_service.service.queue.errors import QueueFullError, RefusalReason, ShareExhaustedError
+
+Owner = str | None
+"""Name of the API key of a caller; None is the service itself, or everybody where there are no keys."""
+
+UNKNOWN_OWNER: Owner = ""
+"""A caller that is not known yet, and is taken to hold nothing; no API key has this name."""
+
+
+class FairCap:
+    """Counts the units that owners hold, and refuses more than their shares.
+
+    Args:
+        most: Units that all owners may hold together.
+        what: Name of the units in messages, in the plural: "requests waiting".
+        reason: Reason of the error where the whole cap is full.
+        is_shared: Whether there can be several owners. A single owner has the whole cap.
+
+    Attributes:
+        used: Units that all owners hold together.
+        limit_alone: Units that an owner may hold while no other owner holds any.
+    """
+
+    def __init__(self, most: int, what: str, reason: RefusalReason, *, is_shared: bool) -> None:
+        self._most, self._what, self._reason, self._is_shared = most, what, reason, is_shared
+        self._used: dict[Owner, int] = {}
+        self.used = 0
+        self.limit_alone = max(1, most // 2) if is_shared else most
+
+    def used_by(self, owner: Owner) -> int:
+        """Return the number of units that an owner holds."""
+        return self._used.get(owner, 0)
+
+    def require(self, owner: Owner, amount: int = 1) -> None:
+        """Check that an owner could acquire some units now.
+
+        Raises:
+            ShareExhaustedError: The owner would hold more than its share.
+            QueueFullError: The whole cap is full.
+        """
+        own, free = self._used.get(owner, 0), self._most - self.used - amount
+        if free < 0 or (self._is_shared and own + amount > free):
+            self._refuse(own, amount, free)
+
+    def _refuse(self, own: int, amount: int, free: int) -> None:
+        """Raise the error of an owner that would hold more than its share, unless it asks for its first unit."""
+        if self._is_shared and (own > 0 or (amount > 1 and free >= 0)):
+            share = max(0, (self._most - self.used + own) // 2)
+            raise ShareExhaustedError(
+                f"Your API key has {own} {self._what}, and {amount} more would exceed its share, which is {share} of "
+                f"{self._most} now. Wait until some have ended, and have fewer at once."
+            )
+        if free < 0:
+            raise QueueFullError(
+                f"There are {self.used} {self._what}, and {amount} more would exceed {self._most}. Try again later.",
+                self._reason,
+            )
+
+    def acquire(self, owner: Owner, amount: int = 1) -> None:
+        """Give some units to an owner.
+
+        Raises:
+            ShareExhaustedError: The owner would hold more than its share.
+            QueueFullError: The whole cap is full.
+        """
+        self.require(owner, amount)
+        self.add(owner, amount)
+
+    def add(self, owner: Owner, amount: int = 1) -> None:
+        """Give some units to an owner, after `require` with the same arguments."""
+        self._used[owner] = self._used.get(owner, 0) + amount
+        self.used += amount
+
+    def release(self, owner: Owner, amount: int = 1) -> None:
+        """Take some units back from an owner.
+
+        Raises:
+            ValueError: The owner does not hold so many.
+        """
+        left = self.used_by(owner) - amount
+        if left < 0:
+            raise ValueError(f"{amount} {self._what} are given back, but only {self.used_by(owner)} were held.")
+        self.used -= amount
+        if left:
+            self._used[owner] = left
+        else:
+            self._used.pop(owner, None)

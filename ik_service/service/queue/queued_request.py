@@ -1,0 +1,185 @@
+"""A request in the queue, and its problems in a batch."""
+
+import math
+from collections.abc import Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ik_service.robots import RobotModel
+from ik_service.service.queue.errors import CompilingError, ExpiredError
+from ik_service.service.queue.fair_cap import Owner
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.timed_result import TimedResult
+from ik_service.solver.launches.result import IKResult, join_results
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+COMPILED_DOFS = 200
+"""DOFs of the longest chain that the compiled engine takes on a CPU; the staged engine is far slower."""
+PATTERNS_MOST = 8
+"""Patterns of active rows in a fast request: each has its own kernels, which take some 20 ms to load."""
+USUAL_EFFORT = 100_000
+"""DOFs times seeds times iterations of a problem that is fast in the compiled engine."""
+RETRY_MOST_S = 60
+"""Longest time after which a caller is asked to try again [s]."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a request is expected to be before its body has been read.
+
+    Attributes:
+        key: Requests with the same key can be solved together.
+        problem_count: Number of problems.
+        owner: Its owner.
+    """
+
+    key: Hashable
+    problem_count: int
+    owner: Owner = None
+
+    @classmethod
+    def like(cls, robot: RobotModel, request: SolveRequest, owner: Owner = None) -> "Self":
+        """Return the expectation of one more request like this one."""
+        return cls((robot.content_hash, request.batch_key), request.problem_count, owner)
+
+
+class QueuedRequest:
+    """A request from `submit` to its answer. Its future can be cancelled until the answer is set.
+
+    Args:
+        robot: The robot.
+        request: What to solve.
+        queued_at: Time of arrival on the monotonic clock [s].
+        deadline: Time after which the answer is of no use, on the same clock [s].
+        label: Name of the robot in metrics; robots of equal content may have several names.
+        owner: Its owner; owners share the solver.
+
+    Attributes:
+        key: Requests with the same key can be solved together.
+        future: Receives the answer, or the error.
+        problem_count: Number of its problems.
+        taken: Problems put into batches so far, from the first.
+        is_compiled: Whether the kernels that it needs are known to be compiled.
+        is_small: Whether it fits into a batch, and so is taken whole.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        request: SolveRequest,
+        queued_at: float,
+        deadline: float,
+        *,
+        label: str | None = None,
+        owner: Owner = None,
+    ) -> None:
+        self.robot, self.request, self.queued_at, self.deadline = robot, request, queued_at, deadline
+        self.label, self.owner = label, owner
+        own = request.batch_key
+        self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
+        self.future: Future[TimedResult] = Future()
+        self.problem_count = request.problem_count
+        self.taken = 0
+        self.is_small = True
+        self.is_compiled = False
+        self._started_at = queued_at
+        self._parts: list[tuple[IKResult, slice]] = []
+
+    @cached_property
+    def code_key(self) -> Hashable:
+        """Key of the requests that need the same kernels; read for the first request of a group only."""
+        return (self.robot.content_hash, self.request.code_key)
+
+    @property
+    def may_be_slow(self) -> bool:
+        """Whether a problem may take long: for its DOFs, kernels, engine, seeds and iterations, or derivatives."""
+        options, dofs, is_staged = self.request.options, self.robot.active_dof_count, self.request.engine == "staged"
+        if self.request.pattern_count > PATTERNS_MOST or options.sensitivity is not None or is_staged:
+            return True
+        return dofs > COMPILED_DOFS or dofs * options.seed_count * options.max_iterations > USUAL_EFFORT
+
+    @property
+    def remaining(self) -> int:
+        """Problems that are not yet in a batch."""
+        return self.problem_count - self.taken
+
+    def is_stale(self, now: float) -> bool:
+        """Return whether it is cancelled or past its deadline."""
+        return self.future.cancelled() or self.deadline <= now
+
+    def expired_error(self, now: float, compile_s: float) -> ExpiredError:
+        """Return the error of a request whose deadline has passed.
+
+        Args:
+            now: The time [s].
+            compile_s: Estimated time until all kernels that its owner waits for are compiled [s].
+        """
+        waited = now - self.queued_at
+        if self.is_compiled:
+            return ExpiredError(
+                f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later."
+            )
+        retry_s = max(1, min(RETRY_MOST_S, math.ceil(compile_s)))
+        return CompilingError(
+            f"Code for requests of this kind is being compiled, which happens once, and it was not there after "
+            f"{waited:.3g} s. Ask again in some {retry_s} s, or wait longer.",
+            retry_s,
+        )
+
+    def take(self, count: int) -> "BatchShare":
+        """Put the next problems into a batch."""
+        share = BatchShare(self, slice(self.taken, self.taken + count))
+        self.taken += count
+        return share
+
+    def keep(self, result: IKResult, rows: slice, started_at: float, ended_at: float) -> None:
+        """Keep the results of the problems taken last; with the last problem, set the answer.
+
+        Args:
+            result: Results of a batch.
+            rows: Its rows of this request.
+            started_at: Start of the batch on the monotonic clock [s].
+            ended_at: Its end.
+        """
+        if not self._parts:
+            self._started_at = started_at
+        self._parts.append((result, rows))
+        if self.remaining == 0:
+            queue_ms, solve_ms = 1e3 * (self._started_at - self.queued_at), 1e3 * (ended_at - self._started_at)
+            self._end(TimedResult(join_results(self._parts), queue_ms, solve_ms))
+            self._parts = []
+
+    def fail(self, error: BaseException) -> None:
+        """Set an error; no further problems are taken."""
+        self.taken = self.problem_count
+        self._end(error)
+
+    def _end(self, outcome: TimedResult | BaseException) -> None:
+        if self.future.done() or not self.future.set_running_or_notify_cancel():
+            return
+        if isinstance(outcome, BaseException):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """Problems of one request in a batch.
+
+    Attributes:
+        queued: The request.
+        rows: Its problems.
+    """
+
+    queued: QueuedRequest
+    rows: slice
+
+    @property
+    def count(self) -> int:
+        """Number of problems."""
+        return int(self.rows.stop - self.rows.start)

@@ -1,0 +1,172 @@
+"""Requests to a solver, independent of any wire format.
+
+Values are not checked here: readers of the wire check shapes, finite numbers and unit quaternions, and the solver
+checks them again before it launches anything.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.collision.attached import AttachedObject
+from ik_service.collision.world import World
+from ik_service.robots import RobotModel
+from ik_service.service.queue.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
+from ik_service.service.queue.target_keys import FloatArray, code_of, rows_on, structure_of
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.reading import part_of, rows_of
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+Float64Array = NDArray[np.float64]
+Engine = Literal["auto", "compiled", "staged"]
+_ALL_ENABLED = np.ones((1, 0), bool)
+"""Stands for the patterns of constraints that are enabled, [patterns, constraints], where all are."""
+
+
+@dataclass(frozen=True, eq=False)
+class SolveRequest:
+    """A batch of problems for one robot.
+
+    Attributes:
+        targets: The targets, their arrays float32 or float64; at least one, or else an objective.
+        arrays: Positions and orientations of the targets, and the number of problems.
+        initial_joint_q: First start of every problem [rad or m], shape [problem_count, joint_coord_count].
+        options: What the solve may spend.
+        objectives: Further objectives.
+        constraint_enabled: Which constraints of the robot are enabled, bool [constraints], or [problem_count,
+            constraints] where problems differ; None for all.
+        world: What is around the robot; None for nothing.
+        object_enabled: Which of its objects are there, bool [objects] or [problem_count, objects]; None for all.
+        attached: Objects that links carry, by name.
+        limits: Joint limits of its problems; None for the robot's.
+        engine: Which engine is to solve, as for `IKSolver`.
+        islands: Whether trees that no row couples are solved independently.
+    """
+
+    targets: tuple[Target, ...]
+    arrays: TargetArrays
+    initial_joint_q: FloatArray | None = None
+    options: SolverOptions = field(default_factory=SolverOptions)
+    objectives: tuple[ObjectiveData, ...] = ()
+    constraint_enabled: NDArray[np.bool_] | None = None
+    world: World | None = None
+    object_enabled: NDArray[np.bool_] | None = None
+    attached: Mapping[str, AttachedObject] = field(default_factory=dict)
+    limits: AskedLimits | None = None
+    engine: Engine = "auto"
+    islands: bool = True
+
+    @property
+    def problem_count(self) -> int:
+        """Number of problems."""
+        return self.arrays.problem_count
+
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """Structure shared by requests that one solver can serve."""
+        objectives = tuple(objective.structure for objective in self.objectives)
+        return (*map(structure_of, self.targets), *objectives, self.engine, self.islands, self.options.candidates)
+
+    @cached_property
+    def _rows_on(self) -> list[NDArray[np.bool_]]:
+        """Which rows of each target and objective have a weight above 0, a line for each pattern; constraints last."""
+        each = zip(self.targets, self.arrays.positions, self.arrays.orientations_xyzw, strict=True)
+        of_targets = [
+            rows_on(target, position is not None, orientation is not None) for target, position, orientation in each
+        ]
+        enabled = _ALL_ENABLED if self.constraint_enabled is None else patterns_on(self.constraint_enabled)
+        return [*of_targets, *(objective.rows_on for objective in self.objectives), enabled]
+
+    @property
+    def pattern_count(self) -> int:
+        """How many patterns of rows that are on there can be among its problems, at most."""
+        return math.prod(map(len, self._rows_on))
+
+    @cached_property
+    def batch_key(self) -> Hashable | None:
+        """Key of the requests that can be solved together with this one; None where there are none.
+
+        They go to one solver, have the same rows on in all their problems and ask for the same options.
+        """
+        if self.pattern_count > 1:
+            return None
+        on = tuple(patterns.tobytes() for patterns in self._rows_on)
+        arrays = (*self.arrays.positions, *self.arrays.orientations_xyzw, self.initial_joint_q, self.world, self.limits)
+        given = tuple(one is not None for one in arrays)
+        held = tuple((name, one.content) for name, one in self.attached.items())
+        return (self.structure, on, given, self.options, held)
+
+    @property
+    def code_key(self) -> Hashable:
+        """Key of the requests that need the same kernels on one robot."""
+        further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
+        options, extras = self.options, "none"
+        if options.precision == "float64":
+            extras = "float64"  # which is to choose among seeds too
+        elif options.best_of is not None or options.solutions > 1:
+            extras = "choice"
+        of_targets = zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
+        collision = (options.collision, self.world is None, options.repair)  # the first say whether there is a check
+        derived = options.sensitivity
+        own = tuple(code_of(target, on) for target, on in of_targets)
+        made_with = (self.engine, self.islands, options.candidates)
+        return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived, made_with)
+
+    def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
+        """Return what places in the column `closest` stand for.
+
+        These are links that have spheres, then what is attached to links, then objects of the world.
+        """
+        links = () if robot.body_spheres is None else robot.body_spheres.links
+        return (*links, *self.attached, *(() if self.world is None else self.world.names))
+
+    def sample(self) -> "Self":
+        """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.
+
+        There is one problem of each pattern of rows that are on, since each may have islands of its own.
+        """
+        options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solutions))
+        return replace(self._taken(self._first_of_each_pattern()), options=options)
+
+    def _first_of_each_pattern(self) -> NDArray[np.intp]:
+        """The first problem of each pattern of rows that are on."""
+        weights: list[Any] = [target.weights() for target in self.targets]
+        weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
+        weights.append(self.constraint_enabled)
+        varying = [array.astype(np.float32) > 0.0 for array in weights if array is not None and array.ndim == 2]
+        on = np.hstack([np.zeros((self.problem_count, 1), bool), *varying])
+        if (on == on[0]).all():
+            return np.zeros(1, np.intp)
+        return np.sort(np.unique(on, axis=0, return_index=True)[1])
+
+    def part(self, rows: slice) -> "Self":
+        """Return some of the problems as a request."""
+        if rows.start == 0 and rows.stop >= self.problem_count:
+            return self
+        return self._taken(rows)
+
+    def _taken(self, problems: slice | NDArray[np.intp]) -> "Self":
+        return replace(
+            self,
+            targets=tuple(part_of(target, problems) for target in self.targets),
+            arrays=self.arrays.part(problems),
+            initial_joint_q=rows_of(self.initial_joint_q, problems),
+            objectives=tuple(objective.part(problems) for objective in self.objectives),
+            constraint_enabled=rows_of(self.constraint_enabled, problems),
+            object_enabled=rows_of(self.object_enabled, problems),
+            limits=None if self.limits is None else self.limits.part(problems),
+        )
+
+
+Progress = Callable[[int], None]
+"""Called with the number of problems that have just been solved."""

@@ -1,0 +1,54 @@
+"""Health routes for supervisors: alive as long as the process answers and its solver works, ready once it solved."""
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from ik_service.service.errors.exceptions import NotReadyError
+from ik_service.service.errors.problem_schema import problem_answers
+from ik_service.service.queue.errors import ClosedError, SolverLostError
+from ik_service.service.routes.state import ServiceState, State
+
+router = APIRouter(prefix="/health", tags=["health"])
+
+STUCK_S = 300.0
+"""No batch takes so long, with compilation: a solver that takes longer is considered lost."""
+
+
+class Health(BaseModel):
+    """What a health route says when all is well."""
+
+    status: Literal["live", "ready"]
+
+
+@router.head("/live", include_in_schema=False)
+@router.get("/live", summary="Is the process up?", responses=problem_answers(503))
+async def live(state: State) -> Health:
+    """Answer 200 as long as the process does and its solver has not been lost; restart it when this fails."""
+    require_solver(state)
+    return Health(status="live")
+
+
+@router.head("/ready", include_in_schema=False)
+@router.get("/ready", summary="Can it solve now?", responses=problem_answers(503))
+async def ready(state: State) -> Health:
+    """Answer 200 once kernels are loaded and first problems are solved, until the service ends; send no work else."""
+    if state.draining:
+        raise ClosedError("The service is shutting down.")
+    if not state.warm_up.done():
+        raise NotReadyError("The service is starting: kernels are being loaded.")
+    if state.warm_up.cancelled() or state.warm_up.exception() is not None:
+        raise NotReadyError("The first solve failed; the log of the service says why.")
+    require_solver(state)
+    return Health(status="ready")
+
+
+def require_solver(state: ServiceState) -> None:
+    """Check that the solver works, unless the service ends.
+
+    Raises:
+        SolverLostError: Its thread has ended, or hangs in a batch.
+    """
+    if not state.draining and state.pool.solving_s > STUCK_S:
+        raise SolverLostError("The solver has ended, or does not come back from a batch. Restart the service.")

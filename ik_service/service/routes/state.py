@@ -1,0 +1,198 @@
+"""The state that the routes of one application share, from its start to its end."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Annotated
+
+from fastapi import Depends, Header, Path, Request
+from starlette.types import Scope
+
+from ik_service.robots import RobotModel, World
+from ik_service.service.catalog.catalog_refresh import CatalogRefresh
+from ik_service.service.catalog.entries import Precondition
+from ik_service.service.catalog.robot_catalog import RobotCatalog
+from ik_service.service.catalog.world_catalog import WorldCatalog
+from ik_service.service.errors.exceptions import KeyRightsError, MissingKeyError
+from ik_service.service.gate.access import KEY_NAME
+from ik_service.service.gate.admission import Admission
+from ik_service.service.gate.metrics import ServiceMetrics
+from ik_service.service.gate.stream_session import StreamSession
+from ik_service.service.pool.loop_bridge import LoopBridge
+from ik_service.service.pool.side_threads import SideThreads
+from ik_service.service.queue.fair_cap import FairCap
+from ik_service.service.queue.timed_result import TimedResult
+from ik_service.service.remote.remote_pool import AnyBridge, AnyPool, RemotePool
+from ik_service.service.schema.examples import EXAMPLE_ROBOTS
+from ik_service.settings import ServiceSettings
+
+SIDE_THREADS = 2
+"""Threads that decode and encode large documents; Python runs one at a time, so more would delay the event loop."""
+STREAMS_END_S = 2.0
+"""Longest time for streams to end with the service."""
+POOL_END_S = 5.0
+"""How long the end of the service waits for the solver's thread."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ServiceState:
+    """Shared by the routes, from the start of an application on.
+
+    Args:
+        settings: The settings.
+        catalog: Robots that are served.
+        world_catalog: Worlds that are kept.
+        pool: The solver thread, or what leads to that of another process.
+        metrics: Counts requests and solves.
+        admission: Refuses requests that would be answered too late.
+
+    Attributes:
+        settings: The settings.
+        max_body_bytes: Most bytes of a request body.
+        uploaders: Names of the API keys that may put and delete robots and worlds; None: every key.
+        warm_up: First solves after the start; the service is ready once they are done.
+        side_threads: For work that would hold up the event loop.
+        catalog_thread: Puts and deletes robots and worlds, one at a time.
+        stream_cap: Counts open streams by API key.
+        catalog_refresh: Keeps the catalog of robots up to date.
+        world_refresh: Keeps that of worlds up to date.
+        streams: Streams that are open.
+        draining: Whether the service is about to end and is no longer ready.
+        bridge: Between the application's event loop and the solver thread.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        catalog: RobotCatalog,
+        world_catalog: WorldCatalog,
+        pool: AnyPool,
+        metrics: ServiceMetrics,
+        admission: Admission,
+    ) -> None:
+        is_shared, self.settings = len(settings.keys) > 1, settings
+        self.catalog, self.pool, self.metrics, self.admission = catalog, pool, metrics, admission
+        self.max_body_bytes, self.uploaders = settings.max_body_bytes, settings.uploaders
+        self.warm_up: Future[TimedResult] = Future()
+        self.side_threads = SideThreads(SIDE_THREADS, "ik-side", is_shared=is_shared)
+        self.catalog_thread = SideThreads(1, "ik-catalog", is_shared=is_shared)
+        self.stream_cap = FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared)
+        self.world_catalog, self.world_refresh = world_catalog, CatalogRefresh(world_catalog)
+        self.catalog_refresh = CatalogRefresh(catalog)
+        self.bridge: AnyBridge = pool if isinstance(pool, RemotePool) else LoopBridge(pool)
+        self.streams: set[StreamSession] = set()
+        self.draining = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the service is ready: the first solves succeeded, and it is not about to end."""
+        done = self.warm_up.done() and not self.warm_up.cancelled() and self.warm_up.exception() is None
+        return done and not self.draining
+
+    async def robot(self, name: str, if_match: str | None = None) -> RobotModel:
+        """Return the model of a robot that is served.
+
+        Args:
+            name: Its name.
+            if_match: Entity tags, one of which it must have; None allows any.
+
+        Raises:
+            UnknownRobotError: None of that name; the message lists those there are.
+            StaleEntryError: It has another entity tag.
+        """
+        served = (await self.catalog_refresh.current(name)).entry(name)
+        if if_match is not None:
+            Precondition(if_match).check("robot", name, served)
+        return served.model
+
+    async def worlds(self) -> Mapping[str, World]:
+        """Return the worlds that are kept."""
+        return (await self.world_refresh.current()).worlds
+
+    def require_uploader(self, scope: Scope, noun: str) -> None:
+        """Refuse a caller who may not put or delete what the noun says.
+
+        Raises:
+            MissingKeyError: The caller has no API key.
+            KeyRightsError: The API key may not do this.
+        """
+        name = scope.get(KEY_NAME)
+        if name is None:
+            raise MissingKeyError(f"{noun.capitalize()}s are put and deleted by API key only.")
+        if self.uploaders is not None and name not in self.uploaders:
+            raise KeyRightsError(f"API key '{name}' may not put or delete {noun}s.")
+
+    def forget(self, robot: str) -> None:
+        """Drop the metrics of a robot that is no longer served."""
+        self.metrics.forget(robot)
+        if isinstance(self.pool, RemotePool):
+            self.pool.forget(robot)
+
+    async def end_streams(self) -> None:
+        """End all streams, each with the close code of a server that goes away."""
+        for session in list(self.streams):
+            session.end()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + STREAMS_END_S
+        while self.streams and loop.time() < end:
+            await asyncio.sleep(0.01)
+
+    async def end(self) -> None:
+        """End streams, solver and threads."""
+        self.draining = True
+        self.admission.lag.stop()
+        await self.end_streams()
+        await _close_pool(self.pool)
+        self.side_threads.close()
+        self.catalog_thread.close()
+        self.catalog_refresh.close()
+        self.world_refresh.close()
+
+
+async def _close_pool(pool: AnyPool) -> None:
+    """End a pool; stop waiting after a while, since a kernel that is being compiled cannot be interrupted."""
+    ended = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+
+    def close() -> None:
+        pool.close()
+        with suppress(RuntimeError):  # the event loop has ended
+            loop.call_soon_threadsafe(ended.set_result, None)
+
+    threading.Thread(target=close, name="ik-close", daemon=True).start()  # must not keep the process alive
+    await asyncio.wait([ended], timeout=POOL_END_S)
+    if not ended.done():
+        _logger.warning("The solver is still compiling %.0f s after the end; it is left behind.", POOL_END_S)
+
+
+async def service_state(request: Request) -> ServiceState:
+    """Return the state of the application that got a request."""
+    state = request.app.state.service
+    assert isinstance(state, ServiceState)  # put there by create_app
+    return state
+
+
+State = Annotated[ServiceState, Depends(service_state)]
+"""Parameter of a route that gets the shared state."""
+RobotName = Annotated[
+    str,
+    Path(
+        description="Name of a robot, see `GET /v1/robots`.",
+        openapi_examples={name: {"value": name} for name in sorted(set(EXAMPLE_ROBOTS.values()), reverse=True)},
+    ),
+]
+"""Parameter of a route: the robot in its path."""
+IfMatch = Annotated[str | None, Header(description="Only if its ETag is one of these; `*`: if it is there.")]
+IfNoneMatch = Annotated[str | None, Header(description="Only if its ETag is none of these; `*`: if it is not there.")]
+
+
+def _condition(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -> Precondition:
+    return Precondition(if_match, if_none_match)
+
+
+Condition = Annotated[Precondition, Depends(_condition)]
+"""Parameter of routes that show and put: what the headers of a request expect of an entry."""

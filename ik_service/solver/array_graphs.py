@@ -1,0 +1,67 @@
+"""Graphs of whole solves with the arrays of a caller, for arrays that come again."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import warp as wp
+
+from ik_service.kernels.device_lock import recording
+from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.launches.recording import Replay
+
+GRAPHS_MAX = 32
+
+ArraysKey = tuple[object, ...]
+
+
+def arrays_key(arrays: "Iterable[wp.array[Any] | None]") -> ArraysKey:
+    """Return what launches with these arrays can be repeated for: places, shapes and types."""
+    return tuple(None if one is None else (one.ptr, one.shape, one.strides, one.dtype) for one in arrays)
+
+
+class ArrayGraphs:
+    """Solves of one solver with arrays of a caller; a graph where the same ones come again.
+
+    Graphs are kept by what does the solve itself, for as long as that is there: it is another object after anything
+    that its launches read has been exchanged.
+
+    Args:
+        device: Where the arrays are.
+    """
+
+    def __init__(self, device: wp.Device) -> None:
+        self._device = device
+        self._graphs: WeakKeyDictionary[Replay, OrderedDict[ArraysKey, wp.Graph | None]] = WeakKeyDictionary()
+
+    def run(
+        self, key: ArraysKey, prepare: Callable[[], PreparedSolve], launch: Callable[[Replay], None]
+    ) -> PreparedSolve:
+        """Solve with the device lock held, without waiting; return what was prepared.
+
+        Args:
+            key: Of all arrays of the caller.
+            prepare: Prepares a solve; while a graph is recorded its launches become part of that.
+            launch: Does what a solve consists of, with the arrays, given what does the solve itself.
+        """
+        prepared = prepare()
+        if not self._device.is_cuda or self._device.is_capturing:
+            launch(prepared.run)
+            return prepared
+        graphs = self._graphs.setdefault(prepared.run, OrderedDict())
+        if key in graphs and graphs[key] is None:
+            with recording() as may_record:
+                if may_record:
+                    with wp.ScopedCapture(device=self._device) as capture:
+                        launch(prepare().run)
+                    graphs[key] = capture.graph
+        graph = graphs.setdefault(key, None)
+        graphs.move_to_end(key)
+        if len(graphs) > GRAPHS_MAX:
+            graphs.popitem(last=False)
+        if graph is None:
+            launch(prepared.run)
+        else:
+            wp.capture_launch(graph)
+        return prepared

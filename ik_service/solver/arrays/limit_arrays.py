@@ -1,0 +1,148 @@
+"""Joint limits on the device, in the forms in which kernels read them: one line for all problems, or one for each.
+
+limits of the active DOFs -> rounded inwards to float32 -> for steps, draws, turns; exact -> for the finish in float64,
+for what is returned, and for what is told of it
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kernels.host_device_array import HostDeviceArray
+from ik_service.mechanism.float32_limits import inwards
+from ik_service.robots import DeviceModel
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.target_arrays import NUMBER_MAX
+from ik_service.solver.lm.seeds import DrawRanges
+
+LIMIT_TYPES: Mapping[str, Any] = {
+    "float32": wp.float64,
+    "float64": wp.float64,
+    "draws": wp.float32,
+    "returned": wp.float64,
+    "told": wp.float64,
+    "at_limit": wp.float32,
+}
+"""Types of the forms, which are those of `LimitArrays`."""
+Ends = Sequence[NDArray[Any]]
+"""Lower and upper limits."""
+
+
+class LimitArrays:
+    """Limits of the problems of a solve: lower and upper ones, [1 or problems, DOFs or coordinates].
+
+    Args:
+        model: The robot on the device.
+        hard_limits: Whether answers keep the robot's limits.
+        lines: 1, or the problems there is room for.
+
+    Attributes:
+        draw_ranges: Where DOFs without limits start.
+    """
+
+    def __init__(self, model: DeviceModel, *, hard_limits: bool, lines: int = 1) -> None:
+        robot, device = model.robot, model.device
+        self.draw_ranges = DrawRanges(model)
+        self._own = self._own_forms(model, hard_limits=hard_limits)
+        self._arrays = {
+            name: tuple(HostDeviceArray((lines, len(end)), LIMIT_TYPES[name], device) for end in self._own[name])
+            for name in LIMIT_TYPES
+        }
+        coordinate = robot.dof_coordinate[robot.active_dof]
+        self._scalar = np.flatnonzero(coordinate >= 0)  # active DOFs that have a coordinate of their own
+        self._place, self._dof = coordinate[self._scalar], robot.active_dof[self._scalar]
+        self._middle = robot.mid_joint_q
+        self._write({name: [end[None] for end in ends] for name, ends in self._own.items()}, lines)
+
+    @property
+    def float32(self) -> tuple[wp.array[Any], ...]:
+        """Of the active DOFs, for steps in float32: rounded inwards to it, float64."""
+        return self._of("float32")
+
+    @property
+    def float64(self) -> tuple[wp.array[Any], ...]:
+        """Of the active DOFs, for steps in float64."""
+        return self._of("float64")
+
+    @property
+    def draws(self) -> tuple[wp.array[Any], ...]:
+        """Of the active DOFs, float32: between these starts are drawn."""
+        return self._of("draws")
+
+    @property
+    def returned(self) -> tuple[wp.array[Any], ...]:
+        """Of the coordinates, float64: what is returned is within them; infinite where none are kept."""
+        return self._of("returned")
+
+    @property
+    def told(self) -> tuple[wp.array[Any], ...]:
+        """Of the coordinates, float64: margins are distances to them; infinite for DOFs that stay where they start."""
+        return self._of("told")
+
+    @property
+    def at_limit(self) -> tuple[wp.array[Any], ...]:
+        """Of all DOFs, float32: one that is there or beyond is told to be at its limit; infinite alike."""
+        return self._of("at_limit")
+
+    def take(self, asked: AskedLimits, start: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
+        """Take other limits of the first problems; answers keep these.
+
+        Args:
+            asked: The limits.
+            start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count]; None for none.
+            count: How many problems.
+
+        Returns:
+            Where problems start within their limits, [joint_coord_count] or [problems, joint_coord_count].
+        """
+        exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar
+        # rounded inwards to float32, and no further out than the robot's own limits are
+        rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
+        forms: dict[str, Ends] = {"float32": rounded, "float64": exact, "draws": self.draw_ranges.within(*rounded)}
+        lines, stays = len(asked.lower), asked.frozen[:, scalar]
+        returned, told, at_limit = (
+            [np.tile(end, (lines, 1)) for end in own[name]] for name in ("told", "told", "at_limit")
+        )
+        for k, (infinite, narrower) in enumerate(((-np.inf, np.maximum), (np.inf, np.minimum))):
+            kept = narrower(own["told"][k][self._place], exact[k][:, scalar])
+            returned[k][:, self._place] = kept
+            told[k][:, self._place] = np.where(stays, infinite, kept)
+            at_limit[k][:, self._dof] = np.where(stays, infinite, rounded[k][:, scalar])
+        self._write(forms | {"returned": returned, "told": told, "at_limit": at_limit}, count)
+        starts = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
+        moved = starts[:, self._place]
+        within = np.clip(moved, *(end[:, scalar] for end in rounded))
+        within = np.where(np.abs(moved) <= NUMBER_MAX, within, moved)  # the fault is found where starts are read
+        found = np.tile(starts, (len(within) // len(starts), 1))
+        found[:, self._place] = within
+        return found if len(found) > 1 else found[0]
+
+    def _of(self, form: str) -> tuple[wp.array[Any], ...]:
+        return tuple(array.device for array in self._arrays[form])
+
+    def _write(self, forms: Mapping[str, Ends], count: int) -> None:
+        for name, ends in forms.items():
+            for array, end in zip(self._arrays[name], ends, strict=True):
+                array.host[:count] = end
+                array.push(count)
+
+    def _own_forms(self, model: DeviceModel, *, hard_limits: bool) -> Mapping[str, Ends]:
+        """Give the robot's limits in all forms."""
+        robot = model.robot
+        rounded = (model.active_limit_lower.numpy(), model.active_limit_upper.numpy())
+        exact = (robot.active_limit_lower, robot.active_limit_upper)
+        told = np.full(model.joint_coord_count, -np.inf), np.full(model.joint_coord_count, np.inf)
+        own = (robot.dof_coordinate >= 0) & (robot.dof_active >= 0)
+        for end, limits in zip(told, (robot.joint_limit_lower, robot.joint_limit_upper), strict=True):
+            end[robot.dof_coordinate[own]] = limits[own]
+        found: dict[str, Ends] = {"float32": rounded, "float64": exact, "returned": told}
+        if not hard_limits:
+            found = {
+                name: [np.full_like(end, s * np.inf) for s, end in zip((-1, 1), ends, strict=True)]
+                for name, ends in found.items()
+            }
+        at_limit = (model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy())
+        return {**found, "draws": self.draw_ranges.within(*rounded), "told": told, "at_limit": at_limit}

@@ -1,0 +1,188 @@
+"""Turns: an angle is returned on the turn nearest the start, among those inside its limits.
+
+A full turn more leaves every link where it is, so it is the same solution at a greater distance. One function turns
+what is returned and all attempts that `best_of` and `solutions` choose among. A joint with followers turns only where
+each of them turns by whole turns, too.
+"""
+
+import math
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.mechanism.joint_type import JointType
+from ik_service.robots import DeviceModel
+from ik_service.solver.lm.codes import HAS_START
+from ik_service.solver.lm.coupling import follow, follower_table
+from ik_service.solver.rows.blocks import Rows
+from ik_service.solver.rows.kinds import RowKind
+from objectives.expression.expression_objective import ExpressionObjective
+
+FULL_TURN = wp.constant(wp.float64(2.0 * math.pi))
+HALF_TURN = wp.constant(wp.float64(math.pi))
+PER_TURN = wp.constant(wp.float64(0.5 / math.pi))
+WHOLE_TURNS_SLACK = 1e-9  # turns by which a follower may fall short of whole ones: the rounding of a multiplier
+
+
+@wp.struct
+class Turns:
+    """Coordinates that turn, and what follows them."""
+
+    always: int  # so many of them, the first ones, turn where the caller gives no start, too
+    coordinate: wp.array[wp.int32]  # [turning]
+    dof: wp.array[wp.int32]  # [turning]: their active DOFs
+    lower: wp.array2d[wp.float64]  # [1 or problems, active DOFs]: rounded inwards to float32; infinite for none
+    upper: wp.array2d[wp.float64]
+    follower_start: wp.array[wp.int32]  # [turning + 1]: followers of each
+    follower: wp.array[wp.int32]  # [followers]: their coordinates
+    follower_number: wp.array2d[wp.float64]  # [followers, 4]: multiplier, offset, lower and upper limit
+
+
+@wp.func
+@typing.no_type_check
+def nearest_turn(q: wp.float64, start: wp.float64, lower: wp.float64, upper: wp.float64):
+    """Return the angle nearest the start of those inside the limits that differ from q, which is inside, by turns.
+
+    In float64 q may be at a limit that is beyond these, which are rounded inwards; it may stay there.
+    """
+    ahead = q - start + HALF_TURN
+    if ahead >= wp.float64(0.0) and ahead < FULL_TURN:
+        return q  # it is there, as most are
+    least = wp.min(wp.ceil((q - upper) * PER_TURN), wp.float64(0.0))
+    most = wp.max(wp.floor((q - lower) * PER_TURN), wp.float64(0.0))
+    turns = wp.clamp(wp.floor(ahead * PER_TURN), least, most)
+    return q - FULL_TURN * turns
+
+
+@wp.func
+@typing.no_type_check
+def turn_towards_start(
+    turns: Turns,
+    settings: wp.array[wp.int32],
+    start_joint_q: wp.array2d[float],  # [problems, joint_coord_count]
+    p: int,
+    joint_q: wp.array2d[Any],  # [lines, joint_coord_count], in and out
+    line: int,
+):
+    """Bring the angles of a line, a configuration of problem p, on the turns nearest the problem's start."""
+    count = turns.always
+    if settings[HAS_START] == 1:
+        count = turns.coordinate.shape[0]
+    limits = wp.min(p, turns.lower.shape[0] - 1)
+    for k in range(count):
+        c = turns.coordinate[k]
+        a = turns.dof[k]
+        q = wp.float64(joint_q[line, c])
+        turned = nearest_turn(q, wp.float64(start_joint_q[p, c]), turns.lower[limits, a], turns.upper[limits, a])
+        if turned != q:
+            joint_q[line, c] = joint_q.dtype(turned)
+            for f in range(turns.follower_start[k], turns.follower_start[k + 1]):
+                joint_q[line, turns.follower[f]] = follow(turns.follower_number, f, joint_q[line, c])
+
+
+def coordinates_read(rows: Rows, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the DOFs whose coordinates a row reads by themselves: it tells one turn from another.
+
+    Args:
+        rows: Layout of the objectives. One that is not stated as expressions may read all that its rows depend on.
+        support: Whether a row can depend on a DOF, bool [rows, joint_dof_count].
+
+    Returns:
+        bool [joint_dof_count].
+    """
+    read = np.zeros(support.shape[1], dtype=bool)
+    for objective, start in zip(rows.objectives, rows.start, strict=True):
+        if isinstance(objective, ExpressionObjective):
+            read[_stated_dofs(objective, rows)] = True
+        else:
+            read |= support[start : start + objective.residual_dim()].any(axis=0)
+    return read
+
+
+def coordinates_constrained(rows: Rows) -> NDArray[np.bool_]:
+    """Return the DOFs whose coordinates a row of a constraint reads, bool [joint_dof_count]."""
+    read = np.zeros(rows.model.joint_dof_count, dtype=bool)
+    for k in rows.of_kind(RowKind.CONSTRAINT):
+        objective = rows.objectives[k]
+        if isinstance(objective, ExpressionObjective):
+            read[_stated_dofs(objective, rows)] = True
+    return read
+
+
+def _stated_dofs(objective: ExpressionObjective, rows: Rows) -> list[int]:
+    """The DOFs whose coordinates an objective reads."""
+    groups = objective.stated_elements(rows.model)
+    return [dof for _, elements in groups for element in elements for dof in element.coordinate_dofs]
+
+
+def find_turns(
+    model: DeviceModel, read: NDArray[np.bool_], constrained: NDArray[np.bool_], *, hard_limits: bool
+) -> Any:
+    """Return the `Turns` of a robot, without limits: see `turns_within`.
+
+    Joints without limits that nothing follows turn in every solve, unless a constraint reads them. Those whose limits
+    hold more than one turn, and those with followers, turn where the caller gives a start, unless a row reads what
+    would turn.
+
+    Args:
+        model: The robot on the device.
+        read: DOFs whose coordinates a row reads, bool [joint_dof_count].
+        constrained: Those that a row of a constraint reads, alike.
+        hard_limits: Whether limits are enforced; where they are not, joints that have some do not turn.
+    """
+    robot, device = model.robot, model.device
+    lower, upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
+    always: list[int] = []
+    others: list[int] = []
+    for joint in range(robot.joint_count):
+        dof = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
+        active = int(robot.dof_active[dof])
+        repeats = JointType(robot.joint_type[joint]).repeats_each_turn and robot.dof_coordinate[dof] >= 0
+        if not repeats or active < 0 or robot.active_dof[active] != dof or constrained[dof]:
+            continue
+        together = np.flatnonzero(robot.dof_active == active)
+        endless = bool(np.isinf(lower[active]) and np.isinf(upper[active]))
+        if endless and len(together) == 1:
+            always.append(dof)
+        elif (endless or (hard_limits and upper[active] - lower[active] > float(FULL_TURN))) and not read[
+            together
+        ].any():
+            if all(_turns_along(model, int(one)) for one in together if one != dof):
+                others.append(dof)
+    dofs = np.array([*always, *others], dtype=np.intp)
+    followers = [[d for d in np.flatnonzero(robot.dof_active == robot.dof_active[dof]) if d != dof] for dof in dofs]
+    flat = [int(d) for of_one in followers for d in of_one]
+
+    def on_device(values: Any, dtype: Any) -> wp.array[Any]:
+        return wp.array(values, dtype=dtype, device=device)
+
+    turns: Any = Turns()
+    turns.always = len(always)
+    turns.coordinate = on_device(robot.dof_coordinate[dofs].astype(np.int32), wp.int32)
+    turns.dof = on_device(robot.dof_active[dofs].astype(np.int32), wp.int32)
+    turns.follower_start = on_device(np.cumsum([0, *map(len, followers)]).astype(np.int32), wp.int32)
+    turns.follower = on_device(robot.dof_coordinate[np.array(flat, np.intp)].astype(np.int32), wp.int32)
+    turns.follower_number = on_device(follower_table(model, flat), wp.float64)
+    return turns
+
+
+def turns_within(turns: Any, limits: Sequence[wp.array[Any]]) -> Any:
+    """Return the same `Turns` with these lower and upper limits, [1 or problems, active_dof_count]."""
+    found: Any = Turns()
+    for name in Turns.__annotations__:
+        setattr(found, name, getattr(turns, name))
+    found.lower, found.upper = limits
+    return found
+
+
+def _turns_along(model: DeviceModel, follower: int) -> bool:
+    """Whether a follower comes round by whole turns, or stands still, when its leader makes one."""
+    robot = model.robot
+    multiplier = float(robot.dof_multiplier[follower])
+    joint = int(np.searchsorted(robot.joint_qd_start, follower, side="right")) - 1
+    is_angle = follower - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
+    return multiplier == 0.0 or (bool(is_angle) and abs(multiplier - round(multiplier)) <= WHOLE_TURNS_SLACK)

@@ -1,0 +1,116 @@
+"""How the problems of a solve fall into islands: one partition for all where the same rows are on, else one each.
+
+Most solves have the same rows on in all problems: then the islands are found once on the host and kept with what has
+been compiled and recorded for them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.linear_solve import find_islands
+from ik_service.solver.rows.weights import IslandScales, RowWeights
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Islands of the problems of a solve, on host and device.
+
+    Attributes:
+        nisland: Number of islands, int32 [1 or n].
+        tree_island: Island of every tree, -1 for none, int32 [1 or n, trees].
+        row_island: Island of every row, -1 for none, int32 [1 or n, rows].
+        device_nisland: The first of these on the device.
+        device_tree_island: The second on the device.
+        device_row_island: The last on the device.
+        scales: Least and largest weight of the rows of every island, one line or one per problem; data.
+    """
+
+    nisland: NDArray[np.int32]
+    tree_island: NDArray[np.int32]
+    row_island: NDArray[np.int32]
+    device_nisland: wp.array[Any]
+    device_tree_island: wp.array[Any]
+    device_row_island: wp.array[Any]
+    scales: IslandScales
+
+
+def common_partition(
+    weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device, *, join: bool, lines: int = 1
+) -> Partition:
+    """Return the partition of problems in which the same rows are on.
+
+    Args:
+        weights: Weights of the rows.
+        incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
+        device: Where it is needed.
+        join: Whether all touched trees are one island.
+        lines: Problems of which the weights may differ; 1 where none do.
+    """
+    on = weights.on
+    assert on is not None  # else the islands are found on the device
+    return _partition_of(weights, on[None], incidence, device, join=join, lines=lines)
+
+
+def host_partition(weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device) -> Partition:
+    """Return the partition of problems whose islands are few enough to be found on the host, pattern by pattern.
+
+    Args:
+        weights: Weights of the rows.
+        incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
+        device: Where it is needed.
+    """
+    on = ~(weights.lines <= 0.0) if weights.on is None else weights.on[None]
+    return _partition_of(weights, on, incidence, device, join=False, lines=len(weights.lines))
+
+
+def _partition_of(
+    weights: RowWeights,
+    on: NDArray[np.bool_],
+    incidence: NDArray[np.bool_],
+    device: wp.Device,
+    *,
+    join: bool,
+    lines: int,
+) -> Partition:
+    """The partition of problems in which rows are on as one line says, or each as its own does, [1 or n, rows]."""
+
+    def on_device(values: NDArray[Any]) -> wp.array[Any]:
+        return wp.array(values, dtype=wp.dtype_from_numpy(values.dtype), device=device)
+
+    patterns, inverse = np.unique(on, axis=0, return_inverse=True)
+    found = [find_islands(incidence, pattern, join=join) for pattern in patterns]
+    counts, of_trees, of_rows = (
+        np.array([parts[k] for parts in found], np.int32)[inverse.reshape(-1)] for k in range(3)
+    )
+    scales = IslandScales(lines, incidence.shape[1], device)
+    scales.write(weights, of_rows)
+    return Partition(counts, of_trees, of_rows, on_device(counts), on_device(of_trees), on_device(of_rows), scales)
+
+
+def discovered_partition(problems: Any, problem_count: int, scales: IslandScales) -> Partition:
+    """Return the partition that `Workspace.discover` has found.
+
+    Args:
+        problems: The `Problems`.
+        problem_count: Problems of the solve.
+        scales: Of its islands; may yet have to be written.
+    """
+    islands = problems.islands
+    nisland, tree_island, row_island = (
+        array.numpy()[:problem_count].copy() for array in (islands.nisland, islands.tree_island, islands.row_island)
+    )
+    on_device = islands.nisland, islands.tree_island, islands.row_island
+    return Partition(nisland, tree_island, row_island, *on_device, scales)
+
+
+def groups(partition: Partition, problem_count: int) -> list[NDArray[np.intp]]:
+    """Return the problems that have the same partition, group by group."""
+    if len(partition.nisland) == 1:
+        return [np.arange(problem_count)]
+    lines = np.hstack([partition.tree_island, partition.row_island])
+    inverse = np.unique(lines, axis=0, return_inverse=True)[1].reshape(-1)
+    return [np.flatnonzero(inverse == group) for group in range(int(inverse.max()) + 1)]

@@ -1,0 +1,119 @@
+"""The targets of a solver with their objectives: declared once, their tools and weights replaced between solves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ik_service.robots import RobotModel
+from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.given.reading import has_lines
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target, as_target, pose_objective, replaced, touched_trees
+from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
+from objectives.tasks.near_pose import DEADBAND
+
+
+class PoseTargets:
+    """Targets, and the objectives that stand for them.
+
+    Args:
+        robot: The robot.
+        targets: The targets.
+
+    Attributes:
+        all: The targets, checked.
+        with_lines: Those with a tool or weights per problem.
+        touches: Which trees each touches, bool [targets, trees].
+        objectives: Their objectives, once there are arrays.
+        is_replaced: Whether `replace` has been called since the last `upload`.
+
+    Raises:
+        UnknownNameError: A link is not in the robot.
+        InputError: An offset or weights that are not allowed.
+    """
+
+    def __init__(self, robot: RobotModel, targets: Sequence[Target | str]) -> None:
+        self._robot = robot
+        self._take(tuple(as_target(target, robot) for target in targets))
+        self.touches = touched_trees(robot, self.all)
+        self.objectives: tuple[IKObjectiveNearPose | IKObjectivePose, ...] = ()
+        self.is_replaced = False
+        self._tolerances: tuple[float, float] | None = None
+        self._versions: list[int] = []  # of the objectives' data, by which launches have been recorded
+
+    def _take(self, targets: tuple[Target, ...]) -> None:
+        self.all = targets
+        self.with_lines = [target for target in targets if has_lines(target)]
+        self._are_near = any(target.frame is not None for target in targets)
+
+    def make_objectives(self, problems: Problems) -> tuple[IKObjectiveNearPose | IKObjectivePose, ...]:
+        """Make the objectives, over the arrays of the problems, and return them."""
+        self.objectives = tuple(
+            pose_objective(target, problems.positions[k], problems.orientations_xyzw[k], problems.row_weights[k])
+            for k, target in enumerate(self.all)
+        )
+        self._note_versions()
+        return self.objectives
+
+    def use_arrays(self, problems: Problems) -> None:
+        """Read targets from other arrays."""
+        for k, objective in enumerate(self.objectives):
+            objective.set_data("target_positions", problems.positions[k])
+            objective.set_data("target_orientations_xyzw", problems.orientations_xyzw[k])
+            objective.set_data("row_weights", problems.row_weights[k])
+        self._note_versions()  # all is recorded anew
+
+    def replace(self, number: int, **data: Any) -> None:
+        """Take other data of a target, None for what it has; `upload` brings them to the device.
+
+        Raises:
+            InputError: There is no such target, or a value is not allowed.
+        """
+        self._take(replaced(self.all, number, data, self._robot))
+        self.is_replaced = True
+
+    def take(self, targets: tuple[Target, ...]) -> None:
+        """Take targets that differ from these in their data alone; `upload` brings them to the device."""
+        if targets is not self.all:
+            self._take(targets)
+            self.is_replaced = True
+
+    def use_tolerances(self, position: float, orientation: float) -> None:
+        """Count errors of targets from their tolerances less these of a solve [m], [rad], once `upload` is called."""
+        allowed = position, orientation
+        if self._are_near and allowed != self._tolerances:
+            self._tolerances, self.is_replaced = allowed, True
+
+    def check_given(self, given: TargetArrays) -> None:
+        """Check that targets with rows in the frame of their poses have orientations.
+
+        Raises:
+            InputError: One has none.
+        """
+        if not self._are_near:
+            return
+        for target, orientations in zip(self.all, given.orientations_xyzw, strict=True):
+            if target.frame == "target" and orientations is None:
+                raise InputError(f"Target '{target.link}' has its rows in its own frame: give its orientations.")
+
+    def upload(self) -> bool:
+        """Copy replaced offsets and deadbands to the device.
+
+        Returns:
+            Whether an array was exchanged for a larger one since launches have been recorded.
+
+        Raises:
+            InputError: A tolerance of a target is above 0 and below that of the solve; nothing has been copied.
+        """
+        allowed = self._tolerances
+        deadbands = [None if one.frame is None or allowed is None else one.deadband(*allowed) for one in self.all]
+        for objective, target, deadband in zip(self.objectives, self.all, deadbands, strict=True):
+            if target.offset is not None:
+                objective.set_offset(target.offset)
+            if deadband is not None:
+                objective.set_data(DEADBAND, deadband)
+        self.is_replaced, before = False, self._versions
+        self._note_versions()
+        return before != self._versions
+
+    def _note_versions(self) -> None:
+        self._versions = [objective.data_version for objective in self.objectives]

@@ -1,0 +1,252 @@
+"""Per-problem arrays on the device: starts, targets, islands and answers, sized for the largest solve so far."""
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from ik_service.kernels.host_device_array import HostDeviceArray, HostDeviceBlock
+from ik_service.linear_solve import Islands, RowStructure, allocate_islands, record_discovery
+from ik_service.robots import DeviceModel
+from ik_service.solver.arrays.best_attempts import allocate_attempts, allocate_searches
+from ik_service.solver.arrays.limit_arrays import LimitArrays
+from ik_service.solver.arrays.nearest_turn import turns_within
+from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.given.targets import ROTATION_LENGTH, Target
+from ik_service.solver.lm.codes import SAMPLERS, SETTINGS_COUNT, STOP
+from ik_service.solver.rows.blocks import Rows
+from ik_service.solver.rows.kinds import CONSTRAINT_ROW, TARGET_ROW, RowKind
+from ik_service.solver.rows.priorities import (
+    CONSTRAINED_SHARE,
+    CONSTRAINED_STAGE,
+    HEAVIEST,
+    SHARE,
+    STAGE,
+    Priorities,
+    priorities_of,
+    row_scale,
+    scale_of_weights,
+)
+from ik_service.solver.rows.weights import objective_scale
+
+FINISH_ITERATIONS = 4  # times as many as an attempt in float32 has: at limits and singularities float64 has a long way
+
+
+class Problems:
+    """Device arrays with one line per problem.
+
+    Args:
+        model: The robot on the device.
+        targets: Declared targets.
+        tree_count: Trees of the robot.
+        capacity: Problems there is room for.
+        block: Where small arrays that go to the device together stand.
+
+    Attributes:
+        islands: Islands of every problem, found by `record_discovery`.
+        start_joint_q: Configurations of seed 0, [capacity, joint_coord_count].
+        positions: Target positions, one [capacity, 3] per target.
+        orientations_xyzw: Target orientations, one [capacity, 4] per target.
+        row_weights: Weights of the targets' rows, one [capacity, 6] per target.
+        tree_hash: Hash of the targets that touch a tree, uint32 [capacity, tree_count].
+        settings: Integer settings of the solve, int32.
+        tolerances: Position and orientation tolerance.
+        every: The numbers of all problems, int32.
+        best: The best attempt of every problem and island so far.
+        finish_settings: Settings of the attempt in float64 that follows: one seed, which is kept whatever comes.
+        unused_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
+        lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
+        heaviest2: Square of the largest.
+        priorities: `Priorities` of the rows.
+        limits: Joint limits of the problems, once the rows are known.
+        turns: The `Turns` of joints that come back on the turn nearest the start, alike.
+    """
+
+    limits: LimitArrays
+    turns: Any
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[Target],
+        tree_count: int,
+        capacity: int,
+        block: HostDeviceBlock | None = None,
+    ) -> None:
+        def floats(width: int) -> wp.array[Any]:
+            return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
+
+        self.capacity = capacity
+        self.start_joint_q = floats(model.joint_coord_count)
+        self.positions = [floats(3) for _ in targets]
+        self.orientations_xyzw = [floats(4) for _ in targets]
+        self.row_weights = [floats(6) for _ in targets]
+        shape = (capacity, tree_count)
+        self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
+        self._settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block)
+        self._tolerances = HostDeviceArray((2,), wp.float32, model.device, per_problem=False, block=block)
+        self.settings, self.tolerances = self._settings.device, self._tolerances.device
+        self._finish_settings = HostDeviceArray(
+            (SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block
+        )
+        self.finish_settings = self._finish_settings.device
+        self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
+        self._structure: RowStructure | None = None
+        self._model = model
+
+    def use_structure(self, structure: RowStructure, rows: Rows) -> None:
+        """Make room for islands and answers of rows, and trees that are related to them like this."""
+        model, capacity = self._model, self.capacity
+        self._structure = structure
+        self.islands = allocate_islands(structure, capacity)
+        self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
+        self._row_weight2 = wp.zeros((capacity, structure.row_count), dtype=wp.float32, device=model.device)
+        shape = (capacity, structure.tree_count)
+        self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
+        self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
+        self.priorities = priorities_of(rows, *shape)
+        self.unused_joint_q = wp.zeros_like(self.start_joint_q)
+        self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
+        self.searches = allocate_searches(capacity, structure.tree_count, model.device)
+
+    def record_discovery(self, rows: Rows, weights: "Sequence[wp.array[Any] | None]", *, join: bool) -> list[wp.Launch]:
+        """Record the launches that find the islands from the weights that stand in the arrays.
+
+        Their dimension is the number of problems.
+
+        Args:
+            rows: Layout of the objectives.
+            weights: Their weights on the device.
+            join: Whether to put all touched trees into one island.
+        """
+        assert self._structure is not None  # use_structure comes first
+        device = self._model.device
+        self._row_on.fill_(1)
+        self._row_weight2.fill_(1.0)
+        launches = []
+        for k, (array, start) in enumerate(zip(weights, rows.start, strict=True)):
+            if array is not None:
+                is_target = rows.kinds[k] is RowKind.TARGET
+                length = self._model.robot.length_unit if is_target else 1.0  # what weight 1 means to the user
+                unit = 1.0 / (ROTATION_LENGTH * length) if is_target else 1.0
+                scale = objective_scale(rows.objectives[k]) * length
+                inputs = [array, start, scale, unit, self._row_on, self._row_weight2]
+                launches.append(wp.launch(_switch_rows, self.capacity, inputs, device=device, record_cmd=True))
+        launches += record_discovery(self._structure, self._row_on, self.islands, join=join)
+        inputs = [self.islands, self._row_weight2, self.priorities, self.lightest2, self.heaviest2]
+        return [*launches, wp.launch(_weigh_islands, self.capacity, inputs, device=device, record_cmd=True)]
+
+    def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
+        """Set the numbers of a solve; `inputs` have yet to go to the device.
+
+        Args:
+            settings: Size and options of the solve.
+            has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
+        """
+        options, count = settings.options, settings.problem_count
+        random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
+        iterations, is_near = options.max_iterations, options.approximate == "nearest"
+        draws = SAMPLERS[options.sampler], np.float32(options.noise_std).view(np.int32)
+        numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near, False)
+        tries_all = options.seeds is not None and options.deadline_s is None  # or problems that come later get no time
+        self._settings.host[:] = *numbers, *draws, tries_all
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False, 0, 0, 0
+        self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
+
+    def stop(self, stops: bool = True) -> None:
+        """Let no further attempt begin, or let attempts begin again; in any thread, while a solve is running."""
+        self._settings.host[STOP] = stops
+        if stops:
+            self._settings.push_now(int(STOP))
+
+    def use_limits(self, limits: LimitArrays, turns: Any) -> None:
+        """Take limits, and the `Turns` of the joints that come back on the turn nearest the start."""
+        self.limits, self.turns = limits, turns_within(turns, limits.float32)
+
+    @property
+    def inputs(self) -> tuple[HostDeviceArray, ...]:
+        """What the launches of a solve read."""
+        return self._settings, self._finish_settings, self._tolerances
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _switch_rows(
+    # rows of one objective
+    weights: wp.array2d[float],  # [1 or problems, rows of the objective]
+    start: int,
+    scale: float,
+    rotation_unit: float,  # on rows 3 to 5
+    # out
+    row_on_out: wp.array2d[wp.int32],  # [problem_capacity, rows]
+    row_weight2_out: wp.array2d[float],  # [problem_capacity, rows]
+):
+    p = wp.tid()
+    line = wp.min(p, weights.shape[0] - 1)
+    for row in range(weights.shape[1]):
+        on = int(1)
+        weight = scale * weights[line, row]
+        if weight <= 0.0:  # NaN is on, so that the solve sees it
+            on = 0
+        if row >= 3:
+            weight *= rotation_unit
+        row_on_out[p, start + row] = on
+        row_weight2_out[p, start + row] = weight * weight
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _weigh_islands(
+    islands: Islands,
+    row_weight2: wp.array2d[float],  # [problem_capacity, rows]
+    priorities: Priorities,
+    # out
+    lightest2_out: wp.array2d[float],  # [problem_capacity, trees]
+    heaviest2_out: wp.array2d[float],  # [problem_capacity, trees]
+):
+    p = wp.tid()
+    for island in range(islands.nisland[p]):
+        has_target = bool(False)
+        lightest = float(HEAVIEST)  # of rows that are no constraints and do not yield beside targets
+        heaviest = float(0.0)
+        constraint = float(HEAVIEST)  # the lightest
+        yielding = float(0.0)  # the heaviest
+        for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
+            row = islands.row[p, m]
+            has_target = has_target or priorities.kind[row] == TARGET_ROW
+            if priorities.yields[row] == 1:
+                yielding = wp.max(yielding, row_weight2[p, row])
+            elif priorities.kind[row] == CONSTRAINT_ROW:
+                constraint = wp.min(constraint, row_weight2[p, row])
+            else:
+                lightest = wp.min(lightest, row_weight2[p, row])
+                heaviest = wp.max(heaviest, row_weight2[p, row])
+        scale = float(1.0)
+        priorities.stage[p, island] = STAGE
+        priorities.first_stage[p, island] = 1.0
+        if constraint < HEAVIEST and has_target:
+            priorities.first_stage[p, island] = CONSTRAINED_STAGE
+            scale = scale_of_weights(1.0, constraint, heaviest)
+        elif constraint < HEAVIEST:
+            priorities.first_stage[p, island] = CONSTRAINED_STAGE / CONSTRAINED_SHARE
+            priorities.stage[p, island] = CONSTRAINED_STAGE / CONSTRAINED_SHARE
+            scale = scale_of_weights(CONSTRAINED_SHARE, constraint, wp.max(heaviest, yielding))
+        priorities.first_scale[p, island] = scale
+        lightest *= scale * scale
+        if has_target:
+            scale = scale_of_weights(SHARE, lightest, yielding)
+        priorities.scale[p, island] = scale
+        first = wp.min(lightest, constraint)
+        lightest = float(HEAVIEST)
+        heaviest = float(0.0)
+        for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
+            row = islands.row[p, m]
+            scale = row_scale(priorities, p, island, row, 1.0)
+            lightest = wp.min(lightest, scale * scale * row_weight2[p, row])
+            heaviest = wp.max(heaviest, scale * scale * row_weight2[p, row])
+        if has_target and first < HEAVIEST:  # rows that yield do not count
+            lightest = first
+        lightest2_out[p, island] = lightest
+        heaviest2_out[p, island] = heaviest

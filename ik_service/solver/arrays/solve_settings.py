@@ -1,0 +1,42 @@
+"""Size of one solve, with its options."""
+
+from typing import NamedTuple
+
+from ik_service.solver.given.options import ATTEMPTS_MAX, SolverOptions
+from objectives import InputError
+
+
+class SolveSettings(NamedTuple):
+    """Size of one solve, with its options; made by `of`.
+
+    Attributes:
+        problem_count: Number of problems.
+        seeds: Seeds per problem.
+        options: Options of this solve.
+        checks_collision: Whether attempts are checked for collision.
+        runs_all_seeds: Whether seeds are run after the first success: all of them, or until there are solutions enough.
+        float64_finish: Whether answers are improved in float64.
+    """
+
+    problem_count: int
+    seeds: int
+    options: SolverOptions
+    checks_collision: bool
+    runs_all_seeds: bool
+    float64_finish: bool
+
+    @classmethod
+    def of(cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool) -> "SolveSettings":
+        """Return the settings of a solve."""
+        float64 = options.precision == "float64"
+        return cls(problem_count, seeds, options, checks_collision, options.runs_all_seeds, float64)
+
+    def require_numbers(self) -> None:
+        """Check that the attempts can be numbered.
+
+        Raises:
+            InputError: There are too many.
+        """
+        if self.problem_count * self.seeds > ATTEMPTS_MAX:
+            attempts = f"{self.problem_count} problems x {self.seeds} seeds"
+            raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")

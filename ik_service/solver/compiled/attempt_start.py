@@ -1,0 +1,165 @@
+"""How a lane takes an attempt: the data of its problem, and the seed that it starts from."""
+
+import typing
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import SECONDARY_STAGE_STEPS, IterationSource, coordinate_names, stage_range
+from ik_service.kinematics.integrate import turned
+from ik_service.solver.compiled.island_task import TaskRef, read_input
+from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, rotation_bits
+from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER
+from ik_service.solver.lm.seeds import bounded, seed_value
+from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
+
+FLOAT32_ROUNDINGS = wp.constant(5.0e-7)  # of a limit: by so much it is rounded inwards at most, followers counted in
+
+
+class AttemptStart(IterationFunctions):
+    """The functions by which a lane takes an attempt, for one program.
+
+    Args:
+        source: The iteration.
+
+    Attributes:
+        read_data: Gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place
+            of state where they stand apart.
+        start_attempt: Gives a lane that has its data a seed: (state, lane, task, problem, island, seed).
+    """
+
+    def __init__(self, source: IterationSource) -> None:
+        super().__init__(source)
+        self._define_data()
+        self._define_rotation()
+        self._define_start()
+
+    @typing.no_type_check
+    def _define_data(self) -> None:
+        StateRef: Any = self.StateRef
+        Real: Any = self.Real
+        source, COLUMNS = self.source, self.source.data_columns
+        W, DATA = source.lanes.width, source.state.lower
+        DOFS, PADDED = len(source.program.dofs), source.padded
+        INPUTS = 0 if PADDED else len(source.program.inputs)  # a number would set the kernels of kinds apart
+        FLOOR = source.state.floor2 - DATA if PADDED else 2 * DOFS + INPUTS
+        FLOOR2 = residual_floor2(source.lanes.precision)
+        Data: Any = StateRef if COLUMNS == 0 else wp.array3d[Real]
+
+        if COLUMNS > 0:
+
+            @wp.func
+            def put(data: Data, lane: int, k: int, number: Real):
+                data[lane / COLUMNS, k, lane % COLUMNS] = number
+        else:
+
+            @wp.func
+            def put(data: Data, lane: int, k: int, number: Real):
+                data[(DATA + k) * W + lane] = number
+
+        @wp.func
+        def read_data(data: Data, lane: int, task: TaskRef, p: int, island: int):
+            """Give a lane what the iteration only reads, in the order of its `data_names`."""
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
+            for k in range(DOFS):
+                put(data, lane, k, Real(task.limit_lower[line, task.dof[k]]))
+                put(data, lane, DOFS + k, Real(task.limit_upper[line, task.dof[k]]))
+            if wp.static(PADDED):
+                for k in range(task.source.shape[0]):
+                    put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
+            else:
+                for k in range(INPUTS):
+                    put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
+            w = wp.min(p, task.lightest2.shape[0] - 1)
+            put(data, lane, FLOOR, Real(FLOOR2) * Real(task.lightest2[w, island]))
+
+        self.read_data = read_data
+
+    @typing.no_type_check
+    def _define_rotation(self) -> None:
+        StateRef: Any = self.StateRef
+        Real, at, place = self.Real, self.at, self.source.state
+        W = self.source.lanes.width
+        PLACE, TRIAL, SCRATCH = coordinate_places(self.source.program), place.trial, place.gradient
+
+        @wp.func
+        def start_rotation(state: StateRef, lane: int, task: TaskRef, p: int, k: int, s: int):
+            """Make a quaternion of the rotation vector that stands in the scratch places of DOFs k to k + 2."""
+            c = PLACE[k]
+            i = task.coordinate[c]
+            q = wp.quat()
+            for m in range(4):
+                q[m] = task.start_joint_q[p, i + m]
+            if s > 0 and task.ranges.drawn[task.dof[k]] != 0:
+                turn = wp.vec3()
+                for m in range(3):
+                    turn[m] = float(at(state, (SCRATCH + k + m) * W + lane))
+                if task.settings[SAMPLER] != GAUSS:
+                    for m in range(4):
+                        q[m] = task.mid_joint_q[i + m]
+                q = turned(q, turn)
+            for m in range(4):
+                state[(TRIAL + c + m) * W + lane] = Real(q[m])
+
+        self._start_rotation = start_rotation
+
+    @typing.no_type_check
+    def _define_start(self) -> None:
+        StateRef: Any = self.StateRef
+        Real, at, place = self.Real, self.at, self.source.state
+        W = self.source.lanes.width
+        program = self.source.program
+        DOFS, COORDINATES = len(program.dofs), len(coordinate_names(program))
+        QUATERNIONS = 1 if program.quaternions else 0
+        WIDE = 1 if self.source.lanes.precision == "float64" else 0
+        start_rotation = self._start_rotation
+        PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
+        Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
+        REMEMBERED, REMEMBERED_END = place.multipliers, place.hessian  # multipliers and pressures
+        NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
+        STAGE, LEVELS = place.stage, len(program.levels)
+        FIRST_STAGE, LAST_STAGE = stage_range(program, self.source.lanes.precision)
+
+        @wp.func
+        def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
+            """Put seed s of problem p into a lane that has its data."""
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
+            for k in range(DOFS):
+                a = task.dof[k]
+                lower = Real(task.limit_lower[line, a])
+                upper = Real(task.limit_upper[line, a])
+                c = PLACE[k]
+                scalar = c >= 0 and (ROTATIONS >> k) & 1 == 0
+                start = float(0.0)
+                middle = float(0.0)
+                if scalar:
+                    start = task.start_joint_q[p, task.coordinate[c]]
+                    middle = task.mid_joint_q[task.coordinate[c]]
+                value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
+                if scalar:
+                    trial = bounded(Real(value), lower, upper)
+                    if wp.static(WIDE == 1):  # what float32 has put at a limit is there
+                        if trial - lower < Real(FLOAT32_ROUNDINGS) * wp.abs(lower):
+                            trial = lower
+                        if upper - trial < Real(FLOAT32_ROUNDINGS) * wp.abs(upper):
+                            trial = upper
+                    state[(TRIAL + c) * W + lane] = trial
+                else:
+                    state[(SCRATCH + k) * W + lane] = Real(value)
+            if wp.static(QUATERNIONS == 1):
+                for k in range(DOFS):
+                    if (ROTATIONS >> k) & 1 == 1:
+                        start_rotation(state, lane, task, p, k, s)
+            for c in range(COORDINATES):
+                state[(Q + c) * W + lane] = at(state, (TRIAL + c) * W + lane)
+            state[NORM2 * W + lane] = Real(NOT_EVALUATED)
+            state[FACTOR * W + lane] = Real(1.0)
+            state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
+            for k in range(REMEMBERED, REMEMBERED_END):
+                state[k * W + lane] = Real(0.0)
+            if wp.static(LEVELS == 2):
+                state[STAGE * W + lane] = Real(FIRST_STAGE)
+                if task.settings[ITERATIONS] <= SECONDARY_STAGE_STEPS:
+                    state[STAGE * W + lane] = Real(LAST_STAGE)
+
+        self.start_attempt = start_attempt

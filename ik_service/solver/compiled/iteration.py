@@ -1,0 +1,106 @@
+"""The state of lanes and the iteration on it, as functions for kernels.
+
+The functions are made per program, since a state has the size that the program needs. They serve packets and single
+lanes alike: place k of lane l stands at `k * width + l` of the state.
+"""
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import IslandProgram, IterationSource, Lanes, coordinate_names
+from ik_service.kernels.typed_warp import reference_to
+from ik_service.solver.lm.damping import DAMPING, LEVEL_DAMPING, OBJECTIVE_DAMPING
+
+SHARING_DOFS = 16  # at most, of an island whose kernel calls the iteration; larger iterations take longest to compile
+POSE_INPUTS = 3 + 4 + 6  # of a whole pose: position, quaternion, weights
+
+
+def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, data_columns: int = 0) -> IterationSource:
+    """Return the iteration that solves an island.
+
+    Args:
+        program: Arithmetic of the island.
+        lanes: Width and precision.
+        entries_max: See `IterationSource`, the next too.
+        data_columns: See there.
+    """
+    has_target = bool(program.errors)
+    damping = DAMPING if has_target else OBJECTIVE_DAMPING
+    if has_target and program.levels:
+        damping = LEVEL_DAMPING
+    padded = lanes.width > 1 and len(program.dofs) <= SHARING_DOFS and not is_plain(program)
+    padded = padded and program.row_error2 is None and not program.levels
+    given = (program, lanes, damping, data_columns)
+    return IterationSource(*given, with_hessian=not has_target, entries_max=entries_max, padded=padded)
+
+
+def is_plain(program: IslandProgram) -> bool:
+    """Return whether an island has only targets of whole poses, without offsets and free axes."""
+    whole = all(one.position2 is not None and one.chord2 is not None for one in program.errors)
+    return bool(program.errors) and whole and len(program.inputs) == POSE_INPUTS * len(program.errors)
+
+
+class IterationFunctions:
+    """The state of lanes and the iteration on it, to be used in kernels.
+
+    Args:
+        source: The iteration.
+
+    Attributes:
+        Real: Type of a number.
+        State: Type of a state.
+        StateRef: Type of a reference to one.
+        iterate: Which lanes have finished after one more iteration, as bits: (state, iterations), and where data
+            stand apart: (state, iterations, data, lane).
+        at: A number of a state: (state, place).
+        further_places: Of a lane's state, behind those of the iteration.
+    """
+
+    further_places = 0
+
+    def __init__(self, source: IterationSource) -> None:
+        self.source = source
+        self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
+        self.State: Any = wp.types.vector((source.state.size + self.further_places) * source.lanes.width, self.Real)
+        self.StateRef: Any = reference_to(self.State)
+        self._define_state()
+
+    @typing.no_type_check
+    def _define_state(self) -> None:
+        StateRef: Any = self.StateRef
+        Real: Any = self.Real
+        text = self.source.text()
+
+        if self.source.data_columns > 0:
+
+            @wp.func_native(text)
+            def iterate(state: StateRef, iterations: Real, data: wp.array3d[Real], lane: int) -> int: ...
+        else:
+
+            @wp.func_native(text)
+            def iterate(state: StateRef, iterations: Real) -> int: ...
+
+        @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
+        def at(state: StateRef, place: int) -> Real: ...
+
+        self.iterate, self.at = iterate, at
+
+
+def integers(values: Sequence[int]) -> Any:
+    """Return whole numbers as a constant for kernels, at least one."""
+    padded = [*values, 0][: max(len(values), 1)]
+    return wp.types.vector(len(padded), int)(*padded)
+
+
+def coordinate_places(program: IslandProgram) -> Any:
+    """Return a constant for kernels: the place of each DOF's coordinate; of a rotation's second and third DOF: -1."""
+    active = [a for a, _ in coordinate_names(program)]
+    return wp.types.vector(len(program.dofs), int)(*(active.index(a) if a in active else -1 for a in program.dofs))
+
+
+def rotation_bits(program: IslandProgram) -> int:
+    """Return a constant for kernels: the bits of the DOFs at which a rotation that has a quaternion starts."""
+    return sum(1 << k for k, a in enumerate(program.dofs) if a in program.quaternions)

@@ -1,0 +1,184 @@
+"""Pose targets of a solver, as they are declared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.errors import in_a_line
+from ik_service.robots import RobotModel
+from ik_service.solver.given.target_arrays import host_array, unit_quaternions
+from ik_service.solver.given.tolerances import AXES, FRAMES, check_tolerance, deadbands, free_rows
+from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
+from objectives.tasks.near_pose import ToleranceFrame
+
+DATA = ("offset", "row_weights", "tolerance")
+"""Arrays of a target, with one line or one for each problem, which may be replaced between solves."""
+ROTATION_LENGTH = 0.4  # units of length that weigh as much as a radian in the cost of pose targets
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A link that is to reach a pose.
+
+    Attributes:
+        link: Name of the link.
+        offset: Tool frame in the link frame, `T_link_tool`: position [m] and orientation xyzw, shape [7], or
+            [problem_count, 7]. None is the link frame itself.
+        reference_link: Link in whose frame targets are given and errors are expressed; None is the world.
+        row_weights: Weights of the six rows, shape [6] or [problem_count, 6]: three of position, three of
+            orientation. 0 leaves an axis free, in the solve and in the judgement. All others are judged, even if no
+            joint can move them.
+        free: Rows that are free, by name: "x", "y", "z" along the axes of `frame`, "rx", "ry", "rz" about them. With
+            "rz" in the tool's frame the tool may turn about its z axis.
+        tolerance: How far each row may be off, shape [6] or [problem_count, 6]: three distances [m], three angles up to
+            pi [rad]; 0 is as near as the solve has to come, infinity frees the row. Beside one free rotation the other
+            two are the same: a cone about the free axis. `success` means that all are kept, and errors count from the
+            tolerance less that of the solve: inside they are 0.
+        frame: Frame of the rows: "tool", "target" (the pose that is to be reached), "reference" (that of
+            `reference_link`, or the world) or "world". None is the tool's where `free` or `tolerance` is given, and
+            the reference frame where not. Rotations are the same about the axes of the tool and of the target.
+    """
+
+    link: str
+    offset: Sequence[float] | NDArray[Any] | None = None
+    reference_link: str | None = None
+    row_weights: Sequence[float] | NDArray[Any] | None = None
+    free: Sequence[str] = ()
+    tolerance: Sequence[float] | NDArray[Any] | None = None
+    frame: ToleranceFrame | None = None
+
+    def weights(self) -> NDArray[np.float64]:
+        """Return the weights of the six rows, [6] or [problem_count, 6]; those of free rows are 0."""
+        given = np.ones(6) if self.row_weights is None else np.asarray(self.row_weights, np.float64)
+        if self.tolerance is not None and np.isinf(self.tolerance).any():
+            given = np.where(np.isinf(self.tolerance), 0.0, given)
+        return given
+
+    def weights_in_metres(self, length_unit: float) -> NDArray[np.float64]:
+        """Return the same as the cost has them: a radian weighs as much as a part of the robot's unit of length."""
+        return np.asarray(self.weights() * np.repeat([1.0, ROTATION_LENGTH * length_unit], 3))
+
+    def deadband(self, position_tolerance: float, orientation_tolerance: float) -> NDArray[np.float32]:
+        """Return what counts as no error in a solve of these tolerances, [1 or problem_count, 7].
+
+        Raises:
+            InputError: A tolerance of the target is above 0 and below that of the solve.
+        """
+        given = None if self.tolerance is None else np.asarray(self.tolerance, np.float64)
+        return deadbands(self.link, given, self.weights(), position_tolerance, orientation_tolerance)
+
+
+def as_target(target: "Target | str", robot: RobotModel) -> Target:
+    """Return a target whose links are known to exist and whose arrays are checked.
+
+    Raises:
+        UnknownNameError: A link is not in the robot.
+        InputError: The entry is neither a link name nor a Target, or its offset or weights are not allowed.
+    """
+    if isinstance(target, str):
+        target = Target(target)
+    if not isinstance(target, Target):
+        raise InputError(f"A target is {in_a_line(target)}. Allowed: a link name or an ik_service.Target.")
+    robot.link_frame(target.link)
+    if target.reference_link is not None:
+        robot.link_frame(target.reference_link)
+    offset, row_weights = target.offset, target.row_weights
+    if offset is not None:
+        offset = _one_or_many(target, "offset", offset, 7)
+        lines = np.atleast_2d(offset)
+        unit = unit_quaternions(f"Target '{target.link}': offset", lines[:, 3:])
+        offset = np.hstack([lines[:, :3], unit]).reshape(offset.shape)
+    if row_weights is not None:
+        row_weights = _one_or_many(target, "row_weights", row_weights, 6)
+        if (row_weights < 0.0).any():
+            raise InputError(f"Target '{target.link}': row_weights hold {row_weights.min():g}. Allowed: 0 and above.")
+    return _with_tolerances(replace(target, offset=offset, row_weights=row_weights))
+
+
+def _with_tolerances(target: Target) -> Target:
+    """Return a target whose free rows stand in its tolerances, as infinity, and whose frame is said."""
+    tolerance, frame, is_free = target.tolerance, target.frame, free_rows(target.link, target.free)
+    if tolerance is not None:
+        tolerance = _one_or_many(target, "tolerance", tolerance, len(AXES), may_be_infinite=True)
+    if is_free.any():
+        tolerance = np.where(is_free, np.inf, np.zeros(len(AXES)) if tolerance is None else tolerance)
+    if frame is None and tolerance is not None:
+        frame = "tool"
+    if frame is not None and not (isinstance(frame, str) and frame in FRAMES):
+        raise InputError(f"Target '{target.link}': frame is {in_a_line(frame)}. Allowed: {', '.join(FRAMES)}.")
+    checked = replace(target, free=(), tolerance=tolerance, frame=frame)
+    if tolerance is not None:
+        lines = sorted({len(one) for one in map(np.asarray, (tolerance, target.row_weights)) if one.ndim == 2} - {1})
+        if len(lines) > 1:
+            raise InputError(
+                f"Target '{target.link}': row_weights and tolerance have {lines[0]} and {lines[1]} lines. Allowed: "
+                "one, or equally many; give both in one call."
+            )
+        check_tolerance(target.link, tolerance, checked.weights())
+    return checked
+
+
+def replaced(
+    targets: tuple[Target, ...], number: int, data: Mapping[str, Any], robot: RobotModel
+) -> tuple[Target, ...]:
+    """Return targets of which one has other data, by the names of `DATA`; None for what it has.
+
+    Raises:
+        InputError: There is no such target, it has no offset or no tolerance and is given one, or a value is not
+            allowed.
+    """
+    whole = isinstance(number, Integral) and not isinstance(number, bool)
+    if not (whole and 0 <= number < len(targets)):
+        raise InputError(f"target is {number!r}. Allowed: 0 to {len(targets) - 1}.")
+    old, given = targets[number], {name: value for name, value in data.items() if value is not None}
+    for name, one in (("offset", "an offset"), ("tolerance", "a tolerance")):
+        if name in given and getattr(old, name) is None:
+            raise InputError(f"Target '{old.link}' was declared without {one}. Declare one, of any value.")
+    new = as_target(replace(old, **given), robot)
+    if "offset" not in given:
+        new = replace(new, offset=old.offset)  # whose quaternions are not to be rounded again
+    return (*targets[:number], new, *targets[number + 1 :])
+
+
+def _one_or_many(
+    target: Target, name: str, value: object, width: int, *, may_be_infinite: bool = False
+) -> NDArray[np.float64]:
+    array = host_array(f"Target '{target.link}': {name}", value, may_be_infinite=may_be_infinite)
+    if array.ndim not in (1, 2) or array.shape[-1] != width or not len(array):
+        shape = list(array.shape)
+        raise InputError(f"Target '{target.link}': {name} has shape {shape}. Allowed: [{width}] or [n, {width}].")
+    return array
+
+
+def pose_objective(
+    target: Target, positions: Any, orientations_xyzw: Any, row_weights: Any, deadband: Any = None
+) -> IKObjectivePose | IKObjectiveNearPose:
+    """Return the objective that stands for a checked target.
+
+    Args:
+        target: The target.
+        positions: Its positions [m], [3] or [n, 3].
+        orientations_xyzw: Its orientations, [4] or [n, 4].
+        row_weights: Weights of the six rows, [6] or [n, 6].
+        deadband: What counts as no error, [7] or [n, 7], where the target has a frame of its own.
+    """
+    given = {"offset": target.offset, "reference_link": target.reference_link, "row_weights": row_weights}
+    if target.frame is None:
+        return IKObjectivePose(target.link, positions, orientations_xyzw, **given)
+    near = {"frame": target.frame, "deadband": deadband}
+    return IKObjectiveNearPose(target.link, positions, orientations_xyzw, **near, **given)
+
+
+def touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:
+    """Return which trees each target touches, bool [targets, trees]."""
+    touches = np.zeros((len(targets), robot.trees.ntree), dtype=bool)
+    for k, target in enumerate(targets):
+        for link in (target.link, target.reference_link):
+            body = robot.link_frame(link)[0] if link is not None else -1
+            if body >= 0 and robot.trees.body_treeid[body] >= 0:
+                touches[k, robot.trees.body_treeid[body]] = True
+    return touches

@@ -1,0 +1,113 @@
+"""Which worlds the problems of a solve are in, and which of their objects are there, as a caller gives it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.collision.attached import AttachedObject
+from ik_service.collision.body_spheres import checked_attached
+from ik_service.collision.world import World
+from ik_service.robots import RobotModel
+from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.options import SolverOptions
+from objectives import InputError
+
+
+class CheckedWorlds(NamedTuple):
+    """What a solve checks beside the robot itself.
+
+    Attributes:
+        worlds: The worlds; there may be none.
+        number: Which of them each problem has, int32 [1 or problems].
+        enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
+        attached: Objects that links carry, by name.
+    """
+
+    worlds: tuple[World, ...]
+    number: NDArray[np.int32]
+    enabled: NDArray[np.bool_] | None
+    attached: Mapping[str, AttachedObject]
+
+    def part(self, problems: NDArray[np.intp]) -> "CheckedWorlds":
+        """Return what some of the problems have."""
+        enabled = self.enabled if self.enabled is None or len(self.enabled) == 1 else self.enabled[problems]
+        return self._replace(number=self.number if len(self.number) == 1 else self.number[problems], enabled=enabled)
+
+
+def is_checked(robot: RobotModel, options: SolverOptions, world: object) -> bool:
+    """Return whether a solve checks for collision, with a world or None; the robot may lack the model for it."""
+    if options.collision is None:
+        return world is not None or robot.collision_model is not None
+    return options.collision != "off"
+
+
+def read_worlds(
+    robot: RobotModel,
+    options: SolverOptions,
+    world: World | Sequence[World] | None,
+    index: Any,
+    enabled: Any,
+    attached: Mapping[str, AttachedObject] | None,
+    problem_count: int,
+) -> CheckedWorlds | None:
+    """Return what a solve checks for collision; None for nothing.
+
+    Args:
+        robot: The robot.
+        options: Options of the solve.
+        world: The world of all problems, or several.
+        index: Which of them each problem has, [problem_count]; None where there is one.
+        enabled: Which objects are there, [objects] or [problem_count, objects]; None for all.
+        attached: Objects that links carry, by name; None for none.
+        problem_count: Number of problems.
+
+    Raises:
+        UnknownNameError: The robot has no link of a name.
+        InputError: The robot has no collision model and something is asked of it, or a value is not allowed.
+    """
+    worlds = () if world is None else (world,) if isinstance(world, World) else tuple(world)
+    for one in worlds:
+        if not isinstance(one, World):
+            raise InputError(f"world must hold worlds, got {type(one).__name__}.")
+    if not is_checked(robot, options, worlds or attached or None):
+        if options.best_of == "clearance":
+            raise InputError("Option best_of='clearance' needs a check for collision: a robot with a collision model.")
+        if options.margin > 0.0 and options.collision != "off":
+            raise InputError("Option margin needs a check for collision: a robot with a collision model.")
+        return None
+    spheres = robot.body_spheres
+    if spheres is None:
+        raise InputError(
+            f"Robot '{robot.name}' has no collision model. Give it one (robot.with_collision_model, or a file beside "
+            "its own, which 'ik-service spheres' makes), or solve with the option collision='off'."
+        )
+    if options.collision == "world" and not worlds:
+        raise InputError("Option collision='world' needs a world.")
+    others = {name for one in worlds for name in one.names}
+    held = checked_attached(robot, spheres, attached, others) if attached else {}
+    if options.collision == "self":
+        return CheckedWorlds((), np.zeros(1, np.int32), None, held)
+    return CheckedWorlds(worlds, _index(worlds, index, problem_count), _enabled(worlds, enabled, problem_count), held)
+
+
+def _index(worlds: Sequence[World], index: Any, problem_count: int) -> NDArray[np.int32]:
+    if index is None:
+        if len(worlds) > 1:
+            raise InputError(f"world_index is missing: there are {len(worlds)} worlds. Give [{problem_count}] numbers.")
+        return np.zeros(1, np.int32)
+    found = np.asarray(as_numpy("world_index", index))
+    inside = found.dtype.kind in "iu" and found.shape == (problem_count,)
+    if not inside or not ((found >= 0) & (found < len(worlds))).all():
+        raise InputError(f"world_index must be [{problem_count}] whole numbers from 0 to {len(worlds) - 1}.")
+    return found.astype(np.int32)
+
+
+def _enabled(worlds: Sequence[World], enabled: Any, problem_count: int) -> NDArray[np.bool_] | None:
+    if enabled is None or not worlds:
+        return None
+    most, found = max(len(world.objects) for world in worlds), np.asarray(as_numpy("object_enabled", enabled))
+    if found.dtype != np.bool_ or found.shape not in ((most,), (problem_count, most)):
+        raise InputError(f"object_enabled must be truth values [{most}] or [{problem_count}, {most}].")
+    return np.atleast_2d(found)

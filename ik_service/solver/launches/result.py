@@ -1,0 +1,214 @@
+"""What a solve returns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.kernel_loading import KernelsFor
+from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.result_schema import (
+    DEVICE_COLUMNS,
+    ISLAND_COLUMNS,
+    OF_COORDINATES,
+    OF_DOFS,
+    RESULT_COLUMNS,
+    ResultColumns,
+)
+from ik_service.robots import RobotModel
+from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.launches.workspace import Workspace
+from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.verdict.instances import instance_of
+from ik_service.solver.verdict.island_results import IslandResults
+
+_NAMES = tuple(column.name for column in RESULT_COLUMNS)
+_ISLAND_NAMES = tuple(column.name for column in ISLAND_COLUMNS)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IKResult(ResultColumns):
+    """Answers of a batch of problems, NumPy arrays of their own: other libraries take them by DLPack without a copy.
+
+    Its columns are those of `ResultColumns`. Coordinates, DOFs and joints are in the order of the solver's
+    `joint_order`, all of the robot's without it.
+
+    Attributes:
+        joint_names: Names of the joints, in their order.
+        coordinate_names: Names of the columns of `joint_q`.
+        dof_names: Names of the columns of `active_limits`.
+        constraint_names: Names of the columns of `constraint_error`.
+        closing_coordinate_names: Names of the columns of `closing_joint_q`.
+        engine: The engine that ran.
+        device: The device it ran on.
+        seeds: Seeds a problem could have used.
+        islands: The islands of every problem.
+        limits: Limits of the active DOFs that the solve had, narrower than the robot's; None for the robot's.
+    """
+
+    joint_names: tuple[str, ...]
+    coordinate_names: tuple[str, ...]
+    dof_names: tuple[str, ...]
+    constraint_names: tuple[str, ...]
+    closing_coordinate_names: tuple[str, ...]
+    engine: str
+    device: str
+    seeds: int
+    islands: IslandResults
+    limits: AskedLimits | None = None
+
+    def __repr__(self) -> str:
+        """Say how many problems there were and how many are solved."""
+        solved = f"{int(self.success.sum())} of {len(self)} problems solved"
+        return f"<IKResult: {solved}, {len(self.coordinate_names)} coordinates, engine {self.engine} on {self.device}>"
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.success)
+
+    @property
+    def status_names(self) -> list[str]:
+        """Status of every problem as a lower-case word."""
+        return [STATUS_WORDS[code] for code in self.status.tolist()]
+
+    def to_warp(self) -> dict[str, wp.array[Any]]:
+        """Return the columns as Warp arrays on the device that solved, by name; on a CPU they are the same memory."""
+        values = {column.name: getattr(self, column.name) for column in DEVICE_COLUMNS}
+        with turn_on(wp.get_device(self.device)):
+            return {name: wp.array(column, device=self.device, copy=False) for name, column in values.items()}
+
+
+def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
+    """Return problems of several results as one.
+
+    Args:
+        parts: Results of the same solver and options, and which of their rows to take, in order.
+    """
+    first, rows = parts[0]
+    if len(parts) == 1 and rows == slice(0, len(first)):
+        return first
+    islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
+    joined = _joined(parts, _NAMES) | {"islands": instance_of(IslandResults, vars(first.islands) | islands)}
+    given = [result.limits.part(own) for result, own in parts if result.limits is not None]
+    if given:
+        joined["limits"] = AskedLimits.joined(given, [own.stop - own.start for _, own in parts])
+    return instance_of(IKResult, vars(first) | joined)
+
+
+def replace_by_successes(result: IKResult, problems: NDArray[np.intp], others: IKResult) -> None:
+    """Put the answers of another result in place of those of some problems, as far as they are successes."""
+    own = others.success
+    for name in _NAMES:
+        if getattr(result, name) is not None:
+            getattr(result, name)[problems[own]] = getattr(others, name)[own]
+    for name in _ISLAND_NAMES:
+        if (values := getattr(result.islands, name)).flags.writeable:
+            values[problems[own]] = getattr(others.islands, name)[own]
+
+
+def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of consecutive parts that are there, one after the other."""
+    first, rows = parts[0]
+    if len(parts) == 1:
+        return {name: values[rows] for name in names if (values := getattr(first, name)) is not None}
+    present = [name for name in names if getattr(first, name) is not None]
+    return {name: np.concatenate([getattr(part, name)[rows] for part, rows in parts]) for name in present}
+
+
+@dataclass(frozen=True, eq=False)
+class ResultHead:
+    """What is the same in all results of a solver.
+
+    Attributes:
+        robot: The robot.
+        order: Where the caller's columns stand.
+        row_labels: Names of the rows.
+        engine: The engine.
+        device: The device.
+    """
+
+    robot: RobotModel
+    order: CallerOrder
+    row_labels: tuple[str, ...]
+    engine: str
+    device: str
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Fields of an `IKResult`, by name."""
+        return {
+            "joint_names": self.order.joint_names,
+            "coordinate_names": self.order.coordinate_names,
+            "dof_names": self.order.dof_names,
+            "constraint_names": self.robot.constraint_names,
+            "closing_coordinate_names": self.robot.closing_coordinate_names,
+            "engine": self.engine,
+            "device": self.device,
+        }
+
+
+def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
+    """Return what a solve has left in its workspace.
+
+    Args:
+        head: What all results of the solver share.
+        work: The workspace.
+        prepared: What the engine has done.
+        settings: Size and options of the solve.
+    """
+    result = _collect(head, work, prepared, settings)
+    return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
+
+
+def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
+    """Return the answers as they have been judged last."""
+    verified, count, order = work.verification, settings.problem_count, head.order
+    values = head.fields | verified.read(count, float64_finish=settings.float64_finish)
+    if not order.is_own:
+        values |= {name: order.coordinates_of(values[name]) for name in OF_COORDINATES}
+        values |= {name: order.dofs_of(values[name]) for name in OF_DOFS}
+    values["constraint_error"], values["closing_joint_q"] = verified.constraint_values.read(count)
+    if verified.collision is not None:
+        values["clearance"], values["closest"] = verified.collision.read(count)
+    values["seeds"], values["limits"] = settings.seeds, work.asked_limits
+    values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
+    return instance_of(IKResult, values)
+
+
+def _with_solutions(
+    head: ResultHead, work: Workspace, result: IKResult, prepared: PreparedSolve, settings: SolveSettings
+) -> IKResult:
+    """Add the solutions, each verified; where the first fails and another one succeeds, that one becomes the answer.
+
+    The first is chosen in float32, where an error near the tolerance may round to the other side of it.
+    """
+    selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solutions
+    columns = work.verification.columns
+    assert selection is not None  # several solutions have been asked for
+    solutions = np.full((count, wanted, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
+    found = np.maximum(selection.solution_count.read(count), 1)  # no joint to move: solved as it stands, or not
+    number, answer = np.zeros(count, np.int32), np.zeros(count, np.int32)
+
+    def verify(which: NDArray[np.int32]) -> None:
+        with DEVICE_LOCK, KernelsFor():
+            selection.take(prepared.partition, which)
+            work.verify(prepared, count)
+
+    for k in range(wanted):
+        if k > 0:
+            verify(np.full(count, k, np.int32))
+        good = np.flatnonzero((found > k) & columns["success"].read(count))
+        answer[good[number[good] == 0]] = k
+        solutions[good, number[good]] = columns["joint_q"].read(count)[good]
+        number[good] += 1
+    if answer.any():
+        verify(answer)
+        result = _collect(head, work, prepared, settings)
+    return replace(result, solutions=head.order.coordinates_of(solutions), solution_count=number)

@@ -1,0 +1,256 @@
+"""Arrays of a solver for a number of problems, and the launches that both engines need.
+
+read -> (staged: discovery of islands, batch of attempts | compiled: kernels of the islands) -> verify
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kernels.host_device_array import block_on, copied_together, wait
+from ik_service.kernels.kernel_loading import load_kernels_alone
+from ik_service.robots import DeviceModel
+from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
+from ik_service.solver.arrays.input_kernels import InputArrays
+from ik_service.solver.arrays.kernel_modules import SOLVE_IO
+from ik_service.solver.arrays.limit_arrays import LimitArrays
+from ik_service.solver.arrays.nearest_turn import coordinates_constrained, coordinates_read, find_turns
+from ik_service.solver.arrays.partition import Partition, discovered_partition
+from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.targets import Target
+from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
+from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.launches.recording import PartLaunches, Recording, as_recorded, per_problem
+from ik_service.solver.rows.layout import RowLayout
+from ik_service.solver.rows.weights import IslandScales, TargetWeights, weights_on_device
+from ik_service.solver.verdict.verification import Verification
+from objectives import InputError
+
+
+class Workspace:
+    """Arrays and launches of one solver.
+
+    Args:
+        model: The robot on the device.
+        targets: Declared targets.
+        touches: Which trees each target touches, bool [targets, trees].
+        capacity: Problems there is room for.
+        hard_limits: Whether starts and answers keep the limits.
+        threads: Most threads to use.
+
+    Attributes:
+        problems: Arrays of the problems.
+        inputs: Targets and starts as the caller gives them.
+        verification: Answers, verified.
+        weights: Weights of the targets' rows.
+        asked_limits: Limits of the last solve, narrower than the robot's; None for the robot's.
+        start: Configurations of seed 0 of the last solve as they were given, beyond limits or not; None for none.
+        copies: Whether launches that are recorded now copy between host and device.
+    """
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[Target],
+        touches: NDArray[np.bool_],
+        capacity: int,
+        *,
+        hard_limits: bool,
+        threads: int,
+    ) -> None:
+        self._model, self._hard_limits = model, hard_limits
+        self.weights = TargetWeights(targets, self._model.robot.length_unit)
+        trees, block = touches.shape[1], block_on(model.device)
+        self.problems = Problems(model, targets, trees, capacity, block)
+        given: dict[str, Any] = {"hard_limits": hard_limits, "parts": threads, "block": block}
+        self.inputs = InputArrays(model, targets, touches, capacity, **given)
+        self.verification = Verification(model, targets, trees, capacity, block)
+        self._scales = IslandScales(capacity, trees, model.device)  # of islands found on the device
+        self._turns: Any = None  # until the rows are known
+        self._own_limits = LimitArrays(model, hard_limits=hard_limits)
+        self._narrower: LimitArrays | None = None
+        self.asked_limits: AskedLimits | None = None
+        self.start: NDArray[Any] | None = None
+        self.copies = True
+        self._pushed, self._asked = tuple[object, ...](), tuple[object, ...]()
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what has been recorded, because arrays that it reads have been exchanged."""
+        self._reading = Recording(self._model.device, self.record_read)
+        self._discovery_key: tuple[object, ...] = ()
+        self._verifying: tuple[tuple[object, ...], Recording] | None = None
+
+    def use_layout(self, layout: RowLayout) -> None:
+        """Make room for the islands of these rows, and drop what has been recorded."""
+        self._rows = layout.rows
+        self.problems.use_structure(layout.structure, layout.rows)
+        read = coordinates_read(layout.rows, layout.support.dofs)
+        constrained = coordinates_constrained(layout.rows)
+        self._turns = find_turns(self._model, read, constrained, hard_limits=self._hard_limits)
+        self.problems.use_limits(self._own_limits, self._turns)
+        self.verification.use_rows(layout.rows)
+        self.forget()
+
+    def use_limits(self, asked: AskedLimits | None, start: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+        """Let the next solve keep these limits, None: those of the robot; return where it starts within them."""
+        limits = self._own_limits
+        if asked is not None:
+            if self._narrower is None:
+                lines = self.problems.capacity
+                self._narrower = LimitArrays(self._model, hard_limits=self._hard_limits, lines=lines)
+            limits = self._narrower
+            start = limits.take(asked, start, count)
+        if limits is not self.problems.limits:
+            self.problems.use_limits(limits, self._turns)
+        self.asked_limits = asked
+        return start
+
+    def use_targets(self, targets: Sequence[Target]) -> bool:
+        """Take other tool frames and weights of the same targets; return whether an array was exchanged."""
+        self.weights = TargetWeights(targets, self._model.robot.length_unit)
+        return self.inputs.use_targets(targets) | self.verification.use_targets(targets)
+
+    def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
+        """Set the numbers of a solve; `inputs` have yet to go to the device.
+
+        Args:
+            settings: Size and options of the solve.
+            has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
+        """
+        if self.copies:
+            self._pushed = ()
+        asked = (settings.options, settings.problem_count, settings.seeds, has_start)
+        if asked != self._asked:  # seldom, where a program solves one problem after the other
+            self.problems.set_options(settings, has_start=has_start)
+            self.verification.use_tolerances(settings.options)
+            self._asked = asked
+
+    def push_numbers(self) -> None:
+        """Copy the numbers of a solve to the device, for launches that copy nothing; what stands there stays.
+
+        Raises:
+            InputError: A graph is being recorded, and there are other numbers on the device.
+        """
+        pushed, device = (self._asked, self.inputs.given.host.tobytes()), self._model.device
+        if pushed == self._pushed:
+            return
+        if device.is_capturing:
+            raise InputError("Nothing has been solved like this since the last other solve. Do so before recording.")
+        for array in (*self.problems.inputs, self.verification.tolerances, self.inputs.given):
+            array.push(0)
+        wait(device)
+        self._pushed = pushed
+
+    def read(self, count: int) -> None:
+        """Check what the caller gives and copy it into the arrays of the problems."""
+        load_kernels_alone(SOLVE_IO, self._model.device)
+        self._reading.prepare(count)()
+
+    def discovered(self, count: int, *, join: bool) -> Partition:
+        """Return the islands of every problem, found on the device."""
+        self.discover(count, join=join)
+        return discovered_partition(self.problems, count, self._scales)
+
+    def discover(self, count: int, *, join: bool) -> None:
+        """Find the islands of every problem on the device; all touched trees are one island where they are joined."""
+        rows = self._rows
+        weights = [weights_on_device(objective) for objective in rows.objectives]
+        key = (join, *map(id, weights))
+        if key != self._discovery_key:
+
+            def record(part: int, parts: int) -> PartLaunches:
+                launches = self.problems.record_discovery(rows, weights, join=join)
+                return PartLaunches([per_problem(launch) for launch in launches], weights)
+
+            self._discovery_key, self._discovery = key, Recording(self._model.device, record)
+        self._discovery.prepare(count)()
+
+    def verify(self, prepared: PreparedSolve, count: int) -> None:
+        """Verify the best attempts as they stand; recorded for as long as the same solve is verified again."""
+        finished = prepared.joint_q_float64
+        of = prepared.partition, finished, self.problems.limits, self.verification.collision
+        if self._verifying is None or any(one is not other for one, other in zip(of, self._verifying[0], strict=True)):
+            launches = self.record_verify(prepared.partition, None if finished is None else finished.device, 0, 1)
+            self._verifying = of, Recording(self._model.device, lambda part, parts: launches)
+        self._verifying[1].prepare(count)()
+
+    def verify_given(self, joint_q: NDArray[Any], prepared: PreparedSolve) -> None:
+        """Verify configurations [problems, joint_coord_count] in place of the answers of a solve."""
+        count, finished = len(joint_q), prepared.joint_q_float64
+        if finished is not None:
+            finished.host[:count] = joint_q
+            finished.push(count)
+        else:
+            given: wp.array[Any] = wp.array(joint_q.astype(np.float32), device=self._model.device)
+            wp.copy(self.problems.best.joint_q[:count], given)
+        self.verify(prepared, count)
+
+    def record_read(self, part: int, parts: int) -> PartLaunches:
+        """Return the launches of `read` for one part of the problems."""
+        launches = [
+            per_problem(launch) for launch in self.inputs.launches(self.problems, self.verification.tools, part, parts)
+        ]
+        if not self.copies:
+            return PartLaunches([*launches, as_recorded(self.inputs.record_clearing(part))])
+        inputs = [*self.problems.inputs, self.verification.tolerances, *self.inputs.inputs]
+        pushes = [mirror.push for mirror in copied_together(inputs)]
+        return PartLaunches([*pushes, *launches, self.inputs.fault.fetch])
+
+    def record_verify(
+        self, partition: Partition, joint_q_float64: "wp.array[Any] | None", part: int, parts: int
+    ) -> PartLaunches:
+        """Return the launches of `verify` for one part of the problems."""
+        verification = self.verification
+        launches = verification.launches(self.problems, self.inputs, partition, part, parts, joint_q_float64)
+        results = verification.results(float64_finish=joint_q_float64 is not None) if self.copies else []
+        fetches = [mirror.fetch for mirror in copied_together(results)]
+        return PartLaunches([*map(per_problem, launches), *fetches], [partition])
+
+    def recorded(self, islands: RecordedIslands, *, values: bool) -> RecordedLaunches:
+        """Return the launches of a solve of pose targets on one thread, for export.
+
+        Args:
+            islands: Those of the engine.
+            values: Whether the values of constraints are wanted.
+        """
+        problems, inputs, verification = self.problems, self.inputs, self.verification
+        read = inputs.launches(problems, verification.tools, 0, 1)
+        judged = problems, inputs, islands.partition, 0, 1, islands.joint_q_float64
+        verify = verification.launches(*judged, values=values)
+        steps = [RecordedStep.of_launch("read", launch) for launch in read]
+        steps += [*islands.steps, *(RecordedStep.of_launch("judge", launch) for launch in verify)]
+        lines = {
+            "given_positions": inputs.positions.device,
+            "given_orientations_xyzw": inputs.orientations_xyzw.device,
+            "given_joint_q": inputs.starts.device,
+            "every": problems.every,
+            "start_joint_q": problems.start_joint_q,
+            "tree_hash": problems.tree_hash,
+        }
+        lines |= {f"best_{name}": getattr(problems.best, name) for name in BestAttempts.__annotations__}
+        lines |= {name: getattr(problems.searches, name) for name in Searches.__annotations__}
+        for k in range(len(problems.positions)):
+            lines[f"target_positions_{k}"] = problems.positions[k]
+            lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]
+            lines[f"target_row_weights_{k}"] = problems.row_weights[k]
+        lines |= verification.lines() | islands.lines
+        numbers = {
+            "settings": problems.settings,
+            "tolerances": problems.tolerances,
+            "judged_tolerances": verification.tolerances.device,
+            "given": inputs.given.device,
+            "fault": inputs.fault.device,
+        }
+        if islands.joint_q_float64 is not None:
+            numbers["finish_settings"] = problems.finish_settings
+        objectives: Any = self._rows.objectives
+        data = tuple(objective.data(name) for objective in objectives for name in objective.data_rows())
+        scales = islands.partition.scales
+        data += (scales.secondary.device, scales.tertiary.device)
+        return RecordedLaunches(tuple(steps), lines, numbers, data, problems.limits)

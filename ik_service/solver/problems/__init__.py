@@ -1,1 +1,0 @@
-"""Arrays of the problems of a solve: inputs, rows and their weights, support, islands, host and device."""

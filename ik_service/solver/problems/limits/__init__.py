@@ -1,1 +1,0 @@
-"""Joint limits of a solve: the robot's, or narrower ones that a caller asks for, problem by problem."""

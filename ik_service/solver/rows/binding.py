@@ -1,0 +1,97 @@
+"""How objectives are bound to a solver, those of another library too."""
+
+import sys
+from typing import Any, TypeGuard
+
+from ik_service.robots import DeviceModel
+from objectives import IKJacobianType, IKObjective, ObjectiveError
+from objectives.expression.expression_objective import ExpressionObjective
+
+
+def differentiates_itself(objective: Any) -> bool:
+    """Return whether an objective has a `compute_jacobian_autodiff` that is not that of its base class.
+
+    In `newton.ik` that of the base class only raises, so what its own solver evaluates without it is differentiated by
+    the solver, as are objectives of our own base class.
+    """
+    for base in type(objective).__mro__:
+        if "compute_jacobian_autodiff" in vars(base):
+            return base.__name__ != IKObjective.__name__
+    return False
+
+
+def member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
+    """Return the mode as the objective knows it: an objective of another library compares with its own enumeration."""
+    for base in type(objective).__mro__:
+        module = sys.modules.get(base.__module__)
+        for value in vars(module).values() if module is not None else ():
+            if isinstance(value, type) and value.__name__ == IKJacobianType.__name__:
+                members: Any = value  # an enumeration
+                return members[mode.name]
+    return mode
+
+
+def bind_objective(objective: Any, solver: object, model: DeviceModel) -> None:
+    """Bind an objective to a solver, by the hooks that it has.
+
+    Raises:
+        ObjectiveError: It is no objective, or bound to another solver.
+        UnknownNameError: It names a link that the robot has not.
+    """
+    require_contract(objective)
+    bind_solver = getattr(objective, "bind_solver", None)
+    if bind_solver is not None:
+        bind_solver(solver)
+    bind_model = getattr(objective, "bind_model", None)
+    if bind_model is not None:
+        bind_model(model)
+
+
+def release_objective(objective: Any, solver: object) -> None:
+    """Let an objective be bound to another solver, if it was bound to this one."""
+    release = getattr(objective, "release_solver", None)
+    if release is not None:
+        release(solver)
+
+
+def require_contract(objective: Any) -> None:
+    """Check that an object has the hooks of an objective.
+
+    Raises:
+        ObjectiveError: A hook is missing; the message names it.
+    """
+    hooks = (
+        "residual_dim",
+        "compute_residuals",
+        "supports_analytic",
+        "compute_jacobian_analytic",
+        "compute_jacobian_autodiff",
+        "bind_device",
+        "init_buffers",
+        "set_batch_layout",
+    )
+    for hook in hooks:
+        if not callable(getattr(objective, hook, None)):
+            raise ObjectiveError(
+                f"{type(objective).__name__} is not an objective: it has no {hook}(). Derive from IKObjective."
+            )
+
+
+def is_constraint(objective: object) -> bool:
+    """Return whether rows of an objective are those of a loop that the robot closes."""
+    return getattr(objective, "is_constraint", False) is True
+
+
+def is_robot_constraint(objective: object) -> bool:
+    """Return whether an objective stands for a constraint of the robot, by whose name reports call it."""
+    return is_constraint(objective) and getattr(objective, "label", None) is not None
+
+
+def is_secondary(objective: object) -> bool:
+    """Return whether rows of an objective yield to those of priority 0; those of other libraries do not."""
+    return getattr(objective, "priority", 0) == 1 and not is_constraint(objective)
+
+
+def has_row_tolerances(objective: object) -> TypeGuard[ExpressionObjective]:
+    """Return whether rows of an objective have tolerances, which only those stated as expressions can."""
+    return isinstance(objective, ExpressionObjective) and objective.has_row_tolerances

@@ -1,0 +1,270 @@
+"""Jacobians of objectives that have none of their own, by backward passes over nothing but their own launches.
+
+A pass ends at the gradients by body poses and coordinates. From there the motion subspace leads to the DOFs: a body's
+gradient is a force on it, forces are summed up from the tips of the tree to its root, and a DOF feels that of its
+body. One pass serves several rows that share no DOF. Where the support of rows is only what probes have shown, a second
+pass with other factors tells whether two of them do share one; then every row gets a pass of its own, for good.
+"""
+
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kinematics.integrate import left_tangent
+from ik_service.robots import DeviceModel, JointType
+
+BALL = wp.constant(int(JointType.BALL))
+FLOATING = wp.constant(int(JointType.FLOATING))
+PASS_ROWS_MAX = 64  # of a pass that is checked: factors from 2^-32 to 2^31 stay far from the ends of float32
+PASSES_APART = wp.constant(1.0e-4)  # share of an entry by which the passes may differ from their factor, by rounding
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Which rows of an objective share a backward pass.
+
+    Attributes:
+        count: Number of passes.
+        of_row: Pass of each row, int32 [rows].
+        row: Row that an entry of a pass belongs to, -1 for none, int32 [passes, joint_dof_count].
+        factor: Factor of each row in the second pass, [rows]; None where there is none.
+    """
+
+    count: int
+    of_row: wp.array[Any]
+    row: wp.array[Any]
+    factor: "wp.array[Any] | None"
+
+    @classmethod
+    def of(cls, support: NDArray[np.bool_], device: wp.Device, *, probed: bool) -> "RowGroups":
+        """Group rows.
+
+        Args:
+            support: DOFs that each row can depend on, bool [rows, joint_dof_count].
+            device: Where the arrays are to live.
+            probed: Whether rows may depend on others as well.
+        """
+        groups = disjoint_rows(support, PASS_ROWS_MAX if probed else len(support))
+        if 2 * len(groups) >= len(support) and (probed or len(groups) == len(support)):
+            return cls.single(len(support), support.shape[1], device)
+        of_row, row = np.zeros(len(support), np.int32), np.full((len(groups), support.shape[1]), -1, np.int32)
+        factor = np.ones(len(support), np.float32)
+        for k, members in enumerate(groups):
+            for place, r in enumerate(members):
+                of_row[r], row[k, support[r]], factor[r] = k, r, 2.0 ** (place - PASS_ROWS_MAX // 2)
+        factors: wp.array[Any] | None = wp.array(factor, dtype=wp.float32, device=device) if probed else None
+        return cls(len(groups), _integers(of_row, device), _integers(row, device), factors)
+
+    @classmethod
+    def single(cls, rows: int, dofs: int, device: wp.Device) -> "RowGroups":
+        """Give every row a pass of its own."""
+        of_row = np.arange(rows, dtype=np.int32)
+        each = np.repeat(of_row[:, None], dofs, axis=1)
+        return cls(rows, _integers(of_row, device), _integers(each, device), None)
+
+
+def _integers(values: NDArray[np.int32], device: wp.Device) -> wp.array[Any]:
+    return wp.array(values, dtype=wp.int32, device=device)
+
+
+def disjoint_rows(support: NDArray[np.bool_], most: int) -> list[list[int]]:
+    """Return groups of at most so many rows no two of which depend on one DOF."""
+    groups: list[list[int]] = []
+    taken: list[NDArray[np.bool_]] = []
+    for r, own in enumerate(support):
+        for members, theirs in zip(groups, taken, strict=True):
+            if len(members) < most and not (own & theirs).any():
+                members.append(r)
+                np.logical_or(theirs, own, out=theirs)
+                break
+        else:
+            groups.append([r])
+            taken.append(own.copy())
+    return groups
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _seed_rows(
+    group: int,
+    of_row: wp.array[wp.int32],  # [rows of the objective]
+    factor: wp.array[float],  # [rows of the objective], or empty for ones
+    start: int,
+    # out
+    gradient_out: wp.array2d[float],  # [n, total_residuals]
+):
+    i = wp.tid()
+    for row in range(of_row.shape[0]):
+        value = wp.where(of_row[row] == group, 1.0, 0.0)
+        if factor.shape[0] > 0:
+            value *= factor[row]
+        gradient_out[i, start + row] = value
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _sum_forces(
+    joint_parent: wp.array[wp.int32],  # [joint_count]
+    body_q: wp.array2d[wp.transform],  # [n, body_count]
+    gradient: wp.array2d[wp.transform],  # [n, body_count]
+    # out
+    force_out: wp.array2d[wp.spatial_vector],  # [n, body_count]: on a body and all that it carries, at its origin
+):
+    i = wp.tid()
+    count = joint_parent.shape[0]
+    for j in range(count):
+        turn = left_tangent(wp.transform_get_rotation(body_q[i, j]), wp.transform_get_rotation(gradient[i, j]))
+        force_out[i, j] = wp.spatial_vector(wp.transform_get_translation(gradient[i, j]), turn)
+    for reverse in range(count):
+        j = count - 1 - reverse
+        parent = joint_parent[j]
+        if parent >= 0:
+            force = wp.spatial_top(force_out[i, j])
+            arm = wp.transform_get_translation(body_q[i, j]) - wp.transform_get_translation(body_q[i, parent])
+            torque = wp.spatial_bottom(force_out[i, j]) + wp.cross(arm, force)
+            force_out[i, parent] = force_out[i, parent] + wp.spatial_vector(force, torque)
+
+
+@wp.func
+@typing.no_type_check
+def take_entry(
+    i: int,
+    dof: int,
+    value: float,
+    row: int,
+    factor: wp.array[float],
+    start: int,
+    jacobian: wp.array3d[float],
+    mixed: wp.array[wp.int32],
+):
+    """Write an entry of the Jacobian; in a second pass, note where it is not that of one row."""
+    if factor.shape[0] == 0:
+        if row >= 0:
+            jacobian[i, start + row, dof] = value
+    else:
+        expected = float(0.0)
+        if row >= 0:
+            expected = factor[row] * jacobian[i, start + row, dof]
+        if wp.abs(value - expected) > PASSES_APART * wp.abs(expected):
+            mixed[0] = 1
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _store_entries(
+    # model
+    joint_type: wp.array[wp.int32],  # [joint_count]
+    joint_q_start: wp.array[wp.int32],  # [joint_count + 1]
+    joint_qd_start: wp.array[wp.int32],  # [joint_count + 1]
+    joint_S_s: wp.array2d[wp.spatial_vector],  # [n, joint_dof_count]
+    # gradients
+    joint_q: wp.array2d[float],  # [n, joint_coord_count]
+    gradient: wp.array2d[float],  # [n, joint_coord_count]
+    force: wp.array2d[wp.spatial_vector],  # [n, body_count]
+    has_force: int,
+    # rows
+    row: wp.array[wp.int32],  # [joint_dof_count]
+    factor: wp.array[float],  # of a second pass [rows of the objective], or empty
+    start: int,
+    # out
+    jacobian_out: wp.array3d[float],  # [n, total_residuals, joint_dof_count]
+    mixed_out: wp.array[wp.int32],  # [1]
+):
+    i = wp.tid()
+    for j in range(joint_type.shape[0]):
+        kind = joint_type[j]
+        c = joint_q_start[j]
+        d = joint_qd_start[j]
+        count = joint_qd_start[j + 1] - d
+        sums = int(count)  # DOFs that are added to a coordinate
+        turn = wp.vec3(0.0)
+        if kind == BALL or kind == FLOATING:
+            sums = count - 3
+            q = c + sums
+            old = wp.quat(joint_q[i, q], joint_q[i, q + 1], joint_q[i, q + 2], joint_q[i, q + 3])
+            by_entry = wp.quat(gradient[i, q], gradient[i, q + 1], gradient[i, q + 2], gradient[i, q + 3])
+            turn = left_tangent(old, by_entry)
+        for k in range(count):
+            value = float(0.0)
+            if k < sums:
+                value = gradient[i, c + k]
+            else:
+                value = turn[k - sums]
+            if has_force != 0:
+                axis = wp.spatial_bottom(joint_S_s[i, d + k])
+                if wp.length_sq(axis) > 0.0:  # about the body's origin, so that what lies there gives an exact zero
+                    value += wp.dot(axis, wp.spatial_bottom(force[i, j]))
+                else:
+                    value += wp.dot(wp.spatial_top(joint_S_s[i, d + k]), wp.spatial_top(force[i, j]))
+            take_entry(i, d + k, value, row[d + k], factor, start, jacobian_out, mixed_out)
+
+
+class RowGradients:
+    """Backward passes of objectives over one set of poses.
+
+    Args:
+        model: The robot on the device.
+        body_q: Poses of bodies, with a gradient, [n, body_count].
+        joint_q: Coordinates, with a gradient, [n, joint_coord_count].
+        residuals: Rows of all objectives, with a gradient, [n, total_residuals].
+    """
+
+    def __init__(
+        self, model: DeviceModel, body_q: wp.array[Any], joint_q: wp.array[Any], residuals: wp.array[Any]
+    ) -> None:
+        self._model, self._body_q, self._joint_q, self._residuals = model, body_q, joint_q, residuals
+        dtype = typing.cast(type, wp.spatial_vector)
+        self._force = wp.zeros(body_q.shape, dtype=dtype, device=model.device)
+        self._ones = wp.zeros(0, dtype=wp.float32, device=model.device)
+        for kernel in (_seed_rows, _sum_forces, _store_entries):  # not while a graph is recorded
+            wp.load_module(kernel.module, device=model.device)
+
+    def differentiate(
+        self,
+        tape: wp.Tape,
+        rows: tuple[int, RowGroups],
+        joint_S_s: wp.array[Any],
+        jacobian: wp.array[Any],
+        mixed: wp.array[Any],
+    ) -> None:
+        """Write the block of one objective.
+
+        Args:
+            tape: Record of its launches over these poses.
+            rows: Its first row, and the groups of its rows.
+            joint_S_s: Motion subspace, [n, joint_dof_count].
+            jacobian: Out, [n, total_residuals, joint_dof_count].
+            mixed: Out, int32 [1]: set to 1 where rows of a group depend on one DOF.
+        """
+        start, groups = rows
+        for k in range(groups.count):
+            for factor in [self._ones] + ([] if groups.factor is None else [groups.factor]):
+                seeds = [k, groups.of_row, factor, start, self._residuals.grad]
+                self._launch(_seed_rows, (len(jacobian),), seeds)
+                tape.backward()
+                has_force = self._is_read(tape, self._body_q.grad)
+                if has_force:
+                    inputs = [self._model.joint_parent, self._body_q, self._body_q.grad, self._force]
+                    self._launch(_sum_forces, (len(jacobian),), inputs)
+                robot = self._model
+                inputs = [robot.joint_kind, robot.joint_q_start, robot.joint_qd_start, joint_S_s]
+                inputs += [self._joint_q, self._joint_q.grad, self._force, int(has_force)]
+                inputs += [groups.row[k], factor, start, jacobian, mixed]
+                self._launch(_store_entries, (len(jacobian),), inputs)
+                tape.zero()
+        self._residuals.grad.zero_()
+
+    def _launch(self, kernel: Any, dim: tuple[int, ...], inputs: Sequence[object]) -> None:
+        wp.launch(kernel, dim, inputs, device=self._model.device)
+
+    @staticmethod
+    def _is_read(tape: wp.Tape, gradient: wp.array[Any]) -> bool:
+        """Return whether a backward pass can have written into a gradient, views of it included."""
+        first, last = gradient.ptr, gradient.ptr + gradient.capacity
+        written = [g for g in tape.gradients.values() if isinstance(g, wp.array)]
+        return any(first <= g.ptr < last for g in written)

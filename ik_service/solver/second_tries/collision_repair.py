@@ -1,0 +1,181 @@
+"""Answers out of contact, for problems whose answers are in contact: they are moved away from it.
+
+    answers in contact -> the nearest spheres, their distances and slopes -> steps that make room, beside the targets
+    -> of the configurations on the way, the one without contact that is nearest to its targets
+
+Joints to spare give way first. Where the targets themselves lead into contact, answers go off them, which tolerances
+may allow.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.collision.collision_data import VERDICT_ROUNDING
+from ik_service.derivatives.solver_rows import HostRows, LimitDistances
+from ik_service.kernels.device_lock import DEVICE_LOCK
+from ik_service.kernels.kernel_loading import KernelsFor
+from ik_service.kinematics.host_tangent import body_motion
+from ik_service.mechanism.float32_limits import inwards
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots import RobotModel
+from ik_service.solver.core import SolverCore
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.rows.binding import is_constraint
+from ik_service.solver.second_tries.fallback import FoundAnswers, TimeLeft
+from ik_service.solver.second_tries.near_spheres import NearSpheres
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.tasks.near_pose import DEADBAND
+
+STEPS_MAX = 12
+SPARE, BAND = 2e-5, 0.02
+"""Distance that steps aim at beside what is kept, and up to which spheres are looked at [m], per length unit."""
+PUSH = 300.0
+"""Weight of a metre that a distance lacks, beside that of a metre off a target."""
+DAMPED_SHARE = 1e-5
+"""Share of the largest diagonal entry by which all DOFs are damped."""
+LONGEST, SHORTEST = 0.2, 1e-6
+"""Most that a DOF moves in a step, and with how little a problem stands still [m or rad]."""
+BLOCK = 256
+"""Problems that are moved side by side: bounds the memory."""
+CHOICES = 4
+"""Times that a step chooses the distances that it holds."""
+
+
+class CollisionRepair:
+    """Finds such answers for one solver.
+
+    Args:
+        core: The solver.
+        hard_limits: Whether answers keep the limits of joints.
+    """
+
+    statuses: tuple[IKStatus, ...] = (IKStatus.BLOCKED_BY_COLLISION,)
+
+    def __init__(self, core: SolverCore, *, hard_limits: bool) -> None:
+        self._core, self._hard_limits = core, hard_limits
+        self._near: NearSpheres | None = None
+
+    def load(self) -> None:
+        """Load its code, which the first solve that may need it does."""
+        if self._near is None:
+            with DEVICE_LOCK, KernelsFor():
+                self._near = NearSpheres(self._core.model, self._core.lanes)
+
+    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
+        """Return all problems, where there are targets, and objectives state their rows and are no constraints."""
+        core = self._core
+        is_stated = all(isinstance(one, ExpressionObjective) and not is_constraint(one) for one in core.objectives)
+        return np.full(len(result), bool(core.targets.all) and is_stated)
+
+    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+        """Return the configurations without contact that are nearest to their targets; limits are kept."""
+        blocks = [np.arange(first, min(first + BLOCK, batch.size)) for first in range(0, batch.size, BLOCK)]
+        found = [self._search(batch.part(one), time_left, joint_q[one]) for one in blocks]
+        chosen, is_free = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return chosen, is_free
+
+    def _search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+        core, worlds, near = self._core, batch.worlds, self._near
+        assert worlds is not None  # else nothing is in contact
+        assert near is not None  # `load` has made it
+        rows, data = self._rows(batch, time_left())
+        near.use(worlds)
+        kept, unit, columns = time_left().margin + VERDICT_ROUNDING, core.robot.length_unit, _by_coordinate(rows)
+        largest = (rows.weights(data, batch.size) * rows.factor).max(axis=1)
+        scale = np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]  # so that weights of all rows change no step
+        kept_limits = batch.limits
+        if self._hard_limits and time_left().precision == "float32":
+            kept_limits = _inward_limits(core.robot, batch.limits)
+        q, moves = np.array(joint_q, np.float64), np.ones(batch.size, dtype=bool)
+        chosen, least = q.copy(), np.full(batch.size, np.inf)
+        for _ in range(STEPS_MAX):
+            values = rows.values(body_motion(core.robot, q), data)
+            # Bytes of products depend on the layout.
+            r = np.ascontiguousarray(values.rows[:, ~rows.yields]) / scale
+            jacobian = np.ascontiguousarray(values.jacobian[:, ~rows.yields]) / scale[..., np.newaxis]
+            with DEVICE_LOCK, KernelsFor():
+                gaps, slopes = near.of(q, kept + BAND * unit)
+            cost = (r * r).sum(axis=1)
+            is_nearer = (gaps[:, 0] >= kept) & (cost < least)
+            chosen[is_nearer], least[is_nearer] = q[is_nearer], cost[is_nearer]
+            limits = rows.beside_limits(q, kept_limits)
+            step = _step(r, jacobian, kept + SPARE * unit - gaps, slopes @ columns, limits)
+            moves &= np.abs(step).max(axis=1, initial=0.0) > SHORTEST
+            if not moves.any() or time_left().deadline_s == TIME_LEFT_MIN_S:
+                break
+            q = np.where(moves[:, np.newaxis], rows.moved(q, step, kept_limits), q)
+        return chosen, np.isfinite(least)
+
+    def _rows(self, batch: ProblemBatch, options: SolverOptions) -> tuple[HostRows, list[dict[str, Float64Array]]]:
+        """Return the rows, and their numbers in these problems."""
+        core = self._core
+        with batch.data_of(core.targets, core.objectives):
+            rows = HostRows(core.robot, core.layout.rows, hard_limits=self._hard_limits)
+            data = rows.data(core.targets.all, batch.given, batch.enabled)
+            for own, target in zip(data, core.targets.all, strict=False):
+                if target.frame is not None:  # what the device has is that of the last solve
+                    allowed = options.position_tolerance, options.orientation_tolerance
+                    own[DEADBAND] = target.deadband(*allowed).astype(np.float64)
+        return rows, data
+
+    def judging(
+        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
+    ) -> tuple[ProblemBatch, SolverOptions]:
+        """Return the solve that judges them, with the start that was given, towards which joints are turned."""
+        return batch, replace(options, seeds=1, best_of=None)
+
+
+def _inward_limits(robot: RobotModel, asked: AskedLimits | None) -> AskedLimits:
+    """Give the limits of a solve, or else those of the robot, as answers in float32 keep them."""
+    lower, upper = robot.active_limit_lower[np.newaxis], robot.active_limit_upper[np.newaxis]
+    limits = AskedLimits(lower, upper, np.zeros(lower.shape, dtype=bool)) if asked is None else asked
+    least, most = (one.astype(np.float64) for one in inwards(limits.lower, limits.upper))
+    return limits._replace(lower=least, upper=most)
+
+
+def _by_coordinate(rows: HostRows) -> Float64Array:
+    """Give how coordinates follow the active DOFs, [joint_coord_count, active DOFs]; 0 for those of quaternions."""
+    coordinate = rows.robot.dof_coordinate
+    found = np.zeros((rows.robot.joint_coord_count, rows.columns.shape[1]))
+    found[coordinate[coordinate >= 0]] = rows.columns[coordinate >= 0]
+    return found
+
+
+def _step(
+    r: Float64Array, jacobian: Float64Array, missing: Float64Array, slopes: Float64Array, limits: LimitDistances
+) -> Float64Array:
+    """Return the step that lowers rows and makes room, [n, DOFs].
+
+    Args:
+        r: Rows, [n, rows].
+        jacobian: Their derivatives by the DOFs, [n, rows, DOFs].
+        missing: By how much distances are to grow [m], below 0 by how much they may shrink, [n, distances].
+        slopes: How they grow by the DOFs, [n, distances, DOFs].
+        limits: At which limits the DOFs are.
+    """
+    by_rows = np.swapaxes(jacobian, 1, 2)
+    hessian, gradient = by_rows @ jacobian, by_rows @ r[..., np.newaxis]
+    largest = hessian.diagonal(axis1=1, axis2=2).max(axis=1) + (slopes * slopes).sum(axis=1).max(axis=1)
+    damping = np.maximum(DAMPED_SHARE * largest, np.finfo(np.float64).tiny)
+    damped: Float64Array = hessian + damping[:, np.newaxis, np.newaxis] * np.eye(hessian.shape[1])
+    touched = (jacobian != 0.0).any(axis=1)[..., np.newaxis]  # what no row moves stays where it starts
+    holds, moves, step = missing > 0.0, touched, gradient
+    for _ in range(CHOICES):  # a distance that would shrink too far is held, too, and a DOF that would leave its limits
+        weighted = PUSH**2 * np.swapaxes(np.where(holds[..., np.newaxis], slopes, 0.0), 1, 2)
+        wanted = weighted @ np.where(holds, missing, 0.0)[..., np.newaxis] - gradient
+        system = np.where(moves & np.swapaxes(moves, 1, 2), damped + weighted @ slopes, np.eye(damped.shape[1]))
+        step = np.asarray(np.linalg.solve(system, np.where(moves, wanted, 0.0)), np.float64)
+        moves &= ~(
+            (limits.at_lower[..., np.newaxis] & (step < 0.0)) | (limits.at_upper[..., np.newaxis] & (step > 0.0))
+        )
+        holds = missing > (slopes @ step)[..., 0]
+    longest = np.abs(step).max(axis=1, initial=0.0, keepdims=True)
+    return np.asarray(step * np.minimum(1.0, LONGEST / np.maximum(longest, LONGEST)))[..., 0]

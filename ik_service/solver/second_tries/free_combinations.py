@@ -1,0 +1,203 @@
+"""Islands in contact with each other: the first combination of their solutions that is free.
+
+    each island's solutions, best first -> combinations, by the sum of their places -> clearance -> the first free one
+
+An island keeps off itself, static links and the world while it is solved; nothing of another island enters its rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.collision.collision_data import CollisionData
+from ik_service.kernels.device_lock import DEVICE_LOCK
+from ik_service.kernels.kernel_loading import KernelsFor
+from ik_service.robots import RobotModel
+from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.core import SolverCore
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.worlds import CheckedWorlds
+from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.launches.result import IKResult
+from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.second_tries.fallback import FoundAnswers, TimeLeft
+from ik_service.solver.verdict.collision_verdict import CollisionVerdict
+
+SOLUTIONS_TRIED = (8, 16)
+"""Solutions that are asked of each island: the second number where no combination of the first is free."""
+COMBINATIONS_MAX = 256
+"""Combinations of a problem that are tried at most."""
+FIRST_COMBINATIONS = 4
+"""Of them, so many are tried first; then four times as many, and so on."""
+
+
+class IslandSolutions(NamedTuple):
+    """Solutions of the islands of some problems.
+
+    Attributes:
+        joint_q: In line k of a problem each island has its solution k, [problems, solutions, joint_coord_count].
+        found: How many each island has, [problems, islands].
+        island: Island that moves each coordinate, -1 for none, [problems, joint_coord_count].
+    """
+
+    joint_q: NDArray[np.float64]
+    found: NDArray[np.int32]
+    island: NDArray[np.int32]
+
+    @classmethod
+    def read(
+        cls, robot: RobotModel, problems: Problems, prepared: PreparedSolve, count: int, wanted: int
+    ) -> "IslandSolutions":
+        """Return what a solve has left in the arrays of its problems.
+
+        Args:
+            robot: The robot.
+            problems: The arrays.
+            prepared: The solve, of several solutions.
+            count: Number of problems.
+            wanted: Solutions that were asked for.
+        """
+        selection, partition = prepared.selection, prepared.partition
+        assert selection is not None  # several have been asked for
+        joint_q = np.empty((count, wanted, robot.joint_coord_count))
+        for k in range(wanted):
+            with DEVICE_LOCK:
+                selection.take(partition, np.full(count, k, np.int32))
+            joint_q[:, k] = problems.best.joint_q[:count].numpy()
+        islands = int(partition.nisland.max())
+        trees = robot.trees.coordinate_treeid
+        tree_island = np.broadcast_to(partition.tree_island, (count, partition.tree_island.shape[1]))
+        island = np.where(trees >= 0, tree_island[:, np.maximum(trees, 0)], -1)
+        own = np.arange(islands) < partition.nisland[:, np.newaxis]  # what is beyond is of other solves
+        return cls(joint_q, np.where(own, selection.found(count)[:, :islands], 1), island)
+
+    def combined(
+        self, problems: NDArray[np.intp], first: int, size: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return some combinations of problems, in order, [n, joint_coord_count], and the problem of each, [n].
+
+        Args:
+            problems: The problems.
+            first: Number of the first combination of each.
+            size: Combinations of each at most.
+        """
+        found, alike = np.unique(np.maximum(self.found[problems], 1), axis=0, return_inverse=True)
+        orders = np.full((len(found), size, found.shape[1]), -1)
+        for order, own in zip(orders, found.tolist(), strict=True):
+            some = _combinations(tuple(own))[first : first + size]
+            order[: len(some)] = some
+        places = orders[alike.reshape(-1)]
+        row, combination = np.nonzero(places[:, :, 0] >= 0)
+        owners, island = problems[row], self.island[problems[row]]
+        place = np.take_along_axis(places[row, combination], np.maximum(island, 0), axis=1)
+        line = np.where(island >= 0, place, 0)
+        return self.joint_q[owners[:, np.newaxis], line, np.arange(island.shape[1])], owners
+
+
+class FreeCombinations:
+    """Looks for combinations of the islands of one solver's problems.
+
+    Args:
+        core: The solver.
+    """
+
+    statuses: tuple[IKStatus, ...] = (IKStatus.BLOCKED_BY_COLLISION,)
+
+    def __init__(self, core: SolverCore) -> None:
+        self._core = core
+        self._data: CollisionData | None = None  # apart from that of the core, whose solves it is used between
+        self._verdict: CollisionVerdict | None = None
+        self._capacity = 0
+
+    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
+        """Return which problems have several islands, of which only the compiled engine keeps several solutions."""
+        may_touch = batch.worlds is not None and self._core.engine.name == "compiled"
+        several: NDArray[np.bool_] = (result.islands.nisland > 1) & may_touch
+        return several
+
+    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+        """Return the first free combination of each problem."""
+        chosen = np.zeros((batch.size, self._core.robot.joint_coord_count))
+        is_free = np.zeros(batch.size, dtype=bool)
+        for wanted in SOLUTIONS_TRIED:
+            left = np.flatnonzero(~is_free)
+            if not len(left):
+                break
+            part, options = batch.part(left), time_left()
+            assert part.worlds is not None  # else nothing is in contact
+            solutions = self._solutions(part, options, wanted)
+            with DEVICE_LOCK, KernelsFor():
+                chosen[left], is_free[left] = self._first_free(solutions, part.worlds, options.margin)
+        return chosen, is_free
+
+    def judging(
+        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
+    ) -> tuple[ProblemBatch, SolverOptions]:
+        """Return the solve that judges combinations, with the start that was given, towards which joints are turned."""
+        return batch, options
+
+    def _solutions(self, batch: ProblemBatch, options: SolverOptions, wanted: int) -> IslandSolutions:
+        """Return so many solutions of each island, kept off itself and the world."""
+        core = self._core
+        many = replace(options, solutions=wanted, best_of=None, precision="float32", repair=False)
+        with batch.data_of(core.targets, core.objectives):
+            done = core.run(batch, many, verdict=False)
+        assert done is not None  # the same numbers were sound before
+        return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.size, wanted)
+
+    def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FoundAnswers:
+        """Return the first free combination of each problem, from the solutions of its islands."""
+        count, coordinates = len(solutions.found), solutions.joint_q.shape[2]
+        chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)
+        first, size = 0, FIRST_COMBINATIONS
+        while first < COMBINATIONS_MAX:
+            candidates, owners = solutions.combined(np.flatnonzero(~is_free), first, size)
+            if not len(owners):
+                break
+            clearance = self._clearances(candidates, owners, worlds)
+            good = np.flatnonzero((clearance > 0.0) & (clearance >= margin))
+            solved, best = np.unique(owners[good], return_index=True)
+            chosen[solved], is_free[solved] = candidates[good[best]], True
+            first, size = first + size, 4 * size
+        return chosen, is_free
+
+    def _clearances(
+        self, joint_q: NDArray[np.float64], owners: NDArray[np.intp], worlds: CheckedWorlds
+    ) -> NDArray[np.float64]:
+        """Give the clearance of each combination in the world of its problem."""
+        index = worlds.number if len(worlds.number) == 1 else worlds.number[owners]
+        enabled = worlds.enabled
+        if enabled is not None and len(enabled) > 1:
+            enabled = enabled[owners]
+        core = self._core
+        if self._data is None:
+            self._data = CollisionData(core.model, core.lanes)
+        self._data.use(worlds.worlds, index, enabled, worlds.attached, 0.0)
+        if self._verdict is None or len(joint_q) > self._capacity:
+            self._capacity = 1 << (len(joint_q) - 1).bit_length()
+            self._verdict = CollisionVerdict(core.model, self._data, self._capacity)
+        return self._verdict.clearances_of(joint_q)
+
+
+@lru_cache(64)
+def _combinations(found: tuple[int, ...]) -> NDArray[np.int64]:
+    """Give which solution each island takes, by the sum of their places and then in their order, [n, islands]."""
+    most = sum(found) - len(found)
+    ordered = (places for total in range(most + 1) for places in _places(found, total))
+    return np.array([*islice(ordered, COMBINATIONS_MAX)], dtype=np.int64).reshape(-1, len(found))
+
+
+def _places(found: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]:
+    """Give the places of all islands that add up to a total, in their order."""
+    if not found:
+        yield from [()] if total == 0 else []
+        return
+    rest = sum(found[1:]) - len(found[1:])
+    for place in range(max(0, total - rest), min(found[0] - 1, total) + 1):
+        yield from ((place, *others) for others in _places(found[1:], total - place))

@@ -1,0 +1,178 @@
+"""Starts of problems whose targets say, through welds, where further links are.
+
+    pose of a target -> through welds, poses of links at their other ends -> solved with these loops open -> starts
+
+An arm that is to bring an object somewhere says where the other arm has to hold it. So each looks for its own joints,
+as an island of its own, where both together would seldom be right at once; the solve of the closed loop begins there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_inverse, transform_multiply
+from ik_service.robots import LoopConstraint, RobotModel
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.second_tries.targets_alone import TargetSolve
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+
+@dataclass(frozen=True, eq=False)
+class KnownPose:
+    """A link whose pose follows from a target.
+
+    Attributes:
+        target: Number of the target.
+        link: The link.
+        T_tool_link: Where it stands in the frame that the target brings to its pose, [7] or [problems, 7].
+    """
+
+    target: int
+    link: str
+    T_tool_link: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedProblem:
+    """Targets of links whose poses are known, of a robot without the loops that hold these links together.
+
+    Attributes:
+        robot: The robot, those loops open.
+        poses: A link of each body whose pose is known.
+        targets: Their targets.
+        is_open: Which constraints of the robot are open, bool [constraints].
+    """
+
+    robot: RobotModel
+    poses: tuple[KnownPose, ...]
+    targets: tuple[Target, ...]
+    is_open: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, robot: RobotModel, targets: Sequence[Target]) -> "Self | None":
+        """Open the welds between links whose poses follow from targets; None where there are none."""
+        known: dict[int, KnownPose] = {}
+        for number, target in enumerate(targets):
+            body = robot.link_frame(target.link)[0]
+            if body >= 0 and target.frame is None and (target.weights() > 0.0).all():
+                tool = identity_transform() if target.offset is None else np.asarray(target.offset)
+                known.setdefault(body, KnownPose(number, target.link, transform_inverse(tool)))
+        welds = [loop for loop in robot.loops if loop.joint == "weld" and loop.reference_link is not None]
+        while beyond := _beyond(robot, targets, welds, known):
+            known |= beyond
+        opened = [loop for loop in welds if all(robot.link_frame(link)[0] in known for link in loop.links)]
+        if not opened:
+            return None
+        poses = tuple(known.values())
+        return cls(
+            robot.with_loops([loop for loop in robot.loops if loop not in opened]),
+            poses,
+            tuple(Target(pose.link, reference_link=targets[pose.target].reference_link) for pose in poses),
+            np.isin(robot.constraint_names, [loop.name for loop in opened]),
+        )
+
+    def given(self, given: TargetArrays) -> TargetArrays | None:
+        """Return the poses of the links; None where a target that they follow from has not all of its pose."""
+        positions, turns = [], []
+        for pose in self.poses:
+            position, turn = given.positions[pose.target], given.orientations_xyzw[pose.target]
+            if position is None or turn is None:
+                return None
+            T_reference_tool = np.concatenate([position, turn], axis=1).astype(np.float64)
+            T_reference_link = transform_multiply(T_reference_tool, np.atleast_2d(pose.T_tool_link))
+            positions.append(T_reference_link[:, :3])
+            turns.append(T_reference_link[:, 3:])
+        return TargetArrays(tuple(positions), tuple(turns), given.problem_count)
+
+
+def _beyond(
+    robot: RobotModel, targets: Sequence[Target], welds: Sequence[LoopConstraint], known: dict[int, KnownPose]
+) -> dict[int, KnownPose]:
+    """Return poses that follow, through one weld, from those that are known."""
+    found: dict[int, KnownPose] = {}
+    for loop in welds:
+        ends = [(loop.link, loop.offset), (loop.reference_link or "", loop.reference_offset)]
+        for (link, frame), (other, other_frame) in (ends, ends[::-1]):
+            (body, T_body_link), (other_body, _) = robot.link_frame(link), robot.link_frame(other)
+            if other_body < 0 or other_body in known or body not in known:
+                continue
+            pose = known[body]
+            reference = targets[pose.target].reference_link
+            if reference is not None and robot.link_frame(reference)[0] == other_body:
+                continue
+            T_tool_body = transform_multiply(pose.T_tool_link, transform_inverse(robot.link_frame(pose.link)[1]))
+            T_link_other = transform_multiply(np.array(frame), transform_inverse(np.array(other_frame)))
+            T_tool_other = transform_multiply(T_tool_body, transform_multiply(T_body_link, T_link_other))
+            found.setdefault(other_body, KnownPose(pose.target, other, T_tool_other))
+    return found
+
+
+class OpenedLoops:
+    """Finds the starts of one solver.
+
+    Args:
+        robot: The robot.
+        make: Makes what solves targets of a robot.
+    """
+
+    def __init__(self, robot: RobotModel, make: Callable[[RobotModel, Sequence[Target]], TargetSolve]) -> None:
+        self._robot, self._make = robot, make
+        self._targets: tuple[Target, ...] | None = None  # those of `_problem`
+        self._problem: OpenedProblem | None = None
+        self._solve: TargetSolve | None = None
+
+    def starts(self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> Float64Array | None:
+        """Return where problems start in place of the middle of the ranges, [problems, joint_coord_count].
+
+        Problems in which a loop is not enabled start in the middle.
+
+        Args:
+            targets: The targets of the solver.
+            batch: The problems.
+            options: Options of the solve.
+
+        Returns:
+            The starts; None where nothing follows from targets, such as from those without their whole pose, where
+            loops are not enabled in any problem or a number is faulty, or where the options ask for more than one good
+            answer or for one that depends on the start.
+        """
+        may_start_anywhere = (
+            options.best_of is None and options.approximate is None and options.sampler in ("roberts", "uniform")
+        )
+        if not may_start_anywhere or options.solutions > 1:
+            return None
+        problem = self._opened(targets)
+        opened = None if problem is None else problem.given(batch.given)
+        if problem is None or opened is None:
+            return None
+        others, closes = None, np.ones(1, dtype=bool)
+        if (enabled := batch.enabled) is not None:
+            others, closes = enabled[:, ~problem.is_open], np.all(enabled[:, problem.is_open], axis=1)
+        if not closes.any():
+            return None
+        if self._solve is None:
+            self._solve = self._make(problem.robot, problem.targets)
+        result = self._solve(problem.targets, ProblemBatch(opened, enabled=others, worlds=batch.worlds), options)
+        return None if result is None else np.where(closes[:, None], result.joint_q, self._robot.mid_joint_q)
+
+    def _opened(self, targets: tuple[Target, ...]) -> OpenedProblem | None:
+        """Return the problem of targets, which other data of a target may have changed since the last solve."""
+        if targets is not self._targets:
+            before, self._targets = self._problem, targets
+            self._problem = OpenedProblem.of(self._robot, targets)
+            if _links(before) != _links(self._problem):
+                self._solve = None
+        return self._problem
+
+
+def _links(problem: OpenedProblem | None) -> list[tuple[str, str | None]]:
+    """Return the links of a problem, with those in whose frames their poses are."""
+    return [] if problem is None else [(target.link, target.reference_link) for target in problem.targets]

@@ -1,0 +1,194 @@
+"""Verdict on collision: the clearance of what is returned, in float64, and what it means for success and status.
+
+It shares no arithmetic with the check of attempts. Problems are worked on side by side, in the lanes of a packet.
+"""
+
+import typing
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.collision.attached import MAX_ATTACHED
+from ik_service.collision.body_spheres import BodySpheres
+from ik_service.collision.collision_data import CollisionData
+from ik_service.collision.sphere_arrays import world_bits
+from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind
+from ik_service.compiler import cpu_target
+from ik_service.kernels import typed_warp
+from ik_service.kernels.host_device_array import HostDeviceArray, wait
+from ik_service.kernels.kernel_loading import load_kernels_alone
+from ik_service.robots import DeviceModel
+from ik_service.solver.arrays.kernel_modules import SOLVE_IO
+from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.lm.codes import BLOCKED_BY_COLLISION, PROBLEM_COUNT, SETTINGS_COUNT
+from ik_service.solver.verdict.float64_kinematics import (
+    Kinematics,
+    KinematicsRef,
+    float64_kinematics,
+    packet_function,
+    problems_left,
+)
+
+LEAST_ROOM = 16
+"""Bodies and links that the code of a verdict has room for at least; it is made for powers of two."""
+
+
+@wp.struct
+class ExactSpheres:
+    """The spheres of a robot on its bodies; int32 and float64."""
+
+    link_start: wp.array[wp.int32]  # [links + 1]: first sphere of each link
+    link_body: wp.array[wp.int32]  # [links], -1 for the world
+    bound: wp.array2d[wp.float64]  # [links, 4]: a sphere around those of each link, centre and radius
+    sphere: wp.array2d[wp.float64]  # [spheres, 4]
+    pair: wp.array2d[wp.int32]  # [pairs, 2]: links
+    bit: wp.array[wp.int32]  # [links], as `world_bits` gives it
+
+
+@cache
+@typing.no_type_check
+def clearance_kernel(bodies: int, links: int) -> wp.Kernel:
+    """Return the kernel that writes clearances of robots with up to so many bodies, and links that have spheres."""
+    named = (ObjectKind.CYLINDER, ObjectKind.HALF_SPACE, ObjectKind.GRID)
+    kinds = {kind.name.lower(): kind.value for kind in named}
+    Spheres: Any = typed_warp.reference_to(ExactSpheres)
+    Worlds: Any = typed_warp.reference_to(CollisionWorlds)
+
+    @typed_warp.func_native(packet_function("clearance", bodies=bodies, links=links, **kinds))
+    def write_clearance(
+        p: int,
+        place: int,
+        left: int,
+        robot: KinematicsRef,
+        joint_q: wp.array2d[wp.float64],
+        joint_parent: wp.array[wp.int32],
+        spheres: Spheres,
+        worlds: Worlds,
+        clearance_out: wp.array[wp.float64],
+        closest_out: wp.array2d[wp.int32],
+    ): ...
+
+    @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
+    def write_clearances(
+        settings: wp.array[wp.int32],
+        part: int,
+        parts: int,
+        robot: Kinematics,
+        joint_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+        joint_parent: wp.array[wp.int32],  # [joint_count]
+        spheres: ExactSpheres,
+        worlds: CollisionWorlds,
+        # out
+        clearance_out: wp.array[wp.float64],  # [problem_capacity]
+        closest_out: wp.array2d[wp.int32],  # [problem_capacity, 2]
+    ):
+        p = first_problem(settings, part, parts) + wp.tid()
+        left = problems_left(settings, part, parts, p)
+        write_clearance(p, wp.tid(), left, robot, joint_q, joint_parent, spheres, worlds, clearance_out, closest_out)
+
+    return write_clearances
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _judge_clearance(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    margin: wp.array[wp.float64],  # [1]
+    clearance: wp.array[wp.float64],  # [problem_capacity]
+    # in and out
+    success: wp.array[wp.bool],  # [problem_capacity]
+    status: wp.array[wp.int8],  # [problem_capacity]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    if success[p] and (clearance[p] < margin[0] or clearance[p] <= wp.float64(0.0)):
+        success[p] = False
+        status[p] = wp.int8(BLOCKED_BY_COLLISION)
+
+
+class CollisionVerdict:
+    """Launches that write clearances and judge by them.
+
+    Args:
+        model: The robot on the device; it has a collision model.
+        data: What a solve checks.
+        capacity: Problems there is room for.
+
+    Attributes:
+        clearance: [m], [capacity].
+        closest: The two that are closest: places of links that have spheres, then of what is attached, then of objects;
+            -1 for none, [capacity, 2].
+    """
+
+    def __init__(self, model: DeviceModel, data: CollisionData, capacity: int) -> None:
+        self._model, self._data, device = model, data, model.device
+        self._robot = float64_kinematics(model, ())
+        self._of = data.body_spheres
+        self._spheres = _exact_spheres(self._of, device)
+        links = len(model.robot.body_spheres.links) + MAX_ATTACHED
+        self._kernel = clearance_kernel(_room(model.body_count), _room(links))
+        self.clearance = HostDeviceArray((capacity,), wp.float64, device)
+        self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
+
+    def kernels(self) -> list[wp.Kernel]:
+        """Return the kernel that is generated for the size of the robot."""
+        return [self._kernel]
+
+    def steps(
+        self, which: Sequence[Any], judged_q: wp.array[Any], success: wp.array[Any], status: wp.array[Any]
+    ) -> list[tuple[wp.Kernel, list[Any]]]:
+        """Give the kernels for one part of the problems, in order, each with its arguments.
+
+        Args:
+            which: Settings, part and parts.
+            judged_q: What is returned, in float64.
+            success: Whether every target is met; taken back where there is too little clearance.
+            status: Status of the problems.
+        """
+        judge = [*which, self._data.margin, self.clearance.device, success, status]
+        return [*self._clearance_steps(which, judged_q), (_judge_clearance, judge)]
+
+    def _clearance_steps(self, which: Sequence[Any], judged_q: wp.array[Any]) -> list[tuple[wp.Kernel, list[Any]]]:
+        load_kernels_alone(self._kernel.module, self._model.device)
+        if self._of is not self._data.body_spheres:
+            self._of = self._data.body_spheres
+            self._spheres = _exact_spheres(self._of, self._model.device)
+        written = [self.clearance.device, self.closest.device]
+        check = [*which, self._robot, judged_q, self._model.joint_parent, self._spheres, self._data.worlds, *written]
+        return [(self._kernel, check)]
+
+    def clearances_of(self, joint_q: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the clearances of configurations [n, joint_coord_count], each in the world of its line's problem."""
+        device, count = self._model.device, len(joint_q)
+        sizes = np.zeros(SETTINGS_COUNT, np.int32)
+        sizes[PROBLEM_COUNT] = count
+        which = [wp.array(sizes, dtype=wp.int32, device=device), 0, 1]
+        for kernel, inputs in self._clearance_steps(which, wp.array(joint_q, dtype=wp.float64, device=device)):
+            wp.launch(kernel, count, inputs, device=device)
+        self.clearance.fetch(count)
+        wait(device)
+        return self.clearance.read(count)
+
+    def read(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Return the clearances and the closest two of the first problems."""
+        return self.clearance.read(count), self.closest.read(count)
+
+
+def _room(count: int) -> int:
+    return max(LEAST_ROOM, 1 << (count - 1).bit_length())
+
+
+def _exact_spheres(spheres: BodySpheres, device: wp.Device) -> Any:
+    found: Any = ExactSpheres()
+    found.link_start = wp.array(spheres.link_start, dtype=wp.int32, device=device)
+    found.link_body = wp.array(spheres.link_body, dtype=wp.int32, device=device)
+    found.bound = wp.array(spheres.bounds, dtype=wp.float64, device=device)
+    found.sphere = wp.array(np.column_stack([spheres.centers, spheres.radii]), dtype=wp.float64, device=device)
+    found.pair = wp.array(spheres.pairs, dtype=wp.int32, device=device)
+    found.bit = wp.array(world_bits(spheres), dtype=wp.int32, device=device)
+    return found

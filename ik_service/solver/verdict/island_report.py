@@ -1,0 +1,188 @@
+"""A report on the islands of a solver: which joints are in which, which rows join them, what no joint can move.
+
+It is computed on the host, by union-find over the structure that the device floods, before a solve or after one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.linear_solve import find_islands
+from ik_service.robots import RobotModel
+from ik_service.solver.given.targets import Target
+from ik_service.solver.rows.blocks import Rows
+from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.support import row_labels
+from ik_service.solver.rows.weights import weights_on_device
+from ik_service.solver.verdict.advice import why_static
+from ik_service.solver.verdict.island_results import joints_of
+from objectives import IKObjective, InputError
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.robot_indices import BodyFrame
+
+
+@dataclass(frozen=True)
+class IslandMembers:
+    """One island.
+
+    Attributes:
+        joints: Joints that it moves, followers included.
+        rows: What joins them: "target LINK" or the class of an objective.
+        static_links: Links that these rows refer to and that no active joint moves: they join nothing.
+    """
+
+    joints: tuple[str, ...]
+    rows: tuple[str, ...]
+    static_links: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnmovedRows:
+    """Rows that no active joint changes: they are in no island and are judged all the same.
+
+    Attributes:
+        rows: "target LINK" or the class of an objective.
+        links: Links that they refer to.
+        reason: Why nothing moves them, and what to do about it.
+    """
+
+    rows: str
+    links: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class IslandReport:
+    """The islands of a problem.
+
+    Attributes:
+        robot: Name of the robot.
+        islands: The islands, in order of their first tree.
+        unmoved: Rows that no island can change.
+        untouched_joints: Active joints that no row touches: they keep their start.
+        locked_joints: Joints that nothing moves.
+    """
+
+    robot: str
+    islands: tuple[IslandMembers, ...]
+    unmoved: tuple[UnmovedRows, ...]
+    untouched_joints: tuple[str, ...]
+    locked_joints: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the report as lines of text."""
+        lines = [f"{self.robot}: {len(self.islands)} island{'' if len(self.islands) == 1 else 's'}"]
+        for number, island in enumerate(self.islands):
+            lines += [f"  island {number}", f"    rows: {', '.join(island.rows)}"]
+            lines.append(f"    joints: {', '.join(island.joints)}")
+            if island.static_links:
+                lines.append(f"    refers to static links: {', '.join(island.static_links)}")
+        lines += [f"  in no island: {rows.rows}. {rows.reason}" for rows in self.unmoved]
+        if self.untouched_joints:
+            lines.append(f"  touched by no row, kept at their start: {', '.join(self.untouched_joints)}")
+        if self.locked_joints:
+            lines.append(f"  locked: {', '.join(self.locked_joints)}")
+        return "\n".join(lines)
+
+
+def report_islands(
+    robot: RobotModel,
+    targets: Sequence[Target],
+    rows: Rows,
+    incidence: NDArray[np.bool_],
+    *,
+    problem: int,
+    join: bool,
+) -> IslandReport:
+    """Return the islands of one problem, every row on whose weight can be above 0.
+
+    Args:
+        robot: The robot.
+        targets: The solver's targets.
+        rows: Layout of the objectives.
+        incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
+        problem: Which problem, where weights differ between problems.
+        join: Whether all touched trees are solved as one.
+
+    Raises:
+        InputError: There is no such problem.
+    """
+    target_of = dict(zip(rows.of_kind(RowKind.TARGET), targets, strict=True))
+    row_on = np.concatenate([_rows_on(one, target_of.get(k), problem) for k, one in enumerate(rows.objectives)])
+    touched = incidence[row_on].any(axis=0)
+    _, tree_island, row_island = find_islands(incidence, row_on, join=join)
+    labels = row_labels(rows, [target.link for target in targets])
+    links = [_links(robot, rows, k, target_of.get(k)) for k in range(len(rows.objectives))]
+    members = []
+    for island in range(int(tree_island.max(initial=-1)) + 1):
+        own = [k for k, block in enumerate(_blocks(rows)) if (row_island[block] == island).any()]
+        static = dict.fromkeys(link for k in own for link in links[k] if _is_static(robot, link))
+        names = tuple(dict.fromkeys(labels[rows.start[k]] for k in own))
+        members.append(IslandMembers(joints_of(robot, tree_island == island), names, tuple(static)))
+    unmoved = []
+    for k, block in enumerate(_blocks(rows)):
+        if row_on[block].any():
+            moved = incidence[block][row_on[block]].any(axis=1)
+            reason = _why_unmoved(robot, target_of.get(k), links[k], moved)
+            if reason is not None:
+                unmoved.append(UnmovedRows(labels[rows.start[k]], links[k], reason))
+    first = robot.dof_active[robot.joint_qd_start[:-1]]
+    locked = tuple(name for name, active in zip(robot.joint_names, first, strict=True) if active < 0)
+    return IslandReport(robot.name, tuple(members), tuple(unmoved), joints_of(robot, ~touched), locked)
+
+
+def _blocks(rows: Rows) -> list[slice]:
+    return [slice(a, b) for a, b in zip(rows.start, [*rows.start[1:], rows.count], strict=True)]
+
+
+def _rows_on(objective: IKObjective, target: Target | None, problem: int) -> NDArray[np.bool_]:
+    """Which rows of an objective are on, as in `RowWeights`; a target's values may still free some in a solve."""
+    if target is not None:
+        weights: Any = None if target.row_weights is None and target.tolerance is None else target.weights()
+    else:
+        on_device = weights_on_device(objective)
+        weights = None if on_device is None else on_device.numpy()
+    if weights is None:
+        return np.ones(objective.residual_dim(), dtype=bool)
+    lines = np.atleast_2d(np.asarray(weights))
+    if problem < 0 or (len(lines) > 1 and problem >= len(lines)):
+        allowed = f"0 to {len(lines) - 1}" if len(lines) > 1 else "0 and above"
+        raise InputError(f"problem is {problem}. Allowed: {allowed}.")
+    return np.asarray(~(lines[problem if len(lines) > 1 else 0] <= 0.0))
+
+
+def _links(robot: RobotModel, rows: Rows, k: int, target: Target | None) -> tuple[str, ...]:
+    """Links that an objective speaks of, as far as it says."""
+    objective: IKObjective = rows.objectives[k]
+    if target is not None:
+        return tuple(link for link in (target.link, target.reference_link) if link is not None)
+    if not isinstance(objective, ExpressionObjective):
+        return ()
+    groups = objective.stated_elements(rows.model)
+    frames = dict.fromkeys(frame for _, elements in groups for element in elements for frame in element.frames)
+    named = [frame for frame in frames if not isinstance(frame, BodyFrame)]
+    return tuple(frame if isinstance(frame, str) else _link_of(robot, frame) for frame in named)
+
+
+def _link_of(robot: RobotModel, body: int) -> str:
+    return next((name for name, of in zip(robot.link_names, robot.link_body, strict=True) if of == body), "world")
+
+
+def _is_static(robot: RobotModel, link: str) -> bool:
+    body = robot.link_frame(link)[0]
+    return body < 0 or bool(robot.trees.body_treeid[body] < 0)
+
+
+def _why_unmoved(
+    robot: RobotModel, target: Target | None, links: Sequence[str], moved: NDArray[np.bool_]
+) -> str | None:
+    """Why rows of an objective are in no island, or None where they are in one."""
+    if target is not None:
+        return None if moved.all() else why_static(robot, target, angular=bool(moved.any()))
+    if moved.any():
+        return None
+    static = [f"'{link}'" for link in links if _is_static(robot, link)]
+    return f"No active joint moves link {', '.join(static)}." if static else "No active joint changes it."

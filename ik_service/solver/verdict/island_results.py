@@ -1,0 +1,160 @@
+"""Results of every island of every problem: arrays over problems and islands, named on request."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.solver.arrays.partition import Partition
+from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.verdict.instances import instance_of
+from ik_service.solver.verdict.verification import Verification
+
+
+@dataclass(frozen=True)
+class IslandResult:
+    """One island of one problem.
+
+    Attributes:
+        joints: Joints that it moves.
+        rows: What couples them: "target LINK" or the class of an objective, each once.
+        success: Whether its targets are met (judged in float64), or, without targets, whether it is at a minimum.
+        status: Why its solve ended.
+        seed_index: Seed of its winning attempt.
+        iterations: Steps of that attempt.
+        cost: 1/2 |r|^2 of its rows.
+    """
+
+    joints: tuple[str, ...]
+    rows: tuple[str, ...]
+    success: bool
+    status: IKStatus
+    seed_index: int
+    iterations: int
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class IslandResults(Sequence[tuple[IslandResult, ...]]):
+    """The islands of a batch; `islands[problem]` names those of one problem.
+
+    Attributes:
+        nisland: Number of islands, int32 [n].
+        tree_island: Island of every kinematic tree, -1 where no row touches it, int32 [n, trees].
+        row_island: Island of every row, -1 where it is off or no tree moves it, int32 [n, rows].
+        success: bool [n, trees]; this and what follows: entries past the last island mean nothing.
+        status: IKStatus codes, int32 [n, trees].
+        seed_index: int32 [n, trees].
+        iterations: int32 [n, trees].
+        cost: float32 [n, trees].
+    """
+
+    nisland: NDArray[np.int32]
+    tree_island: NDArray[np.int32]
+    row_island: NDArray[np.int32]
+    success: NDArray[np.bool_]
+    status: NDArray[np.int32]
+    seed_index: NDArray[np.int32]
+    iterations: NDArray[np.int32]
+    cost: NDArray[np.float32]
+    robot: RobotModel
+    row_labels: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Say how many problems there are; an index names the islands of one."""
+        counts = ", ".join(map(str, np.unique(self.nisland)))
+        return f"<IslandResults: {len(self)} problems of {counts} islands>"
+
+    @classmethod
+    def collect(
+        cls,
+        verification: Verification,
+        partition: Partition,
+        robot: RobotModel,
+        row_labels: tuple[str, ...],
+        n: int,
+    ) -> "IslandResults":
+        """Take the islands of the first n problems from what a solve has left on the device."""
+        fields = {
+            "nisland": _lines(partition.nisland, n),
+            "tree_island": _lines(partition.tree_island, n),
+            "row_island": _lines(partition.row_island, n),
+            **verification.read_islands(n),
+            "robot": robot,
+            "row_labels": row_labels,
+        }
+        return instance_of(cls, fields)
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which entries belong to an island, bool [n, trees]."""
+        return np.asarray(np.arange(self.tree_island.shape[1]) < self.nisland[:, None])
+
+    @property
+    def island_ntree(self) -> NDArray[np.int32]:
+        """Number of kinematic trees of each island, 0 past the last one, int32 [n, trees]."""
+        return self._count(self.tree_island)
+
+    @property
+    def dof_island(self) -> NDArray[np.int32]:
+        """Island of every DOF, -1 for locked DOFs and where no row touches the tree, int32 [n, joint_dof_count]."""
+        treeid = self.robot.trees.dof_treeid
+        return np.where(treeid >= 0, self.tree_island[:, treeid], -1).astype(np.int32)
+
+    @property
+    def island_nv(self) -> NDArray[np.int32]:
+        """Number of DOFs of each island, 0 past the last one, int32 [n, trees]."""
+        return self._count(self.dof_island)
+
+    def _count(self, member_island: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Count the members (trees or DOFs) of each island."""
+        islands = np.arange(self.tree_island.shape[1], dtype=np.int32)
+        return np.asarray((member_island[:, None, :] == islands[:, None]).sum(axis=2, dtype=np.int32))
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.nisland)
+
+    @overload
+    def __getitem__(self, problem: int) -> tuple[IslandResult, ...]: ...
+
+    @overload
+    def __getitem__(self, problem: slice) -> list[tuple[IslandResult, ...]]: ...
+
+    def __getitem__(self, problem: int | slice) -> tuple[IslandResult, ...] | list[tuple[IslandResult, ...]]:
+        """Return the islands of one problem, in order of their first tree; of several for a slice, as a list."""
+        if isinstance(problem, slice):
+            return [self[k] for k in range(*problem.indices(len(self)))]
+        if not -len(self) <= problem < len(self):
+            raise IndexError(f"There is no problem {problem} among {len(self)}.")
+        return tuple(self._named(int(problem), island) for island in range(int(self.nisland[problem])))
+
+    def __iter__(self) -> Iterator[tuple[IslandResult, ...]]:
+        """Go through the problems."""
+        return (self[problem] for problem in range(len(self)))
+
+    def _named(self, problem: int, island: int) -> IslandResult:
+        labels = (self.row_labels[row] for row in np.flatnonzero(self.row_island[problem] == island))
+        return IslandResult(
+            joints=joints_of(self.robot, self.tree_island[problem] == island),
+            rows=tuple(dict.fromkeys(labels)),
+            success=bool(self.success[problem, island]),
+            status=IKStatus(int(self.status[problem, island])),
+            seed_index=int(self.seed_index[problem, island]),
+            iterations=int(self.iterations[problem, island]),
+            cost=float(self.cost[problem, island]),
+        )
+
+
+def joints_of(robot: RobotModel, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the joints that the chosen trees move, bool [trees], followers included."""
+    treeid = robot.trees.dof_treeid[robot.joint_qd_start[:-1]]
+    return tuple(name for name, tree in zip(robot.joint_names, treeid, strict=True) if tree >= 0 and chosen[tree])
+
+
+def _lines(array: NDArray[np.int32], n: int) -> NDArray[np.int32]:
+    """One line for each of n problems, without copies where all are the same."""
+    return array if len(array) == n else np.broadcast_to(array, (n, *array.shape[1:]))

@@ -1,0 +1,206 @@
+"""Verification of rows that have tolerances: in float64, at the configurations that are returned.
+
+    configurations -> poses of all bodies -> rows of the statements, without weights -> islands with a row that misses
+
+Statements are those of the objectives; kinematics is that of the verification of targets.
+"""
+
+import hashlib
+import textwrap
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import cpu_target
+from ik_service.kernels.kernel_loading import load_kernels_alone
+from ik_service.robots import DeviceModel
+from ik_service.solver.arrays.partition import Partition
+from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.rows.binding import has_row_tolerances, is_constraint
+from ik_service.solver.rows.blocks import Rows
+from ik_service.solver.verdict.composition import MISSED, OPEN
+from ik_service.solver.verdict.float64_kinematics import body_poses, float64_kinematics
+from objectives.expression import Expression
+from objectives.expression.element_table import ElementTable
+from objectives.expression.emission import straight_line
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.kernels import loads
+from objectives.expression.rows import ROW_TOLERANCES, RowGroup, state_rows
+
+EXACT_ARGUMENTS = """\
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    body_q: wp.array2d[wp.transformd],
+    joint_q: wp.array2d[wp.float64],
+    element_table: wp.array2d[int],
+    frame_offsets: wp.array2d[wp.transformd],
+    element_constants: wp.array2d[wp.float64],
+"""
+"""First arguments of kernels that compute rows in float64."""
+_ARGUMENTS = f"""\
+{EXACT_ARGUMENTS}\
+    row_tolerances: wp.array2d[float],
+    row_island: wp.array2d[wp.int32],
+    start_idx: int,
+    mark: int,
+    missed_out: wp.array2d[wp.int32],
+"""
+
+
+@wp.func
+@typing.no_type_check
+def judge_row(
+    value: wp.float64,
+    p: int,
+    row: int,
+    row_weights: wp.array2d[float],  # [1 or problems, rows of the objective]
+    row_tolerances: wp.array2d[float],  # [1 or problems, rows of the objective]
+    row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
+    start_idx: int,
+    mark: int,  # MISSED or OPEN
+    missed_out: wp.array2d[wp.int32],  # [problem_capacity, trees + 1]; last: rows of no island
+):
+    """Mark the island of a row that is not within its tolerance; rows without weight or tolerance are not judged."""
+    tolerance = row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), row]
+    if row_weights[wp.min(p, row_weights.shape[0] - 1), row] > 0.0 and tolerance < wp.inf:
+        if not wp.abs(value) <= wp.float64(tolerance):
+            island = row_island[wp.min(p, row_island.shape[0] - 1), start_idx + row]
+            place = wp.where(island >= 0, island, missed_out.shape[1] - 1)
+            missed_out[p, place] = wp.max(missed_out[p, place], mark)
+
+
+def exact_rows(group: RowGroup, *, weighted: bool) -> tuple[list[str], list[str]]:
+    """Return the lines that compute the rows of an element in float64, and their variables.
+
+    Args:
+        group: The group.
+        weighted: Whether the lines load the weights of the rows, which are no factors here.
+    """
+    stated, names = state_rows(group), dict[Expression, str]()
+    body = [*loads(group, stated, exact=True, weighted=weighted), *straight_line(stated.plain, names, exact=True)]
+    return body, [names[row] for row in stated.plain]
+
+
+def exact_kernel(
+    name: str, arguments: str, data_count: int, lines: Sequence[str], functions: Mapping[str, Any]
+) -> wp.Kernel:
+    """Return a kernel of generated text, in a module of its own; so many arrays of data follow the arguments."""
+    data = "".join(f"    data{k}: wp.array2d[float],\n" for k in range(data_count))
+    text = f"def {name}(\n{arguments}{data}):\n{textwrap.indent(chr(10).join(lines), '    ')}\n"
+    namespace = {"wp": wp, **functions}
+    exec(compile(text, f"<{name}>", "exec"), namespace)
+    module = wp.get_module(f"rows_{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
+    wp.set_module_options({"enable_backward": False, "cpu_compiler_flags": cpu_target().flags}, module)
+    return wp.Kernel(namespace[name], key=name, module=module, source=text)
+
+
+@cache
+def row_kernel(group: RowGroup) -> wp.Kernel:
+    """Return the kernel that judges the rows of a group's elements, a thread for each problem."""
+    (body, values), weights = exact_rows(group, weighted=True), f"data{len(group.data)}"
+    totals = [f"total{k}" for k in range(len(values))]
+    if group.summed:
+        body += [f"{total} = {total} + {value}" for total, value in zip(totals, values, strict=True)]
+        values = totals
+    given = f"{weights}, row_tolerances, row_island, start_idx, mark, missed_out"
+    judge = [f"judge_row({value}, i, element_table[e, 0] + {k}, {given})" for k, value in enumerate(values)]
+    lines = ["i = first_problem(settings, part, parts) + wp.tid()", "problem = i"]
+    if group.summed:
+        lines += [f"{total} = wp.float64(0.0)" for total in totals]
+    lines += ["for e in range(element_table.shape[0]):", *(f"    {line}" for line in body)]
+    lines += [line.replace("[e, 0]", "[0, 0]") for line in judge] if group.summed else [f"    {one}" for one in judge]
+    functions = {"first_problem": first_problem, "judge_row": judge_row}
+    return exact_kernel(f"{group.name}_verdict", _ARGUMENTS, len(group.data) + 1, lines, functions)
+
+
+@dataclass(frozen=True)
+class JudgedGroup:
+    """The elements of one group on the device, in float64.
+
+    Attributes:
+        objective: The objective that they are of.
+        start: Its first row.
+        group: The group.
+        arrays: What the kernel reads of the elements.
+    """
+
+    objective: ExpressionObjective
+    start: int
+    group: RowGroup
+    arrays: tuple[wp.array[Any], ...]
+
+    @classmethod
+    def of(cls, objective: ExpressionObjective, start: int, table: ElementTable, device: Any) -> "JudgedGroup":
+        """Bring the elements of a group to the device."""
+        arrays: tuple[wp.array[Any], ...] = (
+            wp.array(table.integers, dtype=wp.int32, device=device),
+            wp.array(table.frame_offsets, dtype=wp.transformd, device=device),
+            wp.array(table.constants.reshape(len(table.integers), -1), dtype=wp.float64, device=device),
+        )
+        return cls(objective, start, table.group, arrays)
+
+
+class RowVerification:
+    """Launches that find the islands with a row that is not within its tolerance.
+
+    Args:
+        model: The robot on the device.
+        rows: Rows of the solver.
+        trees: Trees of the robot.
+        capacity: Problems there is room for.
+
+    Attributes:
+        missed: MISSED where a row of an island misses, OPEN where it is one of a loop, in the last column those of no
+            island, int32 [capacity or 1, trees + 1]; zero where all are within their tolerances.
+        body_q: Poses of all bodies in float64, [capacity, body_count]; None where no row has a tolerance.
+    """
+
+    def __init__(self, model: DeviceModel, rows: Rows, trees: int, capacity: int) -> None:
+        self._model = model
+        self.body_q: wp.array[Any] | None = None
+        self._groups = [
+            JudgedGroup.of(objective, start, table, model.device)
+            for objective, start in zip(rows.objectives, rows.start, strict=True)
+            if has_row_tolerances(objective)
+            for table in objective.element_tables(model)
+        ]
+        lines = capacity if self._groups else 1
+        self.missed: wp.array[Any] = wp.zeros((lines, trees + 1), dtype=wp.int32, device=model.device)
+        if self._groups:
+            self._robot = float64_kinematics(model, ())
+            shape = (capacity, model.body_count)
+            self.body_q = wp.zeros(shape, dtype=wp.transformd, device=model.device)
+
+    def kernels(self) -> list[wp.Kernel]:
+        """Return the kernels that are generated for these rows."""
+        return [row_kernel(one.group) for one in self._groups]
+
+    def steps(
+        self, which: Sequence[Any], judged_q: wp.array[Any], partition: Partition
+    ) -> list[tuple[wp.Kernel, list[Any]]]:
+        """Give the kernels for one part of the problems, in order, each with its arguments.
+
+        Args:
+            which: Settings, part and parts.
+            judged_q: What is returned, in float64.
+            partition: Islands of the problems.
+        """
+        if not self._groups:
+            return []
+        device = self._model.device
+        poses = [*which, self._robot, self._model.joint_parent, judged_q, self.body_q, self.missed]
+        steps: list[tuple[Any, list[Any]]] = [(body_poses, poses)]
+        for one in self._groups:
+            objective, kernel = one.objective, row_kernel(one.group)
+            load_kernels_alone(kernel.module, device)
+            inputs = [*which, self.body_q, judged_q, *one.arrays, objective.data(ROW_TOLERANCES)]
+            mark = int(OPEN if is_constraint(objective) else MISSED)
+            inputs += [partition.device_row_island, one.start, mark, self.missed]
+            inputs += [*(objective.data(name) for name, _ in one.group.data), objective.row_weights()]
+            steps.append((kernel, inputs))
+        return steps

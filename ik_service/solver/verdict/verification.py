@@ -1,0 +1,388 @@
+"""Verification: answers on the nearest turn, their errors in float64, success and status.
+
+    best attempts -> configurations to return -> kinematics in float64 on exactly those -> errors of every target
+    -> targets that each island has missed -> success and status of islands -> of problems
+
+It shares no arithmetic with the engines: it walks the joints from base to link, one by one.
+"""
+
+import math
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.collision.collision_data import CollisionData
+from ik_service.kernels import typed_warp
+from ik_service.kernels.host_device_array import HostColumns, HostDeviceArray, HostDeviceBlock, block_on
+from ik_service.mechanism.transforms import identity_transform
+from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
+from ik_service.robots import DeviceModel
+from ik_service.solver.arrays.input_kernels import InputArrays, roomy_array
+from ik_service.solver.arrays.kernel_modules import SOLVE_IO
+from ik_service.solver.arrays.nearest_turn import Turns, turn_towards_start
+from ik_service.solver.arrays.partition import Partition
+from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.targets import Target
+from ik_service.solver.given.tolerances import FRAMES
+from ik_service.solver.rows.blocks import Rows
+from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.verdict.collision_verdict import CollisionVerdict
+from ik_service.solver.verdict.composition import compose_islands
+from ik_service.solver.verdict.constraint_values import ConstraintValues
+from ik_service.solver.verdict.float64_kinematics import (
+    Kinematics,
+    KinematicsRef,
+    float64_kinematics,
+    packet_function,
+    problems_left,
+)
+from ik_service.solver.verdict.row_verification import RowVerification
+from objectives.data_field import fitting_array
+from objectives.tasks.near_pose import DEADBAND, DEADBAND_WIDTH
+
+NAN = wp.constant(wp.float64(math.nan))
+INFINITE = wp.constant(wp.float64(math.inf))
+WARP_TYPES: dict[str, Any] = {
+    "precision": wp.float32,
+    "status": wp.int8,
+    "bool": wp.bool,
+    "int32": wp.int32,
+    "float32": wp.float32,
+    "float64": wp.float64,
+}
+"""Types of columns on the device; configurations in float64 are beside those in float32."""
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _final_configuration(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    turns: Turns,
+    start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    best_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    has_float64: int,  # 1: the next array holds the answers in float64
+    best_joint_q_float64: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    limit_lower: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]: exact
+    limit_upper: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]
+    # out
+    joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly what is returned
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    if has_float64 == 0:
+        c = int(0)
+        while c < joint_q_out.shape[1]:
+            joint_q_out[p, c] = best_joint_q[p, c]
+            c += 1
+        turn_towards_start(turns, settings, start_joint_q, p, joint_q_out, p)
+        c = int(0)
+        while c < joint_q_out.shape[1]:
+            judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
+            c += 1
+    else:
+        for c in range(joint_q_out.shape[1]):
+            judged_q_out[p, c] = best_joint_q_float64[p, c]
+        turn_towards_start(turns, settings, start_joint_q, p, judged_q_out, p)
+        line = wp.min(p, limit_lower.shape[0] - 1)
+        for c in range(joint_q_out.shape[1]):
+            q = judged_q_out[p, c]
+            if q < limit_lower[line, c]:  # between limits that hold no float32
+                q = limit_lower[line, c]
+            if q > limit_upper[line, c]:
+                q = limit_upper[line, c]
+            judged_q_out[p, c] = q
+            joint_q_out[p, c] = float(q)
+
+
+@typed_warp.func_native(packet_function("target_errors", frames=", ".join(map(str.upper, FRAMES))))
+def write_target_errors(
+    p: int,
+    place: int,
+    left: int,
+    robot: KinematicsRef,
+    joint_q: wp.array2d[wp.float64],
+    target: int,
+    targets: int,
+    tool: wp.array[wp.transformd],
+    has_reference: int,
+    positions: wp.array3d[wp.float64],
+    orientations_xyzw: wp.array3d[wp.float64],
+    row_weights: wp.array2d[float],
+    frame: int,
+    deadband: wp.array2d[float],
+    position_error_out: wp.array2d[wp.float64],
+    orientation_error_out: wp.array2d[wp.float64],
+) -> None:
+    """Write the errors of a target."""
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _target_errors(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # robot
+    robot: Kinematics,  # with paths to each target's link, then to each reference link
+    joint_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    # target
+    target: int,
+    targets: int,
+    tool: wp.array[wp.transformd],  # [1 or problems]: T_link_tool
+    has_reference: int,
+    positions: wp.array3d[wp.float64],  # [problem_capacity, targets, 3]
+    orientations_xyzw: wp.array3d[wp.float64],  # [problem_capacity, targets, 4]
+    row_weights: wp.array2d[float],  # [problem_capacity, 6]
+    frame: int,  # of the rows, by its place in FRAMES; -1: the reference frame, without deadband
+    deadband: wp.array2d[float],  # [1 or problems, 7]: see IKObjectiveNearPose
+    # out
+    position_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
+    orientation_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    write_target_errors(
+        p,
+        wp.tid(),
+        problems_left(settings, part, parts, p),
+        robot,
+        joint_q,
+        target,
+        targets,
+        tool,
+        has_reference,
+        positions,
+        orientations_xyzw,
+        row_weights,
+        frame,
+        deadband,
+        position_error_out,
+        orientation_error_out,
+    )
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _compare_with_limits(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    dof_coordinate: wp.array[wp.int32],  # [joint_dof_count]
+    dof_active: wp.array[wp.int32],  # [joint_dof_count]
+    lower: wp.array2d[float],  # [1 or problems, joint_dof_count]
+    upper: wp.array2d[float],  # [1 or problems, joint_dof_count]
+    exact_lower: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]
+    exact_upper: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]
+    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    judged_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    # out
+    active_limits_out: wp.array2d[wp.bool],  # [problem_capacity, joint_dof_count]
+    limit_margin_out: wp.array[wp.float64],  # [problem_capacity]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    q = joint_q[p]
+    judged = judged_q[p]
+    active_limits = active_limits_out[p]
+    line = wp.min(p, lower.shape[0] - 1)
+    margin = INFINITE
+    d = int(0)
+    while d < dof_coordinate.shape[0]:
+        at_limit = bool(False)
+        c = dof_coordinate[d]
+        if c >= 0 and dof_active[d] >= 0:
+            at_limit = q[c] <= lower[line, d] or q[c] >= upper[line, d]
+            below, above = judged[c] - exact_lower[line, c], exact_upper[line, c] - judged[c]
+            least = wp.where(below < above, below, above)  # unlike `wp.min`, one instruction
+            margin = wp.where(least < margin, least, margin)
+        active_limits[d] = at_limit
+        d += 1
+    limit_margin_out[p] = wp.where(margin < INFINITE, margin, NAN)
+
+
+class Verification:
+    """Answers of a solver, with the launches that write them.
+
+    Args:
+        model: The robot on the device.
+        targets: Declared targets.
+        tree_count: Trees of the robot.
+        capacity: Problems there is room for.
+        block: Where what goes to the device with the problems stands.
+
+    Attributes:
+        columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
+            `judged_q` is `joint_q` in float64.
+        tools: Tool frame of each target, `T_link_tool`, [1 or problems].
+        constraint_values: Values of the robot's constraints, once the rows are known.
+        collision: Clearances, where the answers are checked for collision.
+    """
+
+    constraint_values: ConstraintValues
+    collision: CollisionVerdict | None = None
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[Target],
+        tree_count: int,
+        capacity: int,
+        block: HostDeviceBlock | None = None,
+    ) -> None:
+        device, answers_block = model.device, block_on(model.device)
+        self._model, self._targets = model, targets
+        extents = {"coordinates": model.joint_coord_count, "dofs": model.joint_dof_count}
+        extents |= {"targets": len(targets), "trees": tree_count}
+
+        def array_of(column: Column, dtype: Any = None) -> HostDeviceArray:
+            shape = (capacity, *(extents[axis] for axis in column.axes))
+            return HostDeviceArray(shape, dtype or WARP_TYPES[column.dtype], device, block=answers_block)
+
+        answers = {column.name: array_of(column) for column in DEVICE_COLUMNS}
+        of_islands = {column.name: array_of(column) for column in DEVICE_ISLAND_COLUMNS}
+        self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
+        self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
+        self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
+        self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False, block=block)
+        self._collision: CollisionVerdict | None = None
+        self._target_row: Any = None  # until the rows are known
+        self._no_deadband: wp.array[Any] = wp.zeros((1, DEADBAND_WIDTH), dtype=wp.float32, device=device)
+        links = [target.link for target in targets]
+        self._robot = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
+        self.tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
+
+    def use_targets(self, targets: Sequence[Target]) -> bool:
+        """Take other tool frames; return whether an array was exchanged for a larger one."""
+        old, device = self.tools, self._model.device
+        pairs = [(array, np.atleast_2d(_tool(one))) for array, one in zip(old, targets, strict=True)]
+        self.tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
+        return any(array is not before for array, before in zip(self.tools, old, strict=True))
+
+    def use_rows(self, rows: Rows) -> None:
+        """Take the rows of a solver; the launches have to be recorded anew."""
+        self._rows, target_rows = rows, [rows.start[k] for k in rows.of_kind(RowKind.TARGET)]
+        self._target_row = wp.array(target_rows, dtype=wp.int32, device=self._model.device)
+        capacity, trees = self.columns["island_success"].device.shape
+        self._row_verification = RowVerification(self._model, rows, trees, capacity)
+        self.constraint_values = ConstraintValues(self._model, rows, capacity)
+
+    def use_collision(self, data: CollisionData) -> None:
+        """Make room for the clearances of a robot that has a collision model."""
+        self._collision = CollisionVerdict(self._model, data, len(self.columns["success"].host))
+
+    def check_collision(self, *, checked: bool) -> None:
+        """Set whether the answers of the next solves are checked for collision."""
+        self.collision = self._collision if checked else None
+
+    def modules(self) -> list[Any]:
+        """Return the modules of Warp that the launches need, besides `SOLVE_IO`."""
+        kernels = self._row_verification.kernels() + self.constraint_values.kernels()
+        if self.collision is not None:
+            kernels += self.collision.kernels()
+        return [kernel.module for kernel in kernels]
+
+    def lines(self) -> dict[str, wp.array[Any]]:
+        """Return the arrays that the launches write, with a line for every problem."""
+        found, rows = {name: array.device for name, array in self.columns.items()}, self._row_verification
+        if rows.body_q is not None:
+            found |= {"row_missed": rows.missed, "row_body_q": rows.body_q}
+        if self.collision is not None:
+            found |= {"clearance": self.collision.clearance.device, "closest": self.collision.closest.device}
+        return found
+
+    def use_tolerances(self, options: SolverOptions) -> None:
+        """Judge with the tolerances of these options; they have yet to go to the device."""
+        self.tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
+
+    def results(self, *, float64_finish: bool) -> list[HostDeviceArray]:
+        """Return what a result is made of.
+
+        Args:
+            float64_finish: Whether configurations are wanted in float64.
+        """
+        left_out, values = "joint_q" if float64_finish else "judged_q", self.constraint_values.columns
+        found = [array for name, array in self.columns.items() if name != left_out]
+        if self.collision is not None:
+            found += [self.collision.clearance, self.collision.closest]
+        return found if values is None else [*found, values]
+
+    def read(self, count: int, *, float64_finish: bool) -> dict[str, Any]:
+        """Return the columns of the first problems, by name.
+
+        Args:
+            count: How many problems.
+            float64_finish: Whether configurations are wanted in float64.
+        """
+        values = self._answers.read(count)
+        return values | {"joint_q": self.columns["judged_q"].read(count)} if float64_finish else values
+
+    def read_islands(self, count: int) -> dict[str, Any]:
+        """Return the columns of the islands of the first problems, by name."""
+        return self._of_islands.read(count)
+
+    def launches(
+        self,
+        problems: Any,
+        given: InputArrays,
+        partition: Partition,
+        part: int,
+        parts: int,
+        joint_q_float64: "wp.array[Any] | None",
+        *,
+        values: bool = True,
+    ) -> list[wp.Launch]:
+        """Record the launches that judge one part of the problems; their dimension is its number of problems.
+
+        Args:
+            problems: The solved `Problems`.
+            given: What the caller gave.
+            partition: Their islands.
+            part: Which part.
+            parts: Number of parts.
+            joint_q_float64: Answers in float64, where the best attempts have been improved so.
+            values: Whether values of constraints are wanted, which nothing judges.
+        """
+        model, best, targets = self._model, problems.best, self._targets
+        which = [problems.settings, part, parts]
+        device = {name: array.device for name, array in self.columns.items()}
+        errors = [device["position_error"], device["orientation_error"]]
+        place = [*which, problems.turns, problems.start_joint_q, best.joint_q, int(joint_q_float64 is not None)]
+        place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *problems.limits.returned]
+        place += [device["joint_q"], device["judged_q"]]
+        steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
+        for k, (target, tool) in enumerate(zip(targets, self.tools, strict=True)):
+            inputs = [*which, self._robot, device["judged_q"], k, len(targets), tool]
+            inputs += [int(target.reference_link is not None), given.positions.device]
+            inputs += [given.orientations_xyzw.device, problems.row_weights[k], *self._nearness(k), *errors]
+            steps.append((_target_errors, inputs))
+        rows = self._row_verification
+        compose = [*which, self.tolerances.device, self._target_row, *errors, rows.missed]
+        compose += [partition.device_nisland, partition.device_row_island, best]
+        compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
+        compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
+        limits = [*which, model.dof_coordinate, model.dof_active, *problems.limits.at_limit]
+        limits += [*problems.limits.told, device["joint_q"], device["judged_q"], device["active_limits"]]
+        steps += rows.steps(which, device["judged_q"], partition)
+        steps += self.constraint_values.steps(which, rows.body_q, device["judged_q"]) if values else []
+        steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
+        if self.collision is not None:
+            steps += self.collision.steps(which, device["judged_q"], device["success"], device["status"])
+        return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
+
+    def _nearness(self, target: int) -> tuple[int, wp.array[Any]]:
+        """Frame of a target's rows, and what counts as no error in it."""
+        frame = self._targets[target].frame
+        if frame is None:
+            return -1, self._no_deadband
+        objective: Any = self._rows.objectives[target]
+        return FRAMES.index(frame), objective.data(DEADBAND)
+
+
+def _tool(target: Target) -> NDArray[np.float64]:
+    """T_link_tool, [7] or [n, 7]."""
+    return identity_transform() if target.offset is None else np.asarray(target.offset, np.float64)

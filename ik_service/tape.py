@@ -1,0 +1,143 @@
+"""A solve on a tape of Warp: gradients by its targets when the tape runs backwards.
+
+arrays -> solved and linearised on the host -> configurations; on the tape, what pulls their gradient back
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.derived_solve import POSE, batch_axes, derived_solve
+from ik_service.ik_solver import IKSolver
+from ik_service.mechanism.transforms import Float64Array
+from objectives.errors import InputError
+
+__all__ = ["TapeAnswer", "solve_on_tape"]
+
+
+class TapeAnswer(NamedTuple):
+    """Answers of a solve.
+
+    Attributes:
+        joint_q: Configurations, shape [n, coordinates], with a gradient, where the targets are.
+        success: Whether all targets are met, bool [n].
+        is_differentiable: Whether an answer has a gradient, bool [n]; where it has none, that is zero.
+    """
+
+    joint_q: "wp.array[Any]"
+    success: NDArray[np.bool_]
+    is_differentiable: NDArray[np.bool_]
+
+
+def solve_on_tape(
+    tape: wp.Tape,
+    solver: IKSolver,
+    positions: "wp.array[Any] | None" = None,
+    orientations_xyzw: "wp.array[Any] | None" = None,
+    *,
+    initial_joint_q: "wp.array[Any] | None" = None,
+    offsets: "wp.array[Any] | None" = None,
+) -> TapeAnswer:
+    """Solve for targets, and let a tape pull gradients of the configurations back to them.
+
+    Call it between launches that the tape records, within its `with` block or beside it. A gradient is that of the
+    minimum that an answer is, as it moves with its targets; configurations to start from have none. It is computed on
+    the host.
+
+    Args:
+        tape: The tape.
+        solver: The solver; it takes orientations in the order xyzw here.
+        positions: Positions [m], vec3 of shape [n] or [n, targets], or numbers of shape [n, 3] or [n, targets, 3]; None
+            leaves them free. What is made with `requires_grad` gets a gradient, here and below.
+        orientations_xyzw: Unit quaternions, alike. Their gradient is tangent to the unit sphere.
+        initial_joint_q: Where to start, shape [n, coordinates] or [coordinates].
+        offsets: Tool frames, transforms of shape [n] or [n, targets], or numbers with 7 more; all targets have been
+            declared with one. None: those of the solver.
+
+    Raises:
+        InputError: No array of Warp, a wrong shape, or a value as in `IKSolver.solve`.
+    """
+    given = {"positions": positions, "orientations_xyzw": orientations_xyzw}
+    given |= {"initial_joint_q": initial_joint_q, "offsets": offsets}
+    values = {name: None if one is None else _numbers(name, one) for name, one in given.items()}
+    (n,) = _one_axis(batch_axes(solver, {name: None if one is None else one.shape for name, one in values.items()}))
+    several = len(solver.targets)
+    turns, tools = values["orientations_xyzw"], values["offsets"]
+    places = None if values["positions"] is None else values["positions"].reshape(n, several, 3)
+    turns = None if turns is None else turns.reshape(n, several, 4)
+    if tools is not None:
+        tools = np.broadcast_to(tools.reshape(-1, several, POSE), (n, several, POSE))
+    like = next(one for one in (positions, orientations_xyzw) if one is not None)
+    with _not_recorded():
+        found = derived_solve(solver, places, turns, values["initial_joint_q"], tools, derives=True)
+        joint_q: wp.array[Any] = wp.array(np.ascontiguousarray(found.joint_q), device=like.device, requires_grad=True)
+    wanted = {
+        name: one for name, one in given.items() if one is not None and one.requires_grad and name != "initial_joint_q"
+    }
+
+    def pull_back() -> None:
+        rates = np.einsum("ncpk,nc->npk", found.rates, joint_q.grad.numpy().astype(np.float64))
+        of_targets, of_tools = rates[:, :several], rates[:, several:]
+        changes = {"positions": of_targets[..., :3]}
+        if turns is not None:
+            changes["orientations_xyzw"] = _by_quaternion(of_targets[..., 3:], turns)
+        if tools is not None:
+            changes["offsets"] = np.concatenate(
+                [of_tools[..., :3], _by_quaternion(of_tools[..., 3:], tools[..., 3:])], axis=-1
+            )
+        _add(wanted, changes)
+
+    tape.record_func(pull_back, [joint_q, *wanted.values()])
+    return TapeAnswer(joint_q, found.success, found.is_differentiable)
+
+
+@contextmanager
+def _not_recorded() -> Iterator[None]:
+    """Let no tape record what is launched in a block."""
+    runtime: Any = wp._src.context.runtime
+    tape = runtime.tape
+    if tape is not None:
+        tape.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        if tape is not None:
+            tape.__enter__()
+
+
+def _numbers(name: str, one: Any) -> NDArray[np.floating]:
+    """Give the numbers of an array, with those of a vector in an axis of their own."""
+    if not isinstance(one, wp.array):
+        raise InputError(f"{name} must be an array of Warp, got {type(one).__name__}.")
+    found: NDArray[np.floating] = one.numpy()
+    if found.dtype.kind != "f":
+        raise InputError(f"{name} is of type {found.dtype}. Allowed: floating-point numbers.")
+    return found
+
+
+def _one_axis(batch: tuple[int, ...]) -> tuple[int]:
+    if len(batch) != 1:
+        raise InputError(f"Targets have the axes {list(batch)} before those of a problem. Allowed: one, [n].")
+    return (batch[0],)
+
+
+def _add(arrays: "Mapping[str, wp.array[Any]]", changes: Mapping[str, Float64Array]) -> None:
+    """Add to the gradients of arrays."""
+    for name, one in arrays.items():
+        before = one.grad.numpy()
+        change = changes[name]
+        if change.size != before.size:  # one line of tool frames for all problems
+            change = change.sum(axis=0)
+        one.grad.assign((before + change.reshape(before.shape)).astype(before.dtype))
+
+
+def _by_quaternion(by_rotation: Float64Array, q_xyzw: NDArray[np.floating]) -> Float64Array:
+    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
+    q = q_xyzw.astype(np.float64)
+    imaginary = q[..., 3:] * by_rotation + np.cross(by_rotation, q[..., :3])
+    real = -(by_rotation * q[..., :3]).sum(axis=-1, keepdims=True)
+    return np.asarray(2.0 * np.concatenate([imaginary, real], axis=-1) / (q * q).sum(axis=-1, keepdims=True))

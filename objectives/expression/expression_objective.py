@@ -1,0 +1,348 @@
+"""Objectives that state their rows as expressions: the kernels, the Jacobian and the support follow from that."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import warp as wp
+
+from objectives.data_field import DataField
+from objectives.errors import InputError, ObjectiveError, UnknownNameError
+from objectives.expression.element_block import ElementBlock
+from objectives.expression.element_table import Element, ElementTable, build_element_table
+from objectives.expression.rows import ROW_TOLERANCES, ROW_WEIGHTS, RowGroup
+from objectives.model import BoolArray, IKModel
+from objectives.objective import IKJacobianType, IKObjective
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+
+class ExpressionObjective(IKObjective):
+    """An objective whose rows are arithmetic over link frames, coordinates and data.
+
+    A subclass gives its data fields to the constructor and says in `stated_elements` which row groups it applies to
+    what. Every row is multiplied with `weight` and with its entry of the field `row_weights`. Rows may have tolerances,
+    see `set_row_tolerances`.
+
+    The fields can be set at any time before or between solves.
+    """
+
+    def __init__(
+        self, fields: Sequence[DataField], *, row_count: int | None, row_weights: Any = None, weight: float = 1.0
+    ) -> None:
+        """Take data and weights.
+
+        Args:
+            fields: Data fields, by the names that the row groups use.
+            row_count: Number of rows; None if it depends on the robot.
+            row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off; a
+                Warp array is used in place. None for ones.
+            weight: Factor of all rows, positive.
+
+        Raises:
+            InputError: A weight is negative or not finite, or has a wrong shape.
+        """
+        if not (np.isfinite(weight) and weight > 0.0):
+            allowed = "a positive number (a row weight of 0 switches a row off)"
+            raise InputError(f"{type(self).__name__}: weight is {weight}; allowed: {allowed}.")
+        self._weight = float(weight)
+        weights = DataField(type(self).__name__, ROW_WEIGHTS, row_count, row_weights, non_negative=True)
+        self._fields: dict[str, DataField] = {field.name: field for field in (*fields, weights)}
+        self._tables: list[ElementTable] | None = None
+        self._blocks: list[ElementBlock] = []
+        self._row_count = row_count
+        self._common_tolerance: float | None = None  # until the number of rows is known
+
+    # ------------------------------------------------------------------ what a subclass states
+    def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
+        """Give the row groups and what they apply to on this robot; the rows follow one another in this order.
+
+        Raises:
+            UnknownNameError: The robot lacks a link or joint.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override stated_elements().")
+
+    # ------------------------------------------------------------------ data
+    @property
+    def weight(self) -> float:
+        """Factor of all rows."""
+        return self._weight
+
+    @property
+    def data_version(self) -> int:
+        """Counter that grows whenever a field's device array was exchanged for another."""
+        return sum(field.version for field in self._fields.values())
+
+    def set_data(self, name: str, value: Any) -> None:
+        """Replace the numbers of a field.
+
+        NumPy input is copied into the device array in use, one line into all of its lines; where it has too few, the
+        field gets a larger array and `data_version` grows. A Warp array takes the place of the one in use.
+
+        Args:
+            name: Name of the field.
+            value: Shape [columns] for all problems, or [problem_count, columns].
+
+        Raises:
+            UnknownNameError: There is no such field.
+            InputError: The value has a wrong shape, type or device, or numbers that are not allowed.
+        """
+        field = self._field(name)
+        if name == ROW_TOLERANCES:
+            self.set_row_tolerances(value)
+        else:
+            field.set(value)
+
+    def data(self, name: str) -> wp.array[wp.float32]:
+        """Give the device array of a field, shape [1, columns] or [problem_count or more, columns].
+
+        Raises:
+            UnknownNameError: There is no such field.
+            ObjectiveError: The objective is on no device yet.
+        """
+        return self._field(name).array
+
+    def data_rows(self) -> Mapping[str, int]:
+        """Give the number of lines of each field, by name."""
+        return {name: field.rows for name, field in self._fields.items()}
+
+    def use_lines(self, problems: npt.NDArray[np.intp] | None) -> None:
+        """Use the lines of some of the problems, of fields that have one per problem; None for all again.
+
+        Args:
+            problems: Their numbers; the solver then has no others.
+        """
+        for field in self._fields.values():
+            field.use_lines(problems)
+
+    def unit_columns(self, name: str) -> tuple[slice, ...]:
+        """Give the columns of a field that `set_data` scales to length 1 together: quaternions and directions.
+
+        Raises:
+            UnknownNameError: There is no such field.
+        """
+        return self._field(name).unit_columns
+
+    def require_problem_count(self, problem_count: int) -> None:
+        """Check that every field has one line or one per problem; a caller's Warp array may have more.
+
+        Raises:
+            InputError: A field has another number of lines.
+        """
+        super().require_problem_count(problem_count)
+        for name, field in self._fields.items():
+            if field.rows > max(problem_count, 1) and not field.preallocated:
+                raise InputError(
+                    f"{type(self).__name__}: field '{name}' has {field.rows} lines for {problem_count} problems; "
+                    f"give 1 line for all, or {problem_count}."
+                )
+
+    def row_weights(self) -> wp.array[wp.float32]:
+        """Give the device array of the rows' weights, shape [1, residual_dim] or [problem_count or more, ...]."""
+        return self.data(ROW_WEIGHTS)
+
+    def set_row_weights(self, row_weights: Any) -> None:
+        """Replace the weights of the rows, shape [residual_dim] or [problem_count, residual_dim].
+
+        Raises:
+            InputError: A weight is negative or not finite, or the shape is wrong.
+        """
+        self.set_data(ROW_WEIGHTS, row_weights)
+
+    @property
+    def has_row_tolerances(self) -> bool:
+        """Whether rows have tolerances."""
+        return ROW_TOLERANCES in self._fields or self._common_tolerance is not None
+
+    def set_row_tolerances(self, row_tolerances: Any) -> None:
+        """Give the rows tolerances: `success` then asks too that each is within its own, without weights, in float64.
+
+        Rows of weight 0 are not judged. A controller does not look at tolerances of objectives.
+
+        Args:
+            row_tolerances: In the rows' units and above 0, infinite for a row without one: a number for all rows,
+                [residual_dim] or [problem_count, residual_dim]; a Warp array is used in place.
+
+        Raises:
+            InputError: A tolerance is not above 0, or the shape is wrong.
+            ObjectiveError: The objective has none yet and is bound to a solver, whose code would have to be another.
+        """
+        if not self.has_row_tolerances and self.device is not None:
+            raise ObjectiveError(
+                f"{type(self).__name__} has no row tolerances and is bound to a solver. Set some before (inf for none)."
+            )
+        common = None
+        if not isinstance(row_tolerances, wp.array):
+            row_tolerances = _rounded_down(type(self).__name__, row_tolerances)
+            common = float(row_tolerances) if row_tolerances.ndim == 0 else None
+        self._common_tolerance = common
+        if common is not None:
+            if self._row_count is None:
+                return  # they follow in `bind_model`
+            row_tolerances = np.full(self._row_count, common)
+        if ROW_TOLERANCES in self._fields:
+            self._fields[ROW_TOLERANCES].set(row_tolerances)
+        else:
+            field = DataField(type(self).__name__, ROW_TOLERANCES, self._row_count, row_tolerances, finite=False)
+            self._fields[ROW_TOLERANCES] = field
+
+    def _field(self, name: str) -> DataField:
+        if name not in self._fields:
+            raise UnknownNameError(
+                f"{type(self).__name__} has no data field '{name}'. Fields: {', '.join(sorted(self._fields))}."
+            )
+        return self._fields[name]
+
+    def unbound_copy(self) -> "Self":
+        """Give an objective with the same data that is bound to nothing."""
+        other = super().unbound_copy()
+        other._fields = {name: field.unbound_copy() for name, field in self._fields.items()}
+        other._blocks = []
+        return other
+
+    # ------------------------------------------------------------------ hooks
+    def bind_model(self, model: IKModel) -> None:
+        """Resolve links and joints on the robot.
+
+        Raises:
+            UnknownNameError: The robot lacks a link or joint that the objective names.
+            InputError: A field does not fit the robot.
+            ObjectiveError: An element reads columns that a field does not have.
+        """
+        self._tables, row = [], 0
+        for group, elements in self.stated_elements(model):
+            if elements:
+                self._check_columns(group, elements)
+                self._tables.append(build_element_table(group, elements, row, model))
+                row += group.total_row_count(len(elements))
+        self._row_count = row
+        self._blocks = []
+        self._fields[ROW_WEIGHTS].set_columns(row)
+        if self._common_tolerance is not None:
+            tolerances = np.full(row, self._common_tolerance)
+            self._fields[ROW_TOLERANCES] = DataField(type(self).__name__, ROW_TOLERANCES, row, tolerances, finite=False)
+        elif ROW_TOLERANCES in self._fields:
+            self._fields[ROW_TOLERANCES].set_columns(row)
+
+    def _check_columns(self, group: RowGroup, elements: Sequence[Element]) -> None:
+        for element in elements:
+            for (name, width), first in zip(group.data, element.data_columns, strict=True):
+                count = self._field(name).columns
+                if count is not None and not 0 <= first <= count - width:
+                    read = f"columns {first} to {first + width - 1} of '{name}'"
+                    raise ObjectiveError(f"{type(self).__name__}: an element reads {read}, which has 0 to {count - 1}.")
+
+    def residual_dim(self) -> int:
+        """Give the number of rows.
+
+        Raises:
+            ObjectiveError: It depends on the robot, and `bind_model` has not been called.
+        """
+        if self._row_count is None:
+            raise ObjectiveError(f"{type(self).__name__}: the number of rows is known after bind_model().")
+        return self._row_count
+
+    def supports_analytic(self) -> bool:
+        """Return True: the Jacobian follows from the statement."""
+        return True
+
+    def row_support(self, model: IKModel) -> BoolArray:
+        """Tell which DOFs each row can depend on, shape [residual_dim, joint_dof_count]."""
+        tables = self.element_tables(model)
+        support = np.zeros((self.residual_dim(), model.joint_dof_count), dtype=bool)
+        for table in tables:
+            first_rows, group = table.integers[:, 0], table.group
+            rows = np.add.outer(first_rows, np.arange(group.row_count)).ravel()
+            np.logical_or.at(support, rows, table.row_support)  # rows of a sum come once for every element
+        return support
+
+    def bind_device(self, device: Any) -> None:
+        """Bring the data to the solver's device.
+
+        Raises:
+            InputError: A Warp array given as data is on another device.
+        """
+        super().bind_device(device)
+        for field in self._fields.values():
+            field.bind(self.device)
+
+    def init_buffers(self, model: IKModel, jacobian_mode: IKJacobianType) -> None:
+        """Bring the tables of the robot to the device, and build and load the kernels.
+
+        Raises:
+            ObjectiveError: A hook that comes before this one has not been called.
+        """
+        super().init_buffers(model, jacobian_mode)
+        if not self._blocks:
+            self._blocks = [ElementBlock.on_device(table, self.device) for table in self.element_tables(model)]
+        for block in self._blocks:  # a module must not be loaded while a graph is recorded
+            block.load_kernels(with_jacobian=jacobian_mode.name != "AUTODIFF")
+
+    def element_tables(self, model: IKModel) -> Sequence[ElementTable]:
+        """Give the elements of each row group on a robot."""
+        if self._tables is None:
+            self.bind_model(model)
+        assert self._tables is not None
+        return self._tables
+
+    def compute_residuals(
+        self,
+        body_q: wp.array[wp.transformf],
+        joint_q: wp.array[wp.float32],
+        model: IKModel,
+        residuals: wp.array[wp.float32],
+        start_idx: int,
+        problem_idx: wp.array[wp.int32],
+    ) -> None:
+        """Write the weighted rows of all instances; see `IKObjective.compute_residuals`."""
+        for block in self._blocks:
+            block.write_residuals(self._inputs(block, body_q, joint_q, problem_idx, start_idx), residuals)
+
+    def compute_jacobian_analytic(
+        self,
+        body_q: wp.array[wp.transformf],
+        joint_q: wp.array[wp.float32],
+        model: IKModel,
+        jacobian: wp.array[wp.float32],
+        joint_S_s: wp.array[wp.spatial_vectorf],
+        start_idx: int,
+    ) -> None:
+        """Write the derivatives of the weighted rows; see `IKObjective.compute_jacobian_analytic`.
+
+        Raises:
+            ObjectiveError: `bind_problem_index` has not been called.
+        """
+        if self.problem_index is None:
+            raise ObjectiveError(f"{type(self).__name__}: call bind_problem_index() first.")
+        for block in self._blocks:
+            inputs = self._inputs(block, body_q, joint_q, self.problem_index, start_idx)
+            block.write_jacobian(inputs, joint_S_s, jacobian)
+
+    def _inputs(
+        self,
+        block: ElementBlock,
+        body_q: wp.array[wp.transformf],
+        joint_q: wp.array[wp.float32],
+        problem_idx: wp.array[wp.int32],
+        start_idx: int,
+    ) -> list[Any]:
+        names = [*(name for name, _ in block.table.group.data), ROW_WEIGHTS]
+        fixed = [body_q, joint_q, problem_idx, block.integers, block.frame_offsets, self._weight, start_idx]
+        constants = [block.constants] if block.table.group.constants else []
+        return [*fixed, *(self._fields[name].array for name in names), *constants]
+
+
+def _rounded_down(owner: str, row_tolerances: Any) -> npt.NDArray[np.float64]:
+    """Tolerances that are float32 numbers and no larger than what was given."""
+    try:
+        values = np.asarray(row_tolerances, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{owner}: row_tolerances is not an array of numbers ({error}).") from None
+    single = values.astype(np.float32)
+    rounded = np.where(single > values, np.nextafter(single, np.float32(0.0)), single).astype(np.float64)
+    if not (rounded > 0.0).all():
+        worst = values[~(rounded > 0.0)].ravel()[0]
+        raise InputError(f"{owner}: row_tolerances has {worst}; allowed: float32 numbers above 0, infinite for none.")
+    return rounded

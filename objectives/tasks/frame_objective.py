@@ -1,0 +1,96 @@
+"""What the objectives that control a frame on a link have in common: its offset, and the link from which it is seen."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from objectives.data_field import DataField
+from objectives.expression import Scalar
+from objectives.expression.element_table import Element
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import Frame
+from objectives.expression.rows import RowGroup, RowInputs
+from objectives.model import IKModel
+
+FRAME, REFERENCE_FRAME, OFFSET = "link", "reference", "offset"
+
+
+class FrameRows(NamedTuple):
+    """Rows about one frame."""
+
+    name: str
+    """A Python identifier, part of the kernels' names."""
+
+    row_count: int
+    state: Callable[[RowInputs], Sequence[Scalar]]
+    independent: bool = True
+
+
+def seen_frame(inputs: RowInputs) -> Frame:
+    """Give the controlled frame, seen from the reference if there is one."""
+    frame = inputs.frames[FRAME]
+    return frame.relative_to(inputs.frames[REFERENCE_FRAME]) if REFERENCE_FRAME in inputs.frames else frame
+
+
+def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool, offset: bool) -> RowGroup:
+    return RowGroup(
+        rows.name + ("_relative" if relative else "") + ("_offset" if offset else ""),
+        rows.row_count,
+        rows.state,
+        frames=(FRAME, REFERENCE_FRAME) if relative else (FRAME,),
+        offsets=((FRAME, OFFSET),) if offset else (),
+        independent=rows.independent,
+        data=(*fields, (OFFSET, 7)) if offset else tuple(fields),
+    )
+
+
+class FrameObjective(ExpressionObjective):
+    """An objective about a frame on a link, with offset and reference link if wanted; a subclass states its rows."""
+
+    _rows: FrameRows
+
+    def __init__(
+        self,
+        link: str | int,
+        fields: Sequence[DataField],
+        *,
+        offset: Any,
+        reference_link: str | int | None,
+        row_weights: Any,
+        weight: float,
+    ) -> None:
+        widths = [(field.name, field.columns or 0) for field in fields]
+        offsets = []
+        if offset is not None:
+            offsets.append(DataField(type(self).__name__, OFFSET, 7, offset, quaternion_columns=(3,)))
+        super().__init__([*fields, *offsets], row_count=self._rows.row_count, row_weights=row_weights, weight=weight)
+        self._link, self._reference_link = link, reference_link
+        self._group = _group(self._rows, widths, relative=reference_link is not None, offset=offset is not None)
+
+    @property
+    def link(self) -> str | int:
+        """Link that carries the controlled frame, by name, or a body by index."""
+        return self._link
+
+    @property
+    def reference_link(self) -> str | int | None:
+        """Link in whose frame the data are given; None for the world."""
+        return self._reference_link
+
+    @property
+    def offset(self) -> Any:
+        """Copy of T_link_tcp on the host, position [m] and quaternion xyzw, shape [1 or problem_count, 7], or None."""
+        return self._fields[OFFSET].host() if OFFSET in self._fields else None
+
+    def set_offset(self, offset: Any) -> None:
+        """Replace T_link_tcp, shape [7] or [problem_count, 7]; only where the objective was made with an offset.
+
+        Raises:
+            UnknownNameError: The objective was made without an offset.
+            InputError: The value has a wrong shape or numbers that are not allowed.
+        """
+        self.set_data(OFFSET, offset)
+
+    def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
+        """State the rows of one frame."""
+        frames = (self._link,) if self._reference_link is None else (self._link, self._reference_link)
+        return [(self._group, [Element(frames, data_columns=(0,) * len(self._group.data))])]

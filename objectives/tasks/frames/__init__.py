@@ -1,1 +1,0 @@
-"""Objectives about frames on links: poses, directions, planes, lines, loops and wheels."""

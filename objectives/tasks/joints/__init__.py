@@ -1,1 +1,0 @@
-"""Objectives about coordinates of joints: postures, limits and couplings."""

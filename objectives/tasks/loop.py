@@ -1,0 +1,301 @@
+"""An objective that closes a loop: two frames stand to each other as a joint between them would allow."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from objectives.errors import InputError
+from objectives.expression import Scalar, atan2, cos, maximum, minimum, sin, sqrt, where
+from objectives.expression.element_table import Element, ElementTable, build_element_table
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.frame_algebra import Frame, Vector, dot, rotation_difference
+from objectives.expression.rows import RowGroup, RowInputs
+from objectives.model import IKModel
+from objectives.robot_indices import RobotIndices
+from objectives.tasks.closing_joint import (
+    CLOSING_COORDINATES,
+    SIZE,
+    RelativeRows,
+    limit_group,
+    limit_numbers,
+    limit_pairs,
+    limited_coordinates,
+    relative_group,
+)
+from objectives.tasks.fixed_offset import body_frame, checked_offset
+
+OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
+UPRIGHT = (0.0, 0.0, 0.0, 1.0)
+
+
+def _tilt(frame: Frame) -> tuple[Scalar, Scalar]:
+    """The z axis across that of the reference, 2 sin(angle / 2) long; of an opposite axis, 2 along x."""
+    x, y, z, w = frame.orientation_xyzw
+    cosine2 = z * z + w * w
+    scale = 2.0 / sqrt(where(cosine2 > OPPOSITE, cosine2, 1.0))
+    across = (x * z + w * y) * scale, (y * z - w * x) * scale
+    return where(cosine2 > OPPOSITE, across[0], 2.0), across[1]
+
+
+def _turn(frame: Frame) -> Vector:
+    return rotation_difference(frame.orientation_xyzw, UPRIGHT)
+
+
+def _weld(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position, *_turn(frame)]
+
+
+def _revolute(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position, *_tilt(frame)]
+
+
+def _prismatic(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position[:2], *_turn(frame)]
+
+
+def _cylindrical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position[:2], *_tilt(frame)]
+
+
+def _helical(frame: Frame, pitch: Scalar) -> Sequence[Scalar]:
+    """The rest of the way along z after that of the rotation about it, less whole turns."""
+    _, _, z, w = frame.orientation_xyzw
+    rest = frame.position[2] / pitch - 2.0 * atan2(z, w)
+    return [*frame.position[:2], *_tilt(frame), pitch * atan2(sin(rest), cos(rest))]
+
+
+def _universal(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    x, y, z, w = frame.orientation_xyzw
+    return [*frame.position, 2.0 * (x * z - w * y)]
+
+
+def _spherical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return frame.position
+
+
+def _planar(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [frame.position[2], *_tilt(frame)]
+
+
+def _point_on_line(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return frame.position[:2]
+
+
+def _point_in_plane(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return frame.position[2:]
+
+
+def _distance(frame: Frame, distance: Scalar) -> Sequence[Scalar]:
+    """Half of the difference of squares over the distance: near closure the difference, and smooth at the centre."""
+    return [(dot(frame.position, frame.position) / distance - distance) * 0.5]
+
+
+LOOP_COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    "weld": ("px", "py", "pz", "ex", "ey", "ez"),
+    "revolute": ("px", "py", "pz", "zx", "zy"),
+    "prismatic": ("px", "py", "ex", "ey", "ez"),
+    "helical": ("px", "py", "zx", "zy", "screw"),
+    "cylindrical": ("px", "py", "zx", "zy"),
+    "universal": ("px", "py", "pz", "xz"),
+    "spherical": ("px", "py", "pz"),
+    "planar": ("pz", "zx", "zy"),
+    "point_on_line": ("px", "py"),
+    "point_in_plane": ("pz",),
+    "distance": ("distance",),
+}
+"""Names of the rows of the joints that close a loop."""
+
+
+def _group(joint: str, rows: RelativeRows, *, has_size: bool = False) -> RowGroup:
+    return relative_group(f"loop_{joint}", len(LOOP_COMPONENTS[joint]), rows, has_size=has_size)
+
+
+LOOP_GROUPS: Mapping[str, RowGroup] = {
+    "weld": _group("weld", _weld),
+    "revolute": _group("revolute", _revolute),
+    "prismatic": _group("prismatic", _prismatic),
+    "helical": _group("helical", _helical, has_size=True),
+    "cylindrical": _group("cylindrical", _cylindrical),
+    "universal": _group("universal", _universal),
+    "spherical": _group("spherical", _spherical),
+    "planar": _group("planar", _planar),
+    "point_on_line": _group("point_on_line", _point_on_line),
+    "point_in_plane": _group("point_in_plane", _point_in_plane),
+    "distance": _group("distance", _distance, has_size=True),
+}
+"""Rows of the joints that close a loop, by name."""
+SIZES = {"helical": "pitch", "distance": "distance"}
+
+
+@functools.cache
+def loop_group(joint: str, loose: tuple[str, ...] = ()) -> RowGroup:
+    """Return the rows of a joint that closes a loop; loose ones are 0 within a slack, and count from its ends."""
+    group = LOOP_GROUPS[joint]
+
+    def state(inputs: RowInputs) -> Sequence[Scalar]:
+        rows = dict(zip(LOOP_COMPONENTS[joint], group.state(inputs), strict=True))
+        for name in loose:
+            slack = inputs.constants[name]
+            rows[name] = rows[name] - minimum(maximum(rows[name], -slack), slack)
+        return tuple(rows.values())
+
+    name, constants = "_".join([group.name, "slack", *loose]), (*group.constants, *loose)
+    return dataclasses.replace(group, name=name, state=state, constants=constants) if loose else group
+
+
+class IKObjectiveLoop(ExpressionObjective):
+    """Close a loop: keep a frame on a link where a joint would hold it that joins it to a frame on another link.
+
+    residual = weight row_weights c, c the rows of the joint: what it does not allow of the pose of the frame in the
+    reference frame, position p [m] and orientation. They are 0 where the joint could close the loop. Axes are the z
+    axes of both frames; z is how they tilt, (zx, zy) / cos(angle / 2), the z axis of the frame seen in the reference;
+    e is 2 sign(w) vec(q).
+
+    | joint | rows |
+    |---|---|
+    | weld | p, e |
+    | revolute | p, z |
+    | prismatic | px, py, e |
+    | helical | px, py, z, pz less pitch times the angle about z, up to whole turns |
+    | cylindrical | px, py, z |
+    | universal | p, reference z . x (the two axes are at right angles) |
+    | spherical | p |
+    | planar | pz, z |
+    | point_on_line | px, py |
+    | point_in_plane | pz |
+    | distance | (p . p / distance - distance) / 2 |
+
+    With limits, further rows follow: of each coordinate of the joint that has some, how far it is beyond them.
+    A row c that has a slack is c - clip(c, -slack, slack).
+
+    Joints and conventions of the frames are those of multibody dynamics [Featherstone2008 (8)].
+
+    Attributes:
+        is_constraint: Whether all other rows yield to these, as to those of a robot's loops.
+        label: What reports call its rows; None for the class's name.
+    """
+
+    is_constraint = False
+    label: str | None = None
+
+    def __init__(
+        self,
+        link: str,
+        reference_link: str | None,
+        joint: str,
+        *,
+        offset: Any = None,
+        reference_offset: Any = None,
+        pitch: float | None = None,
+        distance: float | None = None,
+        limits: Any = None,
+        slack: Any = None,
+        row_weights: Any = None,
+        weight: float = 1.0,
+    ) -> None:
+        """State which frames a joint joins.
+
+        Args:
+            link: Name of the link that carries the frame.
+            reference_link: Name of the link that carries the reference frame; None for the world.
+            joint: Name of the joint, one of the table above.
+            offset: T_link_frame, position [m] and quaternion xyzw, shape [7]; None for the link's own frame.
+            reference_offset: The same of the reference frame.
+            pitch: Way along the axis per angle about it [m/rad], not 0; of a helical joint, which needs it.
+            distance: Distance of the origins [m], above 0; of joint "distance", which needs it.
+            limits: Lower and upper limit of each coordinate of the joint [m or rad], shape [coordinates, 2] or, of one,
+                [2], infinite where there is none; angles, but for those of a helical joint, count up to whole turns
+                and have both or none. None for no limits.
+            slack: How far rows may be off [m or rad], above 0, by their names, such as {"zx": 1e-5}; None for none.
+            row_weights: Weights of the rows, shape [rows] or [problem_count, rows]; 0 switches a row off.
+            weight: Factor of all rows [1/m and 1/rad].
+
+        Raises:
+            InputError: There is no such joint, a number is missing or does not belong to it, a value has a wrong shape
+                or is not finite, or a quaternion is not of unit length.
+        """
+        if joint not in LOOP_GROUPS:
+            raise InputError(f"IKObjectiveLoop: joint is {joint!r}. Allowed: {', '.join(map(repr, LOOP_GROUPS))}.")
+        self._joint, self._size = joint, _size_of(joint, {"pitch": pitch, "distance": distance})
+        self._links = link, reference_link
+        self._offsets = (
+            checked_offset("IKObjectiveLoop", "offset", offset),
+            checked_offset("IKObjectiveLoop", "reference_offset", reference_offset),
+        )
+        try:
+            self._slack = dict(slack or ())
+            is_good = all(name in LOOP_COMPONENTS[joint] and 0.0 < one < np.inf for name, one in self._slack.items())
+        except (TypeError, ValueError):
+            is_good = False
+        if not is_good:
+            allowed = f"numbers above 0 by names of rows: {', '.join(LOOP_COMPONENTS[joint])}"
+            raise InputError(f"IKObjectiveLoop: slack of joint {joint!r} is {slack!r}. Allowed: {allowed}.")
+        self._limits: tuple[tuple[float, float], ...] = ()
+        self._limited: tuple[int, ...] = ()
+        if limits is not None:
+            try:
+                self._limits = limit_pairs(joint, limits)
+            except InputError as error:
+                raise InputError(f"IKObjectiveLoop: {error}") from None
+            self._limited = limited_coordinates(joint, self._limits)
+        row_count = LOOP_GROUPS[joint].row_count + len(self._limited)
+        super().__init__([], row_count=row_count, row_weights=row_weights, weight=weight)
+
+    @property
+    def joint(self) -> str:
+        """Name of the joint that would close the loop."""
+        return self._joint
+
+    @property
+    def links(self) -> tuple[str, str | None]:
+        """Links that carry the frame and the reference frame; None for the world."""
+        return self._links
+
+    def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
+        """State the rows of the joint, and those of its limits."""
+        groups = [loop_group(self._joint, tuple(self._slack))]
+        if self._limited:
+            groups.append(limit_group(self._joint, self._limited))
+        return [(group, [self._element(model, group)]) for group in groups]
+
+    @property
+    def closing_coordinate_names(self) -> tuple[str, ...]:
+        """Names of the coordinates that the joint has of its own; "" of one that is alone."""
+        return CLOSING_COORDINATES[self._joint][1] if self._joint in CLOSING_COORDINATES else ()
+
+    def closing_coordinates(self, model: IKModel) -> ElementTable | None:
+        """Give the statement of the joint's own coordinates on a robot; None where it has none."""
+        if self._joint not in CLOSING_COORDINATES:
+            return None
+        group = CLOSING_COORDINATES[self._joint][0]
+        return build_element_table(group, [self._element(model, group)], 0, model)
+
+    def _element(self, model: IKModel, group: RowGroup) -> Element:
+        robot = RobotIndices(model)
+        frames = tuple(body_frame(robot, link, offset) for link, offset in zip(self._links, self._offsets, strict=True))
+        numbers: tuple[float, ...] = ()
+        if self._size is not None and SIZE in group.constants:
+            numbers = (self._size,)
+        numbers += tuple(one for name, one in self._slack.items() if name in group.constants)
+        if group.shifts:
+            numbers += tuple(limit_numbers(self._joint, self._limits, self._limited).values())
+        return Element(frames, constants=numbers)
+
+
+def _size_of(joint: str, given: Mapping[str, float | None]) -> float | None:
+    wanted = SIZES.get(joint)
+    for name, value in given.items():
+        if name == wanted and value is None:
+            raise InputError(f"IKObjectiveLoop: joint {joint!r} needs {name}.")
+        if name != wanted and value is not None:
+            raise InputError(f"IKObjectiveLoop: joint {joint!r} has no {name}.")
+    if wanted is None:
+        return None
+    size = float(given[wanted] or 0.0)
+    if not np.isfinite(size) or size == 0.0 or (wanted == "distance" and size < 0.0):
+        allowed = "a positive number" if wanted == "distance" else "a number that is not 0"
+        raise InputError(f"IKObjectiveLoop: {wanted} is {given[wanted]}; allowed: {allowed}.")
+    return size

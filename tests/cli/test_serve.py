@@ -1,0 +1,121 @@
+"""`ik-service serve`: where it listens, what it prints, and that the printed line works."""
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from ik_service.cli.announcement import curl_line
+from ik_service.cli.service_server import log_failure
+
+KEY = "0123456789abcdef"
+READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
+CURL = re.compile(r"curl -s (\S+) -H 'Content-Type: application/json' -d '(.*)'")
+
+
+def test_serve_refuses_an_open_host_before_it_loads_anything(run):
+    assert "--insecure" in run("serve", "--host", "0.0.0.0", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("127.0.0.1", "127.0.0.1:80"), ("0.0.0.0", "127.0.0.1:80"), ("::", "[::1]:80"), ("10.0.0.1", "10.0.0.1:80")],
+)
+def test_the_printed_line_names_an_address_that_can_be_reached(host, address):
+    assert CURL.fullmatch(curl_line(host, 80, "iiwa14", {}))[1] == f"http://{address}/v1/robots/iiwa14/solve"
+
+
+def test_a_port_in_use_is_said_in_one_line(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "--port", port, "--device", "cpu", code=1)
+    assert f"Cannot listen on 127.0.0.1:{port}" in result.stderr
+
+
+def test_a_list_of_no_robots_is_said_in_one_line(run):
+    result = run("serve", "--port", "0", "--device", "cpu", "--robots", ",", code=2)
+    assert "setting robots (IK_SERVICE_ROBOTS) names none" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_device_that_is_not_there_stops_the_service(run):
+    result = run("serve", "--port", "0", "--device", "cuda:77", code=2)
+    assert "cuda:77" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.evidence
+def test_the_printed_line_works_and_interrupting_ends_it():
+    program = [sys.executable, "-W", "default", "-c", "from ik_service.cli import main; main()"]
+    command = [*program, "serve", "--port", "0", "--device", "cpu", "--log-format", "console"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            found = None
+            deadline = time.monotonic() + READY_TIMEOUT_S
+            while found is None and time.monotonic() < deadline:
+                line = server.stderr.readline()
+                assert line, "the service ended before it was ready"
+                found = CURL.fullmatch(line.strip())
+            request = urllib.request.Request(found[1], found[2].encode(), {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                assert json.load(reply)["success"] == [True]
+        finally:
+            server.send_signal(signal.SIGINT)
+            rest = server.communicate(timeout=60)[1]
+    assert "Traceback" not in rest
+    assert server.returncode in (0, -signal.SIGINT, 130)
+
+
+def test_the_printed_line_is_for_a_robot_that_is_served(serve):
+    server = serve("--robots", "ur5e,iiwa14")
+    found = next(match for line in server.log if (match := CURL.search(line.replace('\\"', '"'))))
+    request = urllib.request.Request(found[1], found[2].encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        answer = json.load(reply)
+    assert answer["robot"] in ("ur5e", "iiwa14")
+    assert answer["success"] == [True]
+
+
+def test_an_announcement_that_fails_is_logged(caplog):
+    async def announce():
+        raise ValueError("no example")
+
+    async def announced():
+        task = asyncio.create_task(announce())
+        task.add_done_callback(log_failure)
+        await asyncio.wait([task])
+        await asyncio.sleep(0)  # callbacks run in the next turn of the loop
+
+    asyncio.run(announced())
+    assert "no example" in caplog.text
+
+
+@pytest.mark.evidence
+def test_in_a_container_every_line_of_the_log_is_json(serve):
+    server = serve(IK_SERVICE_API_KEYS=f"lab:{KEY}")
+    for headers in ({"X-API-Key": KEY, "X-Request-ID": "own-id"}, {}):
+        request = urllib.request.Request(f"{server.url}/v1/robots?token=hidden", headers=headers)
+        with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=60):
+            pass
+    with urllib.request.urlopen(f"{server.url}/health/ready", timeout=60):
+        pass
+    server.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in server.log if line and not line.startswith("Warp ")]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [(line["path"], line["status"], line.get("key")) for line in requests] == [
+        ("/v1/robots", 200, "lab"),
+        ("/v1/robots", 401, None),
+    ]
+    assert requests[0]["request_id"] == "own-id"
+    assert all(line["timestamp"].endswith("Z") and line["level"] for line in lines)
+    assert KEY not in "".join(server.log)
+    assert "hidden" not in "".join(server.log)

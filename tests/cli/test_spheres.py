@@ -1,0 +1,167 @@
+"""`ik-service spheres`: a file that load_robot reads, with figures and a picture of what is covered."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+import trimesh
+
+from ik_service import load_robot
+from ik_service.cli.spheres_command import TRIAL_SAMPLES
+
+ARM = """<robot name="arm">
+  <link name="base"><collision><geometry><box size="0.2 0.2 0.1"/></geometry></collision></link>
+  <link name="upper"><collision><origin xyz="0.25 0 0"/><geometry>{shape}</geometry></collision></link>
+  <link name="fore"><collision><origin xyz="0.25 0 0" rpy="0 1.5707963 0"/>
+    <geometry><cylinder radius="0.04" length="0.4"/></geometry></collision></link>
+  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 0.1"/>
+    <axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="elbow" type="revolute"><parent link="upper"/><child link="fore"/><origin xyz="0.5 0 0"/>
+    <axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+</robot>"""
+MESH = '<mesh filename="package://arm/upper.stl" scale="0.001 0.001 0.001"/>'
+
+
+BLOCK = '<collision><geometry><box size="{0} 0.4 0.4"/></geometry></collision>'
+# the slider is in a block or in the other wherever it is, and in neither nearly always
+WEDGED = f"""<robot name="wedged">
+  <link name="base"/><link name="left">{BLOCK.format(2.0)}</link><link name="right">{BLOCK.format(2.0)}</link>
+  <link name="slider">{BLOCK.format(1.0)}</link>
+  <joint name="a" type="fixed"><parent link="base"/><child link="left"/><origin xyz="-1.3 0 0"/></joint>
+  <joint name="b" type="fixed"><parent link="base"/><child link="right"/><origin xyz="1.3 0 0"/></joint>
+  <joint name="slide" type="prismatic"><parent link="base"/><child link="slider"/>
+    <limit lower="-0.5" upper="0.5" effort="1" velocity="1"/></joint>
+</robot>"""
+
+
+@pytest.fixture
+def arm(tmp_path):
+    folder = tmp_path / "arm"
+    folder.mkdir()
+    trimesh.creation.box((500, 60, 60)).export(folder / "upper.stl")  # mm
+    (folder / "arm.urdf").write_text(ARM.format(shape=MESH))
+    return folder / "arm.urdf"
+
+
+def test_the_file_is_the_model_that_the_robot_has_afterwards(run, arm):
+    assert load_robot(arm).collision_model is None
+    output, picture = arm.with_suffix(".collision.json"), arm.with_suffix(".svg")
+    result = run("spheres", arm, "-o", output, "--stands-out", 0.02, "--picture", picture)
+    robot = load_robot(arm)
+    assert robot.collision_model.pairs == (("base", "fore"),)
+    assert robot.collision_model.left_out["adjacent"] == (("base", "upper"), ("fore", "upper"))
+    reach = robot.collision_model.spheres["upper"]
+    assert np.abs(reach[:, 0] - 0.25).max() < 0.25 + 0.02
+    check = robot.collision([[0.0, 0.0], [0.0, 3.0]])
+    assert check.clearance[0] > 0.2
+    assert check.closest_pairs == [("base", "fore")] * 2
+    for text in (
+        "base",
+        "upper",
+        "fore",
+        "100.00 %",
+        "Pairs that are checked: 1.\n  base + fore\n",
+        "Left out, adjacent: 2.\n",
+    ):
+        assert text in result.output
+    document = json.loads(output.read_text())
+    assert document["source"].startswith("fitted by ik-service spheres to the collision shapes of arm.urdf")
+    numbers = np.concatenate([np.array(own).ravel() for own in document["spheres"].values()])
+    np.testing.assert_allclose(numbers, numbers.round(4), atol=1e-12)
+    drawn = ET.parse(picture).getroot()
+    circles = list(drawn.iter("{http://www.w3.org/2000/svg}circle"))
+    assert len(circles) == 3 * robot.collision_model.sphere_count
+
+
+@pytest.mark.evidence
+def test_the_same_command_writes_the_same_bytes(run, arm, tmp_path):
+    files = [tmp_path / name for name in ("one.json", "two.json")]
+    for file in files:
+        run("spheres", arm, "-o", file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.evidence
+def test_a_model_is_tried_before_it_is_written(run, arm, tmp_path):
+    output = tmp_path / "free.json"
+    run("spheres", arm, "-o", output)
+    robot = load_robot(arm, collision=output)
+    share = robot.collision(robot.random_joint_q(np.random.default_rng(1), TRIAL_SAMPLES)).is_free.mean()
+    assert 0.0 < share < 1.0
+    result = run("spheres", arm, "-o", output)
+    assert f"Free of contact: {100 * share:.1f} % of {TRIAL_SAMPLES} random configurations." in result.output
+    assert "Where all coordinates are zero: free. In the middle of the limits: free." in result.output
+    assert "pair in contact" not in result.output
+
+
+@pytest.fixture
+def folded(arm):
+    """The arm with an elbow that stays folded: the fore arm is in the base where the shoulder is up to 0.7 rad off."""
+    text = arm.read_text().replace('<origin xyz="0.5 0 0"/>', '<origin xyz="0.05 0 0"/>')
+    arm.write_text(text)
+    return arm
+
+
+@pytest.mark.evidence
+def test_pairs_in_contact_at_zero_and_in_the_middle_are_named_with_what_to_do(run, folded, tmp_path):
+    result = run("spheres", folded, "-o", tmp_path / "folded.json")
+    robot = load_robot(folded, collision=tmp_path / "folded.json")
+    depth = -1e3 * robot.collision([0.0, 0.0]).clearance[0]
+    assert depth > 0.0
+    assert "Where all coordinates are zero: in contact. In the middle of the limits: in contact." in result.output
+    line = next(line for line in result.output.splitlines() if "base + fore" in line and "mm deep" in line)
+    assert line.count(f"{depth:.1f} mm deep") == 2
+    assert "--free zero" in result.output
+    free = run("spheres", folded, "-o", tmp_path / "folded.json", "--free", "zero")
+    assert "Where all coordinates are zero: free." in free.output
+    assert load_robot(folded, collision=tmp_path / "folded.json").collision_model.pairs == ()
+
+
+def test_a_pair_in_contact_at_zero_alone_is_free_in_the_middle(run, folded, tmp_path):
+    text = folded.read_text()
+    folded.write_text(text.replace('upper="3"', 'upper="0.2"', 1))  # in the middle the fore arm is above the base
+    result = run("spheres", folded, "-o", tmp_path / "folded.json")
+    assert "Where all coordinates are zero: in contact. In the middle of the limits: free." in result.output
+    (line,) = (line for line in result.output.splitlines() if "base + fore" in line and "mm deep" in line)
+    assert line.count("mm deep") == 1
+    assert line.rindex("free") > line.index("mm deep")
+
+
+def test_a_model_that_is_never_free_is_not_written(run, tmp_path):
+    (tmp_path / "wedged.urdf").write_text(WEDGED)
+    result = run("spheres", tmp_path / "wedged.urdf", "-o", tmp_path / "none.json", code=2)
+    assert "Pairs that are checked: 2." in result.output
+    assert "Nothing that was tried is free of contact" in result.output.replace("\n", " ")
+    assert all(any(pair in line for line in result.output.splitlines()) for pair in ("left + slider", "right + slider"))
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_pairs_in_contact_where_the_robot_is_free_are_left_out(run, arm, tmp_path):
+    output = tmp_path / "free.json"
+    run("spheres", arm, "-o", output, "--free", "0,0", "--free", "0,3")
+    document = json.loads(output.read_text())
+    assert document["pairs"] == []
+    assert document["left_out"]["in contact in a free configuration"] == [["base", "fore"]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "message"),
+    [
+        (MESH, ["--stands-out", "0"], "--stands-out is 0 m"),
+        (MESH, ["--looks-out=-1"], "--looks-out is -1 m"),
+        (MESH, ["--free", "1,2,3"], "is not 2 numbers with commas, 'zero' or 'middle'"),
+        ('<mesh filename="package://none/upper.stl"/>', [], "Name the folder that has the package"),
+        ("<sphere/>", [], "Link 'upper' has shapes that cannot be read: sphere"),
+    ],
+)
+def test_what_is_wrong_is_named(run, arm, tmp_path, shape, arguments, message):
+    arm.write_text(ARM.format(shape=shape))
+    result = run("spheres", arm, "-o", tmp_path / "none.json", *arguments, code=2)
+    assert message in result.output.replace("\n", " ")
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_a_robot_without_shapes_is_refused(run, tmp_path):
+    result = run("spheres", "ur5e", "-o", tmp_path / "none.json", code=2)
+    assert "has no collision shapes" in result.output

@@ -1,0 +1,114 @@
+"""What a proxy of Ray says by itself leaves as problem documents, and what a replica says stays as it is."""
+
+import subprocess
+import sys
+
+import pytest
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.testclient import TestClient
+
+from ik_service.integrations.proxy_layer import ProxyLayer
+from ik_service.service.errors.problem_documents import PROBLEMS, framework_kind, problem_document
+from ik_service.service.queue.errors import ExpiredError
+
+
+def asked(answer, **headers):
+    """The reply to a request behind the layer, and the headers that the proxy saw."""
+    seen = {}
+
+    async def proxy(scope, receive, send):
+        seen.update({name.decode(): value.decode() for name, value in scope["headers"]})
+        if answer is not None:
+            await answer(scope, receive, send)
+
+    return TestClient(ProxyLayer(proxy)).get("/v1/robots", headers=headers), seen
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "code"),
+    [(503, 503, "unavailable"), (408, 504, "deadline_passed"), (404, 404, "not_found"), (500, 500, "internal_error")],
+)
+def test_an_error_in_plain_text_becomes_a_problem_document(status, told, code):
+    reply, _ = asked(PlainTextResponse("num_queued_requests=7", status))
+    assert reply.status_code == told
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json()["code"] == code
+    assert "num_queued" not in reply.text
+    assert reply.json()["request_id"] == reply.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("status", [404, 429, 500, 503])
+def test_its_documents_are_those_of_the_service(status):
+    kind = framework_kind(status)
+    reply, _ = asked(PlainTextResponse("", status))
+    told = {**reply.json(), "detail": ""}
+    assert told == {**problem_document(kind, ""), "request_id": reply.headers["x-request-id"]}
+    assert reply.headers.get("retry-after") == (None if kind.retry_after_s is None else str(kind.retry_after_s))
+
+
+def test_the_end_of_its_time_is_said_as_the_service_says_it():
+    kind = PROBLEMS[ExpiredError]
+    reply, _ = asked(PlainTextResponse("", 408))
+    assert (reply.status_code, reply.json()["code"], reply.json()["title"]) == (kind.status, kind.code, kind.title)
+
+
+def test_an_answer_of_which_only_the_head_comes_is_an_answer_lost():
+    async def cut(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1135")]})
+
+    reply, _ = asked(cut)
+    assert (reply.status_code, reply.json()["code"]) == (503, "replica_lost")
+    assert reply.json()["request_id"] == reply.headers["x-request-id"]
+
+
+def test_so_is_one_whose_proxy_fails_behind_the_head():
+    async def failing(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("the replica is gone")
+
+    layer = ProxyLayer(failing)
+    reply = TestClient(layer, raise_server_exceptions=False).get("/v1/robots")
+    assert (reply.status_code, reply.json()["code"]) == (503, "replica_lost")
+
+
+def test_an_answer_in_parts_comes_as_it_is():
+    async def in_parts(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"so", "more_body": True})
+        await send({"type": "http.response.body", "body": b"me"})
+
+    reply, _ = asked(in_parts)
+    assert (reply.status_code, reply.text) == (200, "some")
+
+
+def test_a_proxy_needs_nothing_of_the_solver():
+    loaded = "sorted({'warp', 'numpy', 'ray'} & set(sys.modules))"
+    program = f"import sys; import ik_service.integrations.proxy_layer; print({loaded})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_how_long_to_wait_is_passed_on():
+    reply, _ = asked(PlainTextResponse("full", 503, headers={"Retry-After": "7"}))
+    assert reply.headers.get_list("retry-after") == ["7"]
+
+
+def test_no_answer_at_all_means_that_the_replica_is_gone():
+    reply, _ = asked(None)
+    assert (reply.status_code, reply.json()["code"]) == (503, "replica_lost")
+    assert reply.headers["retry-after"] == "1"
+
+
+def test_answers_of_the_service_stay_but_for_a_second_request_id():
+    problem = Response(b'{"code": "unknown_robot"}', 404, media_type="application/problem+json")
+    for answer in (JSONResponse({"robots": []}), problem):
+        answer.raw_headers += [(b"x-request-id", b"a"), (b"X-Request-ID", b"a")]
+        reply, _ = asked(answer, **{"X-Request-ID": "mine"})
+        assert (reply.status_code, reply.content) == (answer.status_code, answer.body)
+        assert reply.headers.get_list("x-request-id") == ["mine"]
+
+
+def test_callers_cannot_switch_off_the_bounds_of_the_proxy():
+    _, seen = asked(JSONResponse({}), **{"X-Request-Timeout-Seconds": "0", "X-Request-ID": "not sane ;"})
+    assert "x-request-timeout-seconds" not in seen
+    assert seen["x-request-id"] != "not sane ;"

@@ -1,0 +1,306 @@
+"""The kernel cache: what fills it, who may share it, and what becomes of a cache that is damaged or read-only."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import warp as wp
+
+from ik_service.compiler import cpu_target
+from ik_service.compiler.code.cpu_targets import TARGETS
+from ik_service.kernels.kernel_loading import cached_files
+from tests.fork_server import fork_server
+from tests.kernels.cache_processes import COUNT, IMPORTS, SOLVES, Processes
+
+MODULES = 3  # islands, what follows them, clearances
+FAILS = """
+try:
+    solve()
+except ik_service.KernelCacheError as error:
+    report(error=str(error))
+"""
+
+
+@pytest.fixture(scope="module")
+def run():
+    with fork_server(IMPORTS) as server:
+        yield Processes(server)
+
+
+def files(cache):
+    return sorted(path for path in cache.rglob("*") if path.is_file())
+
+
+def objects(cache):
+    return [path for path in files(cache) if path.suffix == ".o"]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A cache that `ik-service warmup panda` has filled, and what it printed."""
+    cache = tmp_path_factory.mktemp("filled")
+    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "warmup", "panda", "--device", "cpu"]
+    done = subprocess.run(
+        [*command, "--json"],
+        env=os.environ | {"WARP_CACHE_PATH": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return cache, json.loads(done.stdout)
+
+
+@pytest.fixture
+def cache(filled, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(filled[0], tmp_path / "cache")
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Takes the right to write from a folder and all in it, for as long as the test runs."""
+
+    def close(folder):
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        return folder
+
+    yield close
+    for path in [tmp_path, *tmp_path.rglob("*")]:
+        path.chmod(0o755)
+
+
+def test_warmup_tells_what_it_compiled(filled):
+    (panda,) = filled[1]["robots"]
+    assert panda["robot"] == "panda"
+    assert panda["links"] == ["panda_hand"]
+    assert panda["engine"] == "compiled"
+    assert panda["compiled"] == len(objects(filled[0])) == MODULES
+
+
+def test_after_warmup_nothing_is_compiled(run, cache):
+    before = files(cache)
+    found = run(SOLVES, cache)
+    assert found["compiled"] == 0
+    assert found["solved"] == COUNT
+    assert files(cache) == before
+
+
+def test_data_compile_nothing_and_other_rows_do(run, cache):
+    found = run(
+        """
+import dataclasses
+from ik_service import SolverOptions, Target
+lower, upper = 0.9 * panda.joint_limit_lower, 0.9 * panda.joint_limit_upper
+data = [
+    lambda: solve(given=(wanted[0] + 0.01, wanted[1])),
+    lambda: solve(targets=[Target("panda_hand", row_weights=[1, 2, 3, 1, 1, 0.5])]),
+    lambda: solve(options={"seeds": 3, "max_iterations": 7, "position_tolerance": 1e-4, "random_seed": 5}),
+    lambda: solve(initial_joint_q=panda.mid_joint_q),
+    lambda: solve(robot=dataclasses.replace(panda, joint_limit_lower=lower, joint_limit_upper=upper)),
+]
+counts = [counted(action)[0] for action in data]
+rows = counted(lambda: solve(given=(wanted[0], None)))[0]
+link = counted(lambda: solve(targets=["panda_link6"]))[0]
+offsets = [Target("panda_hand", offset=(0, 0, z, 0, 0, 0, 1)) for z in (0.1, 0.2)]
+report(data=counts, rows=rows, link=link, offsets=[counted(lambda: solve(targets=[one]))[0] for one in offsets])
+""",
+        cache,
+    )
+    assert found["data"] == [0] * 5
+    assert (found["rows"], found["link"]) == (2, 1)  # the iteration and the kernel that calls it; one kernel
+    assert found["offsets"] == [1, 0]
+
+
+@pytest.mark.evidence
+def test_processes_fill_one_cache_at_once(run, tmp_path):
+    results = [run.finish(process) for process in [run.start(SOLVES, tmp_path) for _ in range(2)]]
+    assert results[0]["joint_q"] == results[1]["joint_q"]
+    assert [result["solved"] for result in results] == [COUNT] * 2
+    assert len(objects(tmp_path)) == MODULES
+    assert not [path for path in tmp_path.glob("*/*") if "_p" in path.name.rpartition("_")[0][-12:]]
+
+
+def test_a_filled_cache_may_be_read_only(run, cache, read_only):
+    found = run(SOLVES, read_only(cache))
+    assert found["solved"] == COUNT
+    assert found["compiled"] == 0
+
+
+def test_a_read_only_cache_that_lacks_code_says_what_to_do(run, cache, read_only):
+    shutil.rmtree(next(cache.glob("*/wp_packet*")))
+    error = run(FAILS, read_only(cache))["error"]
+    assert str(cache) in error
+    assert "ik-service warmup" in error
+    assert "WARP_CACHE_PATH" in error
+
+
+@pytest.mark.parametrize("place", ["", "new/folder"])
+def test_a_folder_in_which_no_cache_can_be_made_says_what_to_do(run, tmp_path, read_only, place):
+    error = run(FAILS, read_only(tmp_path) / place)["error"]
+    assert str(tmp_path / place) in error
+    assert "WARP_CACHE_PATH" in error
+
+
+def test_the_staged_engine_says_it_too(run, cache, read_only):
+    code = "import ik_service.solver; make = ik_service.IKSolver\n" + FAILS.replace(
+        "solve()", 'make(panda, ["panda_hand"], device="cpu", engine="staged").solve(*wanted)'
+    )
+    assert "ik-service warmup" in run(code, read_only(cache))["error"]
+
+
+@pytest.mark.evidence
+def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path, monkeypatch):
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    kept, passing = tmp_path / "module" / "code.o", [tmp_path / f"module_p{k}_t1" for k in range(20)]
+    kept.parent.mkdir()
+    kept.touch()
+    found, over = set(), threading.Event()
+
+    def look():
+        while not over.is_set():
+            found.add(frozenset(cached_files()))
+
+    with ThreadPoolExecutor(1) as executor:
+        looking = executor.submit(look)
+        for _ in range(100):
+            for folder in passing:
+                folder.mkdir()
+            for folder in passing:
+                folder.rmdir()
+        over.set()
+        looking.result()
+    assert found == {frozenset([kept])}
+
+
+def test_files_that_another_process_removes_are_compiled_again(run, tmp_path):
+    found = run(
+        """
+from ik_service.kernels import kernel_loading
+compiles, taken = kernel_loading.CachedModule.compile, []
+
+def taken_away(module):
+    compiles(module)
+    if len(taken) < 2:
+        taken.append(module.path.unlink())
+
+kernel_loading.CachedModule.compile = taken_away
+report(solved=int(solve().success.sum()), taken=len(taken))
+""",
+        tmp_path,
+    )
+    assert found == {"solved": COUNT, "taken": 2}
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "zeros within": lambda content: content[:64] + bytes(len(content) - 2064) + content[-2000:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_object_is_compiled_anew(run, cache, damage):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    whole = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](whole))
+    found = run(SOLVES, cache)
+    assert found["solved"] == COUNT
+    assert len(path.read_bytes()) == len(whole)
+
+
+@pytest.mark.evidence
+def test_processes_that_meet_in_a_damaged_cache_all_solve(run, cache):
+    for path in cache.glob("*/wp_*/*.o"):
+        path.write_bytes(path.read_bytes()[:1000])
+    results = [run.finish(process) for process in [run.start(SOLVES, cache) for _ in range(2)]]
+    assert [result["solved"] for result in results] == [COUNT] * 2
+
+
+@pytest.mark.parametrize("kind", ["packet", "ik_service_solve_io"])
+def test_an_object_without_a_checksum_is_compiled_anew(run, cache, kind):
+    (path,) = cache.glob(f"*/wp_{kind}*/*.o")
+    path.with_name(f"{path.name}.sha256").unlink()
+    before = path.stat().st_ino
+    assert run(SOLVES, cache)["solved"] == COUNT
+    assert path.stat().st_ino != before
+    assert path.with_name(f"{path.name}.sha256").exists()
+
+
+def test_damaged_metadata_are_made_anew(run, cache):
+    (path,) = cache.glob("*/wp_packet*/*.meta")
+    path.write_bytes(path.read_bytes()[:5])
+    assert run(SOLVES, cache)["solved"] == COUNT
+    json.loads(path.read_bytes())
+
+
+def test_a_damaged_object_in_a_read_only_cache_is_an_error(run, cache, read_only):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    path.write_bytes(path.read_bytes()[:1000])
+    assert str(cache) in run(FAILS, read_only(cache))["error"]
+
+
+@pytest.mark.evidence
+def test_lower_targets_have_code_of_their_own_and_the_same_answers(run, cache):
+    here = [target for target in TARGETS if target.machine == cpu_target().machine]
+    below = here[here.index(cpu_target()) + 1 :]
+    if not below:
+        pytest.skip(f"{cpu_target().name}, this machine's target, is the lowest: none is below it to compile for.")
+    before = len(objects(cache))
+    found = run(SOLVES, cache)
+    with fork_server(IMPORTS, IK_SERVICE_CPU_TARGET=below[0].name) as server:
+        lower = Processes(server)(SOLVES, cache)
+    assert lower["solved"] == COUNT
+    if below[0].register == cpu_target().register:
+        assert lower["joint_q"] == found["joint_q"]
+    assert len(objects(cache)) == before + MODULES
+
+
+def test_code_that_another_user_may_have_put_there_is_not_run(run, cache):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    path.chmod(0o666)
+    error = run(FAILS, cache)["error"]
+    assert f"'{path}' can be written by every user" in error
+    assert "WARP_CACHE_PATH" in error
+
+
+def test_code_is_looked_at_again_when_it_is_loaded(run, cache):
+    found = run(
+        """
+import os
+solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+os.chmod(os.environ["REPLACED"], 0o666)
+try:
+    solver.solve(*wanted)
+except ik_service.KernelCacheError as error:
+    report(error=str(error))
+""",
+        cache,
+        REPLACED=str(next(cache.glob("*/wp_packet*/*.o"))),
+    )
+    assert "can be written by every user" in found["error"]
+
+
+def test_what_is_compiled_is_for_its_user_to_write_whatever_the_umask(run, tmp_path):
+    found = run("import os\nos.umask(0o002)\n" + SOLVES, tmp_path)
+    assert found["compiled"] == MODULES
+    modes = [path.stat().st_mode & 0o777 for path in objects(tmp_path)]
+    assert modes == [0o644] * MODULES
+
+
+@pytest.mark.evidence
+def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(run, cache):
+    old = cache / wp.config.version / "wp_old_robot"
+    old.mkdir()
+    (old / "code.o").write_bytes(bytes(2_000_000))
+    os.utime(old / "code.o", (0, 0))
+    found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
+    assert (found["compiled"], old.exists()) == (0, True)  # only who compiles removes
+    shutil.rmtree(next(cache.glob("*/wp_packet*")))
+    found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
+    assert (found["solved"], old.exists()) == (COUNT, False)
+    assert len(objects(cache)) == MODULES

@@ -1,0 +1,356 @@
+"""URDF that is odd and still a robot: how each form is read, and what warnings tell of it."""
+
+import dataclasses
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ik_service.errors import RobotFileError
+from ik_service.robots import load_urdf
+from ik_service.robots.readers.description import MAX_LENGTH, MAX_WARNINGS
+from ik_service.robots.readers.xml_reader import MAX_KINDS, XmlElement
+from tests.robots.readers.test_urdf_errors import ELBOW_MIMIC, ORIGIN, PARENT, ROBOT, SHOULDER_LIMIT
+
+ROUNDING = 1e-15  # of quaternions from files with 17 digits
+AXIS = '<axis xyz="0 1 0"/>'
+
+
+def changed(old: str, new: str, text: str = ROBOT) -> str:
+    assert text.count(old) >= 1, old
+    return text.replace(old, new, 1)
+
+
+def inertial(content: str) -> str:
+    return changed('<link name="upper"/>', f'<link name="upper">{content}</link>')
+
+
+FREE_ELBOW = changed(ELBOW_MIMIC, "")
+NO_MASS = ROBOT
+MASS = '<inertial><mass value="{}"/></inertial>'
+READ_AS = {
+    "an origin twice": (
+        changed(ORIGIN, ORIGIN + '<origin xyz="0 0 5"/>'),
+        ROBOT,
+        "line 8, <origin> of joint 'shoulder': <origin> stands 2 times here: the first one counts.",
+    ),
+    "an axis twice": (
+        changed(AXIS, AXIS + '<axis xyz="1 0 0"/>'),
+        ROBOT,
+        "line 9, <axis> of joint 'shoulder': <axis> stands 2 times here: the first one counts.",
+    ),
+    "a limit three times": (
+        changed(SHOULDER_LIMIT, SHOULDER_LIMIT + '<limit lower="-3" upper="3"/>' * 2),
+        ROBOT,
+        "line 10, <limit> of joint 'shoulder': <limit> stands 3 times here: the first one counts.",
+    ),
+    "a parent twice": (
+        changed(PARENT, PARENT + '<parent link="lower"/>'),
+        ROBOT,
+        "line 6, <parent> of joint 'shoulder': <parent> stands 2 times here: the first one counts.",
+    ),
+    "an inertial twice": (
+        inertial(MASS.format(1) + MASS.format(5)),
+        inertial(MASS.format(1)),
+        "line 3, <inertial> of link 'upper': <inertial> stands 2 times here: the first one counts.",
+    ),
+    "lower above upper": (
+        changed('lower="-1" upper="1"', 'lower="1" upper="-1"'),
+        ROBOT,
+        "line 10, <limit> of joint 'shoulder': lower limit 1 is above upper limit -1: the range between the two "
+        "counts.",
+    ),
+    "lower above an upper that is missing": (
+        changed('lower="-1" upper="1"', 'lower="1"'),
+        changed('lower="-1" upper="1"', 'lower="0" upper="1"'),
+        "line 10, <limit> of joint 'shoulder': lower limit 1 is above upper limit 0: the range between the two counts.",
+    ),
+    "a negative speed": (
+        changed('velocity="2"', 'velocity="-1"'),
+        changed(' velocity="2"', ""),
+        "line 10, <limit> of joint 'shoulder': attribute 'velocity' must not be negative, got -1: there is no such "
+        "limit.",
+    ),
+    "a negative effort": (
+        changed('effort="3"', 'effort="-1"'),
+        changed(' effort="3"', ""),
+        "line 10, <limit> of joint 'shoulder': attribute 'effort' must not be negative, got -1: there is no such "
+        "limit.",
+    ),
+    "no limit": (
+        changed(SHOULDER_LIMIT, ""),
+        changed(SHOULDER_LIMIT, "<limit/>"),
+        "line 5, joint 'shoulder': a revolute joint needs <limit>, which is missing: it has no limits.",
+    ),
+    "no mass": (
+        inertial('<inertial><origin xyz="1 0 0"/></inertial>'),
+        NO_MASS,
+        "line 3, <inertial> of link 'upper': <mass> is missing. The link has no mass here.",
+    ),
+    "a mass without a value": (
+        inertial("<inertial><mass/></inertial>"),
+        NO_MASS,
+        "line 3, <mass> of <inertial> of link 'upper': attribute 'value' is missing or empty. The link has no mass "
+        "here.",
+    ),
+    "a mass that is no number": (
+        inertial(MASS.format("heavy")),
+        NO_MASS,
+        "line 3, <mass> of <inertial> of link 'upper': attribute 'value' must be one finite number, got 'heavy'. The "
+        "link has no mass here.",
+    ),
+    "a negative mass": (
+        inertial(MASS.format(-1)),
+        NO_MASS,
+        "line 3, <mass> of <inertial> of link 'upper': a mass must be between 0 and 1e+06 kg, got -1. The link has no "
+        "mass here.",
+    ),
+    "a mass beyond any": (
+        inertial(MASS.format("1e7")),
+        NO_MASS,
+        "line 3, <mass> of <inertial> of link 'upper': a mass must be between 0 and 1e+06 kg, got 1e+07. The link has "
+        "no mass here.",
+    ),
+    "a centre of mass at infinity": (
+        inertial('<inertial><mass value="1"/><origin xyz="0 inf 0"/></inertial>'),
+        NO_MASS,
+        "line 3, <origin> of <inertial> of link 'upper': attribute 'xyz' must be 3 finite numbers, got '0 inf 0'. The "
+        "link has no mass here.",
+    ),
+    "a leader that does not exist": (
+        changed('joint="shoulder"', 'joint="knee"'),
+        FREE_ELBOW,
+        "line 16, <mimic> of joint 'elbow': the joint moves by itself: 'knee', which it follows, does not exist.",
+    ),
+    "a fixed leader": (
+        changed("revolute", "fixed"),
+        changed("revolute", "fixed", FREE_ELBOW),
+        "line 16, <mimic> of joint 'elbow': the joint moves by itself: 'shoulder', which it follows, is fixed.",
+    ),
+    "a fixed follower": (
+        changed('name="elbow" type="revolute"', 'name="elbow" type="fixed"'),
+        changed('name="elbow" type="revolute"', 'name="elbow" type="fixed"', FREE_ELBOW),
+        "line 16, <mimic> of joint 'elbow': a fixed joint does not move, so it follows no other.",
+    ),
+    "a planar leader": (
+        changed("revolute", "planar").replace('lower="-1" upper="1"', ""),
+        changed("revolute", "planar", FREE_ELBOW).replace('lower="-1" upper="1"', ""),
+        "line 16, <mimic> of joint 'elbow': the joint moves by itself: 'shoulder', which it follows, is planar.",
+    ),
+    "a follower of several coordinates": (
+        changed('name="elbow" type="revolute"', 'name="elbow" type="planar"').replace('lower="-2" upper="2"', ""),
+        changed('name="elbow" type="revolute"', 'name="elbow" type="planar"', FREE_ELBOW).replace(
+            'lower="-2" upper="2"', ""
+        ),
+        "line 16, <mimic> of joint 'elbow': the joint moves by itself: a planar joint has several coordinates and "
+        "cannot follow 'shoulder'.",
+    ),
+    "a call of a macro that is left": (
+        changed('<link name="base"/>', '<link name="base"/><xacro:usb_sensors node="imu"/>'),
+        ROBOT,
+        "line 2, <xacro:usb_sensors>: the element is not read.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READ_AS)
+def test_what_has_one_usual_reading_is_read_so_with_a_warning(case: str) -> None:
+    text, same, warning = READ_AS[case]
+    robot, expected = load_urdf(text), load_urdf(same)
+    assert robot.warnings == (warning,)
+    assert robot.content_hash == expected.content_hash
+    assert load_urdf(text, constraints="ignore").warnings == robot.warnings
+
+
+@pytest.mark.parametrize("blank", ["\n", "\n \r\n\t", "\ufeff\n"])
+def test_blank_lines_before_the_declaration_change_nothing_but_the_lines(blank: str) -> None:
+    text = f'{blank}<?xml version="1.0" encoding="UTF-8"?>\n{ROBOT}'
+    robot = load_urdf(text)
+    assert robot.warnings == ()
+    assert robot.content_hash == load_urdf(ROBOT).content_hash
+    with pytest.raises(RobotFileError) as caught:
+        load_urdf(text.replace('name="upper"', ""))
+    assert caught.value.line == blank.count("\n") + 1 + 3
+
+
+@pytest.mark.parametrize("word", ["inf", "Infinity", "+inf", "1e308"])
+def test_limits_of_infinity_are_none(word: str) -> None:
+    infinite = f'lower="-{word.lstrip("+")}" upper="{word}" velocity="{word}" effort="{word}"'
+    robot = load_urdf(changed('lower="-1" upper="1" velocity="2" effort="3"', infinite))
+    assert robot.warnings == ()
+    assert (robot.joint_limit_lower[0], robot.joint_limit_upper[0]) == (-np.inf, np.inf)
+    assert (robot.joint_velocity_limit[0], robot.joint_effort_limit[0]) == (np.inf, np.inf)
+
+
+HALF = 0.5**0.5
+BALL_SHAPE = '<collision><origin xyz="0 0 1" {}/><geometry><cylinder radius="0.1" length="0.4"/></geometry></collision>'
+
+
+@pytest.mark.evidence_cases("0 3 0 3")
+@pytest.mark.parametrize("quaternion", [f"0 {HALF} 0 {HALF}", "0 3 0 3", "0 -1e300 0 -1e300", "0 5e-324 0 5e-324"])
+def test_a_quaternion_of_an_origin_is_its_rotation(quaternion: str) -> None:
+    turned, written = f'quat_xyzw="{quaternion}"', f'rpy="0 {np.pi / 2.0!r} 0"'
+    for place in ('rpy="0 0 0"', "shape"):
+        texts = [
+            changed(place, one) if place != "shape" else inertial(BALL_SHAPE.format(one)) for one in (turned, written)
+        ]
+        robot, expected = (load_urdf(text, collision="shapes") for text in texts)
+        assert robot.warnings == expected.warnings
+        poses, same = (one.forward_kinematics(np.full((1, 2), 0.3)) for one in (robot, expected))
+        signs = np.sign((poses.orientations_xyzw * same.orientations_xyzw).sum(axis=-1, keepdims=True))
+        np.testing.assert_allclose(poses.orientations_xyzw, signs * same.orientations_xyzw, atol=ROUNDING)
+        if place == "shape":
+            assert robot.collision_model is not None
+            assert expected.collision_model is not None
+            spheres, others = robot.collision_model.spheres, expected.collision_model.spheres
+            assert len(spheres["upper"]) > 1
+            np.testing.assert_allclose(spheres["upper"], others["upper"], atol=ROUNDING)
+        else:
+            assert abs(poses.orientations_xyzw[0, 1, 1]) > 0.5
+
+
+def test_a_very_small_rotation_of_a_link_is_kept() -> None:
+    """The rotation 2e-9 has a quaternion whose w is 1 to the last bit."""
+    text = changed(
+        "</robot>", '<link name="tip"/><joint name="t" type="fixed"><parent link="lower"/><child link="tip"/>'
+    )
+    robot = load_urdf(
+        text.replace('<child link="tip"/>', '<child link="tip"/><origin rpy="2e-9 0 0"/></joint></robot>')
+    )
+    poses = robot.forward_kinematics(np.zeros((1, 2)), ["lower", "tip"]).orientations_xyzw[0]
+    assert robot.link_X_body[robot.link_index("tip"), 6] == 1.0
+    assert (poses[1] - poses[0])[0] == pytest.approx(1e-9)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ('acceleration="4"', 4.0),
+        ('acceleration="4" deceleration="3"', 3.0),
+        ('drake:acceleration="5"', 5.0),
+        ('acceleration="0"', np.inf),
+        ('acceleration="inf"', np.inf),
+        ("", np.inf),
+    ],
+)
+def test_the_least_of_acceleration_and_deceleration_is_the_limit_of_the_joint(attributes: str, expected: float) -> None:
+    robot = load_urdf(changed('velocity="2"', f'velocity="2" {attributes}', FREE_ELBOW))
+    assert robot.warnings == ()
+    assert robot.joint_acceleration_limit.tolist() == [expected, np.inf]
+    assert robot.subrobot("upper").joint_acceleration_limit.tolist() == [np.inf]
+    assert robot.subrobot("base", ["upper"], ["upper"]).joint_acceleration_limit.tolist() == [expected]
+    none = load_urdf(FREE_ELBOW)
+    assert (robot.content_hash == none.content_hash) == (expected == np.inf)
+    assert dataclasses.replace(robot, joint_acceleration_limit=none.joint_acceleration_limit).content_hash == (
+        none.content_hash
+    )
+
+
+ATTRIBUTE = 'a{}="0"'
+UNREAD = {
+    "a jerk": (
+        changed('velocity="2"', 'velocity="2" jerk="9"'),
+        "<limit> of joint 'shoulder': attribute 'jerk' is not read.",
+    ),
+    "a typing error": (
+        changed('xyz="0 1 0"', 'xzy="0 1 0"'),
+        "<axis> of joint 'shoulder': attribute 'xzy' is not read.",
+    ),
+    "soft limits": (
+        changed(SHOULDER_LIMIT, SHOULDER_LIMIT + '<safety_controller soft_upper_limit="0.5"/>'),
+        "<safety_controller> of joint 'shoulder': the element is not read.",
+    ),
+    "a frame of a link": (inertial('<origin xyz="0 0 1"/>'), "<origin> of link 'upper': the element is not read."),
+    "a loop of another format": (
+        changed("</robot>", '<loop_joint name="pin"><link1 link="base" rpy="0 0 0"/></loop_joint></robot>'),
+        "loop_joint 'pin': the element is not read.",
+    ),
+    "limits of a joint that turns on": (
+        changed('type="revolute"', 'type="continuous"').replace(' upper="1"', ""),
+        "<limit> of joint 'shoulder': attribute 'lower' is not read.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_what_is_not_read_is_named_with_its_line(case: str) -> None:
+    text, told = UNREAD[case]
+    (warning,) = load_urdf(text).warnings
+    line, _, rest = warning.partition(", ")
+    assert rest == told
+    assert text.splitlines()[int(line.removeprefix("line ")) - 1].count(told.partition(" ")[0].strip("<>:")) > 0
+
+
+def test_what_changes_neither_kinematics_nor_limits_nor_shapes_is_passed_over() -> None:
+    harmless = '<gazebo reference="x"><any thing="1"/></gazebo><transmission name="t"/><material name="m"/>'
+    dynamics = '<dynamics damping="1"/><calibration rising="0"/>'
+    link = '<visual><geometry/></visual><inertial><mass value="1"/><inertia ixx="1"/></inertial>'
+    text = changed("</robot>", f"{harmless}</robot>", changed("<axis", f"{dynamics}<axis", inertial(link)))
+    text = changed('<robot name="arm">', '<robot name="arm" version="1.0" xmlns:a="b">', text)
+    fixed = '<link name="tip"/><joint name="t" type="fixed"><parent link="lower"/><child link="tip"/>'
+    text = changed("</robot>", f'{fixed}<axis xyz="0 0 0"/><limit lower="1" twist="2"/></joint></robot>', text)
+    assert load_urdf(text).warnings == ()
+
+
+def test_what_stands_often_is_named_once_and_counted() -> None:
+    robot = load_urdf(ROBOT.replace("<parent ", '<parent frame="map" '))
+    assert robot.warnings == (
+        "line 6, <parent> of joint 'shoulder': attribute 'frame' is not read, like 1 more of its kind.",
+    )
+
+
+@pytest.mark.parametrize("kind", ["attributes of one element", "attributes of many elements", "elements", "twins"])
+def test_warnings_of_a_hostile_file_are_few_and_short(kind: str) -> None:
+    name = "n" * 1000
+    hostile = {
+        "attributes of one element": f"<link name='x' {' '.join(ATTRIBUTE.format(k) for k in range(100_000))}/>",
+        "attributes of many elements": "".join(f"<link name='{name}{k}' {name}{k}=''/>" for k in range(500)),
+        "elements": "".join(f"<{name}{k}/>" for k in range(1500)),
+        "twins": "".join(f"<link name='{name}{k}'><inertial/><inertial/></link>" for k in range(500)),
+    }[kind]
+    text = changed("</robot>", f"{hostile}</robot>")
+    joints = "".join(
+        f'<joint name="j{k}" type="fixed"><parent link="base"/><child link="{word}"/></joint>'
+        for k, word in enumerate(part.split("'")[0] for part in hostile.split("<link name='")[1:])
+    )
+    tracemalloc.start()
+    robot = load_urdf(changed("</robot>", f"{joints}</robot>", text))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 2 <= len(robot.warnings) <= MAX_WARNINGS + 1
+    assert max(map(len, robot.warnings)) <= MAX_LENGTH + 3
+    assert "n" * 100 not in "".join(robot.warnings)
+    assert peak < 100 * len(text)
+    if kind == "twins":
+        assert robot.warnings[-1] == f"There are {2 * 500 - MAX_WARNINGS} more warnings of this file."
+    else:
+        assert len(robot.warnings) == MAX_KINDS + 1
+        count = {"attributes of one element": 100_000, "attributes of many elements": 500, "elements": 1500}[kind]
+        others = f"not read, like {count - MAX_KINDS - 1} more attributes and elements of other kinds."
+        assert robot.warnings[-1].endswith(others)
+
+
+def test_a_xacro_file_is_told_from_what_is_left_of_one() -> None:
+    for word in ("include", "macro", "arg", "property", "if", "unless"):
+        with pytest.raises(RobotFileError, match="this is a xacro file"):
+            load_urdf(changed("</robot>", f'<xacro:{word} name="x"/></robot>'))
+    with pytest.raises(RobotFileError, match="this is a xacro file"):
+        load_urdf('<robot name="arm"><xacro:make_arm/></robot>')
+
+
+def test_calls_of_macros_in_front_of_links_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    search = XmlElement.all
+
+    def counted(element: XmlElement, tag: str) -> Iterator[XmlElement]:
+        looked.append(tag)
+        return search(element, tag)
+
+    monkeypatch.setattr(XmlElement, "all", counted)
+    counts = []
+    for calls in (1, 100):
+        looked.clear()
+        load_urdf(changed('<link name="base"/>', "<xacro:call/>" * calls + '<link name="base"/>'))
+        counts.append(len(looked))
+    assert counts[0] == counts[1]

@@ -1,0 +1,361 @@
+"""The folder of robots: whole files or none, whatever is in it and whatever ends the process."""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ik_service.errors import RobotFileError
+from ik_service.robots import builtin_urdf, load_robot
+from ik_service.service.catalog.entries import Precondition
+from ik_service.service.catalog.file_store import FileStore
+from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
+from ik_service.service.errors.exceptions import (
+    CatalogFullError,
+    CatalogStorageError,
+    CatalogStorageFullError,
+    KeyRightsError,
+    ReadOnlyRobotError,
+    RobotNameError,
+    StaleEntryError,
+    UnknownRobotError,
+)
+from ik_service.service.schema.limits import MAX_ACTIVE_DOFS
+from objectives.errors import InputError
+from tests.bounded import PATIENCE_S
+
+ANY = Precondition()
+UR5E, IIWA = builtin_urdf("ur5e"), builtin_urdf("iiwa14")
+PANDA = {"panda": load_robot("panda")}
+
+
+def catalog_of(folder, **options):
+    return RobotCatalog(PANDA, robot_store(folder), **{"uploaders": 1, **options})
+
+
+def fresh(catalog):
+    """A catalog that has taken in what others have changed."""
+    catalog.refresh()
+    return catalog
+
+
+def test_what_is_put_is_there_after_a_restart_and_what_is_deleted_is_not(tmp_path):
+    catalog = catalog_of(tmp_path / "made")
+    robot, is_new = catalog.put("arm", UR5E, ANY)
+    assert is_new
+    assert catalog.put("other", IIWA, ANY)[1]
+    assert not catalog.put("arm", UR5E + b"\n", ANY)[1]
+    again = catalog_of(tmp_path / "made")
+    assert list(again.entries) == ["panda", "arm", "other"]
+    assert again.entries["arm"].model.content_hash == robot.model.content_hash
+    assert fresh(again).entries["arm"].urdf == UR5E + b"\n"
+    assert [robot.source for robot in again.entries.values()] == ["built_in", "uploaded", "uploaded"]
+    again.delete("arm", ANY)
+    assert list(catalog_of(tmp_path / "made").entries) == ["panda", "other"]
+
+
+def test_a_damaged_file_is_logged_and_the_others_are_served(tmp_path, caplog):
+    catalog_of(tmp_path).put("good", UR5E, ANY)
+    (tmp_path / "torn.urdf").write_bytes(UR5E[:500])
+    (tmp_path / "empty.urdf").write_bytes(b"")
+    (tmp_path / "noise.urdf").write_bytes(os.urandom(1000))
+    (tmp_path / "panda.urdf").write_bytes(UR5E)
+    (tmp_path / "Not a name.urdf").write_bytes(UR5E)
+    (tmp_path / "folder.urdf").mkdir()
+    (tmp_path / "large.urdf").write_bytes(UR5E + b" " * 2_000_000)
+    (tmp_path / "README").write_text("not a robot")
+    with caplog.at_level(logging.WARNING):
+        catalog = catalog_of(tmp_path)
+    assert list(catalog.entries) == ["panda", "good"]
+    for name in ("torn", "empty", "noise", "panda", "Not a name", "folder", "large", "README"):
+        assert any(name in record.getMessage() for record in caplog.records), name
+    assert catalog.entries["panda"].source == "built_in"
+
+
+def test_a_file_cut_off_while_it_was_written_is_no_robot_and_is_removed(tmp_path):
+    catalog_of(tmp_path).put("arm", UR5E, ANY)
+    (tmp_path / ".arm.0123456789abcdef.unfinished").write_bytes(IIWA[:300])
+    assert fresh(catalog_of(tmp_path)).entries["arm"].urdf == UR5E
+    assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypatch, call):
+    catalog = catalog_of(tmp_path)
+    catalog.put("arm", UR5E, ANY)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(CatalogStorageFullError, match="no room"):
+        catalog.put("arm", IIWA, ANY)
+    monkeypatch.undo()
+    assert fresh(catalog).entries["arm"].urdf == fresh(catalog_of(tmp_path)).entries["arm"].urdf == UR5E
+    assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../x", "a/b", "a\\b", ".hidden", "A", "1a", "a" * 65, "a.b", "a\n", "é", "a\x00", "%2e"]
+)
+def test_names_that_could_be_paths_are_refused(tmp_path, name):
+    with pytest.raises(RobotNameError, match="lower-case"):
+        catalog_of(tmp_path).put(name, UR5E, ANY)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_built_in_robots_stay_as_they_are_served_or_not(tmp_path):
+    catalog = catalog_of(tmp_path)
+    for name in ("panda", "ur5e"):
+        with pytest.raises(ReadOnlyRobotError, match="built in"):
+            catalog.put(name, IIWA, ANY)
+        with pytest.raises(ReadOnlyRobotError, match="built in"):
+            catalog.delete(name, ANY)
+
+
+def test_the_catalog_holds_so_many_and_no_more(tmp_path):
+    catalog = catalog_of(tmp_path, max_uploaded=2)
+    catalog.put("a", UR5E, ANY)
+    catalog.put("b", UR5E, ANY)
+    catalog.put("b", IIWA, ANY)  # replacing one needs no room
+    with pytest.raises(CatalogFullError, match="2 robots"):
+        catalog.put("c", UR5E, ANY)
+    catalog.delete("a", ANY)
+    catalog.put("c", UR5E, ANY)
+
+
+def test_preconditions_tell_who_was_first(tmp_path):
+    catalog = catalog_of(tmp_path)
+    first = catalog.put("a", UR5E, Precondition(if_none_match="*"))[0]
+    with pytest.raises(StaleEntryError, match="exists"):
+        catalog.put("a", IIWA, Precondition(if_none_match="*"))
+    with pytest.raises(StaleEntryError, match="no robot"):
+        catalog.put("b", IIWA, Precondition(if_match="*"))
+    second = catalog.put("a", IIWA, Precondition(if_match=f'"x", {first.etag}'))[0]
+    assert second.etag != first.etag
+    for change in (lambda p: catalog.put("a", UR5E, p), lambda p: catalog.delete("a", p)):
+        with pytest.raises(StaleEntryError, match="changed"):
+            change(Precondition(if_match=first.etag))
+    catalog.delete("a", Precondition(if_match=second.etag))
+    with pytest.raises(UnknownRobotError, match="'a' is not served"):
+        catalog.delete("a", ANY)
+
+
+def test_readers_keep_the_snapshot_that_they_have(tmp_path):
+    catalog = catalog_of(tmp_path)
+    before = catalog.entries
+    catalog.put("a", UR5E, ANY)
+    assert "a" not in before
+    assert catalog.serves("a")
+    catalog.delete("a", ANY)
+    assert not catalog.serves("a")
+
+
+def test_catalogs_of_several_processes_share_a_folder(tmp_path):
+    """What one puts, replaces or deletes the others serve, preconditions and room counted over all."""
+    one, other = catalog_of(tmp_path, max_uploaded=2), catalog_of(tmp_path, max_uploaded=2)
+    one.put("arm", UR5E, ANY)
+    assert fresh(other).entries["arm"].urdf == UR5E
+    assert list(fresh(other).entries) == ["panda", "arm"]
+    model = other.entries["arm"].model
+    other.put("more", IIWA, ANY)
+    assert other.entries["arm"].model is model  # not read again
+    with pytest.raises(CatalogFullError):
+        one.put("third", IIWA, ANY)
+    with pytest.raises(StaleEntryError, match="exists"):
+        one.put("more", UR5E, Precondition(if_none_match="*"))
+    other.put("arm", IIWA, Precondition(if_match=fresh(one).entry("arm").etag))
+    assert fresh(one).entries["arm"].urdf == IIWA
+    other.delete("arm", ANY)
+    with pytest.raises(UnknownRobotError):
+        fresh(one).entry("arm")
+    assert list(one.entries) == ["panda", "more"]
+
+
+def test_changes_in_the_same_moment_are_not_missed(tmp_path):
+    """However coarse the folder's time of change is."""
+    one, other = catalog_of(tmp_path), catalog_of(tmp_path)
+    for k in range(50):
+        text = (UR5E, IIWA)[k % 2]
+        one.put("arm", text, ANY)
+        assert fresh(other).entries["arm"].urdf == text
+
+
+def test_an_upload_is_not_swept_away_by_a_process_that_starts(tmp_path, monkeypatch):
+    """Who starts waits for whoever writes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    one, executor, started = catalog_of(tmp_path), ThreadPoolExecutor(1), []
+    fsync = os.fsync
+
+    def slow(descriptor):
+        if not started:
+            started.append(executor.submit(catalog_of, tmp_path))
+            time.sleep(0.2)
+            assert not started[0].done()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    one.put("arm", UR5E, ANY)
+    assert list(started[0].result(60).entries) == ["panda", "arm"]
+    executor.shutdown()
+
+
+def test_a_folder_that_cannot_be_used_is_bad_input(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="catalog_dir"):
+        robot_store(tmp_path / "file")
+
+
+def test_a_robot_of_more_dofs_than_allowed_is_refused_and_left_out_of_the_folder(tmp_path, caplog):
+    catalog = catalog_of(tmp_path)
+    catalog.put("a", chain(MAX_ACTIVE_DOFS), ANY)
+    with pytest.raises(RobotFileError, match=f"has {MAX_ACTIVE_DOFS + 1} active DOFs. Allowed: {MAX_ACTIVE_DOFS}"):
+        catalog.put("b", chain(MAX_ACTIVE_DOFS + 1), ANY)
+    assert not catalog.serves("b")
+    (tmp_path / "c.urdf").write_bytes(chain(MAX_ACTIVE_DOFS + 1))
+    assert set(catalog_of(tmp_path).entries) >= {"a"}
+    assert not catalog_of(tmp_path).serves("c")
+    assert "Robot c of the catalog is left out" in caplog.text
+
+
+def chain(dofs):
+    links = "".join(f'<link name="l{k}"/>' for k in range(dofs + 1))
+    joints = "".join(
+        f'<joint name="j{k}" type="continuous"><parent link="l{k}"/><child link="l{k + 1}"/></joint>'
+        for k in range(dofs)
+    )
+    return f'<robot name="chain">{links}{joints}</robot>'.encode()
+
+
+def test_nobody_waits_for_the_parser_or_the_disk(tmp_path, monkeypatch):
+    """What is served can be read and looked at while a robot is put, and others are taken in meanwhile."""
+    one, other = catalog_of(tmp_path), catalog_of(tmp_path)
+    seen = []
+    fsync = os.fsync
+
+    def slow(descriptor):
+        (tmp_path / "late.urdf").write_bytes(IIWA)
+        seen.append((list(fresh(one).entries), one.is_current(), one._lock.locked()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    one.put("arm", UR5E, ANY)
+    assert seen[0] == (["panda", "late"], False, False)
+    assert set(one.entries) == {"panda", "late", "arm"}
+    assert set(fresh(other).entries) == {"panda", "late", "arm"}
+
+
+def test_a_look_that_began_before_a_change_does_not_take_it_back(tmp_path, monkeypatch):
+    catalog = catalog_of(tmp_path)
+    (tmp_path / "late.urdf").write_bytes(IIWA)
+    text = FileStore.text
+
+    def slow(store, name):
+        if "arm" not in catalog.entries:
+            monkeypatch.setattr(FileStore, "text", text)
+            catalog.put("arm", UR5E, ANY)
+        return text(store, name)
+
+    monkeypatch.setattr(FileStore, "text", slow)
+    assert set(fresh(catalog).entries) == {"panda", "arm", "late"}
+
+
+@pytest.mark.parametrize(("number", "error"), [(28, CatalogStorageFullError), (30, CatalogStorageError)])
+def test_a_disk_that_cannot_be_written_is_said(tmp_path, monkeypatch, caplog, number, error):
+    catalog = catalog_of(tmp_path)
+    catalog.put("arm", UR5E, ANY)
+
+    def fail(*_):
+        raise OSError(number, "the reason", "/srv/secret")
+
+    monkeypatch.setattr(FileStore, "alone", fail)
+    for change in (lambda: catalog.put("arm", IIWA, ANY), lambda: catalog.delete("arm", ANY)):
+        with pytest.raises(error) as caught:
+            change()
+        assert "secret" not in str(caught.value)
+        assert "the reason" in caplog.text
+    assert catalog.entries["arm"].urdf == UR5E
+
+
+ANN, BOB = Precondition(owner="ann"), Precondition(owner="bob")
+
+
+def test_another_key_cannot_change_what_a_key_has_put_also_after_a_restart(tmp_path):
+    catalog_of(tmp_path, uploaders=2).put("arm", UR5E, ANN)
+    again = catalog_of(tmp_path, uploaders=2)
+    for change in (lambda: again.put("arm", IIWA, BOB), lambda: again.delete("arm", BOB)):
+        with pytest.raises(KeyRightsError, match="Robot 'arm' was put with another API key"):
+            change()
+    assert again.entry("arm").urdf == UR5E
+    assert not again.put("arm", IIWA, ANN)[1]
+    again.delete("arm", ANN)
+    assert list(tmp_path.iterdir()) == []
+    assert again.put("arm", UR5E, BOB)[1]  # a name that is free belongs to nobody
+
+
+def test_what_belongs_to_nobody_may_be_changed_by_every_key_and_stays_so(tmp_path):
+    (tmp_path / "arm.urdf").write_bytes(UR5E)
+    catalog = catalog_of(tmp_path, uploaders=2)
+    catalog.put("arm", IIWA, ANN)
+    catalog.put("arm", UR5E, BOB)
+    catalog.delete("arm", ANN)
+    assert list(catalog.entries) == ["panda"]
+
+
+def test_one_of_several_keys_cannot_take_all_room(tmp_path):
+    catalog = catalog_of(tmp_path, uploaders=2, max_uploaded=4)
+    catalog.put("a0", UR5E, ANN)
+    catalog.put("a1", UR5E, ANN)
+    with pytest.raises(CatalogFullError, match="Your API key has put 2 robots, which is its share of 4 now"):
+        catalog.put("a2", UR5E, ANN)
+    catalog.put("b0", UR5E, BOB)
+    catalog.put("a0", IIWA, ANN)  # replacing one needs no room
+
+
+def test_a_disk_without_room_keeps_no_note_of_an_owner(tmp_path, monkeypatch):
+    catalog = catalog_of(tmp_path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FileStore, "write", full)
+    with pytest.raises(CatalogStorageFullError):
+        catalog.put("arm", UR5E, ANN)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_is_logged_once_until_it_is_back(tmp_path, caplog):
+    folder = tmp_path / "made"
+    catalog = catalog_of(folder)
+    for _ in range(2):
+        folder.rmdir()
+        for _ in range(3):
+            assert list(fresh(catalog).entries) == ["panda"]
+        folder.mkdir()
+        (folder / "arm.urdf").write_bytes(UR5E)
+        assert "arm" in fresh(catalog).entries
+        (folder / "arm.urdf").unlink()
+        assert "arm" not in fresh(catalog).entries
+    assert caplog.text.count("The folder of the catalog cannot be read") == 2
+
+
+def test_a_pipe_in_the_folder_holds_up_nobody(tmp_path):
+    os.mkfifo(tmp_path / "pipe.urdf")
+    program = """
+import sys
+from pathlib import Path
+from ik_service.service.catalog.entries import Precondition
+from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
+catalog = RobotCatalog({}, robot_store(Path(sys.argv[1])), uploaders=1)
+catalog.put("arm", Path(sys.argv[2]).read_bytes(), Precondition())
+print(list(catalog.entries))
+"""
+    (urdf := tmp_path / "given").write_bytes(UR5E)
+    command = [sys.executable, "-c", program, str(tmp_path), str(urdf)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.stdout.strip() == "['arm']"

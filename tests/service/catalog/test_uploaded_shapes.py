@@ -1,0 +1,96 @@
+"""Robots put with the collision shapes that their URDF has: spheres alone, kept, and bounded."""
+
+import numpy as np
+import pytest
+
+from ik_service.errors import RobotFileError
+from ik_service.robots import load_urdf
+from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
+from ik_service.service.catalog.uploaded_urdf import PUT_SPHERES_MAX, read_uploaded, with_choices
+from tests.service.catalog.conftest import XML, problem
+
+SHAPE = "<collision><origin xyz='{x} 0 0'/><geometry>{shape}</geometry></collision>"
+BALL, BOX = '<sphere radius="0.04"/>', '<box size="0.2 0.05 0.05"/>'
+ARM = """<robot name="arm">
+  <link name="base">{base}</link><link name="upper">{upper}</link><link name="fore">{fore}</link>
+  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="elbow" type="revolute"><parent link="upper"/><child link="fore"/><origin xyz="0.4 0 0"/>
+    <axis xyz="0 0 1"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint></robot>"""
+
+
+def arm(upper=BALL, count=1):
+    shapes = "".join(SHAPE.format(x=0.2 + 1e-4 * k, shape=upper) for k in range(count))
+    fore = "".join(SHAPE.format(x=x, shape=BALL) for x in (0.1, 0.2, 0.3, 0.4))
+    return ARM.format(base=SHAPE.format(x=0, shape=BALL), upper=shapes, fore=fore).encode()
+
+
+def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):
+    url = "/v1/robots/folded_arm"
+    put = open_client.put(f"{url}?collision=shapes&constraints=ignore", content=arm(), headers=XML)
+    assert put.status_code == 201, put.text
+    model = put.json()["collision"]
+    assert model["pairs"] == [["base", "fore"]]
+    assert model["spheres"]["base"] == [[0.0, 0.0, 0.0, 0.04]]
+    assert len(model["spheres"]["fore"]) == 4
+    expected = load_urdf(arm(), collision="shapes")
+    assert put.json()["content_hash"] == expected.content_hash
+    folded = open_client.post(f"{url}/check", json={"joint_q": [[0, 0], [0, 3]]}).json()
+    assert folded["clearance_m"] == expected.collision([[0.0, 0.0], [0.0, 3.0]]).clearance.tolist()
+    assert folded["clearance_m"][0] > 0.0 > folded["clearance_m"][1]
+    target = {"link": "fore", "positions": [[0.4, 0, 0]]}
+    free = open_client.post(f"{url}/solve", json={"targets": [target]}).json()
+    assert free["status"] == ["converged"]
+    stored = open_client.get(f"{url}/urdf").content
+    assert stored.startswith(arm())
+    assert stored.endswith(b'<?ik_service constraints="ignore" collision="shapes"?>\n')
+    assert RobotCatalog({}, robot_store(folder)).entry("folded_arm").model.content_hash == expected.content_hash
+    again = open_client.put(f"{url}?collision=shapes", content=stored, headers=XML)
+    assert again.json()["collision"] == model
+    plain = open_client.put(url, content=arm(), headers=XML)
+    assert plain.json()["collision"] is None
+    assert open_client.put(f"{url}?collision=ignore", content=stored, headers=XML).json()["collision"] is None
+    problem(open_client.put(f"{url}?collision=meshes", content=arm(), headers=XML), 422, "invalid_value")
+    assert open_client.delete(url).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (arm('<mesh filename="upper.stl"/>'), "link 'upper' has shapes that are no spheres"),
+        (arm(BOX), "link 'upper' has shapes that are no spheres"),
+        (arm('<capsule radius="0.001" length="1e6"/>'), "link 'upper' has shapes that are no spheres"),
+        (b'<robot name="one"><link name="base"/></robot>', "it has no collision shapes"),
+    ],
+)
+def test_a_warning_says_why_there_is_no_model(text, warning):
+    robot = read_uploaded(with_choices(text, collision="shapes"))
+    assert robot.collision_model is None
+    assert robot.warnings == (f"There is no collision model: {warning}.",)
+    assert read_uploaded(text).warnings == ()
+
+
+def test_spheres_are_bounded():
+    many = read_uploaded(with_choices(arm(BALL, 256), collision="shapes"))  # the most shapes of a link
+    assert many.collision_model.sphere_count == 256 + 5
+    fore = "".join(SHAPE.format(x=1e-4 * k, shape=BALL) for k in range(256))
+    text = ARM.format(base=SHAPE.format(x=0, shape=BALL), upper=fore, fore=fore).encode()
+    with pytest.raises(RobotFileError, match=f"has 513 spheres for collision. Allowed: {PUT_SPHERES_MAX}"):
+        read_uploaded(with_choices(text, collision="shapes"))
+
+
+def test_what_is_not_chosen_stays_as_a_line_of_the_text_says():
+    text = arm()
+    shapes = with_choices(text, collision="shapes")
+    both = with_choices(shapes, constraints="ignore")
+    assert both == with_choices(text, constraints="ignore", collision="shapes")
+    assert with_choices(both) == both
+    assert with_choices(both, collision="ignore") == with_choices(text, constraints="ignore")
+    assert with_choices(both, collision="ignore", constraints="read") == text
+
+
+def test_spheres_as_shapes_are_taken_as_they_are():
+    robot = read_uploaded(with_choices(arm(BALL), collision="shapes"))
+    np.testing.assert_array_equal(
+        robot.collision_model.spheres["fore"], [[x, 0, 0, 0.04] for x in (0.1, 0.2, 0.3, 0.4)]
+    )

@@ -1,0 +1,100 @@
+"""Negotiation: Content-Type says what comes, Accept what goes out."""
+
+import json
+
+import pytest
+from starlette.datastructures import Headers
+
+from ik_service.service.codecs.media_types import BY_NAME, CODECS, answer_codec, request_codec
+from ik_service.service.errors.exceptions import ContentEncodingError, MediaTypeError, NotAcceptableError
+
+URL = "/v1/robots/panda/solve"
+JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"
+BODY = json.dumps({"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]})
+
+
+@pytest.mark.parametrize(
+    ("given", "served"),
+    [
+        (JSON, JSON),
+        ("Application/JSON; charset=utf-8", JSON),
+        (MSGPACK, MSGPACK),
+        ("application/x-msgpack", MSGPACK),
+        ("application/vnd.msgpack", MSGPACK),
+        (NPZ, NPZ),
+    ],
+)
+def test_the_content_type_names_the_codec(given, served):
+    assert request_codec(Headers({"content-type": given})).media_type == served
+
+
+@pytest.mark.parametrize("given", [None, "", "text/plain", "json", "application/*", "*/*", "application/problem+json"])
+def test_another_content_type_is_refused_with_what_is_served(given):
+    with pytest.raises(MediaTypeError) as caught:
+        request_codec(Headers({} if given is None else {"content-type": given}))
+    assert all(codec.media_type in str(caught.value) for codec in CODECS)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, identity", "zstd"])
+def test_a_compressed_body_is_refused(encoding):
+    with pytest.raises(ContentEncodingError):
+        request_codec(Headers({"content-type": JSON, "content-encoding": encoding}))
+
+
+def test_an_identity_is_no_compression():
+    assert request_codec(Headers({"content-type": JSON, "content-encoding": "identity"})).media_type == JSON
+
+
+@pytest.mark.parametrize(
+    ("accept", "answer"),
+    [
+        (None, MSGPACK),
+        ("", MSGPACK),
+        ("*/*", MSGPACK),
+        ("application/*", MSGPACK),
+        ("nonsense;q=x, */*", MSGPACK),
+        (JSON, JSON),
+        ("application/JSON", JSON),
+        ("application/x-msgpack", MSGPACK),
+        ("application/json, application/x-npz", JSON),
+        ("application/json;q=0.5, application/x-npz", NPZ),
+        ("application/json;q=0.5, application/x-npz;q=0.4", JSON),
+        ("text/html, application/json;q=0.9, */*;q=0.8", JSON),
+        ("text/html, */*;q=0.1", MSGPACK),
+        ("application/msgpack;q=0, */*", JSON),
+        ("application/msgpack;q=0, application/json;q=0, */*;q=0.1", NPZ),
+        ("application/*;q=0.2, application/x-npz;q=0.1", MSGPACK),
+        (f"application/json;level=1;q=0.3,{NPZ} ; q=1", NPZ),
+    ],
+)
+def test_accept_chooses_the_codec_of_the_answer(accept, answer):
+    headers = Headers({} if accept is None else {"accept": accept})
+    assert answer_codec(headers, BY_NAME[MSGPACK]).media_type == answer
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/html", "text/*", "application/json;q=0", "*/*;q=0", "nonsense", "application/json;q=2", ";", ",,"]
+)
+def test_nothing_acceptable_is_refused_with_what_is_served(accept):
+    with pytest.raises(NotAcceptableError) as caught:
+        answer_codec(Headers({"accept": accept}), BY_NAME[JSON])
+    assert all(codec.media_type in str(caught.value) for codec in CODECS)
+
+
+def test_several_accept_headers_are_one():
+    headers = Headers(raw=[(b"accept", b"text/html"), (b"accept", b"application/x-npz")])
+    assert answer_codec(headers, BY_NAME[JSON]).media_type == NPZ
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"Content-Type": JSON, "Accept": "text/html"}, 406, "not_acceptable"),
+        ({"Content-Type": "text/plain"}, 415, "unsupported_media_type"),
+        ({"Content-Type": JSON, "Content-Encoding": "gzip"}, 415, "unsupported_content_encoding"),
+    ],
+)
+def test_refusals_are_problem_documents(client, headers, status, code):
+    reply = client.post(URL, content=BODY, headers=headers)
+    assert (reply.status_code, reply.json()["code"]) == (status, code)
+    assert reply.headers["content-type"] == "application/problem+json"

@@ -1,0 +1,143 @@
+"""Answers to faults are bounded in bytes and in work, whatever a caller has sent."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from ik_service.service.documents import envelope
+from ik_service.service.documents.envelope import read_envelope
+from ik_service.service.errors.exceptions import FAULTS_MAX, FaultBody, FaultyFieldsError, faulty_field
+from ik_service.service.errors.problem_documents import error_response
+from ik_service.service.schema.fields import NAMES_MOST
+from ik_service.service.schema.solve import SolveRequestBody
+from objectives.errors import NEAR_NAME_EFFORT, NEAR_NAME_LENGTH, UnknownNameError, near_names
+
+URL = "/v1/robots/panda/solve"
+MOST_BYTES = 64_000
+"""Of a document in ASCII, as `problem_document` says."""
+LONG = "n" * 1_000_000
+POSITION = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}
+MANY_NAMES = {f"orientations_xyz{k}": 1 for k in range(NAMES_MOST - 6)}
+
+
+def faults_of(document):
+    with pytest.raises(FaultyFieldsError) as caught:
+        read_envelope(SolveRequestBody, document)
+    return caught.value.faults
+
+
+def test_only_the_faults_that_are_told_are_described(monkeypatch):
+    searched = []
+    monkeypatch.setattr(envelope, "near_names", lambda name, names: searched.append(name) or [])
+    faults = faults_of({"targets": [MANY_NAMES] * 32})
+    assert len(faults) == FAULTS_MAX
+    assert 1 <= len(searched) <= FAULTS_MAX
+
+
+def test_an_object_makes_no_more_faults_of_unknown_names_than_are_told():
+    with pytest.raises(ValidationError) as caught:
+        SolveRequestBody.model_validate({"targets": [POSITION | MANY_NAMES]})
+    assert caught.value.error_count() == FAULTS_MAX
+
+
+def test_a_known_field_is_read_behind_many_unknown_ones():
+    faults = faults_of({"targets": [{**MANY_NAMES, "link": 5}]})
+    assert faults[0].pointer == "/targets/0/link"
+    assert faults[1].pointer == "/targets/0/orientations_xyz0"
+
+
+LONG_NAMES = {
+    "a field": {LONG: 1},
+    "many fields": {f"{k}{LONG[:50_000]}": 1 for k in range(NAMES_MOST)},
+    "fields of many targets": {"targets": [{f"{LONG[:20_000]}{k}": 1} for k in range(32)]},
+    "control characters": {"\u0001" * 1_000_000: 1},
+    "a type": {"objectives": [{"type": LONG}]},
+    "a joint of limits": {"targets": [POSITION], "initial_joint_q": [[0] * 7], "max_change": {LONG: 1}},
+    "a link that carries": {
+        "targets": [POSITION],
+        "world": {"attached": {"cup": {"link": LONG, "spheres": [[0, 0, 0, 0.1]]}}},
+    },
+    "an attached object": {"targets": [POSITION], "world": {"attached": {LONG: {"link": "panda_hand"}}}},
+    "an object": {"targets": [POSITION], "world": {"objects": {LONG: 1}}},
+    "a world": {"targets": [POSITION], "world": {"name": LONG}},
+    "a constraint": {"targets": [POSITION], "constraints": {"disable": [LONG]}},
+}
+
+
+@pytest.mark.parametrize("document", LONG_NAMES.values(), ids=LONG_NAMES)
+def test_a_long_name_is_cut_in_the_answer(client, document):
+    reply = client.post(URL, json=document)
+    assert reply.status_code == 422
+    assert reply.json()["errors"]
+    assert len(reply.content) < MOST_BYTES * (6 if "\u0001" in str(document) else 1)  # \u0001 is six bytes
+
+
+def test_a_long_name_on_the_way_to_a_number_is_cut_too(client):
+    body = json.dumps({LONG: [1.0, float("nan")]})
+    reply = client.post(URL, content=body, headers={"Content-Type": "application/json"})
+    assert reply.json()["code"] == "not_finite"
+    assert len(reply.content) < MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownNameError(LONG),
+        faulty_field(f"/{LONG}", "unknown_field", LONG),
+        FaultyFieldsError(FaultBody(pointer=LONG, code="unknown_field", detail=LONG) for _ in range(1000)),
+    ],
+    ids=["text", "fault", "faults"],
+)
+def test_a_document_is_bounded_whatever_made_it(error):
+    body = error_response(error).body
+    assert len(body) < MOST_BYTES
+    assert json.loads(body)["detail"].endswith("n...")
+
+
+def test_short_texts_are_told_whole():
+    faults = [FaultBody(pointer=f"/a/{k}", code="unknown_field", detail="d" * 500) for k in range(FAULTS_MAX)]
+    document = json.loads(error_response(FaultyFieldsError(faults)).body)
+    assert document["errors"] == [fault.model_dump() for fault in faults]
+
+
+def test_no_name_is_looked_for_where_the_unknown_one_is_long(monkeypatch):
+    known = ["n" * NEAR_NAME_LENGTH]
+    assert near_names("n" * NEAR_NAME_LENGTH, known) == known
+    monkeypatch.setattr("objectives.errors.get_close_matches", None)  # it would index each character
+    assert near_names("n" * (NEAR_NAME_LENGTH + 1), known) == []
+
+
+def test_the_characters_that_are_compared_for_a_suggestion_are_bounded(monkeypatch):
+    compared = []
+    monkeypatch.setattr("objectives.errors.get_close_matches", lambda name, names, n: compared.extend(names) or names)
+    name, known = "l" * 60, [f"link_{k:055d}" for k in range(2048)]
+    near_names(name, known)
+    assert compared == known[: NEAR_NAME_EFFORT // 60**2]
+
+
+# ---------------------------------------------------------------------- suggestions of this object alone
+OBJECTIVE = {"type": "look_at", "link": "panda_hand", "target_points": [0, 0, 1]}
+SUGGESTED = [
+    # what is sent in place of a target, the pointer in it, the suggestion
+    ({"targets": [{**POSITION, "position": 1}]}, "/targets/0/position", "positions"),
+    ({"targets": [{**POSITION, "orientation_xyzw": 1}]}, "/targets/0/orientation_xyzw", "orientations_xyzw"),
+    ({"targets": [{**POSITION, "target_positions": 1}]}, "/targets/0/target_positions", "positions"),
+    ({"targets": [{**POSITION, "offset": {"positions": 1}}]}, "/targets/0/offset/positions", "position"),
+    ({"targets": [{**POSITION, "seeds": 1}]}, "/targets/0/seeds", None),
+    ({"targets": [POSITION], "option": 1}, "/option", "options"),
+    ({"targets": [POSITION], "options": {"seed": 1}}, "/options/seed", "seeds"),
+    ({"targets": [POSITION], "options": {"link": 1}}, "/options/link", None),
+    ({"targets": [POSITION], "world": {"object": 1}}, "/world/object", "objects"),
+    ({"targets": [POSITION], "constraints": {"disabled": 1}}, "/constraints/disabled", "disable"),
+    ({"objectives": [{**OBJECTIVE, "target_point": 1}]}, "/objectives/0/target_point", "target_points"),
+    ({"objectives": [{**OBJECTIVE, "target_position": 1}]}, "/objectives/0/target_position", "target_points"),
+    ({"objectives": [{**OBJECTIVE, "offset": {"positon": 1}}]}, "/objectives/0/offset/positon", "position"),
+]
+
+
+@pytest.mark.parametrize(("document", "pointer", "suggested"), SUGGESTED, ids=[row[1] for row in SUGGESTED])
+def test_a_suggested_field_is_one_of_the_same_object(document, pointer, suggested):
+    (fault,) = (one for one in faults_of(document) if one.code == "unknown_field")
+    assert fault.pointer == pointer
+    assert fault.detail == "There is no such field here." + (f" Did you mean '{suggested}'?" if suggested else "")

@@ -1,0 +1,243 @@
+"""Who is let in, by the headers alone: how long callers wait, who is taken for whom, what the loop's lag counts for."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.service.gate.admission import LOOP_ROUNDS, Admission
+from ik_service.service.gate.deadline import preferred_wait_s
+from ik_service.service.gate.loop_lag import TICK_S, LoopLag
+from ik_service.service.queue.bounded_dict import BoundedDict
+from ik_service.service.queue.errors import ExpiredError, QueueFullError
+from ik_service.service.queue.queued_request import Expected, QueuedRequest
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+
+PATH = b"/v1/robots/panda/solve"
+LIMIT_S = 10.0
+ROUNDING_S = 1e-9  # of sums of floats
+
+
+class Pool:
+    """Refuses what would take longer than it is told, as a pool does."""
+
+    def __init__(self):
+        self.asked, self.error = [], None
+
+    def require_room(self, expected, *, timeout_s, lag_s):
+        self.asked.append((expected, timeout_s, lag_s))
+        if self.error is not None:
+            raise self.error
+
+
+class Record:
+    def __init__(self):
+        self.refusals, self.unread = [], []
+
+    def refused(self, reason):
+        self.refusals.append(reason)
+
+    def answered_unread(self, status, seconds):
+        self.unread.append(status)
+
+
+@pytest.fixture
+def door():
+    door = Admission(LIMIT_S, Record())
+    door.pool = Pool()
+    return door
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return load_robot("panda")
+
+
+def request(count, link="panda_hand"):
+    return SolveRequest((Target(link),), TargetArrays.of([np.zeros((count, 3))]))
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (b"wait=5", 5.0),
+        (b"wait=0.25", 0.25),
+        (b"respond-async, wait=10", 10.0),
+        (b"WAIT = 7 ; x=1", 7.0),
+        (b'handling=lenient;a=b,wait="3"', 3.0),
+        (b"wait=0", 0.0),
+        (b"wait=-1", None),
+        (b"wait=soon", None),
+        (b"wait=1e3", None),
+        (b"await=5", None),
+        (b"wait=5s", None),
+        (b"respond-async", None),
+        (b"", None),
+    ],
+)
+def test_how_long_a_caller_waits(value, seconds):
+    assert preferred_wait_s(value) == seconds
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(b"wait=2", 2.0), (b"wait=60", LIMIT_S), (b"wait=soon", LIMIT_S)])
+def test_a_caller_may_wait_less_than_the_service_does_but_not_longer(door, value, seconds):
+    arrival = door.arrives(PATH, [(b"prefer", value)])
+    assert arrival.timeout_s == seconds
+    assert arrival.time_left_s == pytest.approx(seconds, abs=1.0)
+
+
+def test_a_sender_is_known_by_path_key_and_size(door):
+    def sender(path=PATH, **headers):
+        return door.arrives(path, [(name.replace("_", "-").encode(), value) for name, value in headers.items()]).sender
+
+    one = sender(content_length=b"500", x_api_key=b"ann", content_type=b"application/json")
+    assert one == sender(content_length=b"621", x_api_key=b"ann", content_type=b"application/json", x_request_id=b"7")
+    assert one != sender(content_length=b"50000", x_api_key=b"ann", content_type=b"application/json")
+    assert one != sender(content_length=b"500", x_api_key=b"bob", content_type=b"application/json")
+    assert one != sender(content_length=b"500", x_api_key=b"ann", content_type=b"application/msgpack")
+    assert one != sender(b"/v1/robots/ur5e/solve", content_length=b"500", x_api_key=b"ann")
+
+
+def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
+    ann, bob = (door.arrives(PATH, [(b"x-api-key", key)]) for key in (b"ann", b"bob"))
+    door.require_room(ann)
+    door.remember(ann, panda, request(3), "ann")
+    door.remember(bob, panda, request(70, "panda_link7"), "bob")
+    door.require_room(ann)
+    door.require_room(bob)
+    expected = [each for each, _, _ in door.pool.asked]
+    assert expected[0] is None
+    assert expected[1] == Expected.like(panda, request(3), "ann")
+    assert (expected[2].problem_count, expected[2].key) == (
+        70,
+        QueuedRequest(panda, request(1, "panda_link7"), 0.0, 1.0).key,
+    )
+
+
+def test_senders_are_forgotten_when_there_are_too_many(door, panda, monkeypatch):
+    monkeypatch.setattr(door, "_last", BoundedDict(3))
+    arrivals = [door.arrives(PATH, [(b"x-api-key", b"%d" % k)]) for k in range(5)]
+    for arrival in arrivals:
+        door.remember(arrival, panda, request(1), None)
+    for arrival in arrivals:
+        door.require_room(arrival)
+    assert [each is not None for each, _, _ in door.pool.asked] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(QueueFullError("full", "wait"), "wait"), (ExpiredError("late"), "deadline")]
+)
+def test_refusals_are_counted_by_reason(door, error, reason):
+    door.pool.error = error
+    with pytest.raises(type(error)):
+        door.require_room(door.arrives(PATH, []))
+    assert door.observer.refusals == [reason]
+
+
+def test_refusals_are_logged_together(door, caplog):
+    door.pool.error = QueueFullError("It is full.", "wait")
+    for _ in range(20):
+        with pytest.raises(QueueFullError):
+            door.require_room(door.arrives(PATH, []))
+    assert [record.message for record in caplog.records] == [
+        "Too much is asked: 1 requests were refused unread lately. It is full."
+    ]
+
+
+class Loop:
+    """A loop whose clock the test moves."""
+
+    def __init__(self):
+        self.now, self.used, self.timers, self.clock = 100.0, 50.0, [], None
+
+    def call_later(self, delay, callback, *arguments):
+        timer = SimpleNamespace(due=self.now + delay, run=lambda: callback(*arguments))
+        timer.cancel = lambda: self.timers.remove(timer)
+        self.timers.append(timer)
+        return timer
+
+    def work(self, seconds):
+        """Let the loop itself be at work."""
+        self.now, self.used = self.now + seconds, self.used + seconds
+
+    def round(self, seconds):
+        """Let it work, then run the timers that are due, as a loop does once in a round."""
+        self.work(seconds)
+        for timer in [timer for timer in self.timers if timer.due <= self.now + ROUNDING_S]:
+            self.timers.remove(timer)
+            timer.run()
+
+
+@pytest.fixture
+def loop(monkeypatch):
+    """A loop whose clock only this thread has: a service in another one would take the change for a lag of minutes."""
+    loop, own = Loop(), threading.get_ident()
+    clock = loop.clock = SimpleNamespace(
+        monotonic=lambda: loop.now if threading.get_ident() == own else time.monotonic(),
+        thread_time=lambda: loop.used if threading.get_ident() == own else time.thread_time(),
+    )
+    monkeypatch.setattr("ik_service.service.gate.loop_lag.time", clock)
+    monkeypatch.setattr("ik_service.service.gate.admission.time", clock)
+    return loop
+
+
+def test_a_service_in_another_thread_keeps_its_clock(loop):
+    with ThreadPoolExecutor(1) as other:
+        before, seen = time.monotonic(), other.submit(loop.clock.monotonic).result()
+        assert before <= seen <= time.monotonic()
+        assert other.submit(loop.clock.thread_time).result() < loop.used
+    assert loop.clock.monotonic() == loop.now
+
+
+def test_a_loop_that_keeps_up_has_no_lag(door, loop):
+    assert door.lag.seconds == 0.0
+    door.lag.start(loop)
+    for _ in range(10):
+        loop.round(TICK_S / 4)
+        assert door.lag.seconds == 0.0
+        assert door.arrives(PATH, []).at == loop.now
+    door.lag.stop()
+    assert not loop.timers
+
+
+def test_the_lag_of_the_loop_counts_for_the_arrival_and_for_the_way_to_go(door, loop):
+    door.lag.start(loop)
+    loop.work(TICK_S + 0.5)  # in the middle of a long round
+    arrival = door.arrives(PATH, [])
+    assert arrival.at == pytest.approx(loop.now - 0.5)
+    door.require_room(arrival)
+    assert door.pool.asked[-1] == (None, pytest.approx(LIMIT_S - 0.5), pytest.approx(LOOP_ROUNDS * 0.5))
+    loop.round(0.25)  # at its end, and in the next one: what is read now has come during it
+    assert door.lag.seconds == pytest.approx(0.75)
+    loop.round(TICK_S)
+    assert door.lag.seconds == 0.0
+
+
+def test_what_delays_the_loop_from_outside_counts_for_deadlines_and_not_for_refusals(door, loop):
+    door.lag.start(loop)
+    loop.work(TICK_S / 2)
+    loop.now += TICK_S / 2 + 0.5  # other programs have the processor
+    for lag_s in (0.5, 0.5 + TICK_S):
+        arrival = door.arrives(PATH, [])
+        assert arrival.at == pytest.approx(loop.now - lag_s)
+        door.require_room(arrival)
+        assert door.pool.asked[-1][2] == pytest.approx(LOOP_ROUNDS * TICK_S / 2)
+        loop.now += TICK_S
+        loop.round(0.0)
+    door.require_room(door.arrives(PATH, []))
+    assert door.pool.asked[-1][2] == 0.0
+
+
+def test_the_solver_has_less_time_than_the_caller_gives(door, monkeypatch):
+    arrival = door.arrives(PATH, [(b"prefer", b"wait=5")])
+    assert door.solver_timeout_s(arrival) == pytest.approx(5.0, abs=1.0)
+    monkeypatch.setattr(LoopLag, "seconds", 1.0)
+    assert door.solver_timeout_s(arrival) == pytest.approx(3.0, abs=1.0)
+    monkeypatch.setattr(LoopLag, "seconds", 10.0)
+    assert door.solver_timeout_s(arrival) == 0.0

@@ -1,0 +1,337 @@
+"""The server on a real socket: slow, large and broken requests end, with a problem document where there can be one."""
+
+import contextlib
+import json
+import socket
+import time
+
+import pytest
+
+from ik_service.service.gate.connection_slots import EXTRA_MOST, ConnectionSlots
+from ik_service.service.gate.request_memory import RESERVATION, MemoryBudget, MemoryReservation
+from ik_service.settings import ServiceSettings
+from tests.bounded import until
+from tests.service.gate.real_server import PATIENCE_S, real_server
+
+SETTINGS = ServiceSettings(
+    max_header_bytes=2048,
+    max_body_bytes=100_000,
+    max_connections=8,
+    header_timeout_s=0.3,
+    body_timeout_s=0.5,
+    answer_timeout_s=0.5,
+    keep_alive_s=1.0,
+)
+PIECES, PIECE_BYTES = 4000, 100_000
+MEMORY = MemoryBudget(2**30, 2**20, is_shared=True, refused=lambda reason: None)
+
+
+async def application(scope, receive, send):
+    """Answers at once on /early, with ten megabytes on /large, with more on /pieces, elsewhere after the whole body."""
+    if scope["type"] != "http":
+        return
+    if scope["path"] == "/pieces":
+        await send({"type": "http.response.start", "status": 200})
+        for _ in range(PIECES):
+            await send({"type": "http.response.body", "body": bytes(PIECE_BYTES), "more_body": True})
+        return
+    scope[RESERVATION] = MemoryReservation(MEMORY, scope)
+    size = 10_000_000 if scope["path"] == "/large" else 2
+    more = scope["path"] != "/early"
+    while more:
+        more = (await receive()).get("more_body", False)
+    length = [(b"content-length", str(size).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": length})
+    await send({"type": "http.response.body", "body": b"x" * size})
+
+
+@pytest.fixture(scope="module")
+def server():
+    with real_server(application, SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def connect(server):
+    opened = []
+
+    def open_one():
+        opened.append(socket.create_connection(server[1], timeout=PATIENCE_S))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+    until(lambda: not server[0].server_state.connections, PATIENCE_S)
+
+
+def rest(connection):
+    """Everything that comes until the server closes."""
+    data = b""
+    try:
+        while chunk := connection.recv(65536):
+            data += chunk
+    except ConnectionResetError:
+        pass
+    return data
+
+
+def answer(connection):
+    """The short answer to one request."""
+    data = b""
+    while not data.endswith(b"\r\n\r\nxx"):
+        chunk = connection.recv(65536)
+        assert chunk, data
+        data += chunk
+    return data
+
+
+def problem(data):
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    return int(head.split()[1]), json.loads(body)["code"]
+
+
+def test_a_connection_that_says_nothing_is_closed(connect):
+    assert rest(connect()) == b""
+
+
+def test_headers_in_drops_are_408(connect):
+    connection = connect()
+    connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n")
+    assert problem(rest(connection)) == (408, "request_timeout")
+
+
+def test_headers_in_drops_on_a_kept_connection_are_408_too(connect):
+    connection = connect()
+    connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+    connection.sendall(b"GET / HT")
+    assert problem(rest(connection)) == (408, "request_timeout")
+
+
+@pytest.mark.parametrize("pieces", [1, 20])
+@pytest.mark.parametrize("field", ["GET /%b HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nX-Long: %b\r\n\r\n"])
+def test_too_large_headers_are_431(connect, pieces, field):
+    data = field.encode() % (b"a" * 5000)
+    connection = connect()
+    step = len(data) // pieces
+    try:
+        for start in range(0, len(data), step):
+            connection.sendall(data[start : start + step])
+            time.sleep(0.002)
+        found = rest(connection)
+    except (BrokenPipeError, ConnectionResetError):
+        found = b""
+    if pieces == 1 or found:  # else it may be cut off before all is sent
+        assert problem(found) == (431, "headers_too_large")
+
+
+def test_what_is_not_http_is_400(connect):
+    connection = connect()
+    connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 this is TLS\r\n\r\n")
+    assert problem(rest(connection)) == (400, "bad_request")
+
+
+def test_a_body_that_goes_on_after_the_answer_is_cut_off(connect):
+    connection = connect()
+    connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\nxx")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+
+    def is_cut_off():
+        try:
+            connection.sendall(b"x")
+        except (BrokenPipeError, ConnectionResetError):
+            return True
+        return False
+
+    until(is_cut_off, PATIENCE_S)
+
+
+def test_a_body_that_ends_after_the_answer_leaves_the_connection_good(connect):
+    connection = connect()
+    connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nxx")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+    connection.sendall(b"xxGET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+    assert rest(connection) == b""  # and an idle one is closed
+
+
+@pytest.mark.parametrize(("rate", "is_read"), [(1.0, False), (1e6, True)])  # rests of hours, and of 50 ms
+def test_a_body_that_is_discarded_rests_as_one_that_is_read(server, connect, monkeypatch, caplog, rate, is_read):
+    monkeypatch.setattr("ik_service.service.gate.request_memory.BODY_RATE", rate)
+    monkeypatch.setattr("ik_service.service.gate.request_memory.AHEAD_S", 0.0)
+    monkeypatch.setattr(MEMORY, "read_until", {})
+    connection = connect()
+    connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+    (taken,) = server[0].server_state.connections
+    connection.sendall(b"x" * 1000)
+    until(lambda: MEMORY.read_until if is_read else taken.flow.read_paused, PATIENCE_S)
+    connection.sendall(b"x" * 49_000 + b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    if is_read:
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+    assert rest(connection) == b""  # one that rests for too long is cut off
+    assert not caplog.records
+
+
+def test_a_caller_who_does_not_take_the_answer_is_cut_off(server, connect):
+    connection = connect()
+    connection.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+    until(lambda: server[0].server_state.connections, PATIENCE_S)
+    until(lambda: not server[0].server_state.connections, PATIENCE_S)
+    assert len(rest(connection)) < 10_000_000
+
+
+@pytest.fixture
+def fill(server, connect):
+    """Opens as many connections as are allowed; each is known to be open, and if busy to have a request under way."""
+    return lambda *, busy: opened_by(connect, server[0].server_state.tasks, busy)
+
+
+def opened_by(connect, tasks, busy):
+    held = [connect() for _ in range(SETTINGS.max_connections)]
+    for connection in held:
+        connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+        if busy:
+            connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n")
+    if busy:
+        until(lambda: len(tasks) == len(held), PATIENCE_S)
+    return held
+
+
+def test_the_connection_that_is_idle_for_longest_gives_way_to_a_new_one(connect, fill):
+    first, second, *_ = fill(busy=False)
+    newest = connect()
+    newest.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer(newest).startswith(b"HTTP/1.1 200")
+    assert rest(first) == b""
+    second.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer(second).startswith(b"HTTP/1.1 200")
+
+
+def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(connect, fill):
+    fill(busy=True)
+    for method in (b"GET", b"HEAD"):
+        supervisor = connect()
+        supervisor.sendall(method + b" /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+        reply = rest(supervisor)
+        assert reply.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in reply
+    for data in (b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n", b""):
+        extra = connect()
+        extra.sendall(data)
+        refused = rest(extra)
+        assert problem(refused) == (503, "unavailable")
+        assert b"retry-after: " in refused
+
+
+def test_an_extra_connection_is_closed_for_the_next(connect, fill):
+    fill(busy=True)
+    extra = [connect() for _ in range(EXTRA_MOST + 1)]
+    supervisor = connect()
+    supervisor.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert rest(supervisor).startswith(b"HTTP/1.1 200")
+    assert rest(extra[0]) == b""
+
+
+def test_who_has_shown_no_key_gives_way_first_but_for_some_and_then_who_keeps_most():
+    closed = []
+
+    class Connection:
+        def __init__(self, name):
+            self.name = name
+
+        def close_now(self):
+            closed.append(self.name)
+
+    slots = ConnectionSlots(8)
+    for owner, name in [("a", "a1"), ("a", "a2"), ("b", "b1"), (None, "n1"), ("a", "a3"), (None, "n2")]:
+        slots.add_idle(Connection(name), owner)
+    gone = Connection("gone")
+    slots.add_idle(gone, None)
+    slots.remove(gone)
+    while slots.make_room():
+        pass
+    assert closed == ["n1", "a1", "a2", "a3", "b1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        (b"Host: a\r\nHost: a\r\n\r\n", 400),
+        (b"Host: a\r\nHost: b\r\n\r\n", 400),
+        (b"Host: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"Host: a\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"Host: a\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 200),
+    ],
+)
+def test_what_two_readers_could_take_differently_is_refused(connect, fields, status):
+    connection = connect()
+    connection.sendall(b"POST /early HTTP/1.1\r\n" + fields)
+    if status == 200:
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+    else:
+        assert problem(rest(connection))[0] == status
+
+
+def chunked(connect, body):
+    connection = connect()
+    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    try:
+        connection.sendall(body)
+    except (BrokenPipeError, ConnectionResetError):
+        return b""  # cut off before all was sent
+    return connection
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"2;" + b"x" * 100_000 + b"\r\nab\r\n0\r\n\r\n",
+        b"2\r\nab\r\n0\r\n" + b"".join(b"X-Field-%d: x\r\n" % k for k in range(10_000)) + b"\r\n",
+    ],
+    ids=["extension", "trailers"],
+)
+def test_chunks_with_much_around_them_are_refused(connect, body):
+    connection = chunked(connect, body)
+    found = connection and rest(connection)
+    assert not found or problem(found) == (400, "bad_request")
+
+
+def test_small_chunks_are_taken(connect):
+    connection = chunked(connect, b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_who_sends_no_more_still_gets_the_answer(connect):
+    connection = connect()
+    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxx")
+    connection.shutdown(socket.SHUT_WR)
+    assert rest(connection).endswith(b"\r\n\r\nxx")
+
+
+def test_who_sends_no_more_and_only_half_a_request_is_cut_off(connect):
+    connection = connect()
+    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx")
+    connection.shutdown(socket.SHUT_WR)
+    assert rest(connection) == b""
+
+
+def test_requests_that_come_long_before_their_answers_end_the_connection(connect):
+    connection = connect()
+    connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n" * 10_000)
+    assert rest(connection).count(b"HTTP/1.1 200") < 10_000
+
+
+def test_a_caller_who_takes_an_answer_in_drops_is_cut_off(connect):
+    connection = connect()
+    connection.sendall(b"GET /pieces HTTP/1.1\r\nHost: a\r\n\r\n")
+    taken, deadline = 0, time.monotonic() + PATIENCE_S
+    with contextlib.suppress(ConnectionResetError):
+        while (chunk := connection.recv(100_000)) and time.monotonic() < deadline:
+            taken += len(chunk)
+            time.sleep(0.02)
+    assert 0 < taken < PIECES * PIECE_BYTES
+    assert time.monotonic() < deadline

@@ -1,0 +1,118 @@
+"""Logs: one line a request with its id, nothing of bodies or keys, quiet about supervisors."""
+
+import io
+import json
+import logging
+from types import SimpleNamespace
+
+import pytest
+from fastapi.testclient import TestClient
+from starlette.responses import PlainTextResponse
+
+from ik_service.service.gate.access import KEY_NAME
+from ik_service.service.gate.logs import SELDOM_S, AccessLog, configured_logs, is_for_people
+from ik_service.service.gate.request_middleware import RequestMiddleware
+from ik_service.settings import ServiceSettings
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+async def application(scope, receive, send):
+    scope[KEY_NAME] = "lab"
+    logging.getLogger("ik_service.somewhere").warning("a word about %s", "it")
+    if scope["path"] == "/fails":
+        raise RuntimeError("inside")
+    await PlainTextResponse("fine")(scope, receive, send)
+
+
+def lines_of(paths, **options):
+    stream = io.StringIO()
+    settings = ServiceSettings(**{"log_format": "json", **options})
+    with configured_logs(settings, stream):
+        client = TestClient(RequestMiddleware(application, (AccessLog(settings, stream),), lambda: False))
+        for path in paths:
+            client.get(path, headers={"X-Request-ID": f"id-of-{path.strip('/')}"})
+    return [line for line in stream.getvalue().splitlines() if "HTTP Request" not in line]  # of the test's client
+
+
+def test_every_line_is_json_and_tells_its_request():
+    lines = [json.loads(line) for line in lines_of(["/a?secret=1", "/fails"])]
+    first, access, _, failure, failed = lines
+    assert (first["event"], first["level"]) == ("a word about it", "warning")
+    assert (access["event"], access["path"], access["status"], access["key"]) == ("request", "/a", 200, "lab")
+    assert first["request_id"] == access["request_id"]
+    assert "RuntimeError: inside" in failure["exception"]
+    assert (failed["status"], failed["level"]) == (500, "warning")
+    assert failure["request_id"] == failed["request_id"] == "id-of-fails"
+    assert "secret" not in json.dumps(access)
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/metrics"])
+def test_supervisors_leave_no_lines(path):
+    (line,) = (line for line in lines_of([path, "/a"]) if '"request"' in line)
+    assert json.loads(line)["path"] == "/a"
+
+
+def test_the_level_holds_for_requests_too():
+    assert lines_of(["/a"], log_level="error") == []
+    assert len(lines_of(["/fails"], log_level="warning")) == 3
+
+
+def test_a_terminal_gets_text_and_everything_else_json():
+    settings = ServiceSettings()
+    assert is_for_people(settings, Terminal())
+    assert not is_for_people(settings, io.StringIO())
+    assert is_for_people(ServiceSettings(log_format="console"), io.StringIO())
+    assert not is_for_people(ServiceSettings(log_format="json"), Terminal())
+    text = "\n".join(lines_of(["/a"], log_format="console"))
+    assert "/a" in text
+    assert "{" not in text
+
+
+def test_of_the_server_only_the_line_of_refused_handshakes_is_dropped():
+    stream, server = io.StringIO(), logging.getLogger("uvicorn.error")
+    with configured_logs(ServiceSettings(log_format="json"), stream):
+        server.error("ASGI callable returned without completing handshake.")
+        server.error("ASGI callable should return None, but returned '%s'.", 5)
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
+        "ASGI callable should return None, but returned '5'."
+    ]
+    assert not server.filters
+
+
+def test_a_warning_of_the_server_is_written_once_in_a_while(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("ik_service.service.gate.logs.time", SimpleNamespace(monotonic=lambda: now))
+    stream, server = io.StringIO(), logging.getLogger("uvicorn.error")
+    with configured_logs(ServiceSettings(log_format="json"), stream):
+        for _ in range(100):
+            server.warning("Invalid HTTP request received.")
+        server.error("a fault of ours")
+        now += SELDOM_S
+        server.warning("Invalid HTTP request received.")
+    lines = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert lines == ["Invalid HTTP request received.", "a fault of ours", "Invalid HTTP request received."]
+
+
+def test_logging_is_as_before_afterwards():
+    root = logging.getLogger()
+    before = root.handlers[:], root.level, logging.getLogger("uvicorn").level
+    lines_of(["/a"])
+    assert (root.handlers, root.level, logging.getLogger("uvicorn").level) == before
+
+
+def test_a_log_that_cannot_be_written_is_no_error_of_the_request():
+    stream = io.StringIO()
+    log = AccessLog(ServiceSettings(log_format="json"), stream)
+    stream.close()
+    client = TestClient(RequestMiddleware(application, (log,), lambda: False))
+    assert client.get("/a").status_code == 200
+
+
+def test_a_path_does_not_control_the_terminal_of_who_reads_the_log():
+    text = "\n".join(lines_of(["/a%00%1b[2J%C2%9b31m%E2%80%AEb"], log_format="console"))
+    assert r"/a\x00\x1b[2J\x9b31m\u202eb" in text
+    assert all(character.isprintable() or character == "\n" for character in text)

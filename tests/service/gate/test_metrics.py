@@ -1,0 +1,211 @@
+"""What Prometheus reads is what happened, under bounded labels, for each application apart."""
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from ik_service import IKSolver, IKStatus, load_robot
+from ik_service.robots import builtin_urdf
+from ik_service.service import create_app
+from ik_service.service.gate.metrics import ServiceMetrics
+from ik_service.service.gate.weighted_histogram import WeightedHistogram
+from ik_service.service.queue.queued_request import QueuedRequest
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.settings import ServiceSettings
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+from tests.bounded import until
+
+PATIENCE_S = 60.0
+KEY = "0123456789abcdef"
+POSITIONS = [[0.4, 0.1, 0.5], [0.5, -0.2, 0.4], [9.0, 9.0, 9.0]]
+SOLVE = {"targets": [{"link": "panda_hand", "positions": POSITIONS}]}
+
+
+def samples(client, **headers):
+    reply = client.get("/metrics", headers=headers)
+    assert reply.status_code == 200, reply.text
+    families = text_string_to_metric_families(reply.text)
+    return {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def samples_after(client, batches, robot="panda"):
+    """The samples once a batch has been counted, which may be after its answer."""
+    until(lambda: of_robot(samples(client), "ik_service_batch_problems_count", robot) >= batches, PATIENCE_S)
+    return samples(client)
+
+
+def of_robot(found, name, robot="panda", **labels):
+    return found.get((name, *sorted({"robot": robot, **labels}.items())), 0.0)
+
+
+@pytest.fixture
+def own_client(tmp_path):
+    settings = ServiceSettings(
+        device="cpu", robots="panda", api_keys=f"lab:{KEY}", catalog_dir=tmp_path, uploads_enabled=True
+    )
+    with TestClient(create_app(settings, compile_apart=False), headers={"X-API-Key": KEY}) as client:
+        client.app.state.service.warm_up.result(300)
+        samples_after(client, 1)
+        yield client
+
+
+def test_a_solve_is_counted_by_robot_and_status(own_client):
+    before = samples(own_client)
+    assert own_client.post("/v1/robots/panda/solve", json=SOLVE).json()["success"] == [True, True, False]
+    after = samples_after(own_client, 2)
+
+    def grown(name, **labels):
+        return of_robot(after, name, **labels) - of_robot(before, name, **labels)
+
+    assert grown("ik_service_problems_total", status="converged") == 2
+    statuses = [key for key in after if key[0] == "ik_service_problems_total"]
+    assert len(statuses) == len(IKStatus)
+    assert sum(after[key] - before[key] for key in statuses) == 3
+    for name in ("batch_problems", "queue_wait_seconds", "solve_seconds"):
+        assert grown(f"ik_service_{name}_count") == 1, name
+        assert grown(f"ik_service_{name}_sum") > 0, name
+    assert grown("ik_service_batch_problems_sum") == 3
+    assert grown("ik_service_problem_islands_count") == 3
+    assert grown("ik_service_problem_islands_sum") == 3
+    assert grown("ik_service_problem_islands_bucket", le="0") == 0
+    assert grown("ik_service_problem_islands_bucket", le="1") == 3
+    route = "/v1/robots/{robot}/solve"
+    counted = ("ik_service_requests_total", ("method", "POST"), ("route", route), ("status", "200"))
+    assert after[counted] == 1
+    assert after[("ik_service_request_seconds_count", ("route", route))] == 1
+    assert after[("ik_service_ready",)] == 1
+    assert after[("ik_service_queue_requests",)] == after[("ik_service_queue_problems",)] == 0
+    assert after[("ik_service_requests_open",)] == 1  # the question itself
+
+
+def test_refused_requests_are_counted_by_reason(own_client):
+    url = "/v1/robots/panda/solve"
+    late = own_client.post(url, json=SOLVE, headers={"Prefer": "wait=0"})
+    assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
+    service = own_client.app.state.service
+    service.metrics.refused("wait")  # as the pool and the connections do
+    service.metrics.answered_unread(503, 0.0)
+    found = samples(own_client)
+    refused = "ik_service_refused_requests_total"
+    assert found[(refused, ("reason", "deadline"))] == found[(refused, ("reason", "wait"))] == 1
+    for status in ("503", "504"):
+        labels = (("method", "POST"), ("route", "/v1/robots/{robot}/solve"), ("status", status))
+        assert found[("ik_service_requests_total", *labels)] == 1
+
+
+def test_labels_do_not_grow_with_what_callers_make_up(own_client):
+    def series():
+        return {key for key in samples(own_client) if key[0].startswith("ik_service")}
+
+    own_client.get("/v1/robots/none")
+    own_client.get("/none")
+    own_client.request("BREW", "/none")
+    before = series()
+    for k in range(20):
+        own_client.get(f"/v1/robots/none_{k}")
+        own_client.get(f"/none/{k}")
+        own_client.request(f"BREW{k}", "/none")
+        own_client.post("/v1/robots/panda/solve", json={"targets": [{"link": f"link_{k}"}]})
+    assert {key[0] for key in series() - before} <= {
+        f"ik_service_request{name}" for name in ("s_total", "s_created", "_seconds_bucket", "_seconds_count")
+    } | {"ik_service_request_seconds_sum", "ik_service_request_seconds_created"}
+    routes = {label[1] for key in series() for label in key[1:] if label[0] == "route"}
+    assert all("none" not in route.strip("()") or route == "(none)" for route in routes)
+    methods = {label[1] for key in series() for label in key[1:] if label[0] == "method"}
+    assert methods == {"GET", "POST", "(other)"}
+
+
+def test_a_deleted_robot_leaves_no_labels(own_client):
+    url = "/v1/robots/arm"
+    assert own_client.put(url, content=builtin_urdf("ur5e"), headers={"Content-Type": "text/xml"}).status_code == 201
+    pose = load_robot("ur5e").forward_kinematics(np.full(6, 0.3), links=["tool0"]).positions[0].tolist()
+    assert own_client.post(f"{url}/solve", json={"targets": [{"link": "tool0", "positions": pose}]}).status_code == 200
+    assert of_robot(samples_after(own_client, 1, "arm"), "ik_service_batch_problems_count", "arm") == 1
+    assert own_client.delete(url).status_code == 204
+    assert not [key for key in samples(own_client) if ("robot", "arm") in key]
+
+
+def test_robots_of_equal_urdfs_are_counted_each_under_its_own_name(own_client):
+    names = ("twin_a", "twin_b")
+    for name in names:
+        headers = {"Content-Type": "text/xml"}
+        assert own_client.put(f"/v1/robots/{name}", content=builtin_urdf("ur5e"), headers=headers).status_code == 201
+    far = {"targets": [{"link": "tool0", "positions": [[9.0, 9.0, 9.0]] * 3}], "options": {"seeds": 1}}
+    for _ in range(2):
+        assert own_client.post("/v1/robots/twin_b/solve", json=far).status_code == 200
+    found = samples_after(own_client, 2, "twin_b")
+    assert not [key for key in found if ("robot", "twin_a") in key]
+    assert sum(found[key] for key in found if key[0] == "ik_service_problems_total" and ("robot", "twin_b") in key) == 6
+    assert own_client.delete("/v1/robots/twin_a").status_code == 204
+    assert own_client.post("/v1/robots/twin_b/solve", json=far).status_code == 200
+    found = samples_after(own_client, 3, "twin_b")
+    assert of_robot(found, "ik_service_problem_islands_count", "twin_b") == 9
+
+
+def test_robots_of_equal_urdfs_share_batches_and_are_counted_apart():
+    panda = load_robot("panda")
+    poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_hand"]).positions[0]
+    result = IKSolver(panda, ["panda_hand"], device="cpu").solve(np.concatenate([poses, poses, [[9.0, 9.0, 9.0]]]))
+    metrics = ServiceMetrics(lambda name: name != "gone")
+    works = [
+        QueuedRequest(panda, SolveRequest((Target("panda_hand"),), TargetArrays.of([poses])), 0.0, 1.0, label=name)
+        for name in ("a", "b", "gone")
+    ]
+    metrics.solved(panda, [work.take(1) for work in works], result, 0.5)
+    metrics.compiled(works[1], 2.0)
+
+    def value(name, robot, **labels):
+        return metrics.registry.get_sample_value(f"ik_service_{name}", {"robot": robot, **labels})
+
+    for robot in ("a", "b", "(removed)"):
+        assert value("batch_problems_sum", robot) == value("queue_wait_seconds_count", robot) == 1
+        assert value("solve_seconds_sum", robot) == 0.5
+    assert value("problems_total", "a", status="converged") == value("problems_total", "b", status="converged") == 1
+    assert value("problems_total", "(removed)", status="converged") == 0
+    assert [value("compile_seconds_count", robot) for robot in ("a", "b")] == [None, 1]
+
+
+def test_metrics_are_in_the_form_that_the_scraper_asks_for(own_client):
+    assert own_client.get("/metrics").headers["content-type"].startswith("text/plain")
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    reply = own_client.get("/metrics", headers=accept)
+    assert reply.headers["content-type"].startswith("application/openmetrics-text")
+    assert reply.text.endswith("# EOF\n")
+
+
+def test_metrics_are_open_on_loopback_or_with_a_key_only(own_client):
+    robots = {"panda": load_robot("panda")}
+    assert own_client.get("/metrics", headers={"X-API-Key": "wrong"}).status_code == 401
+    settings = ServiceSettings(device="cpu", insecure=True)
+    for bound_to, status in (("127.0.0.1", 200), ("0.0.0.0", 403), (None, 403)):
+        app = create_app(settings, robots=robots, bound_to=bound_to, compile_apart=False)
+        with TestClient(app) as client:
+            reply = client.get("/metrics")
+            assert reply.status_code == status, bound_to
+            assert status == 200 or reply.json()["code"] == "metrics_closed"
+
+
+def test_two_applications_count_apart(own_client, client):
+    own_client.get("/v1/robots")
+    route = ("ik_service_request_seconds_count", ("route", "/v1/robots"))
+    before = client.app.state.service.metrics.render("")[0].count(b"ik_service_request_seconds_count")
+    assert samples(own_client)[route] == 1
+    assert client.app.state.service.metrics.render("")[0].count(b"ik_service_request_seconds_count") == before
+
+
+def test_a_histogram_takes_many_equal_values_at_once():
+    registry = CollectorRegistry()
+    histogram = WeightedHistogram("sizes", "Sizes.", "kind", (1, 2, 4), registry)
+    for value, count in ((1, 5), (2, 3), (3, 2), (9, 1)):
+        histogram.observe("a", value, count)
+
+    def value(name, **labels):
+        return registry.get_sample_value(name, {"kind": "a", **labels})
+
+    assert [value("sizes_bucket", le=bound) for bound in ("1", "2", "4", "+Inf")] == [5, 8, 10, 11]
+    assert (value("sizes_count"), value("sizes_sum")) == (11, 26)
+    histogram.remove("a")
+    assert value("sizes_count") is None

@@ -1,0 +1,265 @@
+"""Memory of requests: an answer is never larger than its shape says, and what one holds is given back at its end."""
+
+import asyncio
+import contextlib
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import load_robot
+from ik_service.service import create_app
+from ik_service.service.codecs.codec import PIECE_BYTES, LazyRows
+from ik_service.service.codecs.media_types import BY_NAME
+from ik_service.service.documents.answer_size import forward_answer_bytes, solve_answer_bytes
+from ik_service.service.documents.solve_request import read_solve
+from ik_service.service.errors.exceptions import AnswerTooLargeError
+from ik_service.service.gate.access import KEY_NAME
+from ik_service.service.gate.paced_response import PacedResponse
+from ik_service.service.gate.request_memory import AHEAD_S, BODY_RATE, UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
+from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
+from ik_service.settings import ServiceSettings
+
+JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"
+FAR = [9.0, 9.0, 9.0]  # out of reach: the longest advice
+LOOSE = 8.0
+"""An estimate is at most so many times the answer: statuses and numbers may be that much shorter than the longest."""
+COUNT = 200
+
+
+def target(link: str, **fields: Any) -> dict[str, Any]:
+    rows = np.random.default_rng(0).uniform(-0.6, 0.6, (COUNT, 3)).tolist()
+    return {"link": link, "positions": rows, **fields}
+
+
+ALL = ["active_limits", "advice", "islands", "solutions"]
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "positions": ("panda", {"targets": [target("panda_hand")]}),
+    "everything": ("panda", {"targets": [target("panda_hand")], "include": ALL}),
+    "solutions": (
+        "panda",
+        {"targets": [target("panda_hand")], "include": ["solutions"], "options": {"solutions": 8, "seeds": 16}},
+    ),
+    "out of reach": ("panda", {"targets": [{"link": "panda_hand", "positions": [FAR] * COUNT}], "include": ALL}),
+    "two arms": (
+        "dual_panda",
+        {"targets": [target("left_panda_hand"), target("right_panda_hand")], "include": ALL},
+    ),
+    "objectives": (
+        "humanoid",
+        {
+            "problem_count": COUNT,
+            "objectives": [{"type": "posture", "joint_q_reference": load_robot("humanoid").mid_joint_q.tolist()}],
+            "include": ALL,
+        },
+    ),
+}
+
+
+@pytest.mark.evidence_cases(
+    "objectives-application/json",
+    "positions-application/json",
+    "solutions-application/json",
+    "two arms-application/json",
+    "two arms-application/msgpack",
+    "two arms-application/x-npz",
+)
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK, NPZ])
+@pytest.mark.parametrize("case", CASES)
+def test_no_answer_is_larger_than_its_shape_says(client, case, media_type):
+    name, document = CASES[case]
+    if media_type == NPZ:
+        document = {**document, "include": [word for word in document.get("include", []) if word != "islands"]}
+    reply = client.post(f"/v1/robots/{name}/solve", json=document, headers={"Accept": media_type})
+    assert reply.status_code == 200, reply.text
+    robot, codec = load_robot(name), BY_NAME[media_type]
+    most = solve_answer_bytes(robot, read_solve(document, robot), codec)
+    assert len(reply.content) <= most <= LOOSE * len(reply.content)
+
+
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK])
+def test_no_answer_of_forward_kinematics_is_larger_than_its_shape_says(client, media_type):
+    robot = load_robot("humanoid")
+    joint_q = robot.random_joint_q(np.random.default_rng(0), COUNT)
+    reply = client.post(
+        "/v1/robots/humanoid/forward", json={"joint_q": joint_q.tolist()}, headers={"Accept": media_type}
+    )
+    assert reply.status_code == 200, reply.text
+    most = forward_answer_bytes(robot.link_names, COUNT, is_binary=media_type == MSGPACK)
+    assert len(reply.content) <= most <= LOOSE * len(reply.content)
+
+
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK, NPZ])
+def test_pieces_are_the_same_bytes(media_type):
+    codec = BY_NAME[media_type]
+    numbers = np.random.default_rng(0).normal(size=(50_000, 7)).astype(np.float32)
+    document = {
+        "robot": "é",
+        "joint_q": numbers,
+        "names": ("a", "b"),
+        "status": ["converged"] * 40_000,
+        "targets": [{"link": "x", "error": numbers[:, 0].copy()}, {"link": "y", "error": numbers[:, 1].copy()}],
+        "advice": LazyRows(1000, lambda row: f"row {row}"),
+        "none": [],
+        "nothing": {},
+    }
+    if media_type == NPZ:
+        del document["nothing"]
+    whole, pieces = codec.encode(document), codec.encode_in_pieces(document)
+    assert b"".join(pieces) == whole
+    assert len(whole) > 20 * PIECE_BYTES or media_type != JSON
+    assert len(pieces) > 1 or media_type == NPZ
+
+
+def memory(most: int = 1_000_000, *, is_shared: bool = True) -> MemoryBudget:
+    return MemoryBudget(most, 10**9, is_shared=is_shared, refused=lambda _: None)
+
+
+def test_one_key_leaves_room_for_another():
+    shared = memory()
+    first, second = MemoryReservation(shared, {KEY_NAME: "a"}), MemoryReservation(shared, {KEY_NAME: "b"})
+    first.reserve(400_000)
+    with pytest.raises(ShareExhaustedError):
+        first.reserve(200_000)
+    second.reserve(250_000)
+    first.end()
+    second.end()
+    assert shared.cap.used == 0
+
+
+def test_who_is_alone_has_all_of_it():
+    alone = memory(is_shared=False)
+    reservation = MemoryReservation(alone, {})
+    reservation.reserve(1_000_000)
+    with pytest.raises(QueueFullError):
+        MemoryReservation(alone, {}).reserve(1)
+    reservation.end()
+    assert alone.cap.used == 0
+
+
+def test_what_is_held_for_a_while_is_given_back_whatever_happens():
+    shared = memory()
+    reservation = MemoryReservation(shared, {KEY_NAME: "a"})
+    reservation.reserve(100)
+    with contextlib.suppress(ZeroDivisionError), reservation.reserved(1000):
+        assert shared.cap.used == 1100
+        raise ZeroDivisionError
+    assert shared.cap.used == 100
+
+
+def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch):
+    now, shared = 1000.0, memory()
+    monkeypatch.setattr("ik_service.service.gate.request_memory.time", SimpleNamespace(monotonic=lambda: now))
+    first, same, other = (MemoryReservation(shared, {KEY_NAME: name}) for name in "aab")
+    ahead = int(AHEAD_S * BODY_RATE)
+    assert first.rest_s(ahead - 1) == 0.0  # so much at once is read without a rest
+    assert same.rest_s(ahead) == pytest.approx(2 * AHEAD_S)
+    assert other.rest_s(1) == 0.0
+    now += 1.5 * AHEAD_S
+    assert first.rest_s(1) == 0.0
+    now += 10.0
+    assert first.rest_s(ahead - 1) == 0.0  # time in which nothing came in allows no more
+    assert first.rest_s(ahead) == pytest.approx(2 * AHEAD_S)
+
+
+def test_where_all_have_one_key_only_bodies_that_are_discarded_rest():
+    alone = MemoryReservation(MemoryBudget(10**9, 10**6, is_shared=False, refused=lambda _: None), {KEY_NAME: None})
+    ahead = int(AHEAD_S * BODY_RATE)
+    assert alone.rest_s(10 * ahead) == 0.0
+    assert alone.rest_s(2 * ahead, is_discarded=True) == pytest.approx(2 * AHEAD_S, rel=0.01)
+
+
+def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
+    bounded = MemoryBudget(10**9, 1_000_000, is_shared=False, refused=lambda _: None)
+    reservation = MemoryReservation(bounded, {})
+    reservation.reserve_answer(UNCOUNTED_BYTES)
+    assert bounded.cap.used == 0
+    reservation.reserve_answer(UNCOUNTED_BYTES + 1)
+    assert bounded.cap.used == UNCOUNTED_BYTES + 1
+    with pytest.raises(AnswerTooLargeError, match="1000001 bytes, and at most 1000000"):
+        reservation.reserve_answer(1_000_001)
+
+
+def test_an_answer_in_pieces_goes_on_as_the_caller_takes_it():
+    taken: list[dict[str, Any]] = []
+    content = [b"a" * (PIECE_BYTES + 5), memoryview(np.arange(10.0)), b"", b"end"]
+
+    async def run() -> int:
+        room = asyncio.Semaphore(2)
+
+        async def send(message: Any) -> None:
+            await room.acquire()
+            taken.append(message)
+
+        sending = asyncio.create_task(PacedResponse(content, "text/plain")({"type": "http"}, None, send))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        before = len(taken)
+        assert not sending.done()
+        for _ in range(10):
+            room.release()
+        await sending
+        return before
+
+    assert asyncio.run(run()) == 2
+    body = b"".join(message.get("body", b"") for message in taken)
+    assert body == b"".join(content)
+    assert dict(taken[0]["headers"])[b"content-length"] == str(len(body)).encode()
+    assert [message["more_body"] for message in taken[1:-1]] == [True] * (len(taken) - 2)
+    assert not taken[-1].get("more_body", False)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A service where little fits: answers of 400 kB, requests of 2 MB together."""
+    settings = ServiceSettings(
+        device="cpu", insecure=True, robots="panda", max_answer_bytes=400_000, memory_bytes=2**21
+    )
+    with TestClient(create_app(settings, compile_apart=False)) as client:
+        client.app.state.service.warm_up.result(300)
+        yield client
+
+
+def test_an_answer_that_would_be_too_large_is_refused_before_it_is_made(small):
+    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 2000}]}
+    reply = small.post("/v1/robots/panda/solve", json=body)
+    assert (reply.status_code, reply.json()["code"]) == (413, "answer_too_large")
+    assert small.post("/v1/robots/panda/solve", json=body, headers={"Accept": MSGPACK}).status_code == 200
+    reply = small.post("/v1/robots/panda/forward", json={"joint_q": [[0.0] * 7] * 500})
+    assert (reply.status_code, reply.json()["code"]) == (413, "answer_too_large")
+
+
+def test_bodies_that_unpack_to_much_are_refused_before_they_are(small):
+    joint_q = [[0.0] * 7] * 40_000
+    reply = small.post("/v1/robots/panda/forward", json={"joint_q": joint_q, "links": ["panda_hand"]})
+    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
+    empty = b"[" + b",".join([b"[]"] * 2_000_001) + b"]"
+    reply = small.post("/v1/robots/panda/forward", content=empty, headers={"Content-Type": JSON})
+    assert reply.status_code in (413, 503)
+
+
+def test_all_is_given_back_after_answers_and_errors(small):
+    memory = small.app._memory_budget
+    target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 1000}
+    for body in ({"targets": [target]}, {"targets": [target], "options": {"seeds": 0}}):
+        small.post("/v1/robots/panda/solve", content=json.dumps(body) + " " * 100_000, headers={"Content-Type": JSON})
+    assert memory.cap.used == 0
+
+
+def test_objects_with_many_names_are_refused_before_each_becomes_an_error(client):
+    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
+    many = {str(name): 1 for name in range(10_000)}
+    for pointer, bad in {
+        "": {**body, **many},
+        "/options": {**body, "options": many},
+        "/targets/1": {"targets": [*body["targets"], many]},
+        "/targets/0/offset": {"targets": [{**body["targets"][0], "offset": many}]},
+    }.items():
+        reply = client.post("/v1/robots/panda/solve", json=bad)
+        assert reply.status_code == 422
+        (fault,) = reply.json()["errors"]
+        assert (fault["pointer"], fault["code"]) == (pointer, "unknown_field")
+        assert "10000 names" in fault["detail"] or pointer == ""

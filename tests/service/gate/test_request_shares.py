@@ -1,0 +1,182 @@
+"""API keys share what may wait and what may be under way: requests and ticks count for the key they came with."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import load_robot
+from ik_service.service import create_app
+from ik_service.service.gate.access import KEY_NAME
+from ik_service.service.gate.request_shares import RequestShareMiddleware
+from ik_service.settings import ServiceSettings
+from tests.bounded import until
+
+KEYS = {name: f"{name}-0123456789abcdef" for name in ("flood", "calm")}
+URL = "/v1/robots/panda/solve"
+PATIENCE_S = 60.0
+ROOM = 8
+
+
+def app_of(keys):
+    text = ",".join(f"{name}:{key}" for name, key in keys.items())
+    settings = ServiceSettings(device="cpu", api_keys=text, queue_requests=ROOM)
+    return create_app(settings, robots={"panda": load_robot("panda")}, compile_apart=False)
+
+
+class Held:
+    """A service whose solver stands still until the gate opens, with requests under way in threads of their own."""
+
+    def __init__(self, client, body, threads):
+        self.client, self.body, self.threads = client, body, threads
+        self.pool, self.gate, self.entered = client.app.state.service.pool, threading.Event(), threading.Event()
+        solve = self.pool._runner.solver_cache.solve_together
+
+        def wait(*arguments):
+            self.entered.set()
+            assert self.gate.wait(PATIENCE_S)
+            return solve(*arguments)
+
+        self.pool._runner.solver_cache.solve_together = wait
+
+    def post(self, name, **headers):
+        return self.client.post(URL, json=self.body, headers={"X-API-Key": KEYS[name], **headers})
+
+    def begin(self, name, waiting):
+        """Post in a thread; return once so many requests wait."""
+        future = self.threads.submit(self.post, name)
+        until(lambda: self.entered.is_set() and self.pool.waiting_requests >= waiting)
+        return future
+
+
+@pytest.fixture
+def hold(one_pose):
+    """Starts a service with some keys that stands still."""
+    with ThreadPoolExecutor(2 * ROOM) as threads:
+        clients = []
+
+        def hold(*names):
+            client = TestClient(app_of({name: KEYS[name] for name in names}))
+            clients.append(client.__enter__())
+            client.app.state.service.warm_up.result(300)
+            return Held(client, one_pose, threads)
+
+        held = []
+        yield lambda *names: held.append(hold(*names)) or held[-1]
+        for each in held:
+            each.gate.set()
+        threads.shutdown()
+        for client in clients:
+            client.__exit__(None, None, None)
+
+
+def test_one_key_cannot_use_up_what_may_wait_and_the_other_is_answered_first(hold):
+    held = hold("flood", "calm")
+    flood = [held.begin("flood", waiting) for waiting in range(ROOM // 2 + 1)]
+    unread = held.post("flood")
+    assert (unread.status_code, unread.json()["code"]) == (429, "share_exhausted")
+    assert "The request was not read" in unread.json()["detail"]
+    refused = held.post("flood", Origin="http://testserver")  # of a page: the route refuses it
+    assert (refused.status_code, refused.json()["code"]) == (429, "share_exhausted")
+    assert "has 4 requests waiting, and 1 more would exceed its share, which is 4 of 8" in refused.json()["detail"]
+    assert int(refused.headers["retry-after"]) >= 1
+    calm = held.begin("calm", ROOM // 2 + 1)
+    held.gate.set()
+    assert [each.result(PATIENCE_S).status_code for each in (calm, *flood)] == [200] * (len(flood) + 1)
+
+
+def test_a_single_key_has_the_whole_queue_to_itself(hold):
+    held = hold("flood")
+    flood = [held.begin("flood", waiting) for waiting in range(ROOM + 1)]
+    refused = held.post("flood")
+    assert (refused.status_code, refused.json()["code"]) == (503, "queue_full")
+    held.gate.set()
+    assert [each.result(PATIENCE_S).status_code for each in flood] == [200] * len(flood)
+
+
+def test_ticks_of_a_stream_count_for_its_key(hold):
+    held = hold("flood", "calm")
+    headers = {"X-API-Key": KEYS["flood"]}
+    owners = []
+    submit = held.pool.submit
+    held.pool.submit = lambda *given, owner, **more: owners.append(owner) or submit(*given, owner=owner, **more)
+    held.gate.set()
+    with held.client.websocket_connect("/v1/robots/panda/stream", headers=headers) as stream:
+        stream.send_json({"type": "configure", "targets": [{"link": "panda_hand"}]})
+        assert stream.receive_json()["type"] == "configured"
+        stream.send_json({"seq": 1, "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]})
+        assert stream.receive_json()["success"]
+    assert owners == ["flood", "flood"]
+
+
+class Waiting:
+    """The layer of shares before an application that answers once the gate opens."""
+
+    def __init__(self, most, *, is_shared):
+        self.gate, self.reasons, self.begun = asyncio.Event(), [], 0
+        self.layer = RequestShareMiddleware(self.answer, most, is_shared=is_shared, refused=self.reasons.append)
+
+    async def answer(self, scope, receive, send):
+        self.begun += 1
+        await self.gate.wait()
+        if scope["path"] == "/fails":
+            raise OSError
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def ask(self, key, path="/v1/robots"):
+        """Return the status of an answer, 0 where there is none."""
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        with suppress(OSError):
+            await self.layer({"type": "http", "path": path, "headers": [], KEY_NAME: key}, None, send)
+        return sent[0]["status"] if sent else 0
+
+    async def begin(self, key, path="/v1/robots"):
+        """Ask without waiting for the answer."""
+        task, before = asyncio.create_task(self.ask(key, path)), self.begun
+        while self.begun == before and not task.done():
+            await asyncio.sleep(0)
+        return task
+
+
+def test_health_answers_while_a_key_has_all_requests_under_way():
+    async def run():
+        held = Waiting(2, is_shared=False)
+        tasks = [await held.begin("flood"), await held.begin("flood")]
+        assert await held.ask("flood") == 503
+        assert held.reasons == ["connections"]
+        tasks += [await held.begin("flood", path) for path in ("/health/live", "/health/ready")]
+        assert held.begun == 4
+        held.gate.set()
+        assert await asyncio.gather(*tasks) == [200] * 4
+        assert len(held.reasons) == 1
+
+    asyncio.run(run())
+
+
+def test_one_key_cannot_have_all_requests_under_way():
+    async def run():
+        held = Waiting(4, is_shared=True)
+        flood = [await held.begin("flood"), await held.begin("flood")]
+        assert await held.ask("flood") == 429
+        assert held.reasons == ["share"]
+        calm = await held.begin("calm")
+        held.gate.set()
+        assert await asyncio.gather(*flood, calm) == [200] * 3
+
+    asyncio.run(run())
+
+
+def test_a_request_that_has_ended_leaves_its_place_however_it_ended():
+    async def run():
+        held = Waiting(1, is_shared=False)
+        held.gate.set()
+        assert [await held.ask("flood", path) for path in ("/v1/robots", "/fails", "/v1/robots")] == [200, 0, 200]
+
+    asyncio.run(run())

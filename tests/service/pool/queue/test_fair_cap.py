@@ -1,0 +1,132 @@
+"""The shared cap: nobody can use it up alone, who is alone may have what the rule says, counts agree."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
+from ik_service.service.queue.fair_cap import FairCap
+
+MOST = 60
+OWNERS = ["a", "b", "c", None]
+
+
+def cap(most=MOST, *, is_shared=True):
+    return FairCap(most, "requests waiting", "requests", is_shared=is_shared)
+
+
+def fill(one, owner):
+    """Take as often as it goes; return what the owner holds then."""
+    while True:
+        try:
+            one.acquire(owner)
+        except QueueFullError:
+            return one.used_by(owner)
+
+
+def settle(one, owners):
+    """What busy owners hold in the end, where each asks anew for what is taken from it now and then."""
+    for _ in range(4 * MOST):
+        for owner in owners:
+            if one.used_by(owner) > MOST // (len(owners) + 1):
+                one.release(owner)
+            else:
+                fill(one, owner)
+    return [one.used_by(owner) for owner in owners]
+
+
+def test_one_busy_owner_has_half():
+    one = cap()
+    assert fill(one, "a") == MOST // 2 == one.limit_alone
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_busy_owners_have_equal_shares_and_leave_one_for_who_comes_new(count):
+    one, owners = cap(), [f"key{k}" for k in range(count)]
+    assert settle(one, owners) == [MOST // (count + 1)] * count
+    one.acquire("new")
+
+
+def test_what_others_hold_makes_a_share_smaller_and_takes_nothing_away():
+    one = cap()
+    fill(one, "a")
+    assert fill(one, "b") == MOST // 4
+    assert one.used_by("a") == MOST // 2
+    one.release("a")
+    with pytest.raises(ShareExhaustedError):
+        one.acquire("a")  # it holds more than its share still
+
+
+@pytest.mark.parametrize("owners", [(None,), ("lab",), ("lab", None)])
+def test_where_there_is_one_owner_only_it_has_the_whole_cap(owners):
+    one = cap(is_shared=False)
+    for number in range(MOST):
+        one.acquire(owners[number % len(owners)])
+    with pytest.raises(QueueFullError) as caught:
+        one.acquire(owners[0])
+    assert type(caught.value) is QueueFullError
+    assert caught.value.reason == "requests"
+    assert one.limit_alone == MOST
+
+
+def test_who_holds_nothing_finds_room_for_one_as_long_as_there_is_any():
+    one = cap(3)
+    for owner in ("a", "b", "c"):
+        one.acquire(owner)
+    with pytest.raises(QueueFullError, match="3 requests waiting, and 1 more would exceed 3") as caught:
+        one.acquire("d")
+    assert not isinstance(caught.value, ShareExhaustedError)
+    cap(1).acquire("a")
+
+
+def test_an_owner_is_told_its_share():
+    one = cap(100)
+    one.acquire("a", 40)
+    one.acquire("b", 20)
+    text = "has 40 requests waiting, and 1 more would exceed its share, which is 40 of 100"
+    with pytest.raises(ShareExhaustedError, match=text) as caught:
+        one.acquire("a")
+    assert caught.value.reason == "share"
+    with pytest.raises(ShareExhaustedError, match="has 0 requests waiting, and 30 more"):
+        one.acquire("c", 30)
+
+
+def test_nothing_is_given_back_that_was_not_held():
+    one = cap()
+    one.acquire("a", 3)
+    with pytest.raises(ValueError, match="only 3 were held"):
+        one.release("a", 4)
+    with pytest.raises(ValueError, match="only 0 were held"):
+        one.release("b")
+    assert (one.used, one.used_by("a")) == (3, 3)
+
+
+steps = st.lists(st.tuples(st.sampled_from(OWNERS), st.integers(1, 40), st.booleans()), max_size=60)
+
+
+@given(most=st.integers(1, 80), is_shared=st.booleans(), steps=steps)
+def test_whatever_is_taken_and_given_the_rule_holds(most, is_shared, steps):
+    one, used = cap(most, is_shared=is_shared), dict.fromkeys(OWNERS, 0)
+    for owner, amount, gives in steps:
+        if gives:
+            back = min(amount, used[owner])
+            one.release(owner, back)
+            used[owner] -= back
+        else:
+            left = most - sum(used.values()) - amount
+            allowed = left >= 0 and (
+                not is_shared or used[owner] + amount <= left or (used[owner] == 0 and amount == 1)
+            )
+            try:
+                one.acquire(owner, amount)
+            except ShareExhaustedError:
+                assert is_shared
+                assert not allowed
+            except QueueFullError:
+                assert left < 0
+                assert not is_shared or used[owner] == 0
+            else:
+                assert allowed
+                used[owner] += amount
+        assert one.used == sum(used.values()) <= most
+        assert {owner: one.used_by(owner) for owner in OWNERS} == used

@@ -1,0 +1,248 @@
+"""The queue: bounds, order, fairness, and that every problem is handed out once."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ik_service import load_robot
+from ik_service.service.queue.errors import QueueFullError
+from ik_service.service.queue.fair_queue import FairQueue
+from ik_service.service.queue.queued_request import QueuedRequest
+from ik_service.service.queue.request_groups import LARGE_AT_ONCE
+from tests.service.pool.conftest import numbered
+
+LINKS = ["panda_hand", "panda_link7", "panda_link6"]
+ROOM = {"request_limit": 12, "problem_limit": 200, "group_limit": 2}
+
+
+def queue(**limits):
+    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "group_limit": 100, **limits})
+
+
+def work(robot, count, link="panda_hand", *, first=0, deadline=100.0):
+    return QueuedRequest(robot, numbered(first, count, link=link), 0.0, deadline)
+
+
+def large(robot, count, link="panda_hand"):
+    each = work(robot, count, link)
+    each.is_small = False
+    return each
+
+
+def put(one, *queued_requests):
+    for each in queued_requests:
+        one.put(each)
+        one.open_group(each.key)
+
+
+def sizes(shares):
+    return [(share.queued, share.rows.start, share.rows.stop) for share in shares]
+
+
+def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
+    one, few = queue(), [work(panda, 3), work(panda, 200)]
+    put(one, *few)
+    assert sizes(one.take(lambda _: 100)) == [(few[0], 0, 3), (few[1], 0, 97)]
+    assert sizes(one.take(lambda _: 100)) == [(few[1], 97, 197)]
+    assert (one.requests, one.problems) == (1, 3)
+
+
+def test_small_requests_behind_a_large_one_are_the_next_batch(panda):
+    one, many = queue(), large(panda, 100_000)
+    put(one, many)
+    assert sizes(one.take(lambda _: 64)) == [(many, 0, 64)]
+    small = [work(panda, 1) for _ in range(40)]
+    put(one, *small)
+    assert [share.queued for share in one.take(lambda _: 64)] == small
+    assert sizes(one.take(lambda _: 64)) == [(many, 64, 128)]
+
+
+def test_a_small_request_is_the_next_batch_behind_any_number_of_large_ones(panda):
+    one, many, small = queue(), [large(panda, 1000) for _ in range(600)], work(panda, 1)
+    put(one, *many, small)
+    assert one.seconds_until(None, small.key, lambda _: 1.0, is_small=True) == 2.0
+    assert sizes(one.take(lambda _: 64)) == [(small, 0, 1)]
+    assert [share.queued for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
+
+
+def test_large_requests_advance_side_by_side_and_later_ones_wait(panda):
+    one, many = queue(), [large(panda, 1000) for _ in range(6)]
+    put(one, *many)
+    for _ in range(5):
+        one.take(lambda _: 100)
+    assert [each.taken for each in many] == [125, 125, 125, 125, 0, 0]
+
+
+def test_large_requests_have_their_turn_beside_any_number_of_small_ones(panda):
+    one, many = queue(), large(panda, 1000)
+    put(one, many)
+    for _ in range(10):
+        put(one, *(work(panda, 10) for _ in range(20)))
+        assert not any(share.queued is many for share in one.take(lambda _: 100))
+        assert [(share.queued, share.count) for share in one.take(lambda _: 100)] == [(many, 100)]
+
+
+def test_small_requests_are_answered_in_order_and_whole(panda):
+    """Twice as much waits as can be solved in time: the first half is, and not half of each."""
+    one, queued_requests = queue(), [work(panda, 20) for _ in range(10)]
+    put(one, *queued_requests)
+    done = []
+    for _ in range(2):
+        done += [share.queued for share in one.take(lambda _: 50) if share.queued.remaining == 0]
+    assert done == queued_requests[:5]
+    assert [each.remaining for each in queued_requests[5:]] == [20] * 5
+
+
+def test_how_long_a_request_would_wait(panda):
+    one = queue()
+    put(one, large(panda, 10_000), work(panda, 300), work(panda, 100, "panda_link7"))
+    per_problem = {work(panda, 1).key: 0.001, work(panda, 1, "panda_link7").key: 0.01}
+
+    def wait(each):
+        return one.seconds_until(each.owner, each.key, lambda key: per_problem.get(key, 1.0), is_small=each.is_small)
+
+    assert wait(work(panda, 1)) == pytest.approx(2 * 0.3 + min(2 * 0.3, 1.0))
+    assert wait(large(panda, 500)) == pytest.approx(0.3 + 10.0 + 1.0)
+    assert wait(work(panda, 1, "panda_link6")) == 0.0  # a group of its own
+
+
+def test_lanes_share_the_time_of_the_solver(panda):
+    """A group of slow problems gets fewer batches, not more time."""
+    one, time_had = queue(), {}
+    for link, seconds in (("panda_hand", 0.003), ("panda_link7", 0.001)):
+        each = work(panda, 10**5, link)
+        put(one, each)
+        time_had[each.key] = [seconds, 0.0]
+    for _ in range(400):
+        shares = one.take(lambda _: 10)
+        key = shares[0].queued.key
+        seconds = time_had[key][0]
+        time_had[key][1] += seconds
+        one.charge(shares, seconds)
+    slow, fast = (had for _, had in time_had.values())
+    assert slow == pytest.approx(fast, rel=0.02)
+
+
+def test_a_new_lane_gets_no_credit_for_time_before_it_came(panda):
+    one, old = queue(), work(panda, 10**5)
+    put(one, old)
+    for _ in range(100):
+        one.charge(one.take(lambda _: 10), 1.0)
+    new = work(panda, 10**5, "panda_link7")
+    put(one, new)
+    served = []
+    for _ in range(20):
+        shares = one.take(lambda _: 10)
+        one.charge(shares, 1.0)
+        served.append(shares[0].queued.key)
+    assert 9 <= served.count(old.key) <= 11
+
+
+def test_a_lane_is_closed_until_its_kernels_are_there(panda):
+    one, each = queue(), work(panda, 1)
+    assert one.put(each)
+    assert not one.put(work(panda, 1))
+    assert one.take(lambda _: 10) == ()
+    one.open_group(each.key)
+    shares = one.take(lambda _: 10)
+    assert len(shares) == 2
+    one.charge(shares, 1.0)
+    assert one.put(work(panda, 1))  # the group was forgotten with its last request
+
+
+def test_bounds(panda):
+    one = queue(**ROOM)
+    put(one, work(panda, 150))
+    with pytest.raises(QueueFullError, match="51 more would exceed 200"):
+        one.put(work(panda, 51))
+    put(one, work(panda, 1, "panda_link7"))
+    with pytest.raises(QueueFullError, match="2 kinds"):
+        one.put(work(panda, 1, "panda_link6"))
+    put(one, *(work(panda, 1) for _ in range(10)))
+    with pytest.raises(QueueFullError, match="12 requests"):
+        one.put(work(panda, 1))
+
+
+def test_one_request_larger_than_the_bound_is_taken_by_an_empty_queue(panda):
+    one = queue(**ROOM)
+    put(one, work(panda, 5000))
+    with pytest.raises(QueueFullError):
+        one.put(work(panda, 1))
+
+
+def test_stale_requests_go(panda):
+    one = queue()
+    late, cancelled, good = work(panda, 5, deadline=1.0), work(panda, 5), work(panda, 5)
+    put(one, late, cancelled, good)
+    cancelled.future.cancel()
+    assert one.drop_stale(1.0) == [late, cancelled]
+    assert (one.requests, one.problems) == (1, 5)
+    assert not one.discard(late)
+    assert [share.queued for share in one.take(lambda _: 10)] == [good]
+
+
+class Model(RuleBasedStateMachine):
+    """Random traffic: counts agree, nothing is handed out twice, bounds hold, a small request is never starved."""
+
+    def __init__(self):
+        super().__init__()
+        self.robot, self.queue = load_robot("panda"), FairQueue(**ROOM)
+        self.waiting, self.handed = {}, {}
+
+    @rule(count=st.integers(1, 120), link=st.sampled_from(LINKS))
+    def put(self, count, link):
+        each = work(self.robot, count, link)
+        each.is_small = count < 30
+        try:
+            self.queue.put(each)
+        except QueueFullError:
+            return
+        self.queue.open_group(each.key)
+        self.waiting[each] = count
+        self.handed[each] = 0
+
+    @rule(budget=st.integers(1, 150), seconds=st.floats(1e-4, 1.0))
+    def take(self, budget, seconds):
+        shares = self.queue.take(lambda _: budget)
+        assert bool(shares) == bool(self.waiting)
+        assert sum(share.count for share in shares) <= budget
+        assert len({share.queued.key for share in shares}) <= 1
+        if shares:
+            key = shares[0].queued.key
+            most = None if shares[0].queued.is_small else LARGE_AT_ONCE
+            size = shares[0].queued.is_small
+            assert {share.queued.is_small for share in shares} == {size}
+            there = sum(
+                [left for each, left in self.waiting.items() if each.key == key and each.is_small == size][:most]
+            )
+            assert sum(share.count for share in shares) == min(budget, there)  # greedy
+            small = [each for each in self.waiting if each.key == key and each.is_small]
+            taken = [share.queued for share in shares if share.queued.is_small]
+            assert taken == small[: len(taken)]  # in order
+        for share in shares:
+            assert share.rows.start == self.handed[share.queued]  # in order, none twice
+            self.handed[share.queued] = share.rows.stop
+            self.waiting[share.queued] -= share.count
+            if self.waiting[share.queued] == 0:
+                del self.waiting[share.queued]
+        if shares:
+            self.queue.charge(shares, seconds)
+
+    @rule(data=st.data())
+    def discard(self, data):
+        if self.waiting:
+            each = data.draw(st.sampled_from(list(self.waiting)))
+            assert self.queue.discard(each)
+            del self.waiting[each]
+
+    @invariant()
+    def counts_agree(self):
+        assert self.queue.requests == len(self.waiting) <= ROOM["request_limit"]
+        assert self.queue.problems == sum(self.waiting.values())
+        assert set(self.queue) == set(self.waiting)
+        assert len({each.key for each in self.waiting}) <= ROOM["group_limit"]
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=60, stateful_step_count=40)

@@ -1,0 +1,180 @@
+"""The least that needs all kernels of a request: it is small, and after it a solve of the whole loads nothing new."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.robots import LoopConstraint
+from ik_service.service.queue.objective_data import ObjectiveData
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+from objectives import IKObjectivePosture
+from tests.fork_server import fork_server
+from tests.service.pool.conftest import chain, numbered
+
+COUNT = 200
+STAGED_DOFS = 36  # of a chain for which 200 entries are too few
+IMPORTS = """
+import os
+from dataclasses import replace
+import numpy as np
+import warp as wp
+from ik_service.service.pool.builder_process import need_kernels
+from ik_service.service.pool.solver_cache import SolverCache
+from ik_service.solver.compiled.island_launches import PacketLaunches
+from tests.service.pool.requests.test_samples import KINDS
+PacketLaunches.step_entries_max = 200  # so that the staged engine has something to do
+"""
+PROGRAM = """
+def loaded():
+    modules = list(wp._src.context.user_modules.values())
+    return {module.get_module_identifier(block_dim=block) for module in modules for _, block in list(module.execs)}
+
+robot, request = KINDS[os.environ["KIND"]]()
+wp.config.log_level = wp.LOG_WARNING
+sample = request.sample()
+assert sample.problem_count <= 4
+sample = replace(sample, initial_joint_q=np.tile(robot.mid_joint_q, (sample.problem_count, 1)))  # alike, by its key
+need_kernels(robot, sample, "cpu")
+before = loaded()
+assert len(SolverCache("cpu").solve(robot, request).success) == request.problem_count
+print(len(before), *sorted(loaded() - before))
+"""
+
+
+def test_a_sample_is_one_attempt_of_one_iteration():
+    sample = numbered(0, 5000, seeds=1024).sample()
+    assert (sample.problem_count, sample.options.seeds, sample.options.max_iterations) == (1, 1, 1)
+    options = SolverOptions(seeds=1000, best_of="cost", solutions=8, random_seed=3)
+    sample = replace(numbered(0, 3), options=options).sample()
+    assert (sample.options.seeds, sample.options.best_of, sample.options.solutions) == (1, "cost", 2)
+
+
+def test_a_sample_has_a_problem_of_each_pattern_of_weights():
+    weights = np.ones((1000, 6))
+    weights[500:, 0] = 0.0
+    weights[900:, 1] = 0.0
+    weights[900:, 2] = 0.5
+    sample = numbered(0, 1000, weights=weights).sample()
+    assert sample.arrays.positions[0][:, 0].tolist() == [0.0, 500.0, 900.0]
+    assert sample.targets[0].row_weights.tolist() == weights[[0, 500, 900]].tolist()
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with fork_server(IMPORTS) as server:
+        yield server
+
+
+@pytest.mark.evidence_cases("objectives", "patterns", "posture_in_contact", "welded")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pose",
+        "position",
+        "best_of",
+        "solutions",
+        "float64",
+        "patterns",
+        "two_arms",
+        "touching",
+        "welded",
+        "derivatives",
+        "objectives",
+        "posture_in_contact",
+        "staged",
+    ],
+)
+def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
+    before, *new = processes.finish(processes.start(PROGRAM, {"KIND": kind})).split()
+    assert int(before) >= 2
+    assert not new
+
+
+# ------------------------------------------------------------------ kinds of requests
+def of_poses(robot, links, *, orientations=True, start=False, **options):
+    poses = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(0), COUNT), links=links)
+    positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
+    arrays = TargetArrays.of(positions, turned if orientations else None)
+    given = np.tile(robot.mid_joint_q, (COUNT, 1)) if start else None
+    return robot, SolveRequest(tuple(map(Target, links)), arrays, given, SolverOptions(**options))
+
+
+def of_panda(**changes):
+    return of_poses(load_robot("panda"), ["panda_hand"], **changes)
+
+
+def with_patterns():
+    robot, request = of_panda()
+    weights = np.ones((COUNT, 6))
+    weights[COUNT // 2 :, 5] = 0.0
+    weights[COUNT // 4 :, 3] = 0.0
+    return robot, replace(request, targets=(replace(request.targets[0], row_weights=weights),))
+
+
+def two_arms():
+    """Each arm is an island of its own, and for some problems only one of them is wanted."""
+    robot = load_robot("dual_panda")
+    links = [name for name in robot.link_names if name.endswith("hand")]
+    _, request = of_poses(robot, links)
+    weights = np.ones((COUNT, 6))
+    weights[COUNT // 2 :] = 0.0
+    return robot, replace(request, targets=(replace(request.targets[0], row_weights=weights), request.targets[1]))
+
+
+def touching():
+    """Arms that are islands of their own, and whose first solutions touch each other for some problems."""
+    robot = load_robot("dual_panda")
+    return of_poses(robot, [name for name in robot.link_names if name.endswith("hand")])
+
+
+def welded():
+    """Arms that hold one object, of which one has a target."""
+    robot = load_robot("dual_panda")
+    hands = [name for name in robot.link_names if name.endswith("hand")]
+    robot = robot.with_loops([LoopConstraint("object", "weld", *hands, reference_offset=(0, 0, 0.3, 1, 0, 0, 0))])
+    return of_poses(robot, hands[:1])
+
+
+def with_objectives():
+    robot, request = of_panda(orientations=False, seeds=8)
+    weights = np.full((COUNT, 7), 0.01)
+    weights[COUNT // 2 :, 6] = 0.0
+    posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": weights}
+    return robot, replace(request, objectives=(ObjectiveData("posture", IKObjectivePosture, (), posture),))
+
+
+def posture_in_contact():
+    """A posture that leads the arm into itself, in problems of one request and of 1500 that were tried."""
+    robot = load_robot("panda")
+    joint_q = robot.random_free_joint_q(np.random.default_rng(0), 1500)[[919, 1093, 1275]]
+    poses = robot.forward_kinematics(joint_q, links=["panda_hand"])
+    posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": np.ones(7)}
+    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    objectives = (ObjectiveData("posture", IKObjectivePosture, (), posture),)
+    return robot, SolveRequest((Target("panda_hand"),), arrays, objectives=objectives)
+
+
+def staged():
+    return of_poses(chain(STAGED_DOFS), [f"l{STAGED_DOFS}"], seeds=2, max_iterations=5)
+
+
+KINDS = {
+    "pose": of_panda,
+    "position": lambda: of_panda(orientations=False, start=True),
+    "best_of": lambda: of_panda(best_of="nearest", seeds=8),
+    "solutions": lambda: of_panda(solutions=8, seeds=16),
+    "float64": lambda: of_panda(precision="float64"),
+    "patterns": with_patterns,
+    "two_arms": two_arms,
+    "touching": touching,
+    "welded": welded,
+    "derivatives": lambda: of_panda(sensitivity="target"),
+    "objectives": with_objectives,
+    "posture_in_contact": posture_in_contact,
+    "staged": staged,
+}

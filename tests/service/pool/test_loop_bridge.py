@@ -1,0 +1,167 @@
+"""The bridge from an event loop: what comes in two turns of it is one batch, and every future ends as it should."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from ik_service.service.pool.loop_bridge import LoopBridge
+from ik_service.service.pool.pool_limits import PoolLimits
+from ik_service.service.pool.solver_pool import SolverPool
+from ik_service.service.queue.errors import ExpiredError, QueueFullError
+from objectives.errors import InputError
+from tests.bounded import run
+from tests.service.pool.conftest import FakeSolverCache, numbered, numbers_of
+
+
+@pytest.fixture
+def make_bridge(template):
+    pools = []
+
+    def make(limits=None, **fake):
+        pool = SolverPool("cpu", limits=limits, compile_apart=False)
+        pool._runner.solver_cache = FakeSolverCache(template, **fake)
+        pools.append(pool)
+        return LoopBridge(pool), pool._runner.solver_cache
+
+    yield make
+    for pool in pools:
+        pool.close()
+
+
+def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
+    bridge, cache = make_bridge()
+    submit = bridge._pool.submit
+
+    def submit_and_rest(*arguments, **options):
+        submitted = submit(*arguments, **options)
+        time.sleep(0.001)  # in which the solver's thread would begin
+        return submitted
+
+    monkeypatch.setattr(bridge._pool, "submit", submit_and_rest)
+
+    async def ask():
+        answers = await asyncio.gather(*(bridge.solve(panda, numbered(k, 1)) for k in range(20)))
+        return [numbers_of(answer) for answer in answers]
+
+    assert run(ask()) == [[k] for k in range(20)]
+    assert [len(batch) for batch in cache.batches] == [20]
+
+
+def test_requests_of_the_next_turn_are_in_the_same_batch(make_bridge, panda):
+    bridge, cache = make_bridge()
+
+    async def ask():
+        early = [bridge.solve(panda, numbered(k, 1)) for k in range(3)]
+        await asyncio.sleep(0)
+        time.sleep(0.01)  # in which the solver's thread would begin
+        late = [bridge.solve(panda, numbered(k, 1)) for k in range(3, 5)]
+        return [numbers_of(answer) for answer in await asyncio.gather(*early, *late)]
+
+    assert run(ask()) == [[k] for k in range(5)]
+    assert [len(batch) for batch in cache.batches] == [5]
+
+
+def test_errors_go_to_those_whose_they_are(make_bridge, panda):
+    bridge, _ = make_bridge(limits=PoolLimits(requests=2), refused=1.0)
+
+    async def ask():
+        futures = [bridge.solve(panda, numbered(k, 1)) for k in range(3)]
+        return await asyncio.gather(*futures, return_exceptions=True)
+
+    first, refused, too_many = run(ask())
+    assert numbers_of(first) == [0]
+    assert isinstance(refused, InputError)
+    assert isinstance(too_many, QueueFullError)
+
+
+def test_what_is_cancelled_before_its_turn_ends_is_never_submitted(make_bridge, panda):
+    bridge, cache = make_bridge()
+
+    async def ask():
+        cancelled, kept = bridge.solve(panda, numbered(7, 1)), bridge.solve(panda, numbered(8, 1))
+        cancelled.cancel()
+        return numbers_of(await kept)
+
+    assert run(ask()) == [8]
+    assert cache.batches == [[8.0]]
+
+
+def test_what_is_cancelled_while_it_waits_is_dropped(make_bridge, panda):
+    bridge, cache = make_bridge(gate=threading.Event())
+
+    async def ask():
+        first = bridge.solve(panda, numbered(0, 1))
+        await asyncio.to_thread(cache.entered.wait, 60)
+        cancelled, kept = bridge.solve(panda, numbered(7, 1)), bridge.solve(panda, numbered(8, 1))
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        await asyncio.sleep(0.01)
+        cache.gate.set()
+        assert numbers_of(await first) == [0]
+        return numbers_of(await kept)
+
+    assert run(ask()) == [8]
+    assert 7 not in cache.solved
+
+
+def test_a_deadline_holds_while_the_solver_hangs(make_bridge, panda):
+    bridge, cache = make_bridge(gate=threading.Event())
+
+    async def ask():
+        hung = bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
+        await asyncio.to_thread(cache.entered.wait, 60)
+        waiting, kept = (bridge.solve(panda, numbered(k, 1), timeout_s=t) for k, t in ((1, 0.05), (2, 50.0)))
+        late = await asyncio.wait_for(asyncio.gather(hung, waiting, return_exceptions=True), 30)
+        assert not kept.done()
+        cache.gate.set()
+        return late, numbers_of(await kept)
+
+    late, kept = run(ask())
+    assert [type(error) for error in late] == [ExpiredError, ExpiredError]
+    assert kept == [2]
+    assert 1 not in cache.solved  # given up, and so dropped
+
+
+def test_the_solver_itself_tells_of_a_deadline_where_it_can(make_bridge, panda):
+    bridge, _ = make_bridge(seconds=0.1)
+
+    async def ask():
+        await bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
+
+    with pytest.raises(ExpiredError, match="while the request was being solved"):
+        run(ask())
+
+
+def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
+    bridge, _ = make_bridge()
+
+    async def ask():
+        await bridge.solve(panda, numbered(0, 1))
+        cancelled = bridge.solve(panda, numbered(1, 1))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        async with asyncio.timeout(30):
+            while bridge._sweeping_loop is not None:
+                await asyncio.sleep(0.01)
+        return numbers_of(await bridge.solve(panda, numbered(2, 1)))
+
+    assert run(ask()) == [2]
+    assert not bridge._open
+
+
+def test_a_loop_that_has_ended_does_not_disturb_the_pool(make_bridge, panda):
+    bridge, cache = make_bridge(gate=threading.Event())
+
+    async def leave():
+        bridge.solve(panda, numbered(0, 1))
+        await asyncio.to_thread(cache.entered.wait, 60)
+
+    run(leave())
+    cache.gate.set()
+
+    async def ask():
+        return numbers_of(await LoopBridge(bridge._pool).solve(panda, numbered(1, 1)))
+
+    assert run(ask()) == [1]

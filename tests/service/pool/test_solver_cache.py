@@ -1,0 +1,228 @@
+"""The cache: solvers that are reused, bounded and left out; parts and batches do not change answers."""
+
+import gc
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from ik_service.kernels.kernel_loading import loaded_modules
+from ik_service.result_schema import worst_over_targets
+from ik_service.service.pool import solver_cache
+from ik_service.service.pool.solver_cache import EFFORT_MOST, CachedSolver, SolverCache
+from ik_service.service.pool.solver_pool import SolverPool
+from ik_service.service.queue.queued_request import QueuedRequest
+from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.compiled import island_launches
+from ik_service.solver.compiled.island_launches import PacketLaunches
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target
+from ik_service.solver.launches.result import join_results
+from objectives.errors import InputError
+from tests.service.pool.conftest import chain, solved_by
+
+
+def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
+    joint_q = robot.random_joint_q(np.random.default_rng(seed), count)
+    poses = robot.forward_kinematics(joint_q, links=[link])
+    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    return SolveRequest((Target(link, offset),), arrays)
+
+
+def test_requests_of_equal_structure_share_a_solver(panda):
+    cache = SolverCache("cpu", capacity=2)
+    for count, seed in ((3, 0), (5, 1), (2, 2)):
+        assert cache.solve(panda, request_for(panda, count, seed=seed)).joint_q.shape == (count, 7)
+    assert len(cache) == 1
+    cache.solve(panda, request_for(panda, 2, offset=np.array([0, 0, 0.1, 0, 0, 0, 1.0])))
+    assert len(cache) == 2
+
+
+@pytest.mark.evidence
+def test_the_least_recently_used_solver_goes(panda):
+    cache = SolverCache("cpu", capacity=2)
+    links = ["panda_hand", "panda_link7", "panda_hand", "panda_link6"]
+    for link in links:
+        cache.solve(panda, request_for(panda, 1, link=link))
+    kept = [key[1][0][0] for key in cache._solvers]
+    assert kept == ["panda_hand", "panda_link6"]
+
+
+def test_the_owner_who_has_most_solvers_gives_one_up(panda, monkeypatch):
+    monkeypatch.setattr(SolverCache, "_build", lambda cache, robot, request: CachedSolver(None, ()))
+    cache = SolverCache("cpu", capacity=4)
+    asked = [("hog", 7), ("calm", 6), ("hog", 5), ("hog", 4), ("hog", 3), ("calm", 2), ("hog", 7)]
+    for owner, number in asked:
+        cache._cached(panda, request_for(panda, 1, link=f"panda_link{number}"), owner)
+    kept = [(cache._owners[key], key[1][0][0]) for key in cache._solvers]
+    assert kept == [("calm", "panda_link6"), ("hog", "panda_link3"), ("calm", "panda_link2"), ("hog", "panda_link7")]
+    assert len(cache._owners) == 4
+
+
+@pytest.mark.evidence
+def test_kernels_that_no_solver_needs_are_unloaded_and_come_back_the_same(panda, monkeypatch):
+    made = island_launches._packet_kernel.__wrapped__
+    monkeypatch.setattr(island_launches, "_packet_kernel", lru_cache(1)(made))
+    cache, first, counts = SolverCache("cpu", capacity=1), {}, []
+    held = SolverCache("cpu").solve(panda, request_for(panda, 3, link="panda_link7"))  # what it had is gone as well
+    for _ in range(3):
+        for link in ("panda_hand", "panda_link7", "panda_link6"):
+            answer = cache.solve(panda, request_for(panda, 3, link=link)).joint_q.tobytes()
+            assert first.setdefault(link, answer) == answer
+            gc.collect()
+            counts.append(loaded_modules())
+    assert len(set(counts[3:])) == 1
+    assert first["panda_link7"] == held.joint_q.tobytes()
+
+
+@pytest.mark.evidence
+def test_a_module_of_an_equal_name_is_apart_from_one_that_is_still_in_use(panda, monkeypatch):
+    """The code of a module is found by its name and a number; both are of equal kernels here."""
+    made = island_launches._packet_kernel.__wrapped__
+    monkeypatch.setattr(island_launches, "_packet_kernel", made)  # each solver has a kernel of its own
+    one, other = SolverCache("cpu"), SolverCache("cpu")
+    request = request_for(panda, 3)
+    five = one.solve(panda, request_for(panda, 5)).joint_q.tobytes()
+    expected = one.solve(panda, request).joint_q.tobytes()
+    assert other.solve(panda, request).joint_q.tobytes() == expected
+    del one
+    gc.collect()  # unloads what the other solver uses, too; its launches keep the code
+    third = SolverCache("cpu")
+    assert third.solve(panda, request).joint_q.tobytes() == expected
+    assert other.solve(panda, request).joint_q.tobytes() == expected
+    del third
+    gc.collect()
+    assert other.solve(panda, request_for(panda, 5)).joint_q.tobytes() == five
+    assert other.solve(panda, request).joint_q.tobytes() == expected
+
+
+def test_parts_do_not_change_the_answer(panda, monkeypatch):
+    offsets = np.zeros((7, 7))
+    offsets[:, 6] = 1.0
+    offsets[:, 2] = np.linspace(0.0, 0.1, 7)
+    for offset in (None, offsets):
+        request = request_for(panda, 7, offset=offset)
+        whole = SolverCache("cpu").solve(panda, request)
+        monkeypatch.setattr(solver_cache, "PART_SIZE", 3)
+        parts, counts = SolverCache("cpu"), []
+        answer = parts.solve(panda, request, counts.append)
+        monkeypatch.undo()
+        assert counts == [3, 3, 1]
+        assert answer.success.tolist() == whole.success.tolist()
+        assert answer.joint_q.tobytes() == whole.joint_q.tobytes()
+
+
+def test_tools_and_weights_are_data_of_one_solver(panda):
+    cache, rng = SolverCache("cpu"), np.random.default_rng(0)
+    requests = [
+        tool_request(panda, count, rng, many=many) for count, many in ((3, True), (1, False), (4, False), (2, True))
+    ]
+    assert len({request.batch_key for request in requests}) == len({request.code_key for request in requests}) == 1
+    together, row = cache.solve_together(panda, requests), 0
+    for request in requests:
+        rows = slice(row, row + request.problem_count)
+        row = rows.stop
+        cut = join_results([(together, rows)])
+        for alone in (cache.solve(panda, request), SolverCache("cpu").solve(panda, request)):
+            for name in ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index"):
+                assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
+    assert together.success.sum() >= len(together) - 2
+    assert len(cache) == 1
+
+
+def tool_request(robot, count, rng, *, many):
+    """Problems with a tool and weights, of which one is 0: in one row for all problems, or in a row for each."""
+    request = request_for(robot, count, seed=int(rng.integers(1000)))
+    tool = np.hstack([0.1 * rng.random((count, 3)), np.tile([0.0, 0.0, 0.6, 0.8], (count, 1))])
+    weights = 0.1 + rng.random((count, 6))
+    weights[:, 5] = 0.0
+    if not many:
+        tool, weights = tool[0], weights[0]
+    target = replace(request.targets[0], offset=tool, row_weights=weights)
+    return replace(request, targets=(target,))
+
+
+def test_requests_in_which_other_rows_are_on_have_other_keys(panda):
+    request = request_for(panda, 2)
+    keys = set()
+    for weights in (None, np.ones(6), np.array([1.0, 1, 1, 1, 1, 0]), np.array([1.0, 1, 1, 0, 0, 0])):
+        keys.add(replace(request, targets=(replace(request.targets[0], row_weights=weights),)).batch_key)
+    assert len(keys) == 4
+    mixed = np.array([[1.0, 1, 1, 1, 1, 0], [1.0, 1, 1, 1, 1, 1]])
+    assert replace(request, targets=(replace(request.targets[0], row_weights=mixed),)).batch_key is None
+
+
+def test_a_batch_of_several_requests_gives_each_what_it_gets_alone(panda):
+    cache = SolverCache("cpu")
+    requests = [request_for(panda, count, seed=count) for count in (1, 5, 3)]
+    together, row = cache.solve_together(panda, requests), 0
+    for request in requests:
+        alone, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
+        row = rows.stop
+        cut = join_results([(together, rows)])
+        for name in ("joint_q", "success", "status", "position_error", "iterations", "seed_index", "active_limits"):
+            assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
+        assert list(cut.islands) == list(alone.islands)
+
+
+def test_the_worst_error_ignores_free_targets():
+    errors = np.array([[1.0, np.nan], [np.nan, np.nan], [2.0, 3.0]])
+    assert worst_over_targets(errors).tolist()[::2] == [1.0, 3.0]
+    assert np.isnan(worst_over_targets(errors)[1])
+
+
+@pytest.fixture
+def small_code(monkeypatch):
+    """Generated code holds no chain of 40 DOFs, so that the staged engine solves it."""
+    monkeypatch.setattr(PacketLaunches, "step_entries_max", 200)
+
+
+@pytest.mark.evidence
+@pytest.mark.usefixtures("small_code")
+def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
+    robot = chain(40)
+    most = int(EFFORT_MOST / 40**3)
+    request = SolveRequest(
+        (Target("l40"),),
+        TargetArrays.of([np.full((1, 3), 9.0)]),
+        options=SolverOptions(seeds=1024, max_iterations=1000),
+    )
+    pool = SolverPool("cpu", compile_apart=False)
+    try:
+        with pytest.raises(InputError, match=f"'chain' with 40 DOFs.* seeds times max_iterations up to {most}"):
+            solved_by(pool, robot, request)
+        allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
+        assert len(solved_by(pool, robot, allowed).result.success) == 1
+    finally:
+        pool.close()
+
+
+@pytest.mark.evidence
+@pytest.mark.usefixtures("small_code")
+def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
+    robot = chain(40)
+    options = SolverOptions(seeds=1024, max_iterations=100)
+    here = robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]
+    request = SolveRequest((Target("l40"),), TargetArrays.of([here]), options=options)
+    pool = SolverPool("cpu", compile_apart=False)
+    try:
+        assert solved_by(pool, robot, request).result.success.all()
+        assert pool._batch_sizer._bounds == {
+            QueuedRequest(robot, request, 0.0, 1.0).key: int(EFFORT_MOST / (40**3 * 1024 * 100))
+        }
+    finally:
+        pool.close()
+
+
+@pytest.mark.evidence
+def test_engines_and_islands_have_solvers_of_their_own(panda):
+    request = request_for(panda, 2)
+    cache = SolverCache("cpu", capacity=4)
+    others = [replace(request, engine="staged"), replace(request, islands=False)]
+    others.append(replace(others[0], options=SolverOptions(candidates=2)))
+    engines = [cache.solve(panda, one).engine for one in (request, *others)]
+    assert engines == ["compiled", "staged", "compiled", "staged"]
+    assert len({one.batch_key for one in (request, *others)}) == 4
+    assert [QueuedRequest(panda, one, 0.0, 1.0).may_be_slow for one in (request, *others)] == [False, True, False, True]

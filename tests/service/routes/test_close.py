@@ -1,0 +1,138 @@
+"""Closing loops over HTTP: as in Python, in both encodings, refused where it would be large or makes no sense."""
+
+import msgpack
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import load_robot
+from ik_service.robots import CoordinateConstraint, VelocityConstraint
+from ik_service.service import create_app
+from ik_service.service.schema.close import CLOSE_REQUEST, EFFORT_OF_ONE, MAX_EFFORT
+from ik_service.settings import ServiceSettings
+
+CLOSED = 1e-10
+
+
+def ask(client, robot="four_bar", status=200, **fields):
+    reply = client.post(f"/v1/robots/{robot}/close", json={**CLOSE_REQUEST, **fields})
+    assert reply.status_code == status, reply.text
+    return reply.json()
+
+
+def fault(document):
+    (one,) = document["errors"]
+    return one["pointer"], one["code"]
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return load_robot("four_bar")
+
+
+def test_configurations_are_closed_as_in_python(client, robot):
+    joint_q = robot.random_joint_q(np.random.default_rng(0), 20)
+    shown = ask(client, joint_q=joint_q.tolist(), solutions=2, random_seed=5)
+    found = robot.constraints.close(joint_q, ["crank_joint"], solutions=2, seed=5)
+    assert np.array(shown["joint_q"]).tobytes() == found.joint_q.tobytes()
+    assert shown["success"] == [True] * 20
+    assert shown["status"] == ["closed"] * 20
+    assert shown["iterations"] == found.iterations.tolist()
+    assert shown["constraint_names"] == ["pin"]
+    assert np.array(shown["constraint_error"]).max() <= CLOSED
+    assert np.abs(robot.constraints.residual(shown["joint_q"])).max() <= CLOSED
+    assert shown["closing_coordinate_names"] == list(robot.constraints.coordinate_names)
+    assert np.array(shown["closing_joint_q"]).tobytes() == found.closing_joint_q.tobytes()
+    assert shown["solution_count"] == [2] * 20
+    assert np.array(shown["solutions"]).tobytes() == found.solutions.tobytes()
+    crank = shown["coordinate_names"].index("crank_joint")
+    assert [line[crank] for line in shown["joint_q"]] == joint_q[:, crank].tolist()
+
+
+def test_rows_of_modes_that_there_are_not_are_null(client):
+    shown = ask(client, solutions=3)
+    assert shown["solution_count"] == [2]
+    assert shown["solutions"][0][2] == [None, None, None]
+    assert "solutions" not in ask(client, solutions=1)
+
+
+def test_what_cannot_be_closed_is_an_answer(client, robot):
+    shown = ask(client, frozen=list(robot.joint_names), solutions=1)
+    assert shown["success"] == [False]
+    assert shown["status"][0] in ("open", "blocked_by_limits")
+    assert shown["joint_q"] == CLOSE_REQUEST["joint_q"]
+    assert shown["constraint_error"][0][0] > CLOSED
+
+
+def test_disabled_constraints_are_left_open(client):
+    start = [[0.4, 0.0, 0.7], [0.4, 0.0, 0.7]]
+    shown = ask(client, joint_q=start, constraints={"disable": [["pin"], []]}, solutions=1)
+    assert shown["joint_q"][0] == start[0]
+    assert shown["constraint_error"][0][0] > CLOSED
+    assert shown["constraint_error"][1][0] <= CLOSED
+    assert shown["success"] == [True, True]
+
+
+def test_constraints_are_disabled_by_name_whatever_else_there_is(robot):
+    """Constraints on velocities are no part of a solve; `robot.constraints` has them between the others."""
+    robot = robot.with_velocity_constraints([VelocityConstraint("roll", "rolling", "coupler", radius=0.1)])
+    robot = robot.with_coordinate_constraints([CoordinateConstraint("cam", "coupler_joint", "crank_joint", (0.1, 0.5))])
+    assert robot.constraints.names() == ("pin", "roll", "cam")
+    settings = ServiceSettings(device="cpu", insecure=True, warm_up_robots=())
+    app = create_app(settings, robots={"bar": robot}, compile_apart=False)
+    with TestClient(app) as client:
+        shown = ask(client, "bar", constraints={"disable": ["cam"]}, solutions=1)
+    pin, roll, cam = shown["constraint_error"][0]
+    assert shown["success"] == [True]
+    assert pin <= CLOSED
+    assert roll == 0.0
+    assert cam > CLOSED
+
+
+def test_messagepack_has_the_same_columns(client):
+    headers = {"Content-Type": "application/msgpack"}
+    reply = client.post("/v1/robots/four_bar/close", content=msgpack.packb(CLOSE_REQUEST), headers=headers)
+    assert reply.status_code == 200
+    packed, shown = msgpack.unpackb(reply.content), ask(client)
+    column = packed["joint_q"]
+    values = np.frombuffer(column["data"], column["dtype"]).reshape(column["shape"])
+    assert values.tolist() == shown["joint_q"]
+    assert packed["status"] == shown["status"]
+
+
+def test_a_robot_without_loops_is_closed_as_it_stands(client):
+    panda = load_robot("panda")
+    shown = ask(client, "panda", joint_q=[panda.mid_joint_q.tolist()], frozen=[], solutions=1)
+    assert shown["success"] == [True]
+    assert shown["constraint_names"] == []
+    assert shown["joint_q"] == [panda.mid_joint_q.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"joint_q": [[0.0, 0.0]]}, ("/joint_q/0", "wrong_shape")),
+        ({"joint_q": [[0.0, 0.0, 1e300]]}, ("/joint_q/0/2", "out_of_range")),
+        ({"frozen": ["crank_joint", "nix"]}, ("/frozen/1", "unknown_joint")),
+        ({"constraints": {"disable": ["nix"]}}, ("/constraints/disable/0", "unknown_constraint")),
+        ({"solutions": 17}, ("/solutions", "out_of_range")),
+        ({"attempts": 1000}, ("/attempts", "unknown_field")),
+    ],
+)
+def test_wrong_fields_are_named(client, fields, expected):
+    assert fault(ask(client, status=422, **fields)) == expected
+
+
+def test_work_of_a_request_is_bounded(client, robot):
+    most = MAX_EFFORT // (2 * (4 * robot.joint_dof_count + EFFORT_OF_ONE))
+    line = CLOSE_REQUEST["joint_q"][0]
+    assert fault(ask(client, status=422, joint_q=[line] * (most + 1))) == ("/joint_q", "out_of_range")
+    assert ask(client, joint_q=[line] * most)["success"] == [True] * most
+
+
+@pytest.mark.parametrize(("header", "status"), [("Content-Type", 415), ("Accept", 406)])
+def test_archives_of_arrays_are_refused(client, header, status):
+    headers = {"Content-Type": "application/json", header: "application/x-npz"}
+    reply = client.post("/v1/robots/four_bar/close", content=b"{}", headers=headers)
+    assert reply.status_code == status
+    assert "Closing of loops" in reply.json()["detail"]

@@ -1,0 +1,209 @@
+"""The schema: its examples run, its errors are problem documents, its limits are those that hold."""
+
+import re
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from ik_service.service.codecs.media_types import CODECS
+from ik_service.service.errors.problem_schema import ProblemBody
+from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
+from ik_service.service.schema.limits import MAX_PROBLEM_COUNT
+
+
+@pytest.fixture(scope="module")
+def document(client):
+    return client.get("/openapi.json").json()
+
+
+def solve_example(client, name):
+    return client.post(f"/v1/robots/{EXAMPLE_ROBOTS[name]}/solve", json=SOLVE_REQUESTS[name]).json()
+
+
+def operations(document):
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_every_example_of_a_request_solves(client, document):
+    posted = 0
+    for path, method, operation in operations(document):
+        if not path.endswith("/solve"):
+            continue
+        content = operation.get("requestBody", {}).get("content", {})
+        examples = content.get("application/json", {}).get("examples", {})
+        robots = [entry["value"] for p in operation.get("parameters", []) for entry in p.get("examples", {}).values()]
+        for name, example in examples.items():
+            assert EXAMPLE_ROBOTS[name] in robots
+            assert EXAMPLE_ROBOTS[name] in example["summary"]
+            reply = client.request(method, path.format(robot=EXAMPLE_ROBOTS[name]), json=example["value"])
+            assert reply.status_code == 200, (name, reply.text)
+            assert all(reply.json()["success"]), (name, reply.text)
+            posted += 1
+    assert posted == len(SOLVE_REQUESTS) >= 4
+    assert document["components"]["schemas"]["SolveRequestBody"]["examples"] == list(SOLVE_REQUESTS.values())
+
+
+def test_the_example_of_forward_kinematics_runs(client, document):
+    body = document["paths"]["/v1/robots/{robot}/forward"]["post"]["requestBody"]["content"]["application/json"]
+    (example,) = body["examples"].values()
+    reply = client.post("/v1/robots/panda/forward", json=example["value"])
+    assert reply.status_code == 200
+    assert list(reply.json()) == list(document["components"]["schemas"]["ForwardAnswerBody"]["properties"])
+
+
+@pytest.mark.parametrize(("number", "request_name"), [(0, "one_pose"), (1, "two_arms")])
+def test_the_example_answer_has_the_fields_of_a_real_one(client, document, number, request_name):
+    example = document["components"]["schemas"]["SolveAnswerBody"]["examples"][number]
+    real = solve_example(client, request_name)
+    assert set(example) == set(real)
+    for column in ("robot", "coordinate_names", "success", "status", "advice"):
+        assert example.get(column) == real.get(column), column
+    assert len(example["joint_q"][0]) == len(real["joint_q"][0])
+    for islands, shown in zip(real.get("islands", []), example.get("islands", []), strict=True):
+        assert [island["rows"] for island in islands] == [island["rows"] for island in shown]
+        assert [island["joints"] for island in islands] == [island["joints"] for island in shown]
+        assert all(set(island) == set(other) for island, other in zip(islands, shown, strict=True))
+
+
+def test_every_answer_fits_the_declared_schema(client):
+    from ik_service.service.schema.solve import SolveAnswerBody
+
+    for name in SOLVE_REQUESTS:
+        answer = solve_example(client, name)
+        SolveAnswerBody.model_validate(answer, strict=True)
+        assert set(answer) <= set(SolveAnswerBody.model_fields), name
+
+
+def test_errors_are_declared_as_problem_documents(document):
+    declared = 0
+    for path, _, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                (media_type, content), *others = answer["content"].items()
+                assert (media_type, others) == ("application/problem+json", []), path
+                assert content["schema"] == {"$ref": "#/components/schemas/ProblemBody"}, path
+                assert content["example"]["status"] == int(status), path
+                ProblemBody.model_validate(content["example"], strict=True)
+                declared += 1
+    assert declared >= 8
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_codec_is_declared_both_ways(document):
+    operation = document["paths"]["/v1/robots/{robot}/solve"]["post"]
+    for content in (operation["requestBody"]["content"], operation["responses"]["200"]["content"]):
+        assert list(content) == [codec.media_type for codec in CODECS]
+        assert all(entry["schema"] for entry in content.values())
+
+
+def test_every_operation_and_field_of_the_request_is_described(document):
+    for path, _, operation in operations(document):
+        assert operation["summary"], path
+        assert operation["tags"], path
+    for name in ("SolveTarget", "SolveOptions", "Offset"):
+        schema = document["components"]["schemas"][name]
+        assert schema["additionalProperties"] is False
+        assert all(field["description"] for field in schema["properties"].values()), name
+
+
+def test_the_limits_stand_in_the_schema(document):
+    positions = document["components"]["schemas"]["SolveTarget"]["properties"]["positions"]["anyOf"][0]
+    assert positions["maxItems"] == MAX_PROBLEM_COUNT
+    assert positions["items"]["minItems"] == positions["items"]["maxItems"] == 3
+
+
+def test_every_reference_resolves(document):
+    def references(node):
+        if isinstance(node, dict):
+            if "$ref" in node:
+                yield node["$ref"]
+            for value in node.values():
+                yield from references(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from references(value)
+
+    found = set(references(document))
+    assert len(found) > 5
+    for reference in found:
+        name = reference.removeprefix("#/components/schemas/")
+        assert name in document["components"]["schemas"], reference
+
+
+def test_the_documentation_page_is_served(client):
+    reply = client.get("/docs")
+    assert reply.status_code == 200
+    assert "/openapi.json" in reply.text
+    linked = re.findall(r'(?:src|href)="([^"]+)"', reply.text)
+    assert len(linked) >= 2
+    for address in linked:  # of this service, not of a content delivery network
+        assert address.startswith("/docs/assets/")
+        assert client.get(address).status_code == 200
+
+
+def test_names_in_paths_have_the_form_that_names_are_put_by(document):
+    given = [
+        p for _, _, operation in operations(document) for p in operation.get("parameters", ()) if p["in"] == "path"
+    ]
+    assert {parameter["name"] for parameter in given} == {"robot", "world"}
+    patterns = {parameter["schema"]["pattern"] for parameter in given}
+    assert patterns == {"^[a-z][a-z0-9_-]{0,63}$"}
+    assert all(re.search(*patterns, name) for name in EXAMPLE_ROBOTS.values())
+
+
+def test_operations_have_short_names(document):
+    names = {operation["operationId"] for _, _, operation in operations(document)}
+    assert len(names) == sum(1 for _ in operations(document))
+    assert names >= {"solve", "forward", "list_robots", "get_robot", "get_urdf", "put_robot", "delete_robot", "index"}
+
+
+def test_a_urdf_is_sent_as_bytes(document):
+    (content,) = document["paths"]["/v1/robots/{robot}"]["put"]["requestBody"]["content"].values()
+    assert (content["schema"]["type"], content["schema"]["format"]) == ("string", "binary")
+
+
+def test_the_root_tells_where_all_else_is(client, document):
+    found = client.get("/").json()
+    assert found["name"] == "ik-service"
+    assert found["version"] == document["info"]["version"]
+    for name in ("docs", "openapi", "robots"):
+        assert client.get(found[name]).status_code == 200, name
+
+
+def test_what_is_allowed_at_an_address_is_what_its_routes_have(client, document):
+    paths = {path: methods for path, methods in document["paths"].items() if path != "/metrics"}  # closed here
+    assert len(paths) >= 8
+    for path, methods in paths.items():
+        reply = client.request("TRACE", path.format(robot="panda", world="cell"))
+        assert reply.status_code == 405, path
+        allowed = set(reply.headers["Allow"].split(", "))
+        assert allowed - {"HEAD"} == {method.upper() for method in methods}, path
+        assert ("HEAD" in allowed) == ("GET" in allowed), path
+        assert reply.headers["Allow"] in reply.json()["detail"]
+
+
+REFUSED = [
+    {},
+    {"targets": []},
+    {"targets": [], "objectives": []},
+    {"targets": [{"link": "panda_hand"}]},
+    {"targets": [{"link": "panda_hand", "positions": None, "orientations_xyzw": None}]},
+    {"targets": [{"link": "panda_hand", "positions": [[0.4, 0, 0.5]]}], "options": {"seeds": 1.5}},
+]
+TAKEN = [
+    {"targets": [{"link": "panda_hand", "positions": [[0.4, 0, 0.5]]}], "objectives": []},
+    {"targets": [{"link": "panda_hand", "positions": None, "orientations_xyzw": [[1, 0, 0, 0]]}]},
+    {"objectives": [{"type": "posture", "joint_q_reference": [0, 0, 0, -2, 0, 2, 0]}], "problem_count": 1.0},
+    {"targets": [{"link": "panda_hand", "positions": [[0.4, 0, 0.5]]}], "options": {"seeds": 4.0, "random_seed": 1e3}},
+]
+
+
+@pytest.mark.evidence_cases("body7-True", "body8-True")
+@pytest.mark.parametrize(("body", "taken"), [*((one, False) for one in REFUSED), *((one, True) for one in TAKEN)])
+def test_the_schema_and_the_service_take_the_same(client, document, body, taken):
+    schema = {"$ref": "#/components/schemas/SolveRequestBody", "components": document["components"]}
+    assert Draft202012Validator(schema).is_valid(body) is taken
+    reply = client.post("/v1/robots/panda/solve", json=body)
+    assert reply.status_code == (200 if taken else 422), reply.text

@@ -1,0 +1,285 @@
+"""Good requests, judged by forward kinematics on the host rather than by what the answer says of itself."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import RobotModel, load_robot
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
+
+URL = "/v1/robots/panda/solve"
+POSITION_TOLERANCE = 1e-3  # [m], the default of the service
+ORIENTATION_TOLERANCE = 1e-2  # [rad], the same
+AGREEMENT = 1e-6  # both sides judge in float64; the shortest decimals of a float32 lose nothing
+
+
+@pytest.fixture(scope="module")
+def panda() -> RobotModel:
+    return load_robot("panda")
+
+
+def solve(client: TestClient, body: dict[str, Any], url: str = URL) -> dict[str, Any]:
+    reply = client.post(url, json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"] == "application/json"
+    return reply.json()
+
+
+def reachable(robot: RobotModel, links: list[str], count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    poses = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(seed), count), links=links)
+    return poses.positions, poses.orientations_xyzw
+
+
+def angle_between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return 2.0 * np.arccos(np.minimum(np.abs((a * b).sum(axis=-1)), 1.0))
+
+
+def test_one_pose_is_reached_and_the_document_is_as_designed(client, panda, one_pose):
+    answer = solve(client, one_pose)
+    keys = "robot joint_names coordinate_names joint_q success status position_error_m orientation_error_rad"
+    assert set(answer) == {*keys.split(), "iterations", "seed_index", "cost", "limit_margin", "resolved", "timing_ms"}
+    assert answer["robot"] == "panda"
+    assert tuple(answer["coordinate_names"]) == panda.coordinate_names
+    assert answer["success"] == [True]
+    assert answer["status"] == ["converged"]
+    assert set(answer["resolved"]) == {"engine", "seeds", "device", "collision"}
+    assert set(answer["timing_ms"]) == {"queue", "solve", "total"}
+    pose = panda.forward_kinematics(answer["joint_q"], links=["panda_hand"])
+    distance = np.linalg.norm(pose.positions[0, 0] - [0.4, 0.1, 0.5])
+    assert distance <= POSITION_TOLERANCE
+    assert distance == pytest.approx(answer["position_error_m"][0], abs=AGREEMENT)
+    assert angle_between(pose.orientations_xyzw[0, 0], np.array([1.0, 0, 0, 0])) <= ORIENTATION_TOLERANCE
+
+
+@pytest.mark.evidence_cases("delta-platform-extra3-off", "panda-panda_hand-extra1-off")
+@pytest.mark.parametrize(
+    ("robot", "link", "extra", "checked"),
+    [
+        ("panda", "panda_hand", {}, "self"),
+        ("panda", "panda_hand", {"options": {"collision": "off"}}, "off"),
+        ("panda", "panda_hand", {"world": {"objects": {"ball": {"shape": "sphere", "radius": 0.1}}}}, "world"),
+        ("delta", "platform", {}, "off"),
+    ],
+)
+def test_an_answer_says_what_was_checked_for_collision(client, robot, link, extra, checked):
+    body = {"targets": [{"link": link, "positions": [[0.4, 0.1, 0.5]]}], **extra}
+    reply = client.post(f"/v1/robots/{robot}/solve", json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["resolved"]["collision"] == checked
+
+
+def test_a_batch_comes_back_in_its_order_and_inside_the_limits(client, panda):
+    positions, orientations = reachable(panda, ["panda_hand"], 50)
+    target = {
+        "link": "panda_hand",
+        "positions": positions[:, 0].tolist(),
+        "orientations_xyzw": orientations[:, 0].tolist(),
+    }
+    answer = solve(client, {"targets": [target]})
+    assert sum(answer["success"]) >= 49
+    joint_q = np.array(answer["joint_q"])
+    assert (joint_q >= panda.joint_limit_lower).all()
+    assert (joint_q <= panda.joint_limit_upper).all()
+    met = np.array(answer["success"])
+    reached = panda.forward_kinematics(joint_q, links=["panda_hand"])
+    assert (np.linalg.norm(reached.positions - positions, axis=-1)[met, 0] <= POSITION_TOLERANCE).all()
+
+
+def test_equal_requests_get_equal_joint_configurations(client, one_pose):
+    first, second = solve(client, one_pose), solve(client, one_pose)
+    assert first["joint_q"] == second["joint_q"]
+    assert solve(client, {**one_pose, "options": {"random_seed": 7}})["success"] == [True]
+
+
+@pytest.mark.evidence_cases("orientations_xyzw-position_error_m")
+@pytest.mark.parametrize(
+    ("given", "free"), [("positions", "orientation_error_rad"), ("orientations_xyzw", "position_error_m")]
+)
+def test_an_error_that_is_not_constrained_is_null(client, one_pose, given, free):
+    target = {"link": "panda_hand", given: one_pose["targets"][0][given]}
+    answer = solve(client, {"targets": [target]})
+    assert answer["success"] == [True]
+    assert answer[free] == [None]
+    errors = {"position_error_m", "orientation_error_rad"} - {free}
+    assert answer[errors.pop()][0] >= 0.0
+
+
+def test_a_target_out_of_reach_is_an_answer_with_a_status(client):
+    answer = solve(client, {"targets": [{"link": "panda_hand", "positions": [[9.0, 0, 0], [0.4, 0.1, 0.5]]}]})
+    assert answer["success"] == [False, True]
+    assert answer["status"][0] in ("stalled", "max_iterations", "blocked_by_limits")
+    assert answer["position_error_m"][0] > 1.0
+
+
+@pytest.mark.evidence_cases("one offset for all")
+@pytest.mark.parametrize("rows", [1, 2], ids=["one offset for all", "one offset per problem"])
+def test_the_offset_is_the_tool_frame_on_the_link(client, panda, rows):
+    offsets = np.array([[0.0, 0, 0.1034], [0.02, 0, 0.2]])[:rows]
+    targets = np.array([[0.45, 0, 0.3], [0.5, 0.1, 0.35]])
+    target = {
+        "link": "panda_hand",
+        "positions": targets.tolist(),
+        "orientations_xyzw": [[1, 0, 0, 0]] * 2,
+        "offset": {"position": offsets[0].tolist() if rows == 1 else offsets.tolist()},
+    }
+    answer = solve(client, {"targets": [target]})
+    assert answer["success"] == [True, True]
+    pose = panda.forward_kinematics(answer["joint_q"], links=["panda_hand"])
+    downwards = np.array([1.0, -1.0, -1.0])  # the quaternion 1, 0, 0, 0 turns half a turn about x
+    tool = pose.positions[:, 0] + downwards * np.broadcast_to(offsets, (2, 3))
+    # 1 mm from the solve and 0.01 rad of tilt at the end of a tool of 0.2 m
+    assert np.abs(tool - targets).max() <= POSITION_TOLERANCE + 0.2 * ORIENTATION_TOLERANCE
+
+
+@pytest.mark.evidence
+def test_targets_may_be_given_in_the_frame_of_another_link(client, panda):
+    def hand_in_link2(joint_q):
+        poses = panda.forward_kinematics(joint_q, links=["panda_link2", "panda_hand"])
+        reference, hand = np.concatenate([poses.positions, poses.orientations_xyzw], axis=-1)[0]
+        return transform_multiply(transform_inverse(reference), hand)
+
+    wanted = hand_in_link2(panda.random_joint_q(np.random.default_rng(3), 1))
+    target = {"link": "panda_hand", "reference_link": "panda_link2"}
+    columns = {"positions": [wanted[:3].tolist()], "orientations_xyzw": [wanted[3:].tolist()]}
+    answer = solve(client, {"targets": [{**target, **columns}]})
+    assert answer["success"] == [True]
+    reached = hand_in_link2(answer["joint_q"])
+    assert np.linalg.norm(reached[:3] - wanted[:3]) <= POSITION_TOLERANCE
+    assert angle_between(reached[3:], wanted[3:]) <= ORIENTATION_TOLERANCE
+    world = panda.forward_kinematics(answer["joint_q"], links=["panda_hand"]).positions[0, 0]
+    assert np.linalg.norm(world - wanted[:3]) > 0.1  # the frames differ, so the test can fail
+
+
+@pytest.mark.evidence_cases("one row")
+@pytest.mark.parametrize("shape", ["one row", "row per problem"])
+def test_a_weight_of_zero_frees_an_axis(client, panda, shape):
+    weights = [1, 1, 0, 0, 0, 0]
+    target = {
+        "link": "panda_hand",
+        "positions": [[0.4, 0.1, 5.0]] * 2,
+        "orientations_xyzw": [[1, 0, 0, 0]] * 2,
+        "row_weights": weights if shape == "one row" else [weights, weights],
+    }
+    answer = solve(client, {"targets": [target]})
+    assert answer["success"] == [True, True]
+    reached = panda.forward_kinematics(answer["joint_q"], links=["panda_hand"]).positions[:, 0]
+    assert np.abs(reached[:, :2] - [0.4, 0.1]).max() <= POSITION_TOLERANCE
+
+
+def test_several_targets_report_per_target_and_the_worst(client):
+    robot = load_robot("dual_panda")
+    links = [link for link in robot.link_names if link.endswith("hand")]
+    assert len(links) == 2
+    positions, orientations = reachable(robot, links, 3)
+    targets = [
+        {"link": link, "positions": positions[:, k].tolist(), "orientations_xyzw": orientations[:, k].tolist()}
+        for k, link in enumerate(links)
+    ]
+    answer = solve(client, {"targets": targets}, "/v1/robots/dual_panda/solve")
+    assert answer["success"] == [True] * 3
+    assert [entry["link"] for entry in answer["targets"]] == links
+    by_target = np.array([entry["position_error_m"] for entry in answer["targets"]])
+    assert by_target.shape == (2, 3)
+    assert by_target.max(axis=0).tolist() == answer["position_error_m"]
+
+
+def test_active_limits_come_when_asked_for(client, panda, one_pose):
+    answer = solve(client, {**one_pose, "include": ["active_limits"]})
+    assert tuple(answer["dof_names"]) == panda.dof_names
+    assert np.array(answer["active_limits"]).shape == (1, panda.joint_dof_count)
+
+
+def test_a_start_at_the_solution_is_seed_0_and_stays(client, panda, one_pose):
+    start = solve(client, one_pose)["joint_q"]
+    answer = solve(client, {**one_pose, "initial_joint_q": start})
+    assert answer["seed_index"] == [0]
+    assert np.abs(np.array(answer["joint_q"]) - start).max() < 1e-2  # already within tolerance: it only polishes
+
+
+def test_the_start_of_one_problem_may_be_its_row_alone(client, one_pose):
+    row = [0.3, -0.785, 0.1, -2.356, 0.2, 1.571, 0.785]
+    answers = [solve(client, {**one_pose, "initial_joint_q": start}) for start in (row, [row], None)]
+    assert answers[0]["joint_q"] == answers[1]["joint_q"] != answers[2]["joint_q"]
+    posture = {"type": "posture", "joint_q_reference": row}
+    alone = [solve(client, {"objectives": [posture], "initial_joint_q": start}) for start in (row, [row])]
+    assert alone[0]["joint_q"] == alone[1]["joint_q"]
+    assert np.abs(np.subtract(alone[0]["joint_q"], [row])).max() < POSITION_TOLERANCE
+
+
+def test_the_options_reach_the_solver(client, one_pose):
+    answer = solve(client, {**one_pose, "options": {"seeds": 3, "max_iterations": 1}})
+    assert answer["resolved"]["seeds"] == 3
+    assert answer["iterations"][0] <= 1
+    strict = {"position_tolerance_m": 1e-5, "orientation_tolerance_rad": 1e-4}
+    assert solve(client, {**one_pose, "options": strict})["position_error_m"][0] <= 1e-5
+
+
+ARMS = [[f"{side}_panda_joint{k}" for k in range(1, 8)] for side in ("left", "right")]
+HANDS = ["left_panda_hand", "right_panda_hand"]
+DUAL_URL = "/v1/robots/dual_panda/solve"
+
+
+def two_arms(count: int, **more: Any) -> dict[str, Any]:
+    positions, orientations = reachable(load_robot("dual_panda"), HANDS, count)
+    targets = [
+        {"link": link, "positions": positions[:, k].tolist(), "orientations_xyzw": orientations[:, k].tolist()}
+        for k, link in enumerate(HANDS)
+    ]
+    return {"targets": targets, **more}
+
+
+def test_two_arms_are_two_islands_when_asked_for(client):
+    answer = solve(client, two_arms(40, include=["islands"]), DUAL_URL)
+    assert len(answer["islands"]) == 40
+    told_apart = 0
+    for problem, islands in enumerate(answer["islands"]):
+        assert [island["joints"] for island in islands] == ARMS
+        assert [island["rows"] for island in islands] == [[f"target {hand}"] for hand in HANDS]
+        assert all(island["success"] for island in islands) == answer["success"][problem]
+        assert max(island["iterations"] for island in islands) == answer["iterations"][problem]
+        assert sum(island["cost"] for island in islands) == pytest.approx(answer["cost"][problem], rel=1e-5)
+        seeds = {island["seed_index"] for island in islands}
+        assert answer["seed_index"][problem] == (seeds.pop() if len(seeds) == 1 else None)
+        told_apart += answer["seed_index"][problem] is None
+    assert told_apart > 0
+    assert "islands" not in solve(client, two_arms(1), DUAL_URL)
+
+
+def test_islands_tell_which_arm_is_out_of_reach(client):
+    body = two_arms(1, include=["advice", "islands"])
+    body["targets"][1]["positions"] = [[9.0, 0.0, 0.0]]
+    answer = solve(client, body, DUAL_URL)
+    assert answer["success"] == [False]
+    left, right = answer["islands"][0]
+    assert (left["success"], left["status"], right["success"]) == (True, "converged", False)
+    assert right["status"] == answer["status"][0] != "converged"
+    assert answer["advice"][0].startswith("target right_panda_hand: ")
+
+
+@pytest.mark.evidence
+def test_a_target_that_couples_the_arms_makes_one_island(client):
+    target = {"link": HANDS[0], "reference_link": HANDS[1], "positions": [[0.0, 0.0, 0.3]]}
+    answer = solve(client, {"targets": [target], "include": ["islands"]}, DUAL_URL)
+    assert answer["success"] == [True]
+    ((island,),) = answer["islands"]
+    assert island["joints"] == ARMS[0] + ARMS[1]
+
+
+def test_advice_names_a_static_link_that_misses_its_target(client, one_pose):
+    link0 = {"link": "panda_link0", "positions": [[0.1, 0, 0]]}
+    answer = solve(client, {"targets": [*one_pose["targets"], link0], "include": ["advice", "islands"]})
+    assert answer["success"] == [False]
+    assert answer["status"] == ["stalled"]
+    assert answer["islands"][0][0]["success"]
+    assert "Link 'panda_link0' is static" in answer["advice"][0]
+
+
+def test_a_request_in_several_parts_has_the_islands_of_all(client, monkeypatch):
+    body = two_arms(7, include=["islands"])
+    whole = solve(client, body, DUAL_URL)
+    monkeypatch.setattr("ik_service.service.pool.solver_cache.PART_SIZE", 3)
+    parts = solve(client, body, DUAL_URL)
+    assert parts["islands"] == whole["islands"]
+    assert parts["joint_q"] == whole["joint_q"]

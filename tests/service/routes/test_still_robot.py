@@ -1,0 +1,75 @@
+"""A robot without joints that move has configurations of no numbers: told where its links are, but not solved for."""
+
+import json
+
+import msgpack
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import load_robot
+from ik_service.service import create_app
+from ik_service.settings import ServiceSettings
+
+STONE = (
+    '<robot name="stone"><link name="rock"/><link name="moss"/>'
+    '<joint name="grown" type="fixed"><parent link="rock"/><child link="moss"/><origin xyz="0 0 0.5"/></joint></robot>'
+)
+EMPTY_ROWS = {"dtype": "float64", "shape": [2, 0], "data": b""}
+TARGET = {"link": "moss", "positions": [[0, 0, 0.5], [0, 0, 0.7]]}
+CODECS = {"application/json": (json.dumps, [[], []]), "application/msgpack": (msgpack.packb, EMPTY_ROWS)}
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory):
+    path = tmp_path_factory.mktemp("robot") / "stone.urdf"
+    path.write_text(STONE)
+    app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"stone": load_robot(path)})
+    with TestClient(app, raise_server_exceptions=False) as client:
+        client.app.state.service.warm_up.result(300)
+        yield client
+
+
+@pytest.fixture(params=CODECS)
+def post(request, still):
+    """Posts a document in one of the codecs, given rows of no numbers as it has them; answers are JSON."""
+    write, rows = CODECS[request.param]
+    headers = {"Content-Type": request.param, "Accept": "application/json"}
+
+    def send(path, document):
+        body = {name: rows if value is EMPTY_ROWS else value for name, value in document.items()}
+        return still.post(f"/v1/robots/stone/{path}", content=write(body), headers=headers)
+
+    return send
+
+
+def test_its_links_are_told(post):
+    reply = post("forward", {"joint_q": EMPTY_ROWS})
+    assert reply.status_code == 200, reply.text
+    poses = {pose["link"]: pose["positions"] for pose in reply.json()["poses"]}
+    assert np.allclose(poses["moss"], [[0, 0, 0.5]] * 2)
+
+
+@pytest.mark.parametrize("more", [{}, {"initial_joint_q": EMPTY_ROWS}])
+def test_there_is_nothing_to_solve_for(post, more):
+    reply = post("solve", {"targets": [TARGET], **more})
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_value"), reply.text
+    assert "no active DOF" in reply.json()["detail"]
+
+
+def test_rows_of_another_width_are_refused(post):
+    for rows, pointer in (([[0.1], [0.1]], "/joint_q/0"), ([[], [0.1]], "/joint_q/1")):
+        reply = post("forward", {"joint_q": rows})
+        assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+def test_a_posture_of_no_numbers_is_no_fault_of_the_service(post):
+    for reference in ([[]], []):
+        objective = {"type": "posture", "joint_q_reference": reference}
+        reply = post("solve", {"targets": [TARGET], "objectives": [objective]})
+        assert reply.status_code == 422, reply.text
+
+
+def test_the_service_is_ready_with_no_robot_that_moves(still):
+    assert still.get("/health/ready").status_code == 200
+    assert [robot["name"] for robot in still.get("/v1/robots").json()["robots"]] == ["stone"]

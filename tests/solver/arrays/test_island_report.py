@@ -1,0 +1,159 @@
+"""What `solver.islands()` and the advice tell: members, static links, targets that nothing can move."""
+
+import numpy as np
+import pytest
+
+import objectives
+from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service.solver.verdict.advice import advice, why_static
+
+HANDS = ["left_panda_hand", "right_panda_hand"]
+ARMS = [tuple(f"{side}_panda_joint{k}" for k in range(1, 8)) for side in ("left", "right")]
+GANTRY = """
+<robot name="gantry">
+  <link name="base"/><link name="carriage"/><link name="tool"/>
+  <joint name="x" type="prismatic"><parent link="base"/><child link="carriage"/><axis xyz="1 0 0"/>
+    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="z" type="prismatic"><parent link="carriage"/><child link="tool"/><axis xyz="0 0 1"/>
+    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+</robot>
+"""
+
+
+@pytest.fixture(scope="module")
+def dual_panda():
+    return load_robot("dual_panda", collision="ignore")
+
+
+def members(report):
+    return [(island.rows, island.joints) for island in report.islands]
+
+
+def test_two_targets_on_two_arms_are_two_islands(dual_panda):
+    report = IKSolver(dual_panda, HANDS, device="cpu").islands()
+    assert members(report) == [(("target left_panda_hand",), ARMS[0]), (("target right_panda_hand",), ARMS[1])]
+    assert report.unmoved == report.untouched_joints == report.locked_joints == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "islands"),
+    [(Target(HANDS[0], reference_link=HANDS[1]), True), (HANDS[0], False)],
+    ids=["seen from the other hand", "islands=False"],
+)
+def test_one_island_holds_both_arms(dual_panda, first, islands):
+    (island,) = IKSolver(dual_panda, [first, HANDS[1]], device="cpu", islands=islands).islands().islands
+    assert island.joints == ARMS[0] + ARMS[1]
+    assert island.rows == ("target left_panda_hand", "target right_panda_hand")
+
+
+def test_joints_that_no_row_touches_are_told(dual_panda):
+    report = IKSolver(dual_panda, HANDS[1:], device="cpu").islands()
+    assert members(report) == [(("target right_panda_hand",), ARMS[1])]
+    assert report.untouched_joints == ARMS[0]
+
+
+def test_a_static_reference_is_named_and_joins_nothing(dual_panda):
+    targets = [Target(hand, reference_link="base") for hand in HANDS]
+    report = IKSolver(dual_panda, targets, device="cpu").islands()
+    assert [island.static_links for island in report.islands] == [("base",), ("base",)]
+    assert "refers to static links: base" in str(report)
+
+
+def test_the_report_is_that_of_the_solve(dual_panda):
+    posture = objectives.IKObjectivePosture(dual_panda.mid_joint_q, weight=0.01, joints=list(ARMS[0]))
+    solver = IKSolver(dual_panda, HANDS, objectives=[posture], device="cpu")
+    before = solver.islands()
+    poses = dual_panda.forward_kinematics(dual_panda.random_joint_q(np.random.default_rng(0), 2), HANDS)
+    result = solver.solve(poses.positions, poses.orientations_xyzw)
+    assert solver.islands() == before
+    assert len(before.islands) == 2
+    assert before.islands[0].rows == ("target left_panda_hand", "IKObjectivePosture")
+    for islands in result.islands:
+        assert [(island.rows, island.joints) for island in islands] == members(before)
+
+
+def test_weights_that_differ_between_problems_give_each_its_islands(dual_panda):
+    weights = np.array([[1.0] * 6, [0.0] * 6])
+    between = objectives.IKObjectiveRelativePose(*HANDS, [0.0, 0, 0], [0.0, 0, 0, 1], row_weights=weights)
+    solver = IKSolver(dual_panda, HANDS, objectives=[between], device="cpu")
+    assert [len(solver.islands(problem).islands) for problem in (0, 1)] == [1, 2]
+    for problem in (2, -1):
+        with pytest.raises(objectives.InputError, match="0 to 1"):
+            solver.islands(problem)
+
+
+def test_an_objective_that_nothing_moves_is_in_no_island(dual_panda):
+    still = objectives.IKObjectivePosition("base", [0.0, 0.0, 0.0])
+    report = IKSolver(dual_panda, HANDS, objectives=[still], device="cpu").islands()
+    (unmoved,) = report.unmoved
+    assert (unmoved.rows, unmoved.links) == ("IKObjectivePosition", ("base",))
+    assert "'base'" in unmoved.reason
+
+
+def test_text_names_every_joint_and_row(dual_panda):
+    locked = dual_panda.lock({"right_panda_joint2": 0.5})
+    text = str(IKSolver(locked, [HANDS[1], "base"], device="cpu").islands())
+    for name in (
+        "dual_panda: 1 island",
+        "target right_panda_hand",
+        "target base",
+        "locked: right_panda_joint2",
+        *ARMS[0],
+    ):
+        assert name in text, name
+
+
+REASONS = [
+    (Target("base"), {}, "Link 'base' is static (fixed to the world)"),
+    (Target("left_panda_hand", reference_link="left_panda_link8"), {}, "static relative to 'left_panda_link8' (one is"),
+    (Target("left_panda_link1"), {"left_panda_joint1": 0.0}, "locked: 'left_panda_joint1'), so nothing brings it"),
+    (Target("left_panda_link1", reference_link="base"), {"left_panda_joint1": 0.0}, "unlock a joint"),
+]
+
+
+@pytest.mark.parametrize(("target", "locked", "expected"), REASONS)
+def test_the_reason_names_the_static_link_and_what_holds_it(dual_panda, target, locked, expected):
+    robot = dual_panda.lock(locked)
+    reason = why_static(robot, target)
+    assert expected in reason
+    assert f"'{target.link}'" in reason
+    (unmoved,) = IKSolver(robot, [target, HANDS[1]], device="cpu").islands().unmoved
+    assert unmoved.reason == reason
+
+
+def test_a_link_that_moves_needs_no_reason(dual_panda):
+    assert why_static(dual_panda, Target(HANDS[0])) is None
+    assert why_static(dual_panda, Target("base", reference_link=HANDS[0])) is None
+
+
+def test_a_link_that_moves_but_never_turns_is_told(tmp_path):
+    path = tmp_path / "gantry.urdf"
+    path.write_text(GANTRY)
+    robot = load_robot(path)
+    solver = IKSolver(robot, ["tool"], device="cpu")
+    (unmoved,) = solver.islands().unmoved
+    assert "No active joint turns link 'tool'" in unmoved.reason
+    assert len(solver.islands().islands) == 1
+    result = solver.solve([[0.2, 0.0, 0.3]] * 2, [[1, 0, 0, 0], [0, 0, 0, 1]])
+    assert result.success.tolist() == [False, True]
+    said = [
+        advice(robot, solver.targets, SolverOptions(), result, result.islands, problem=problem) for problem in (0, 1)
+    ]
+    assert "No active joint turns link 'tool'" in said[0]
+    assert said[1] == "Every target is met within its tolerance."
+
+
+def test_advice_names_a_static_link_that_misses_and_the_island_in_trouble(dual_panda):
+    solver = IKSolver(dual_panda, [*HANDS, "base"], device="cpu", options=SolverOptions(seeds=2))
+    poses = dual_panda.forward_kinematics(dual_panda.random_joint_q(np.random.default_rng(1), 1), HANDS)
+    positions = np.array([[*poses.positions[0], [1.0, 0.0, 0.0]], [*poses.positions[0], [0.0, 0.0, 0.0]]])
+    positions[1, 1] = [9.0, 0.0, 0.0]
+    result = solver.solve(positions)
+    assert not result.success.any()
+    static, far = (
+        advice(dual_panda, solver.targets, solver.options, result, result.islands, problem=problem)
+        for problem in (0, 1)
+    )
+    assert static == why_static(dual_panda, solver.targets[2])
+    assert "'base'" not in far
+    assert far.startswith("target right_panda_hand: ")

@@ -1,0 +1,371 @@
+"""Islands in the solver: independent where nothing couples, one where something does, and the same answers as alone."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service import IKStatus
+from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply
+from ik_service.solver.arrays.problem_arrays import ROTATION_LENGTH
+from ik_service.solver.lm.damping import DAMPING_MIN, DAMPING_SHARE
+from objectives import IKObjective, IKObjectivePosition, IKObjectivePosture, IKObjectiveRelativePose
+from tests.solver.conftest import Reachable
+from tests.solver.quick_objective import QuickObjective
+
+pytestmark = pytest.mark.usefixtures("each_way")
+
+LINKS = ["left_panda_hand", "right_panda_hand"]
+OPTIONS = ik_service.SolverOptions(seeds=16)
+LEFT, RIGHT = slice(0, 7), slice(7, 14)
+
+
+@pytest.fixture(scope="module")
+def dual():
+    return ik_service.load_robot("dual_panda", collision="ignore")
+
+
+@pytest.fixture(scope="module")
+def problems(dual):
+    return Reachable.draw(dual, LINKS, 100, random_seed=3)
+
+
+def make(robot, targets=LINKS, **arguments):
+    return ik_service.IKSolver(robot, targets, device="cpu", options=OPTIONS, **arguments)
+
+
+def test_two_arms_on_one_base_are_two_islands(dual, problems):
+    result = make(dual).solve(problems.positions, problems.orientations_xyzw)
+    assert result.success.all()
+    assert (result.islands.nisland == 2).all()
+    left, right = result.islands[0]
+    assert left.joints == tuple(name for name in dual.joint_names if name.startswith("left"))
+    assert right.joints == tuple(name for name in dual.joint_names if name.startswith("right"))
+    assert left.rows == ("target left_panda_hand",)
+    assert left.success
+    assert left.status is IKStatus.CONVERGED
+    mixed = result.seed_index == -1
+    assert 0 < mixed.sum() < len(result)
+    for k in range(100):
+        seeds = {island.seed_index for island in result.islands[k]}
+        assert result.seed_index[k] == (seeds.pop() if len(seeds) == 1 else -1)
+        assert result.iterations[k] == max(island.iterations for island in result.islands[k])
+        assert result.cost[k] == pytest.approx(sum(island.cost for island in result.islands[k]), rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.evidence_cases("auto", "threads")
+def test_islands_are_counted_in_trees_and_dofs_by_the_names_of_mujoco(dual, problems):
+    locked = dual.lock({dual.joint_names[2]: 0.0})
+    result = make(locked, [LINKS[0]]).solve(problems.positions[:5, :1], problems.orientations_xyzw[:5, :1])
+    islands = result.islands
+    assert islands.tree_island.tolist() == [[0, -1]] * 5
+    assert islands.island_ntree.tolist() == [[1, 0]] * 5
+    assert islands.island_nv.tolist() == [[6, 0]] * 5
+    assert islands.dof_island.dtype == np.int32
+    assert islands.dof_island.tolist() == [[0, 0, -1, 0, 0, 0, 0, *[-1] * 7]] * 5
+    both = make(dual).solve(problems.positions[:2], problems.orientations_xyzw[:2]).islands
+    assert both.island_nv.tolist() == [[7, 7]] * 2
+    assert both.dof_island.tolist() == [[0] * 7 + [1] * 7] * 2
+    joined = make(dual, islands=False).solve(problems.positions[:2], problems.orientations_xyzw[:2]).islands
+    assert (joined.island_ntree[:, 0].tolist(), joined.island_nv[:, 0].tolist()) == ([2, 2], [14, 14])
+
+
+@pytest.mark.parametrize("mode", ["analytic", "autodiff"])
+def test_every_arm_gets_to_the_bit_the_answer_that_it_gets_alone(dual, problems, mode):
+    count = 100 if mode == "analytic" else 10
+    options = ik_service.SolverOptions(seeds=16, jacobian_mode=mode)
+    solver = ik_service.IKSolver(dual, LINKS, device="cpu", options=options)
+    positions, orientations = problems.positions[:count], problems.orientations_xyzw[:count]
+    together = solver.solve(positions, orientations)
+    for arm, own, other in ((0, LEFT, RIGHT), (1, RIGHT, LEFT)):
+        given = [[p[:, k] if k == arm else None for k in range(2)] for p in (positions, orientations)]
+        alone = solver.solve(*given)
+        np.testing.assert_array_equal(alone.joint_q[:, own], together.joint_q[:, own])
+        np.testing.assert_array_equal(alone.islands.cost[:, 0], together.islands.cost[:, arm])
+        np.testing.assert_array_equal(alone.iterations, together.islands.iterations[:, arm])
+        assert (alone.islands.nisland == 1).all()
+        untouched = np.broadcast_to(dual.mid_joint_q.astype(np.float32)[other], (count, 7))
+        np.testing.assert_array_equal(alone.joint_q[:, other], untouched)
+
+
+@pytest.mark.evidence_cases("threads")
+def test_an_untouched_arm_keeps_the_callers_start_to_the_bit(dual, problems):
+    start = dual.random_joint_q(np.random.default_rng(8), 100).astype(np.float32)
+    result = make(dual, ["left_panda_hand"]).solve(problems.positions[:, 0], initial_joint_q=start)
+    assert result.success.all()
+    np.testing.assert_array_equal(result.joint_q[:, RIGHT], start[:, RIGHT])
+    assert (result.joint_q[:, LEFT] != start[:, LEFT]).any()
+
+
+@pytest.mark.parametrize(("missed", "own"), [(1, LEFT), (0, RIGHT)])
+def test_an_arm_out_of_reach_does_not_disturb_the_other(dual, missed, own):
+    reachable = Reachable.draw(dual, LINKS, 300, random_seed=11)
+    positions = reachable.positions.copy()
+    positions[:, missed] += [0.0, 0.0, 5.0]
+    solver = make(dual)
+    result = solver.solve(positions, reachable.orientations_xyzw)
+    arm = 1 - missed
+    solved = (result.position_error[:, arm] <= 1e-3) & (result.orientation_error[:, arm] <= 1e-2)
+    assert solved.mean() >= 0.99
+    assert not result.success.any()
+    assert (result.islands.success[:, arm] == solved).all()
+    values = (positions, reachable.orientations_xyzw)
+    alone = solver.solve(*([v[:, k] if k == arm else None for k in range(2)] for v in values))
+    np.testing.assert_array_equal(alone.joint_q[:, own], result.joint_q[:, own])
+    assert result.status_names[0] == result.islands[0][missed].status.word
+
+
+def test_one_island_is_the_dense_solve(panda_targets):
+    answers = [
+        ik_service.IKSolver(panda_targets.robot, ["panda_hand"], device="cpu", islands=islands).solve(
+            panda_targets.positions, panda_targets.orientations_xyzw
+        )
+        for islands in (True, False)
+    ]
+    for name in ("joint_q", "iterations", "cost", "seed_index"):
+        np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name))
+
+
+LIMB = """
+  <link name="{name}_a"/><link name="{name}_b"/><link name="{name}_tip"/>
+  <joint name="{name}_1" type="revolute"><parent link="base"/><child link="{name}_a"/><origin xyz="{x} {y} 0"/>
+    <axis xyz="0 0 1"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="{name}_2" type="{kind}"><parent link="{name}_a"/><child link="{name}_b"/><origin xyz="0.8 0 0"/>
+    <axis xyz="{axis}"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="{name}_mount" type="fixed"><parent link="{name}_b"/><child link="{name}_tip"/>
+    <origin xyz="0.5 0 0"/></joint>
+"""
+LIMBS = {
+    "east": (1, 0, "revolute", "0 1 0"),
+    "north": (0, 1, "prismatic", "1 0 0"),
+    "west": (-1, 0, "revolute", "0 0 1"),
+}
+
+
+def coupled_arms(dual):
+    """Two trees of seven joints: both hands have a target, and a pose to one another."""
+    relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], weight=0.05)
+    return dual, LINKS, [relative]
+
+
+def coupled_limbs():
+    """Three trees of two joints in a ring of couplings, and a posture that holds them all."""
+    limbs = "".join(
+        LIMB.format(name=name, x=x, y=y, kind=kind, axis=axis) for name, (x, y, kind, axis) in LIMBS.items()
+    )
+    robot = ik_service.robots.load_urdf(f'<robot name="limbs"><link name="base"/>{limbs}</robot>')
+    tips = [f"{name}_tip" for name in LIMBS]
+    pairs = [(tips[0], tips[1]), (tips[1], tips[2])]
+    couplings = [
+        IKObjectiveRelativePose(*pair, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 0, 0, 0, 0], weight=0.1)
+        for pair in pairs
+    ]
+    return robot, tips, [*couplings, IKObjectivePosture(robot.mid_joint_q, weight=0.01)]
+
+
+def coupled_fingers():
+    """Four fingers of four joints, each held to the next by its tip."""
+    robot = ik_service.load_robot("allegro", collision="ignore")
+    tips = [name for name in robot.link_names if name.endswith("_tip")]
+    couplings = [
+        IKObjectiveRelativePose(one, other, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 1, 0, 0, 0], weight=0.05)
+        for one, other in pairwise(tips)
+    ]
+    return robot, tips, couplings
+
+
+@pytest.mark.quick_cases("staged-arms-2", "staged-limbs-3", "staged-fingers-4")
+@pytest.mark.parametrize(("coupled", "trees"), [("arms", 2), ("limbs", 3), ("fingers", 4)])
+def test_trees_that_rows_couple_fully_are_the_dense_solve(dual, coupled, trees):
+    make_coupled = {"arms": lambda: coupled_arms(dual), "limbs": coupled_limbs, "fingers": coupled_fingers}[coupled]
+    answers = []
+    for islands in (True, False):
+        robot, links, objectives = make_coupled()
+        assert robot.trees.ntree == trees
+        solver = ik_service.IKSolver(robot, links, objectives=objectives, islands=islands, device="cpu")
+        drawn = Reachable.draw(robot, links, 20, random_seed=9)
+        options = {"seeds": 4, "position_tolerance": 0.02}
+        answers.append(solver.solve(list(drawn.positions.swapaxes(0, 1)), [None] * len(links), options=options))
+    for result in answers:
+        assert (result.islands.nisland == 1).all()
+        assert set(result.islands[0][0].joints) == set(robot.joint_names)
+    assert (answers[0].cost > 0.0).all()
+    assert np.ptp(answers[0].iterations) > 3
+    for name in ("joint_q", "status", "iterations", "cost", "seed_index", "position_error"):
+        np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name), err_msg=name)
+
+
+def dense_step(robot, links, problems, joint_q, damping):
+    """One damped step of a whole system in float64, without limits: [n, joint_dof_count], and |r|^2 per link."""
+    poses, subspace = robot.forward_kinematics(joint_q, links), robot.motion_subspace(joint_q)
+    steps, norm2 = np.zeros((len(joint_q), 14)), np.zeros((len(joint_q), 2))
+    for i in range(len(joint_q)):
+        jacobian, residual = np.zeros((12, 14)), np.zeros(12)
+        for k, own in enumerate((LEFT, RIGHT)):
+            error = quaternion_multiply(
+                poses.orientations_xyzw[i, k], quaternion_conjugate(problems.orientations_xyzw[i, k])
+            )
+            error *= np.sign(error[3])
+            linear, angular = subspace[i, own, :3], subspace[i, own, 3:]
+            jacobian[6 * k : 6 * k + 3, own] = (linear + np.cross(angular, poses.positions[i, k])).T
+            jacobian[6 * k + 3 : 6 * k + 6, own] = (
+                ROTATION_LENGTH * (error[3] * angular + np.cross(angular, error[:3])).T
+            )
+            residual[6 * k : 6 * k + 3] = poses.positions[i, k] - problems.positions[i, k]
+            residual[6 * k + 3 : 6 * k + 6] = 2.0 * ROTATION_LENGTH * error[:3]
+            norm2[i, k] = (residual[6 * k : 6 * k + 6] ** 2).sum()
+        mu = damping(norm2[i])
+        steps[i] = np.linalg.solve(jacobian.T @ jacobian + np.diag(mu), -jacobian.T @ residual)
+    return steps
+
+
+@pytest.mark.evidence_cases("auto-False", "threads-False")
+@pytest.mark.parametrize("islands", [True, False])
+def test_one_step_equals_a_dense_system_solved_by_numpy(dual, problems, islands):
+    start = dual.clamp_joint_q(problems.joint_q + 0.05).astype(np.float32)
+    options = ik_service.SolverOptions(seeds=1, max_iterations=1)
+    solver = ik_service.IKSolver(dual, LINKS, device="cpu", islands=islands, options=options)
+    result = solver.solve(problems.positions, problems.orientations_xyzw, initial_joint_q=start)
+
+    def damping(norm2):
+        shared = norm2 if islands else np.full(2, norm2.sum())  # each island has a damping of its own
+        return np.repeat(float(DAMPING_SHARE) * shared + float(DAMPING_MIN), 7)
+
+    step = dense_step(dual, LINKS, problems, start.astype(np.float64), damping)
+    taken = result.joint_q - start.astype(np.float64)
+    free = ~result.active_limits.any(axis=1) & (result.iterations == 1) & (np.abs(taken).max(axis=1) > 0.0)
+    inside = (start + step > dual.joint_limit_lower) & (start + step < dual.joint_limit_upper)
+    free &= inside.all(axis=1)
+    for own in (LEFT, RIGHT):  # a rejected step leaves its island where it was
+        free &= np.abs(taken[:, own]).max(axis=1) > 0.0
+    assert free.sum() > 50
+    np.testing.assert_allclose(taken[free], step[free], atol=1e-3 * np.abs(step[free]).max())
+
+
+@pytest.mark.evidence_cases("auto", "threads")
+def test_the_dense_path_solves_too_and_says_one_island(dual, problems):
+    result = make(dual, islands=False).solve(problems.positions, problems.orientations_xyzw)
+    assert (result.islands.nisland == 1).all()
+    assert result.success.mean() >= 0.97
+    assert (result.seed_index >= 0).all()
+
+
+@pytest.mark.evidence_cases("auto", "threads")
+def test_a_coupling_row_joins_the_arms_and_weight_zero_parts_them(dual):
+    count = 6
+    weights = np.ones((count, 6))
+    weights[3:] = 0.0
+    relative = IKObjectiveRelativePose(LINKS[0], LINKS[1], [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
+    solver = make(dual, ["left_panda_hand"], objectives=[relative])
+    target = np.tile([0.45, 0.1, 0.5], (count, 1))
+    result = solver.solve(target)
+    assert result.islands.nisland.tolist() == [1] * count
+    assert result.success.all()
+    poses = dual.forward_kinematics(result.joint_q, LINKS).positions
+    gap = np.linalg.norm(poses[:, 0] - poses[:, 1], axis=1)
+    np.testing.assert_allclose(gap[:3], 0.3, atol=1e-3)
+    np.testing.assert_allclose(poses[:, 0], target, atol=1e-3)
+    assert set(result.islands[0][0].joints) == set(dual.joint_names)
+    assert set(result.islands[0][0].rows) == {"target left_panda_hand", "IKObjectiveRelativePose"}
+    assert all(name.startswith("left") for name in result.islands[3][0].joints)
+    start = dual.mid_joint_q.astype(np.float32)[RIGHT]
+    np.testing.assert_array_equal(result.joint_q[3:, RIGHT], np.tile(start, (3, 1)))
+    above = target + np.array([0.0, 0.0, 0.3])
+    both = make(dual, LINKS, objectives=[relative.unbound_copy()]).solve([target, above], [None, None])
+    assert both.islands.nisland.tolist() == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.evidence_cases("auto", "threads")
+def test_posture_rows_fall_into_the_islands_of_their_joints(dual, problems):
+    posture = IKObjectivePosture(dual.mid_joint_q, weight=1e-3)
+    result = make(dual, objectives=[posture]).solve(problems.positions[:20], problems.orientations_xyzw[:20])
+    assert (result.islands.nisland == 2).all()
+    assert result.islands[0][1].rows == ("target right_panda_hand", "IKObjectivePosture")
+    assert result.success.mean() >= 0.95
+    only_left = make(dual, ["left_panda_hand"], objectives=[posture.unbound_copy()]).solve(problems.positions[:5, 0])
+    assert (only_left.islands.nisland == 2).all()  # the right arm has a posture to hold
+    assert only_left.success.all()
+    np.testing.assert_allclose(only_left.joint_q[:, RIGHT], np.tile(dual.mid_joint_q[RIGHT], (5, 1)), atol=1e-3)
+
+
+def test_objectives_that_state_no_support_are_probed(dual):
+    arms = [
+        QuickObjective(dual.link_frame(link)[0], [[0.4, y, 0.5]]) for link, y in zip(LINKS, (0.3, -0.3), strict=True)
+    ]
+    result = make(dual, (), objectives=arms).solve(problem_count=1)
+    assert result.islands.nisland.tolist() == [2]
+    assert result.success.all()
+
+
+@pytest.mark.evidence
+def test_newton_objectives_on_two_arms_are_two_islands(dual):
+    newton = pytest.importorskip("newton.ik", reason="a test extra")
+    goals = []
+    for link, y in zip(LINKS, (0.3, -0.3), strict=True):
+        body, offset = dual.link_frame(link)
+        target = wp.array([[0.4, y, 0.5]], dtype=wp.vec3, device="cpu")
+        goals.append(newton.IKObjectivePosition(body, wp.vec3(*offset[:3]), target))
+    result = make(dual, (), objectives=goals).solve(problem_count=1)
+    assert result.islands.nisland.tolist() == [2]
+    assert result.success.all()
+    poses = dual.forward_kinematics(result.joint_q, LINKS).positions[0]
+    np.testing.assert_allclose(poses, [[0.4, 0.3, 0.5], [0.4, -0.3, 0.5]], atol=1e-4)
+
+
+@wp.kernel
+def _keep_apart(body_q: wp.array2d[wp.transform], a: int, b: int, start_idx: int, residuals: wp.array2d[float]):
+    i = wp.tid()
+    gap = wp.length(wp.transform_get_translation(body_q[i, a]) - wp.transform_get_translation(body_q[i, b]))
+    residuals[i, start_idx] = wp.max(0.0, 0.1 - gap)
+
+
+class KeepApart(IKObjective):
+    """A penalty that random configurations hardly ever show: two wrists closer than 10 cm."""
+
+    def __init__(self, a, b):
+        self.bodies = (a, b)
+
+    def residual_dim(self):
+        return 1
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        inputs = [body_q, *self.bodies, start_idx]
+        wp.launch(_keep_apart, dim=body_q.shape[0], inputs=inputs, outputs=[residuals], device=body_q.device)
+
+
+@pytest.mark.evidence
+def test_a_dependence_that_probing_missed_is_found_while_solving(dual):
+    meeting = [IKObjectivePosition(link, [0.45, 0.0, 0.5]) for link in LINKS]
+    apart = KeepApart(*(dual.link_frame(link)[0] for link in LINKS))
+    solver = make(dual, (), objectives=[*meeting, apart])
+    result = solver.solve(problem_count=1)
+    assert result.islands.nisland.tolist() == [1]
+    wrists = dual.body_poses(result.joint_q)[0, list(apart.bodies), :3]
+    hands = dual.forward_kinematics(result.joint_q, LINKS).positions[0]
+    assert np.linalg.norm(hands[0] - hands[1]) < 0.1
+    assert np.linalg.norm(wrists[0] - wrists[1]) > 0.03  # pushed apart by the penalty
+
+
+def test_a_floating_base_and_a_moving_torso_join_what_they_carry():
+    humanoid = ik_service.load_robot("humanoid", collision="ignore")
+    assert humanoid.trees.ntree == 1
+    locked = humanoid.lock({"floating_base": humanoid.mid_joint_q[:7]})
+    assert locked.trees.ntree > 1
+    assert (locked.trees.body_treeid >= -1).all()
+    assert (locked.trees.body_treeid == -1).sum() == 1  # the pelvis
+
+
+@pytest.mark.evidence_cases("auto", "threads")
+def test_a_start_survives_a_change_of_partition(dual, problems):
+    together = make(dual).solve(problems.positions[:20], problems.orientations_xyzw[:20])
+    relative = IKObjectiveRelativePose(*LINKS, [0, 0, 0.3], [1, 0, 0, 0], weight=1e-6)
+    relative.priority = 0
+    coupled = make(dual, objectives=[relative]).solve(
+        problems.positions[:20], problems.orientations_xyzw[:20], initial_joint_q=together.joint_q
+    )
+    assert (coupled.islands.nisland == 1).all()
+    assert coupled.success.all()
+    assert (coupled.seed_index == 0).all()
+    assert np.median(np.abs(coupled.joint_q - together.joint_q)) < 1e-4

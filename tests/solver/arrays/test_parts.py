@@ -1,0 +1,182 @@
+"""What threads share out: each part of a batch is solved as if there were no other, whichever comes first."""
+
+import threading
+import typing
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.solver.arrays import parts as parts_module
+from ik_service.solver.arrays.parts import first_place, first_problem, part_count, part_sizes
+from ik_service.solver.compiled import engine as compiled_engine
+
+ARM = """
+  <link name="{side}_upper"/><link name="{side}_fore"/><link name="{side}_tip"/><link name="{side}_hand"/>
+  <joint name="{side}_shoulder" type="revolute"><parent link="base"/><child link="{side}_upper"/>
+    <origin xyz="0 {y} 0"/><axis xyz="0 0 1"/><limit lower="-3.1" upper="3.1" effort="1" velocity="1"/></joint>
+  <joint name="{side}_elbow" type="revolute"><parent link="{side}_upper"/><child link="{side}_fore"/>
+    <origin xyz="1 0 0"/><axis xyz="0 0 1"/><limit lower="-3.1" upper="3.1" effort="1" velocity="1"/></joint>
+  <joint name="{side}_mount" type="fixed"><parent link="{side}_fore"/><child link="{side}_tip"/>
+    <origin xyz="1 0 0"/></joint>
+  <joint name="{side}_wrist" type="revolute"><parent link="{side}_tip"/><child link="{side}_hand"/>
+    <limit lower="-3.1" upper="3.1" effort="1" velocity="1"/></joint>
+"""
+LINKS = ["left_tip", "right_tip"]
+COUNT = 61  # no multiple of a number of threads
+CALLS = 9
+BOTH, ONLY_X, OFF = [1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0] * 6
+# Weights of both arms, problem by problem in turn or in thirds.
+PATTERNS: dict[str, list[tuple[list[int], list[int]]]] = {
+    "one": [(BOTH, BOTH)],
+    "two": [(BOTH, OFF)] * 20 + [(BOTH, BOTH)] * 41,
+    "many": [(BOTH, BOTH), (ONLY_X, BOTH), (OFF, ONLY_X), (BOTH, OFF)],
+    "off": [(OFF, OFF)] * 7 + [(BOTH, ONLY_X)] * 5,
+}
+OPTIONS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "cost": {"best_of": "cost", "seeds": 4},
+    "nearest": {"best_of": "nearest", "seeds": 4},
+    "solutions": {"solutions": 3, "seeds": 4},
+    "float64": {"precision": "float64"},
+    "nearest, float64": {"best_of": "nearest", "seeds": 4, "precision": "float64"},
+}
+COLUMNS = ["joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index"]
+COLUMNS += ["active_limits"]
+
+
+@pytest.fixture(scope="module")
+def arms(tmp_path_factory):
+    path = tmp_path_factory.mktemp("robots") / "arms.urdf"
+    both = "".join(ARM.format(side=side, y=y) for side, y in (("left", 3), ("right", -3)))
+    path.write_text(f'<robot name="arms"><link name="base"/>{both}</robot>')
+    return ik_service.load_robot(path)
+
+
+def make(robot, pattern, threads=1, **arguments):
+    lines = [PATTERNS[pattern][p % len(PATTERNS[pattern])] for p in range(COUNT)]
+    targets = [ik_service.Target(link, row_weights=[line[k] for line in lines]) for k, link in enumerate(LINKS)]
+    return ik_service.IKSolver(robot, targets, device="cpu", threads=threads, **arguments)
+
+
+def problems(robot, random_seed):
+    """Targets that can be reached, and starts."""
+    drawn = robot.random_joint_q(np.random.default_rng(random_seed), 2 * COUNT)
+    return robot.forward_kinematics(drawn[:COUNT], LINKS).positions, drawn[COUNT:].astype(np.float32)
+
+
+def answers(solver, given, options):
+    """The bytes of everything that comes back."""
+    positions, start = given
+    result = solver.solve(positions, initial_joint_q=start, options=options)
+    found = {name: getattr(result, name).tobytes() for name in COLUMNS}
+    islands = {name: value.tobytes() for name, value in vars(result.islands).items() if isinstance(value, np.ndarray)}
+    if result.solutions is not None:
+        found |= {"solutions": result.solutions.tobytes(), "solution_count": result.solution_count.tobytes()}
+    return result, found | islands
+
+
+ORDERS = ("forwards", "backwards", "in step")
+
+
+class PartsInOrder:
+    """An executor of parts in an order: what one reads of another is missing, or is overwritten."""
+
+    order = ORDERS[0]
+
+    def __init__(self, threads, name):
+        self.used = 0
+
+    def map(self, run, parts, sizes):
+        self.used += 1
+        if self.order == "in step":
+            for steps in zip(*(part._steps for part in parts), strict=True):
+                for step, size in zip(steps, sizes, strict=True):
+                    step(size)
+            return []
+        calls = list(zip(parts, sizes, strict=True))
+        return [run(*call) for call in (calls if self.order == "forwards" else reversed(calls))]
+
+
+@pytest.mark.quick_cases("off-plain", "off-cost", "off-nearest", "off-solutions")
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, pattern, name):
+    options, here, elsewhere = OPTIONS[name], problems(arms, 1), problems(arms, 2)
+    alone, expected = answers(make(arms, pattern), here, options)
+    assert alone.success.mean() > 0.9
+    monkeypatch.setattr(compiled_engine, "ThreadPoolExecutor", PartsInOrder)
+    for threads in (2, 3, 4):
+        solver = make(arms, pattern, threads)
+        for order in ORDERS:
+            monkeypatch.setattr(PartsInOrder, "order", order)
+            answers(solver, elsewhere, options)  # so that nothing right is left from the time before
+            assert answers(solver, here, options)[1] == expected, (threads, order)
+        assert solver._core.engine.executor.used == 2 * len(ORDERS)
+
+
+@pytest.mark.evidence
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("pattern", list(PATTERNS)[:2])  # what a part reads is looked at above, for all of them
+def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, name):
+    options, here, elsewhere = OPTIONS[name], problems(arms, 1), problems(arms, 2)
+    _, expected = answers(make(arms, pattern), here, options)
+    for threads in (1, 2, 3, 4):
+        solver = make(arms, pattern, threads)
+        answers(solver, elsewhere, options)
+        for call in range(CALLS):
+            assert answers(solver, here, options)[1] == expected, (threads, call)
+
+
+@pytest.mark.evidence
+def test_solvers_of_several_threads_each_do_not_disturb_one_another(arms, small_parts):
+    options, here = OPTIONS["nearest"], problems(arms, 1)
+    _, expected = answers(make(arms, "many"), here, options)
+    done = []
+
+    def work():
+        solver = make(arms, "many", 2)
+        for _ in range(CALLS):
+            done.append(answers(solver, here, options)[1] == expected)
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert done == [True] * (3 * CALLS)
+
+
+@wp.kernel(enable_backward=False)
+@typing.no_type_check
+def _begins_of(
+    settings: wp.array[wp.int32],
+    count: wp.array[wp.int32],
+    listed: wp.array[wp.int32],
+    parts: int,
+    problem_out: wp.array[wp.int32],
+    place_out: wp.array[wp.int32],
+):
+    part = wp.tid()
+    problem_out[part] = first_problem(settings, part, parts)
+    place_out[part] = first_place(settings, count, listed, part, parts)
+
+
+@pytest.mark.parametrize("count", [1, 7, 255, 1000, 33_000_000, 2**31 - 1])
+@pytest.mark.parametrize("threads", [1, 2, 3, 64, 256])
+def test_host_and_device_split_problems_alike(count, threads):
+    listed = np.unique(np.linspace(0, count - 1, 50).astype(np.int32))
+    arrays = [wp.array([count], dtype=wp.int32, device="cpu"), wp.array([len(listed)], dtype=wp.int32, device="cpu")]
+    arrays.append(wp.array(listed, dtype=wp.int32, device="cpu"))
+    first, place = (wp.zeros(threads + 1, dtype=wp.int32, device="cpu") for _ in range(2))
+    wp.launch(_begins_of, threads + 1, [*arrays, threads], [first, place], device="cpu")
+    assert np.diff(first.numpy()).tolist() == part_sizes(count, threads)
+    assert (first.numpy()[0], first.numpy()[-1]) == (0, count)
+    np.testing.assert_array_equal(place.numpy(), np.searchsorted(listed, first.numpy()))
+
+
+def test_few_problems_are_one_part():
+    assert part_count(2 * parts_module.PART_MIN - 1, 2) == 1
+    assert part_count(2 * parts_module.PART_MIN, 2) == 2
+    assert part_sizes(5, 2) == [2, 3]

@@ -1,0 +1,96 @@
+"""Arrays that a GPU cannot reach are told before a kernel of an objective works on them; no card is needed here."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from objectives import IKJacobianType, IKObjective, ObjectiveError
+
+RELAXED, CHECKED, STRICT = wp.config.LaunchArrayAccessMode
+CARD = SimpleNamespace(is_cuda=True)
+
+
+class Watched(IKObjective):
+    """Notes in which mode its hooks run, and fails as Warp does."""
+
+    def __init__(self, error=None):
+        self.modes, self.error = [], error
+
+    def residual_dim(self):
+        return 1
+
+    def supports_analytic(self):
+        return True
+
+    def compute_residuals(self, *arguments):
+        self.modes.append(wp.config.launch_array_access_mode)
+        if self.error is not None:
+            raise self.error
+
+    def compute_jacobian_analytic(self, *arguments):
+        self.modes.append(wp.config.launch_array_access_mode)
+
+    def compute_jacobian_autodiff(self, *arguments):
+        self.modes.append(wp.config.launch_array_access_mode)
+
+
+def evaluate(objective, mode, device, robot):
+    """Run the hooks of an objective as an engine on that device does."""
+    model = robot.on_device("cpu")
+    rows = Rows(model, [], [objective], mode)
+    index = wp.zeros(1, dtype=wp.int32, device="cpu")
+    poses = Poses.allocate(model, 1, 1, index, requires_grad=False)
+    tapes = RowTapes(rows, poses)
+    tapes._step = SimpleNamespace(record=lambda *_: None, tape=SimpleNamespace(zero=lambda: None), dq_dof=None)
+    rows.model = replace(model, device=device)
+    rows._compute_blocks(poses)
+    jacobian = wp.zeros((1, 1, model.joint_dof_count), dtype=float, device="cpu")
+    twists = wp.zeros((1, model.joint_dof_count), dtype=wp.spatial_vector, device="cpu")
+    rows._clear = lambda jacobian: None
+    rows.compute_jacobian(poses, twists, jacobian, tapes)
+    return objective.modes
+
+
+def test_hooks_on_a_card_are_checked(panda):
+    assert evaluate(Watched(), IKJacobianType.AUTODIFF, CARD, panda) == [CHECKED, CHECKED]
+    assert wp.config.launch_array_access_mode == RELAXED
+
+
+def test_hooks_on_a_cpu_are_not(panda):
+    cpu = wp.get_device("cpu")
+    assert evaluate(Watched(), IKJacobianType.AUTODIFF, cpu, panda) == [RELAXED, RELAXED]
+
+
+def test_an_application_that_is_stricter_stays_so(panda, monkeypatch):
+    monkeypatch.setattr(wp.config, "launch_array_access_mode", STRICT)
+    assert evaluate(Watched(), IKJacobianType.AUTODIFF, CARD, panda) == [STRICT, STRICT]
+
+
+def test_what_warp_says_names_the_objective(panda):
+    with pytest.raises(ObjectiveError, match="Watched: argument 'targets' is on device=cpu"):
+        evaluate(Watched(RuntimeError("argument 'targets' is on device=cpu")), IKJacobianType.AUTODIFF, CARD, panda)
+    assert wp.config.launch_array_access_mode == RELAXED
+
+
+def test_a_solve_on_a_cpu_leaves_the_mode_alone(panda):
+    class Flat(IKObjective):
+        def residual_dim(self):
+            return 1
+
+        def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+            assert wp.config.launch_array_access_mode == RELAXED
+            wp.launch(_flat, body_q.shape[0], [joint_q, start_idx], [residuals], device=body_q.device)
+
+    solver = ik_service.IKSolver(panda, objectives=[Flat()], device="cpu")
+    assert np.abs(solver.solve(problem_count=2).cost).max() < 1e-6
+
+
+@wp.kernel(module="unique")
+def _flat(joint_q: wp.array2d[float], row: int, out: wp.array2d[float]):
+    i = wp.tid()
+    out[i, row] = joint_q[i, 0]

@@ -1,0 +1,147 @@
+"""Arrays of other libraries in and out: the same answers, and the same memory where the host sees it."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.control import IKController
+from ik_service.solver.given.foreign_arrays import as_numpy
+from objectives import InputError
+
+LINK = "panda_hand"
+
+
+class Foreign:
+    """An array of another library: DLPack is all that it has."""
+
+    def __init__(self, array, device=None):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self.device or self.array.__dlpack_device__()
+
+
+class Kept(Foreign):
+    """One that gives nothing away, like a tensor that is part of a gradient."""
+
+    def __dlpack__(self, **_):
+        raise BufferError("it requires a gradient")
+
+
+KINDS = {
+    "dlpack": Foreign,
+    "dlpack float32": lambda array: Foreign(array.astype(np.float32)),
+    "warp": lambda array: wp.array(array, dtype=wp.float32, device="cpu"),
+    "warp float64": lambda array: wp.array(array, dtype=wp.float64, device="cpu"),
+    "lists": lambda array: array.tolist(),
+}
+
+
+@pytest.fixture(scope="module")
+def given(panda, panda_targets):
+    """What goes in, with numbers that float32 holds exactly."""
+    arrays = panda_targets.positions[:6, 0], panda_targets.orientations_xyzw[:6, 0], panda.random_joint_q(rng(), 6)
+    return [array.astype(np.float32).astype(np.float64) for array in arrays]
+
+
+def rng():
+    return np.random.default_rng(3)
+
+
+def solved(solver, given, kind=lambda array: array):
+    positions, orientations, start = map(kind, given)
+    return solver.solve(positions, orientations, initial_joint_q=start)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_array_gives_the_same_bytes(panda, given, kind):
+    solver = ik_service.IKSolver(panda, [LINK], device="cpu")
+    plain, foreign = solved(solver, given), solved(solver, given, KINDS[kind])
+    assert plain.success.all()
+    for name in ("joint_q", "status", "position_error", "seed_index"):
+        assert getattr(plain, name).tobytes() == getattr(foreign, name).tobytes(), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_controller_takes_every_kind_of_array(panda, given, kind):
+    positions, orientations, start = given
+    target = np.concatenate([positions[0], orientations[0]])
+    plain, foreign = IKController(panda, [LINK]), IKController(panda, [LINK])
+    for _ in range(5):
+        expected = plain.step(target, start[0], joint_qd=np.zeros(7))
+        found = foreign.step(KINDS[kind](target), KINDS[kind](start[0]), joint_qd=KINDS[kind](np.zeros(7)))
+        np.testing.assert_array_equal(found.joint_q, expected.joint_q)
+    foreign.reset(KINDS[kind](start[0]), KINDS[kind](np.zeros(7)))
+    np.testing.assert_array_equal(foreign.step(target).joint_q, plain.step(target, start[0]).joint_q)
+
+
+def test_memory_of_the_host_is_seen_and_not_copied():
+    array = np.arange(6.0).reshape(2, 3)
+    warp = wp.array(array, dtype=wp.float64, device="cpu")
+    for value, memory in ((array, array), (Foreign(array), array), (warp, warp.numpy())):
+        seen = as_numpy("positions", value)
+        assert type(seen) is np.ndarray
+        assert np.shares_memory(seen, memory)
+    one, none = as_numpy("positions", [Foreign(array), None])
+    assert np.shares_memory(one, array)
+    assert none is None
+
+
+def test_targets_of_several_links_may_be_arrays_of_different_libraries(panda):
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    solver = ik_service.IKSolver(robot, ["left_panda_hand", "right_panda_hand"], device="cpu")
+    left, right = np.array([[0.4, 0.5, 0.5]]), np.array([[0.4, -0.5, 0.5]])
+    plain = solver.solve([left, right])
+    mixed = solver.solve((Foreign(left), wp.array(right, dtype=wp.vec3, device="cpu")))
+    assert plain.success.all()
+    np.testing.assert_allclose(mixed.joint_q, plain.joint_q, atol=1e-5)
+
+
+def test_an_array_that_is_not_given_away_is_bad_input(panda):
+    solver, controller = ik_service.IKSolver(panda, [LINK], device="cpu"), IKController(panda, [LINK])
+    with pytest.raises(InputError, match="positions is not an array of numbers: it requires a gradient"):
+        solver.solve(Kept(np.zeros((1, 3))))
+    with pytest.raises(InputError, match="initial_joint_q is not an array of numbers"):
+        solver.solve(np.zeros((1, 3)), initial_joint_q=Kept(np.zeros(7)))
+    with pytest.raises(InputError, match="positions is not an array of numbers: some of its numbers are masked"):
+        solver.solve(np.ma.array(np.zeros((2, 3)), mask=[[False] * 3, [True] * 3]))
+    with pytest.raises(InputError, match="targets is not an array of numbers"):
+        controller.step(Kept(np.zeros(7)))
+    with pytest.raises(InputError, match="joint_q is not an array of numbers"):
+        controller.step(np.zeros(7), ["a"] * 7)
+
+
+def test_columns_of_a_result_are_taken_without_a_copy(panda, given):
+    result = solved(ik_service.IKSolver(panda, [LINK], device="cpu"), given)
+    for name, column in result.to_warp().items():
+        mine = getattr(result, name)
+        assert column.ptr == mine.ctypes.data, name
+        np.testing.assert_array_equal(column.numpy(), mine)
+    takes_booleans = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
+    for name in ("joint_q", "success", "active_limits") if takes_booleans else ("joint_q",):
+        mine = getattr(result, name)
+        shared = np.from_dlpack(Foreign(mine))
+        mine[0] = ~mine[0] if mine.dtype == bool else 2.0 * mine[0]
+        np.testing.assert_array_equal(shared, mine)
+        assert shared.ctypes.data == mine.ctypes.data
+
+
+@pytest.mark.parametrize("backwards", [False, True], ids=["own order", "another order"])
+def test_a_view_of_a_command_sees_every_later_tick(panda, given, backwards):
+    order = panda.joint_names[::-1] if backwards else None
+    controller = IKController(panda, [LINK], joint_order=order)
+    controller.reset(panda.mid_joint_q if order is None else panda.mid_joint_q[::-1])
+    target = np.concatenate([given[0][0], given[1][0]])
+    first = controller.step(target)
+    views = {name: np.from_dlpack(Foreign(getattr(first, name))) for name in ("joint_q", "joint_qd", "island_status")}
+    before = views["joint_q"].copy()
+    for _ in range(3):
+        result = controller.step(target)
+        for name, view in views.items():
+            assert view.ctypes.data == getattr(result, name).ctypes.data
+            np.testing.assert_array_equal(view, getattr(result, name))
+    assert (views["joint_q"] != before).any()

@@ -1,0 +1,42 @@
+"""Options: what their hash says, here and in another process."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.given.options import SolverOptions
+from objectives import InputError
+
+LOOK = """
+import pickle, sys
+from ik_service import SolverOptions
+print({pickle.load(sys.stdin.buffer): "found"}[SolverOptions(best_of="nearest")])
+"""
+
+
+def test_equal_options_have_equal_hashes_and_different_ones_are_different_keys():
+    kept = {SolverOptions(seeds=3, best_of="cost"): "cost", SolverOptions(seeds=3): "first"}
+    assert kept[SolverOptions(best_of="cost", seeds=3)] == "cost"
+    assert kept[SolverOptions(seeds=3)] == "first"
+    assert SolverOptions(seeds=4) not in kept
+
+
+def test_options_are_found_in_a_process_whose_texts_have_other_hashes():
+    options = SolverOptions(best_of="nearest")
+    assert hash(options) == hash(SolverOptions(best_of="nearest"))
+    for seed in ("1", "2"):
+        command, known = [sys.executable, "-c", LOOK], {**os.environ, "PYTHONHASHSEED": seed}
+        told = subprocess.run(
+            command, input=pickle.dumps(options), env=known, capture_output=True, check=True, timeout=60
+        )
+        assert told.stdout.split() == [b"found"]
+
+
+def test_attempts_that_have_no_number_in_32_bits_are_refused():
+    SolveSettings.of(2**21 - 1, 1024, SolverOptions(), checks_collision=False).require_numbers()
+    with pytest.raises(InputError, match=r"2097152 problems x 1024 seeds are more than 2147483647 attempts"):
+        SolveSettings.of(2**21, 1024, SolverOptions(), checks_collision=False).require_numbers()

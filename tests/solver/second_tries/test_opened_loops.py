@@ -1,0 +1,151 @@
+"""Starts where loops are open: poses that follow from targets through welds, and answers that begin there."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
+from ik_service.robots import LoopConstraint
+from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.targets import Target, as_target
+from ik_service.solver.second_tries.opened_loops import OpenedProblem
+from objectives import InputError
+from tests.solver.conftest import assert_same_bytes
+from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of
+
+COUNT = 60
+TOOL = np.array([0.02, -0.01, 0.1, 0.0, 0.6, 0.0, 0.8])
+FRAME = np.array([0.05, 0.02, 0.1, 0.0, 0.0, 0.6, 0.8])
+
+
+@pytest.fixture(scope="module")
+def arms():
+    return ik_service.load_robot("dual_panda", collision="ignore")
+
+
+@pytest.fixture(scope="module")
+def holding(arms):
+    """Two arms that hold one object, and poses of both hands in which they do, [60, 2, 7]."""
+    hand = ik_service.IKSolver(arms, [Target(RIGHT, reference_link=LEFT)], device="cpu")
+    starts = arms.random_joint_q(np.random.default_rng(3), COUNT)
+    held = hand.solve(
+        np.tile(HELD[:3], (COUNT, 1, 1)),
+        np.tile(HELD[3:], (COUNT, 1, 1)),
+        initial_joint_q=starts,
+        options={"precision": "float64"},
+    )
+    assert held.success.all()
+    poses = np.stack([pose_of(arms, held.joint_q, link) for link in (LEFT, RIGHT)], axis=1)
+    return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)]), poses
+
+
+def welded_where_it_stands(robot, joint_q, pairs):
+    """The robot with welds between pairs of links that one configuration closes."""
+    loops = []
+    for link, other in pairs:
+        place = transform_multiply(pose_of(robot, joint_q, link), FRAME[None])
+        offset = transform_multiply(transform_inverse(pose_of(robot, joint_q, other)), place)[0]
+        loops.append(LoopConstraint(f"{link} {other}", "weld", link, other, FRAME, tuple(offset)))
+    return robot.with_loops(loops)
+
+
+@pytest.mark.parametrize("reference", [None, "pelvis"])
+def test_poses_follow_through_one_weld_after_another(reference):
+    robot = ik_service.load_robot("humanoid", collision="ignore")
+    links = ("left_hand", "right_hand", "left_foot")
+    joint_q = robot.random_joint_q(np.random.default_rng(1), 1)
+    closed = welded_where_it_stands(robot, joint_q, [links[:2], links[:0:-1]])
+    target = as_target(Target(links[0], TOOL, reference), closed)
+    problem = OpenedProblem.of(closed, [target])
+    assert [pose.link for pose in problem.poses] == list(links)
+    assert problem.is_open.all()
+    assert problem.robot.loops == ()
+    tool = transform_multiply(pose_of(robot, joint_q, links[0]), TOOL[None])
+    to_reference = transform_inverse(pose_of(robot, joint_q, reference))
+    wanted = transform_multiply(to_reference, tool)
+    given = problem.given(TargetArrays((wanted[:, :3],), (wanted[:, 3:],), 1))
+    for k, link in enumerate(links):
+        pose = transform_multiply(to_reference, pose_of(robot, joint_q, link))
+        np.testing.assert_allclose(given.positions[k], pose[:, :3], atol=1e-12)
+        turn = given.orientations_xyzw[k]
+        np.testing.assert_allclose(turn * np.sign(turn[:, 3:] * pose[:, 6:]), pose[:, 3:], atol=1e-12)
+
+
+@pytest.mark.evidence
+def test_nothing_follows_from_half_a_pose_or_through_other_joints(arms, holding):
+    robot, poses = holding
+    for target in (
+        Target(LEFT, row_weights=[1, 1, 1, 1, 1, 0]),
+        Target(LEFT, free=("rz",)),
+        Target("left_panda_link4"),
+    ):
+        assert OpenedProblem.of(robot, [as_target(target, robot)]) is None
+    pin = arms.with_loops([LoopConstraint("object", "revolute", RIGHT, LEFT, reference_offset=HELD)])
+    assert OpenedProblem.of(pin, [Target(LEFT)]) is None
+    problem = OpenedProblem.of(robot, [Target(LEFT)])
+    assert problem.given(TargetArrays((poses[:, 0, :3],), (None,), COUNT)) is None
+    relative = OpenedProblem.of(robot, [Target(LEFT, reference_link=RIGHT)])
+    assert relative is None  # the other hand stands still in its own frame
+
+
+@pytest.mark.evidence_cases("links1-compiled", "links2-compiled")
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@pytest.mark.parametrize("links", [(LEFT,), (RIGHT,), (LEFT, RIGHT)])
+def test_the_first_start_closes_the_loop(holding, links, engine):
+    robot, poses = holding
+    wanted = poses[:, [(LEFT, RIGHT).index(link) for link in links]]
+    solver = ik_service.IKSolver(robot, links, device="cpu", engine=engine)
+    result = solver.solve(wanted[..., :3], wanted[..., 3:])
+    assert result.success.all()
+    assert (result.seed_index == 0).all()
+    assert gaps(robot, result.joint_q).max() <= CLOSED
+    middle = np.tile(robot.mid_joint_q, (COUNT, 1))
+    given = solver.solve(wanted[..., :3], wanted[..., 3:], initial_joint_q=middle, options={"seeds": 1})
+    assert given.success.mean() <= 0.9  # not from one that a caller gives
+
+
+@pytest.mark.evidence
+def test_tools_may_be_exchanged(holding):
+    robot, poses = holding
+    solver = ik_service.IKSolver(robot, [Target(LEFT, TOOL)], device="cpu")
+    for tool in (TOOL, FRAME):
+        solver.set_target_data(0, offset=tool)
+        wanted = transform_multiply(poses[:, 0], np.tile(tool, (COUNT, 1)))
+        result = solver.solve(wanted[:, :3], wanted[:, 3:])
+        assert result.success.all()
+        assert (result.seed_index == 0).all()
+    solver.set_target_data(0, row_weights=[1, 1, 1, 1, 1, 0])  # nothing follows now
+    turned = solver.solve(wanted[:, :3], wanted[:, 3:])
+    assert turned.seed_index.max() > 0
+    new = ik_service.IKSolver(robot, [Target(LEFT, FRAME, row_weights=[1, 1, 1, 1, 1, 0])], device="cpu")
+    assert_same_bytes(turned, new.solve(wanted[:, :3], wanted[:, 3:]))
+
+
+def test_loops_that_are_not_enabled_change_no_start(arms, holding):
+    robot, poses = holding
+    wanted = poses[:8, :1]
+    on = np.arange(8) % 2 == 0
+    result = ik_service.IKSolver(robot, [LEFT], device="cpu").solve(
+        wanted[..., :3], wanted[..., 3:], constraint_enabled=on[:, None]
+    )
+    without = ik_service.IKSolver(arms, [LEFT], device="cpu").solve(
+        wanted[..., :3], wanted[..., 3:], options={"precision": "float64"}
+    )
+    assert result.success.all()
+    assert (gaps(robot, result.joint_q)[on] <= CLOSED).all()
+    np.testing.assert_array_equal(result.joint_q[~on], without.joint_q[~on])
+
+
+def test_the_deadline_is_one_for_both_solves(holding):
+    robot, poses = holding
+    solver = ik_service.IKSolver(robot, [LEFT], device="cpu")
+    result = solver.solve(poses[:, :1, :3], poses[:, :1, 3:], options={"deadline_s": 1e-9})
+    assert not result.success.any()
+
+
+def test_numbers_that_are_faulty_are_refused(holding):
+    robot, poses = holding
+    wanted = poses[:3, :1].copy()
+    wanted[1, 0, 2] = np.nan
+    with pytest.raises(InputError, match="nan"):
+        ik_service.IKSolver(robot, [LEFT], device="cpu").solve(wanted[..., :3], wanted[..., 3:])

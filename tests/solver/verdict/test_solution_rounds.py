@@ -1,0 +1,138 @@
+"""Several solutions in the order of seeds: the search for them ends, and they are those that all seeds would give."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service.solver.arrays.parts import part_count
+from ik_service.solver.compiled import engine
+from ik_service.solver.compiled.engine import CompiledEngine
+
+COUNT, WANTED, SEEDS = 60, 8, 512
+DIFFERENCE = 0.1
+REACH = 2.6  # [rad] of joints that turn by twice pi either way
+IMPRECISE = 2**16  # least rank of an attempt that is not as near as it could be
+
+
+@pytest.fixture(scope="module")
+def solver():
+    return ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def targets(solver):
+    joint_q = solver.robot.random_joint_q(np.random.default_rng(3), COUNT)
+    poses = solver.robot.forward_kinematics(joint_q, ["tool0"])
+    return np.array(poses.positions[:, 0]), np.array(poses.orientations_xyzw[:, 0])
+
+
+def distinct(joint_q, wanted):
+    """The first configurations that differ from all before, angles taken modulo a turn."""
+    found = np.empty((0, joint_q.shape[1]))
+    for q in joint_q:
+        gap = np.abs((q - found + np.pi) % (2.0 * np.pi) - np.pi).max(axis=1)
+        if len(found) < wanted and (gap > DIFFERENCE).all():
+            found = np.vstack([found, q])
+    return found
+
+
+def made(solver, count):
+    """How many seeds the last solve has tried of each problem; a public name would be for these tests alone."""
+    return solver._core.engine._choice._made.numpy()[:count]
+
+
+def test_they_are_the_first_that_differ_of_all_seeds_and_hardly_any_is_missed(solver, targets):
+    result = solver.solve(*targets, options={"solutions": WANTED})
+    solver.solve(*targets, options={"best_of": "cost", "seeds": SEEDS})
+    attempts = solver._core.engine._choice.attempts  # a public name would be for this test alone
+    ranks = attempts.rank.numpy()[: COUNT * SEEDS, 0].reshape(COUNT, SEEDS)
+    joint_q = attempts.joint_q.numpy()[: COUNT * SEEDS].reshape(COUNT, SEEDS, -1)
+    same = there = 0
+    for p in range(COUNT):
+        order = np.argsort(ranks[p], kind="stable")[: (ranks[p] < IMPRECISE).sum()]
+        expected = distinct(joint_q[p, order], WANTED)
+        count = min(len(expected), result.solution_count[p])
+        gap = (result.solutions[p, :count] - expected[:count] + np.pi) % (2.0 * np.pi) - np.pi
+        same += int((np.abs(gap).max(axis=1) < 1e-5).sum())
+        there += len(expected)
+    assert there > 6 * COUNT
+    assert same >= 0.99 * there
+
+
+def test_fewer_are_the_first_of_more_and_alone_they_are_the_same(solver, targets):
+    more = solver.solve(*targets, options={"solutions": WANTED})
+    fewer = solver.solve(*targets, options={"solutions": 2})
+    both = np.minimum(more.solution_count, 2)
+    np.testing.assert_array_equal(fewer.solution_count, both)
+    for p in range(COUNT):
+        np.testing.assert_array_equal(fewer.solutions[p, : both[p]], more.solutions[p, : both[p]])
+    for p in (0, COUNT - 1):
+        alone = solver.solve(targets[0][p : p + 1], targets[1][p : p + 1], options={"solutions": WANTED})
+        assert alone.solution_count[0] == more.solution_count[p]
+        np.testing.assert_array_equal(alone.solutions[0], more.solutions[p])
+
+
+def test_threads_and_solves_before_change_no_byte(solver, targets):
+    expected = solver.solve(*targets, options={"solutions": WANTED})
+    repeated = [np.tile(one, (20, *[1] * (one.ndim - 1))) for one in targets]
+    assert part_count(20 * COUNT, 2) == 2
+    several = ik_service.IKSolver(solver.robot, ["tool0"], device="cpu", threads=2)
+    several.solve(*repeated, options={"solutions": WANTED, "seeds": 40})
+    for _ in range(4):  # recorded, and replayed as a graph
+        result = several.solve(*repeated, options={"solutions": WANTED})
+        np.testing.assert_array_equal(result.solution_count, np.tile(expected.solution_count, 20))
+        np.testing.assert_array_equal(result.solutions, np.tile(expected.solutions, (20, 1, 1)))
+
+
+def test_a_target_out_of_reach_has_no_solution_and_takes_few_seeds(solver):
+    result = solver.solve([[3.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 1.0]], options={"solutions": WANTED})
+    assert result.solution_count.tolist() == [0]
+    assert made(solver, 1).tolist() == [64]
+
+
+def test_a_search_ends_when_there_are_enough_or_64_seeds_after_the_last_that_was_new(solver, targets):
+    result = solver.solve(*targets, options={"solutions": WANTED})
+    seeds = made(solver, COUNT)
+    assert (seeds % 16 == 0).all()
+    enough = result.solution_count == WANTED
+    assert enough.any()
+    assert (~enough).any()
+    assert seeds[enough].min() < 64
+    assert (seeds[~enough] >= 64).all()
+    assert seeds[~enough].min() < 256
+
+
+def test_solves_that_take_turns_record_nothing_anew(targets, monkeypatch):
+    solver = ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu", threads=1)
+    turns = [{"solutions": WANTED}, None, {"solutions": 2}, {"best_of": "cost", "seeds": 24}]
+    expected = [solver.solve(*targets, options=options) for options in turns]
+    recorded = []
+    plan = CompiledEngine._plan
+    monkeypatch.setattr(CompiledEngine, "_plan", lambda *given: recorded.append(given) or plan(*given))
+    for options, before in zip(turns, expected, strict=True):
+        again = solver.solve(*targets, options=options)
+        assert again.joint_q.tobytes() == before.joint_q.tobytes()
+        if before.solutions is not None:
+            assert again.solutions.tobytes() == before.solutions.tobytes()
+    assert recorded == []
+    monkeypatch.setattr(engine, "KEPT_ATTEMPTS", 0)  # all are too large to be kept beside others
+    solver.solve(*targets, options={"solutions": 3})
+    assert len(recorded) == 1
+    solver.solve(*targets)
+    solver.solve(*targets, options={"solutions": 2})
+    assert len(recorded) == 2
+    solver.solve(*targets, options={"solutions": 3})
+    assert len(recorded) == 3
+
+
+def test_a_narrower_solve_between_two_looks_at_its_own_limits(solver, targets):
+    before = solver.solve(*targets, options={"solutions": WANTED})
+    middle = solver.robot.mid_joint_q
+    names = solver.robot.coordinate_names
+    limits = {name: (q - REACH, q + REACH) for name, q in zip(names, middle.tolist(), strict=True)}
+    narrow = solver.solve(*targets, options={"solutions": WANTED}, joint_limits=limits)
+    inside = np.abs(narrow.solutions - middle) <= REACH + 1e-6
+    assert (inside | np.isnan(narrow.solutions)).all()
+    assert 0 < narrow.solution_count.sum() < before.solution_count.sum()
+    after = solver.solve(*targets, options={"solutions": WANTED})
+    assert after.solutions.tobytes() == before.solutions.tobytes()
