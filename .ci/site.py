@@ -39,8 +39,8 @@ FIRST = {  # names that a reader looks for first; the others follow, errors last
         "ik_service.IKStatus",
         "ik_service.RobotModel",
         "ik_service.PathResult",
-        "ik_service.derivatives.linearisation.Linearisation",
-        "ik_service.derivatives.linearisation.DofState",
+        "ik_service.solver.derivatives.linearisation.Linearisation",
+        "ik_service.solver.derivatives.linearisation.DofState",
     ],
     "ik_service.client": ["ik_service.client.Client", "ik_service.client.client_core.ClientMethods"],
     "objectives": [

@@ -9,10 +9,6 @@ import numpy as np
 
 from ik_service.collision.attached import AttachedObject
 from ik_service.collision.world import World
-from ik_service.derivatives.answers import AnswerIslands, check_answers, check_derivable
-from ik_service.derivatives.linearisation import Linearisation
-from ik_service.derivatives.linearise import linearise
-from ik_service.derivatives.solver_rows import HostRows
 from ik_service.errors import EngineError
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.motion import PathResult
@@ -22,6 +18,10 @@ from ik_service.motion.waypoints import Waypoints
 from ik_service.motion.ways import WayCheck
 from ik_service.robots import RobotModel
 from ik_service.solver.construction import SolverSetup, check_construction, resolve_device
+from ik_service.solver.derivatives.answers import AnswerIslands, check_answers, check_derivable
+from ik_service.solver.derivatives.linearisation import Linearisation
+from ik_service.solver.derivatives.linearise import linearise
+from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.device_solver import DeviceSolver
 from ik_service.solver.given.asked_limits import read_limits
 from ik_service.solver.given.enabled_loops import read_enabled

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.accuracy.minima import APART, Minima, differences, moved_target
 from benchmarks.report import Report, machine, measured
-from ik_service.derivatives.linearisation import DofState, Linearisation
 from ik_service.robots import RobotModel
+from ik_service.solver.derivatives.linearisation import DofState, Linearisation
 from objectives import IKObjectivePosture
 
 SEED, REPEATS = 3, 5

@@ -14,8 +14,8 @@ import numpy as np
 import ik_service
 from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.report import Report, machine, measured
-from ik_service.derivatives.link_poses import LinkChains
 from ik_service.robots import builtin_urdf
+from ik_service.solver.derivatives.link_poses import LinkChains
 
 COUNT, REPEATS, SEED = 10_000, 9, 0
 SOLVE_BOUND, POSE_BOUND = 3.0, 0.3

@@ -7,10 +7,6 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.derivatives.linearisation import TWIST
-from ik_service.derivatives.met_targets import target_islands
-from ik_service.derivatives.solver_rows import AT_LIMIT
-from ik_service.derivatives.target_motion import LEAST_SHARE, TargetIsland, TargetMotion
 from ik_service.errors import EngineError
 from ik_service.export.call_frame import CallFrame, indented
 from ik_service.export.structs import CLayout
@@ -18,6 +14,10 @@ from ik_service.export.template_files import filled
 from ik_service.export.values import Constants
 from ik_service.ik_solver import IKSolver
 from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_inverse, transform_multiply
+from ik_service.solver.derivatives.linearisation import TWIST
+from ik_service.solver.derivatives.met_targets import target_islands
+from ik_service.solver.derivatives.solver_rows import AT_LIMIT
+from ik_service.solver.derivatives.target_motion import LEAST_SHARE, TargetIsland, TargetMotion
 from objectives.data_field import UNIT_TOLERANCE
 
 GIVEN = ("positions", "by_targets")

@@ -14,10 +14,6 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.derivatives.linearisation import TWIST
-from ik_service.derivatives.met_targets import LONGEST, SETTLED, STEPS, target_islands
-from ik_service.derivatives.solver_rows import AT_LIMIT
-from ik_service.derivatives.target_motion import LEAST_SHARE, TargetIsland, island_motion, motion_kernel
 from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -25,6 +21,10 @@ from ik_service.mechanism.transforms import identity_transform
 from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.arrays.kernel_modules import DERIVED_ON_DEVICE
 from ik_service.solver.arrays.partition import Partition
+from ik_service.solver.derivatives.linearisation import TWIST
+from ik_service.solver.derivatives.met_targets import LONGEST, SETTLED, STEPS, target_islands
+from ik_service.solver.derivatives.solver_rows import AT_LIMIT
+from ik_service.solver.derivatives.target_motion import LEAST_SHARE, TargetIsland, island_motion, motion_kernel
 from ik_service.solver.given.targets import Target
 from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.verdict.float64_kinematics import float64_kinematics

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ik_service.derivatives.link_poses import LinkChains
 from ik_service.robots import RobotModel
+from ik_service.solver.derivatives.link_poses import LinkChains
 from ik_service.torch.registration import LastFunction, register
 from objectives.errors import InputError
 

@@ -9,13 +9,13 @@ import pytest
 
 import ik_service
 from ik_service import SolverOptions, Target
-from ik_service.derivatives.target_motion import motion_kernel, stack_bytes
 from ik_service.errors import EngineError
 from ik_service.export import export_solver
 from ik_service.export.objects import compile_object
 from ik_service.export.sensitivity_entry import SensitivityEntry
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import load_urdf
+from ik_service.solver.derivatives.target_motion import motion_kernel, stack_bytes
 from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, GUARD, OK, SMALL_WORKSPACE, Guarded, loaded, run
 from tests.export.conftest import TWO_ARMS
 

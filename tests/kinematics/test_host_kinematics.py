@@ -8,7 +8,7 @@ from ik_service.kinematics.host_poses import CONFIGURATIONS_PER_BLOCK
 from ik_service.kinematics.host_tangent import body_motion, motion_subspace_rate
 from ik_service.robots import JointType, RobotModel, load_robot, load_urdf
 from objectives.errors import InputError, UnknownNameError
-from tests.derivatives.chain_robot import chain_robot
+from tests.solver.derivatives.chain_robot import chain_robot
 
 Float64Array = NDArray[np.float64]
 

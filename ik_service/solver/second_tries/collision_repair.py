@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.collision.collision_data import VERDICT_ROUNDING
-from ik_service.derivatives.solver_rows import HostRows, LimitDistances
 from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.kernel_loading import KernelsFor
 from ik_service.kinematics.host_tangent import body_motion
@@ -22,6 +21,7 @@ from ik_service.mechanism.float32_limits import inwards
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
 from ik_service.solver.core import SolverCore
+from ik_service.solver.derivatives.solver_rows import HostRows, LimitDistances
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S

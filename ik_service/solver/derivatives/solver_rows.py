@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import coupling_matrix
-from ik_service.derivatives.host_rows import Data, HostBlock, RowValues
-from ik_service.derivatives.linearisation import Further
 from ik_service.errors import EngineError
 from ik_service.kinematics.host_tangent import BodyMotion
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.coupling import mapped_limits
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
+from ik_service.solver.derivatives.host_rows import Data, HostBlock, RowValues
+from ik_service.solver.derivatives.linearisation import Further
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target

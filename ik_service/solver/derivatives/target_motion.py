@@ -14,12 +14,12 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.compiler import cpu_target
-from ik_service.derivatives.linearisation import TWIST
-from ik_service.derivatives.packet_launch import TEMPLATES, launch, load, shown
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots.model import RobotModel
+from ik_service.solver.derivatives.linearisation import TWIST
+from ik_service.solver.derivatives.packet_launch import TEMPLATES, launch, load, shown
 from ik_service.solver.given.targets import Target
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 from ik_service.solver.verdict.float64_kinematics import (

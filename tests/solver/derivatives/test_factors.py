@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, Target, load_robot
-from ik_service.derivatives.answers import AnswerIslands
-from ik_service.derivatives.linearise import _at_minimum, _sorted
-from ik_service.derivatives.minimum import Minimum
-from ik_service.derivatives.solver_rows import HostRows
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, transform_multiply
+from ik_service.solver.derivatives.answers import AnswerIslands
+from ik_service.solver.derivatives.linearise import _at_minimum, _sorted
+from ik_service.solver.derivatives.minimum import Minimum
+from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.target_arrays import check_targets
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from objectives.tasks.frame_objective import OFFSET

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import applied
-from ik_service.derivatives.host_rows import Data, RowValues
-from ik_service.derivatives.linearisation import TWIST
-from ik_service.derivatives.minimum import Minimum
-from ik_service.derivatives.solver_rows import HostRows
 from ik_service.errors import EngineError
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion
 from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
+from ik_service.solver.derivatives.host_rows import Data, RowValues
+from ik_service.solver.derivatives.linearisation import TWIST
+from ik_service.solver.derivatives.minimum import Minimum
+from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.derivatives.answers import AnswerIslands
-from ik_service.derivatives.host_rows import Data
-from ik_service.derivatives.linearisation import TWIST, By, DofState, Linearisation
-from ik_service.derivatives.solver_rows import HostRows
-from ik_service.derivatives.target_motion import TargetIsland, TargetMotion
 from ik_service.mechanism.transforms import Float64Array, identity_transform
+from ik_service.solver.derivatives.answers import AnswerIslands
+from ik_service.solver.derivatives.host_rows import Data
+from ik_service.solver.derivatives.linearisation import TWIST, By, DofState, Linearisation
+from ik_service.solver.derivatives.solver_rows import HostRows
+from ik_service.solver.derivatives.target_motion import TargetIsland, TargetMotion
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.kinds import RowKind

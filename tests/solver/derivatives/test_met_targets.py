@@ -5,14 +5,14 @@ import pytest
 
 from benchmarks.accuracy.minima import Minima, differences
 from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.derivatives import linearise as linearise_module
-from ik_service.derivatives import met_targets, target_motion
-from ik_service.derivatives.linearisation import DofState, Linearisation
-from ik_service.derivatives.met_targets import linearise_met
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, transform_inverse, transform_multiply
+from ik_service.solver.derivatives import linearise as linearise_module
+from ik_service.solver.derivatives import met_targets, target_motion
+from ik_service.solver.derivatives.linearisation import DofState, Linearisation
+from ik_service.solver.derivatives.met_targets import linearise_met
 from objectives import IKObjectivePosture, InputError
 from objectives.tasks.frame_objective import OFFSET
-from tests.derivatives.chain_robot import chain_robot
+from tests.solver.derivatives.chain_robot import chain_robot
 
 COUNT = 9
 TOOL = np.array([0.1, -0.05, 0.2, 0.5, -0.5, 0.5, 0.5])

@@ -6,8 +6,8 @@ import warp as wp
 
 from benchmarks.accuracy.minima import Minima, differences
 from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.derivatives.linearisation import DofState
 from ik_service.robots import load_urdf
+from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectiveAxisAlign, IKObjectivePosture, IKObjectiveRotation, InputError
 from objectives.errors import UnknownNameError
 

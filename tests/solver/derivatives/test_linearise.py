@@ -5,12 +5,12 @@ import pytest
 
 from benchmarks.accuracy.minima import Minima
 from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.derivatives import linearise as linearise_module
-from ik_service.derivatives.linearisation import DofState
 from ik_service.errors import EngineError
 from ik_service.robots import load_urdf
+from ik_service.solver.derivatives import linearise as linearise_module
+from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
-from tests.derivatives.chain_robot import chain_robot
+from tests.solver.derivatives.chain_robot import chain_robot
 from tests.solver.quick_objective import QuickObjective
 
 FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/>

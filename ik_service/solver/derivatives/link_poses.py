@@ -8,10 +8,10 @@ import numpy as np
 import warp as wp
 
 from ik_service.compiler import cpu_target
-from ik_service.derivatives.packet_launch import TEMPLATES, launch, shown
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots.model import RobotModel
+from ik_service.solver.derivatives.packet_launch import TEMPLATES, launch, shown
 from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, float64_kinematics, packet_function
 
 POSE = 7

@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks.accuracy.minima import Minima
 from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.derivatives.linearisation import DofState
 from ik_service.robots import load_urdf
+from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectiveJointLimit, IKObjectivePosture
 
 PRECISE = SolverOptions(precision="float64")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.derivatives.link_poses import LinkChains
-from tests.derivatives.chain_robot import chain_robot
+from ik_service.solver.derivatives.link_poses import LinkChains
+from tests.solver.derivatives.chain_robot import chain_robot
 
 CASES = {
     "panda": ["panda_hand"],

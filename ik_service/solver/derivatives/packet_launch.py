@@ -10,7 +10,7 @@ from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone
 from ik_service.template_files import TemplateFolder
 
-TEMPLATES = TemplateFolder("ik_service.derivatives")
+TEMPLATES = TemplateFolder("ik_service.solver.derivatives")
 
 
 def shown(values: NDArray[Any]) -> Any:
