@@ -37,11 +37,13 @@ LAST = (  # rooms whose tests compile much or start services, longest groups fir
     "export",
     "pretended_cuda",
     "gpu_code",
+    "kernels",
+    "motion",
     "solver",
     "control",
     "page",
     "cli",
-    "deploy",
+    "integrations",
     "attacks",
 )
 

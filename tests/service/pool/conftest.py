@@ -113,7 +113,7 @@ class Clock:
 def clock(monkeypatch):
     """A clock that pools go by, where they look at the time."""
     clock = Clock()
-    for module in ("solver_pool", "batch_runner", "kernels.kernel_gate"):
+    for module in ("solver_pool", "batch_runner", "kernel_gate"):
         monkeypatch.setattr(f"ik_service.service.pool.{module}.time", clock)
     return clock
 
