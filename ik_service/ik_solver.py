@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ik_service.collision.attached import AttachedObject
-from ik_service.collision.world import World
+from ik_service.collision.world import AttachedObject, World
 from ik_service.errors import EngineError
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.motion import PathResult

@@ -10,8 +10,7 @@ import numpy as np
 
 from ik_service.cli.console import output_console
 from ik_service.collision.covering import Solid
-from ik_service.collision.link_shapes import MeshReference
-from ik_service.collision.shapes import IDENTITY_POSE
+from ik_service.collision.shapes import IDENTITY_POSE, MeshReference
 from ik_service.robots import DistanceGrid, write_grid
 from ik_service.robots.readers.mesh_file import read_mesh
 from ik_service.robots.readers.mesh_solid import mesh_solid

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ik_service.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject
+from ik_service.collision.world import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject
 from ik_service.mechanism.arrays import Int32Array
 from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.mechanism.kinematic_robot import KinematicRobot

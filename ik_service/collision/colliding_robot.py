@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.collision.attached import AttachedObject
 from ik_service.collision.body_spheres import BodySpheres, body_spheres, checked_attached, with_attached
 from ik_service.collision.check import CHECKED_PER_BLOCK, CollisionCheck, check_collision
-from ik_service.collision.world import World
+from ik_service.collision.world import AttachedObject, World
 from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array

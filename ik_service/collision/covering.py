@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.collision.covered_box import MOST, cover_box
-from ik_service.collision.covered_cells import Places, SignedDistance, Spheres, cover_cells, fewest
+from ik_service.collision.covered_cells import MOST, Places, SignedDistance, Spheres, cover_box, cover_cells, fewest
 from ik_service.collision.shapes import IDENTITY_POSE, BoundedShape, Box, Capsule, Cylinder, Sphere
 from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError

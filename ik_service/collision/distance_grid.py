@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.collision.shapes import IDENTITY_POSE, Numbers, local_points
-from ik_service.mechanism.number_bounds import MAX_POSITION
-from ik_service.mechanism.transforms import Float64Array, checked_transform, transform_multiply
+from ik_service.mechanism.transforms import MAX_POSITION, Float64Array, checked_transform, transform_multiply
 from objectives.errors import InputError
 
 MAX_NODES = 1 << 24

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from ik_service.collision.body_spheres import BodySpheres
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.mechanism.number_bounds import UNBOUNDED
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import UNBOUNDED, Float64Array
 from objectives.errors import InputError
 
 

@@ -1,16 +1,21 @@
-"""Shapes of links and obstacles: how far a point is from each of them.
+"""Shapes of links and obstacles: their signed distances, and shapes as robot files name them.
 
 A shape stands in the frame of its owner: the link, or the world. Distances are negative inside.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ik_service.mechanism.number_bounds import MAX_POSITION
-from ik_service.mechanism.transforms import Float64Array, checked_transform, quaternion_conjugate, quaternion_rotate
+from ik_service.mechanism.transforms import (
+    MAX_POSITION,
+    Float64Array,
+    checked_transform,
+    quaternion_conjugate,
+    quaternion_rotate,
+)
 from objectives.errors import InputError
 
 Numbers: TypeAlias = tuple[float, ...]
@@ -203,3 +208,34 @@ def _pose(shape: RoundShape | Box) -> Numbers:
 
 def _kind(shape: AnyShape) -> str:
     return "half-space" if isinstance(shape, HalfSpace) else type(shape).__name__.lower()
+
+
+class MeshReference(NamedTuple):
+    """A mesh that a robot's file names; the file is not opened.
+
+    Attributes:
+        filename: Its address as it is written.
+        scale: Along x, y and z of the mesh.
+        pose: Position [m] and quaternion xyzw in the link's frame.
+    """
+
+    filename: str
+    scale: Numbers
+    pose: Numbers
+
+
+class LinkShapes(NamedTuple):
+    """Shapes of a link by which it collides.
+
+    Attributes:
+        shapes: Those that are spheres, capsules, cylinders or boxes, in the link's frame.
+        unread: The kinds of the others: meshes above all.
+        meshes: Those meshes among them that have a file.
+    """
+
+    shapes: tuple[BoundedShape, ...] = ()
+    unread: tuple[str, ...] = ()
+    meshes: tuple[MeshReference, ...] = ()
+
+
+NO_SHAPES = LinkShapes()

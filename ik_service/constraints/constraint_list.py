@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from ik_service.constraints.error_rows import ERROR_COMPONENTS, ErrorRows
 from ik_service.constraints.linear_algebra import BoolArray
 from ik_service.constraints.row_map import ConstraintRow, RowMap, constraint_index
-from ik_service.mechanism.constraint_ends import Constraint, constraint_ends, constraints_of
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.mechanism.link_paths import path_between
 from ik_service.mechanism.names import DofInfo, dof_at
+from ik_service.mechanism.trees import Constraint, constraint_ends, constraints_of, path_between
 from ik_service.mechanism.velocities import VelocityConstraint
 from objectives.errors import InputError
 from objectives.tasks.loop import LOOP_COMPONENTS

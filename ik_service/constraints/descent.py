@@ -1,4 +1,4 @@
-"""Closing loops from given configurations: damped Gauss-Newton steps on their rows alone, within joint limits."""
+"""Closing loops by damped Gauss-Newton steps within joint limits, and velocities near wanted ones that keep loops."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.limit_rows import BoundedRows
-from ik_service.constraints.linear_algebra import BoolArray, coupling_matrix
+from ik_service.constraints.linear_algebra import BoolArray, applied, coupling_matrix, least_change
 from ik_service.kinematics.host_tangent import integrate
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -158,3 +158,30 @@ def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> D
         stalled = (factor[k] > FACTOR_MAX) | (better & (trial_squares > (1.0 - STALLED_SHARE) * squares))
         running[k] = ~(near | exact | stalled)
     return Descent(joint_q, rows, held | problem.beyond(rows), iterations)
+
+
+def nearest_rates(
+    robot: KinematicRobot,
+    jacobian: Float64Array,
+    drift: Float64Array,
+    wanted: Float64Array,
+    free: BoolArray,
+    on: BoolArray,
+) -> tuple[Float64Array, Float64Array]:
+    """Find rates of all DOFs with which enabled rows stand still, and what is left of all rows.
+
+    Args:
+        robot: The robot; its followers go with their leaders, its locked joints stand still.
+        jacobian: Derivatives of the rows by all DOFs, shape [n, rows, joint_dof_count].
+        drift: Rates of the rows when all rates are zero, shape [n, rows].
+        wanted: Rates to be near to, shape [n, joint_dof_count].
+        free: Which active DOFs may get other rates than wanted, shape [active_dof_count].
+        on: Whether rows are enabled, shape [n, rows].
+    """
+    spread = coupling_matrix(robot)
+    columns = jacobian @ spread
+    rates = wanted[:, robot.active_dof].copy()
+    rest = applied(columns, rates) + drift
+    change = least_change(columns * free * on[..., np.newaxis], rest * on)
+    rates[:, free] += change[:, free]
+    return rates @ spread.T, applied(columns, rates) + drift

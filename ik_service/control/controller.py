@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.collision.attached import AttachedObject
 from ik_service.collision.body_spheres import checked_attached
-from ik_service.collision.world import World
+from ik_service.collision.world import AttachedObject, World
 from ik_service.control.caller_arrays import CallerArrays
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks, SoftRows

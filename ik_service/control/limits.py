@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.collision.world import World
+from ik_service.mechanism.configuration import dof_values
 from ik_service.mechanism.coupling import mapped_limits
-from ik_service.mechanism.dof_values import dof_values
 from ik_service.robots import JointType, RobotModel
 from objectives import InputError
 

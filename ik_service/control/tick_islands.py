@@ -27,8 +27,8 @@ from ik_service.mechanism.coupling import follower_numbers
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.partition import common_partition
 from ik_service.solver.compiled.island_task import island_constants
+from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import RowKind
 from ik_service.solver.rows.support import Support, touched_dofs
 from ik_service.solver.rows.weights import RowWeights, objective_weights
 from objectives import IKJacobianType, InputError

@@ -3,11 +3,9 @@
 from ik_service.linear_solve.block import damped_steps, normal_equations
 from ik_service.linear_solve.equations import ActiveDofs, Equations, allocate_equations
 from ik_service.linear_solve.factors import eliminate, elimination_in_registers
-from ik_service.linear_solve.host_islands import find_islands
-from ik_service.linear_solve.islands import Islands, allocate_islands, discover_islands, record_discovery
+from ik_service.linear_solve.islands import Islands, allocate_islands, discover_islands, find_islands, record_discovery
 from ik_service.linear_solve.products import predict_decrease
-from ik_service.linear_solve.struct_arrays import zeroed
-from ik_service.linear_solve.structure import RowStructure, row_structure
+from ik_service.linear_solve.structure import RowStructure, row_structure, zeroed
 
 __all__ = [
     "ActiveDofs",

@@ -4,7 +4,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.linear_solve.struct_arrays import zeroed
+from ik_service.linear_solve.structure import zeroed
 
 
 @wp.struct

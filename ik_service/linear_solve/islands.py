@@ -8,10 +8,11 @@ Runs once a solve; the partition is fixed for the whole of it.
 import typing
 from typing import Any
 
+import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
-from ik_service.linear_solve.struct_arrays import zeroed
-from ik_service.linear_solve.structure import RowStructure
+from ik_service.linear_solve.structure import RowStructure, zeroed
 
 
 @wp.struct
@@ -173,3 +174,43 @@ def discover_islands(structure: RowStructure, row_on: wp.array[Any], islands: Is
     """Find the islands of every problem; arguments as for `record_discovery`."""
     for launch in record_discovery(structure, row_on, islands, join=join):
         launch.launch()
+
+
+Int32Array = NDArray[np.int32]
+
+
+def find_islands(
+    incidence: NDArray[np.bool_], row_on: NDArray[np.bool_], *, join: bool = False
+) -> tuple[int, Int32Array, Int32Array]:
+    """Return the islands of one problem.
+
+    Args:
+        incidence: Whether the support of a row holds DOFs of a tree, shape [rows, trees].
+        row_on: Whether a row is switched on, shape [rows].
+        join: Whether all touched trees are one island.
+
+    Returns:
+        Number of islands; island of each tree and of each row, -1 for none.
+    """
+    trees = incidence.shape[1]
+    parent = list(range(trees))
+
+    def find(tree: int) -> int:
+        while parent[tree] != tree:
+            parent[tree] = parent[parent[tree]]
+            tree = parent[tree]
+        return tree
+
+    touched = incidence[row_on].any(axis=0)
+    for members in (np.flatnonzero(row) for row in (*incidence[row_on], touched & join)):
+        for tree in members[1:]:
+            low, high = sorted((find(int(members[0])), find(int(tree))))
+            parent[high] = low
+    roots = sorted({find(int(tree)) for tree in np.flatnonzero(touched)})
+    tree_island = np.full(trees, -1, dtype=np.int32)
+    for tree in np.flatnonzero(touched):
+        tree_island[tree] = roots.index(find(int(tree)))
+    row_island = np.full(len(incidence), -1, dtype=np.int32)
+    for row in np.flatnonzero(row_on & incidence.any(axis=1)):
+        row_island[row] = tree_island[int(np.argmax(incidence[row]))]
+    return len(roots), tree_island, row_island

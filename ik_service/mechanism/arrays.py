@@ -18,8 +18,7 @@ from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.mechanism.coordinates import CoordinateConstraint
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.loops import LoopConstraint
-from ik_service.mechanism.number_bounds import MAX_NUMBER, MAX_POSITION, UNBOUNDED
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import MAX_NUMBER, MAX_POSITION, UNBOUNDED, Float64Array
 from ik_service.mechanism.velocities import VelocityConstraint
 from objectives.errors import InputError
 

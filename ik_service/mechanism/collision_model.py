@@ -9,8 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.mechanism.number_bounds import MAX_POSITION
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import MAX_POSITION, Float64Array
 from objectives.errors import InputError
 
 LinkPair = tuple[str, str]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ik_service.mechanism.given import all_of, numbers_of
+from ik_service.mechanism.loops import all_of, numbers_of
 from objectives.errors import InputError
 from objectives.tasks.coupling import IKObjectiveCoupling
 

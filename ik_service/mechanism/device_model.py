@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.mechanism.float32_limits import active_inwards, inwards
+from ik_service.mechanism.coupling import active_inwards, inwards
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array, identity_transform

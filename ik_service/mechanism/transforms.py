@@ -10,6 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
+UNBOUNDED = 1e6
+"""A position limit of this size [m or rad] or more is a way of saying that there is none."""
+MAX_NUMBER = 1e6
+"""Largest number in an origin [m or rad], a coupling, a locked value or a mass [kg]; what is computed from such numbers
+is far from overflow in float32, and millimetres are lost before."""
+UNBOUNDED_RATE = 1e9
+"""A velocity or effort of this size or more is a way of saying that there is no limit."""
+MAX_POSITION = 1e9
+"""Largest coordinate of a frame in its body [m], all fixed joints and added frames on the way summed up."""
+
+
 Float64Array = NDArray[np.float64]
 SMALL_ANGLE = 1e-8
 """Below this angle [rad] sin(x)/x is 1 to the last bit of float64."""

@@ -2,14 +2,20 @@
 
 A body belongs to the tree of the nearest active DOF above it; bodies that no active DOF moves are static and belong to
 none, so the world, a base and a locked torso connect nothing. DOFs on one path, of one joint, or moved together by a
-mimic coupling are in one tree. Field names are those of MuJoCo.
+mimic coupling are in one tree. Field names are those of MuJoCo. Paths of links
+through the tree and the two links of each constraint are here, too.
 """
+
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.mechanism.arrays import Int32Array
+from ik_service.mechanism.arrays import Int32Array, RobotArrays
+from ik_service.mechanism.coordinates import CoordinateConstraint
 from ik_service.mechanism.kinematic_robot import KinematicRobot, KinematicTrees
+from ik_service.mechanism.loops import LoopConstraint
+from ik_service.mechanism.velocities import VelocityConstraint
 
 
 def kinematic_trees(robot: KinematicRobot) -> KinematicTrees:
@@ -66,3 +72,41 @@ def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
                 above = int(a)
         nearest[joint] = above
     return np.array([find(a) for a in range(len(parent))], dtype=np.int32), nearest
+
+
+def path_to_root(robot: KinematicRobot, link: int) -> list[int]:
+    """Give a link and all above it, the root last."""
+    path = []
+    while link >= 0:
+        path.append(link)
+        link = int(robot.link_parent[link])
+    return path
+
+
+def path_between(robot: KinematicRobot, first: int, second: int) -> tuple[list[int], int]:
+    """Give the links on the way from one to another, both among them, and the one of them that is above the others."""
+    up, down = path_to_root(robot, first), path_to_root(robot, second)
+    common = next(link for link in up if link in down)
+    return [*up[: up.index(common)], common, *reversed(down[: down.index(common)])], common
+
+
+Constraint: TypeAlias = LoopConstraint | VelocityConstraint | CoordinateConstraint
+
+
+def constraints_of(robot: RobotArrays) -> tuple[Constraint, ...]:
+    """Give loops, then constraints on velocities, then those between coordinates."""
+    return (*robot.loops, *robot.velocity_constraints, *robot.coordinate_constraints)
+
+
+def constraint_ends(robot: KinematicRobot, constraint: Constraint) -> tuple[int, int]:
+    """Give the links of both frames, the root for the world; or those that both joints move."""
+    if isinstance(constraint, CoordinateConstraint):
+        joint, reference_joint = map(robot.joint_index, constraint.joints)
+        return moved_link(robot, joint), moved_link(robot, reference_joint)
+    reference = constraint.reference_link
+    return robot.link_index(constraint.link), 0 if reference is None else robot.link_index(reference)
+
+
+def moved_link(robot: RobotArrays, joint: int) -> int:
+    """Give the link whose frame is that of the body of a joint: the first that stands on the body."""
+    return int(np.argmax(robot.link_body == joint))

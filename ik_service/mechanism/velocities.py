@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from math import isfinite
 
-from ik_service.mechanism.given import all_of, require_number
-from ik_service.mechanism.loops import IDENTITY, Transform
+from ik_service.mechanism.loops import IDENTITY, Transform, all_of, require_number
 from ik_service.mechanism.transforms import checked_transform
 from objectives.errors import InputError
 from objectives.tasks.velocity import VelocityObjective

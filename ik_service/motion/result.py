@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.mechanism.dof_values import dof_values
+from ik_service.mechanism.configuration import dof_values
 from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus

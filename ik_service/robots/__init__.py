@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ik_service.collision.attached import AttachedObject
 from ik_service.collision.check import CollisionCheck
 from ik_service.collision.distance_grid import DistanceGrid
 from ik_service.collision.link_pairs import choose_pairs, without_contacts
 from ik_service.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
-from ik_service.collision.world import World
+from ik_service.collision.world import AttachedObject, World
 from ik_service.constraints.constraint_set import ConstraintSet
 from ik_service.constraints.results import ClosureStatus
 from ik_service.kinematics.host_poses import LinkPoses
@@ -20,9 +19,8 @@ from ik_service.mechanism.names import DofInfo
 from ik_service.mechanism.velocities import VelocityConstraint
 from ik_service.robots.model import RobotModel
 from ik_service.robots.readers.catalog import builtin_robot_names, builtin_urdf, load_robot, load_urdf
-from ik_service.robots.readers.grid_file import read_grid, write_grid
 from ik_service.robots.readers.groups import JointGroup, load_groups
-from ik_service.robots.readers.world_file import load_world
+from ik_service.robots.readers.world_file import load_world, read_grid, write_grid
 
 if TYPE_CHECKING:
     from ik_service.mechanism.device_model import DeviceModel

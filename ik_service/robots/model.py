@@ -29,7 +29,7 @@ from ik_service.mechanism.table import table
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import kinematic_trees
 from ik_service.mechanism.velocities import VelocityConstraint, checked_velocity_constraints
-from ik_service.robots import aggregation, locking, subtree
+from ik_service.robots import variants
 from objectives.model import BodyMass
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no such joint.
             InputError: The joint follows another, the count is wrong, or a value is not inside the limits.
         """
-        return locking.lock(self, values)
+        return variants.lock(self, values)
 
     def activate(self, joints: Sequence[str]) -> "RobotModel":
         """Give a model in which these joints (and their followers) move and all others are locked.
@@ -266,7 +266,7 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no such joint.
             InputError: A joint follows another that is not named.
         """
-        return locking.activate(self, joints)
+        return variants.activate(self, joints)
 
     def with_frame(self, name: str, link: str, offset: ArrayLike) -> "RobotModel":
         """Give a model with one more link, fixed to another: a tool centre point, say.
@@ -280,7 +280,7 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no link of that name to carry it.
             InputError: The new name is taken, or the offset is no transform.
         """
-        return subtree.with_frame(self, name, link, offset)
+        return variants.with_frame(self, name, link, offset)
 
     def subrobot(
         self,
@@ -306,7 +306,7 @@ class RobotModel(CollidingRobot):
             InputError: A link is not below the root, a kept joint follows one that is left out, or the part cannot have
                 a constraint that is named.
         """
-        return subtree.subrobot(self, root, branches, stop_at, constraints)
+        return variants.subrobot(self, root, branches, stop_at, constraints)
 
     def aggregate(self, constraints: Sequence[str], *, with_velocity: bool = True) -> "RobotModel":
         """Cut the smallest part out that constraints are about: their links and all links on ways between these.
@@ -321,7 +321,7 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no such constraint.
             InputError: No constraint is named, or a kept joint follows one that is left out.
         """
-        return aggregation.aggregate(self, constraints, with_velocity=with_velocity)
+        return variants.aggregate(self, constraints, with_velocity=with_velocity)
 
     @cached_property
     def constraints(self) -> ConstraintSet:

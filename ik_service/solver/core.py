@@ -27,8 +27,7 @@ from ik_service.solver.given.reading import check_lines
 from ik_service.solver.given.targets import Target
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.launches.deadline import stopped_after
-from ik_service.solver.launches.prepared_solve import PreparedSolve
-from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
+from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches
 from ik_service.solver.launches.result import IKResult, ResultHead, collect_result
 from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.problem_batch import ProblemBatch

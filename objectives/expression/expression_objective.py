@@ -9,8 +9,7 @@ import warp as wp
 
 from objectives.data_field import DataField
 from objectives.errors import InputError, ObjectiveError, UnknownNameError
-from objectives.expression.element_block import ElementBlock
-from objectives.expression.element_table import Element, ElementTable, build_element_table
+from objectives.expression.element_table import Element, ElementBlock, ElementTable, build_element_table
 from objectives.expression.rows import ROW_TOLERANCES, ROW_WEIGHTS, RowGroup
 from objectives.model import BoolArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective

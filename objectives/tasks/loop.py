@@ -25,7 +25,7 @@ from objectives.tasks.closing_joint import (
     limited_coordinates,
     relative_group,
 )
-from objectives.tasks.fixed_offset import body_frame, checked_offset
+from objectives.tasks.frame_objective import body_frame, checked_offset
 
 OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)

@@ -15,7 +15,7 @@ from objectives.expression.rows import RowGroup, RowInputs
 from objectives.model import IKModel
 from objectives.robot_indices import IDENTITY, RobotIndices
 from objectives.tasks.closing_joint import FRAME, REFERENCE_FRAME, SIZE
-from objectives.tasks.fixed_offset import body_frame
+from objectives.tasks.frame_objective import body_frame
 from objectives.tasks.velocity_rows import VELOCITY_ROWS, FrameMotion, MovingPair
 
 START = "start"

@@ -197,7 +197,7 @@ MUTATIONS = (
     ),
     Mutation(
         "limits without a float32 between them cross",
-        "ik_service/mechanism/float32_limits.py",
+        "ik_service/mechanism/coupling.py",
         "crossed = low > high",
         "crossed = low < low",
         "tests/solver/lm/test_limits.py",

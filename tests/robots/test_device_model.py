@@ -8,7 +8,7 @@ import pytest
 import warp as wp
 from newton._src.sim.ik import ik_common
 
-from ik_service.mechanism.float32_limits import inwards
+from ik_service.mechanism.coupling import inwards
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot, load_urdf
 from objectives import IKJointType
 from objectives.errors import InputError

@@ -22,10 +22,19 @@ from ik_service.collision.sphere_arrays import CollisionSpheres
 from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import cpu_target
 from ik_service.control.clearance.look import look_function
-from ik_service.control.clearance.moves import ZERO, bound_moves, bound_ways, brake, take_proposal, take_stopping
+from ik_service.control.clearance.moves import (
+    ONE,
+    ZERO,
+    bound_moves,
+    bound_ways,
+    brake,
+    take_proposal,
+    take_stopping,
+    ticks_to_rest,
+    way_function,
+)
 from ik_service.control.clearance.planning import planning_function
 from ik_service.control.clearance.task import FARTHEST, HARD, KEPT, ClearanceTask, ClearanceTaskRef
-from ik_service.control.clearance.ways import ONE, ticks_to_rest, way_function
 from ik_service.control.tick.task import BRAKES
 
 CHECKS = wp.constant(16)

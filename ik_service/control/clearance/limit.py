@@ -1,4 +1,4 @@
-"""The limit of clearance of a controller: its arrays, and its launches in a tick."""
+"""The limit of clearance of a controller: spheres that targets reach, its arrays, and its launches in a tick."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -8,16 +8,15 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision.attached import AttachedObject
 from ik_service.collision.body_spheres import BodySpheres, with_attached
+from ik_service.collision.check import pair_distance, sphere_centers
 from ik_service.collision.collision_data import VERDICT_ROUNDING, CollisionData
 from ik_service.collision.levers import farthest_slides, levers
-from ik_service.collision.world import World
+from ik_service.collision.world import AttachedObject, World
 from ik_service.collision.world_arrays import ObjectKind, WorldLines
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.control.clearance.look import ROWS
-from ik_service.control.clearance.reach import pairs_to_keep
 from ik_service.control.clearance.task import (
     FARTHEST,
     HARD,
@@ -36,9 +35,50 @@ from ik_service.control.tick.task import CLEARANCE_LEAST, device_array
 from ik_service.kernels.device_lock import turn_on
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.mechanism.coupling import follower_numbers
+from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.robots import DeviceModel
 from ik_service.solver.launches.recorded_launches import RecordedStep
-from objectives.errors import InputError
+from objectives import InputError
+
+SAMPLES = (8, 200, 800)
+"""Random configurations in which pairs are looked at that were near in all before."""
+STILL = 1e-3
+"""By how much the distance of links varies that count as standing still against each other, per length unit [m]."""
+
+
+def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) -> NDArray[np.bool_]:
+    """Return which pairs of links clearance is kept between: all but those that stay at one distance below the margin.
+
+    Args:
+        robot: The robot.
+        spheres: Its spheres.
+        margin: Clearance that is kept [m].
+
+    Returns:
+        Shape [pairs].
+
+    Raises:
+        InputError: A pair comes nearer and goes apart, and is not as far apart as the margin anywhere.
+    """
+    least, most = np.full(len(spheres.pairs), np.inf), np.full(len(spheres.pairs), -np.inf)
+    rng = np.random.default_rng(0)
+    for count in SAMPLES:
+        drawn = np.vstack([robot.random_joint_q(rng, count), robot.mid_joint_q])
+        centers = sphere_centers(robot, spheres, drawn)
+        for k in np.flatnonzero(most < margin):
+            distances = pair_distance(spheres, centers, *spheres.pairs[k])
+            least[k], most[k] = min(least[k], distances.min()), max(most[k], distances.max())
+    for k in np.flatnonzero((most < margin) & (most - least > STILL * robot.length_unit)):
+        one, other = (spheres.links[place] for place in spheres.pairs[k])
+        leave_out = "robot.with_collision_model(robot.collision_model.without_pairs([...], reason))"
+        if spheres.pairs[k].max() >= len(spheres.links) - len(spheres.touches):
+            leave_out = "AttachedObject(touches=[...])"
+        raise InputError(
+            f"ControlLimits.clearance is {margin:g} m, but in {sum(SAMPLES)} random configurations '{one}' and "
+            f"'{other}' are at most {most[k]:.4f} m apart. Give less, or leave the pair out: {leave_out}."
+        )
+    return np.asarray(most >= margin)
+
 
 KEEP_STEP = "keep"
 """Phase of its launch among the recorded ones of a tick."""

@@ -1,7 +1,9 @@
-"""The moves of a tick: what joints may do, and what is wanted of them near contact."""
+"""Moves of a tick: the moves that joints may make, braking included, and the moves wanted near contact."""
 
 import typing
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import warp as wp
 
@@ -11,6 +13,7 @@ from ik_service.control.tick.joint_box import KINDS
 from ik_service.control.tick.packet_text import PacketText, fragments
 from ik_service.control.tick.task import DT
 from ik_service.kernels import typed_warp
+from ik_service.kernels.typed_warp import reference_to
 from ik_service.template_files import TemplateFolder
 
 ZERO = wp.constant(wp.float64(0.0))
@@ -64,3 +67,37 @@ def take_stopping(task: ClearanceTaskRef, r: int):
     for c in range(task.leader.shape[0]):
         if task.leader[c] == c:
             task.move[r, c] = task.stopping[r, c]
+
+
+ONE = wp.constant(wp.float64(1.0))
+
+
+@lru_cache
+@typing.no_type_check
+def way_function(coordinates: int) -> Any:
+    """Return the function of Warp: (task, r, ticks, joint_q, speeds), of which it writes the last two.
+
+    They are where the coordinates are after so many ticks, and how far each moves at most in a tick from then on.
+    """
+    Configuration: Any = reference_to(wp.types.vector(coordinates, wp.float32))
+    text = TEMPLATES.filled("way.cpp", {"dt": int(DT)})
+
+    @wp.func_native("\n".join(["{", text, "}"]))
+    def way(task: ClearanceTaskRef, r: int, ticks: wp.float64, joint_q: Configuration, speeds: Configuration): ...
+
+    return way
+
+
+@wp.func
+@typing.no_type_check
+def ticks_to_rest(task: ClearanceTaskRef, r: int):
+    """Return in how many ticks all joints stand, the first of which is this one."""
+    most = ONE
+    dt = task.numbers[DT]
+    for c in range(task.leader.shape[0]):
+        if task.leader[c] == c:
+            unit = task.acceleration[task.active[c]] * dt * dt
+            speed = wp.abs(task.move[r, c])
+            if unit < speed:
+                most = wp.max(most, wp.floor(speed / unit) + ONE)
+    return most

@@ -6,7 +6,7 @@ They come from an SRDF, or from lines of a parameter such as ``arm=base_link:too
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ik_service.mechanism.link_paths import path_to_root
+from ik_service.mechanism.trees import path_to_root
 from ik_service.robots import RobotModel
 from ik_service.robots.readers.document import SrdfDocument
 from ik_service.robots.readers.groups import groups_of

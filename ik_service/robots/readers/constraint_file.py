@@ -2,7 +2,8 @@
 
 An entry of ``loops`` has the fields of ``LoopConstraint``, one of ``coordinate_constraints`` those of
 ``CoordinateConstraint``. What cannot be read is left out with a warning that names the document
-and the entry: a robot is read whatever its constraints are.
+and the entry: a robot is read whatever its constraints are. Closures
+of other programs' files become loops here, too.
 """
 
 import dataclasses
@@ -11,20 +12,23 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ik_service.extras import how_to_install
 from ik_service.mechanism.coordinates import CoordinateConstraint
 from ik_service.mechanism.loops import IDENTITY, LoopConstraint, Transform
-from ik_service.mechanism.number_bounds import MAX_NUMBER
-from ik_service.mechanism.transforms import quaternion_from_rpy
-from ik_service.robots.readers.description import MAX_CONSTRAINTS, ReadConstraints
+from ik_service.mechanism.transforms import MAX_NUMBER, quaternion_between, quaternion_from_rpy
+from ik_service.robots.readers.description import MAX_CONSTRAINTS, HingeDescription, ReadConstraints
 from ik_service.robots.readers.xml_reader import MAX_BYTES, shortened
 from objectives.errors import InputError
 from objectives.tasks.coupling import COEFFICIENTS_MOST
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # Python 3.11
+
 
 LIMITS_MOST = 3  # coordinates of a planar joint
 SUFFIXES = (".constraints.yaml", ".constraints.json")
@@ -252,3 +256,54 @@ _KINDS: Mapping[str, _Kind] = {
         {"name": read_text, "joint": read_text, "reference_joint": read_text, "coefficients": _coefficients},
     ),
 }
+
+
+NAME = "loop_closures.yaml"
+_Z_AXIS = np.array([0.0, 0.0, 1.0])
+_SHORTEST = 1e-6
+
+
+def read_closures_beside(folder: Path) -> ReadConstraints:
+    """Read the closures beside a URDF; there may be none.
+
+    Args:
+        folder: Folder of the URDF; of a package where it is called ``urdf``.
+    """
+    folders = [folder, folder.parent / "config", folder.parent] if folder.name == "urdf" else [folder]
+    found = ReadConstraints()
+    for place in folders:
+        found = found.joined(read_file(place / NAME, _read_closures))
+    return found
+
+
+def _read_closures(data: bytes, source: str) -> ReadConstraints:
+    try:
+        document = read_document(data)
+        closures = document.get("closures") if isinstance(document, dict) else None
+        if not isinstance(closures, list):
+            raise InputError("It must be a mapping with a list 'closures'.")
+    except InputError as error:
+        return ReadConstraints(warnings=(f"{source}: {error} Its constraints are left out.",))
+    hinges, warnings = [], []
+    for number, entry in enumerate(closures[:MAX_CONSTRAINTS], start=1):
+        try:
+            hinges.append(_read_hinge(f"closure_{number}", entry))
+        except InputError as error:
+            warnings.append(f"{source}, closure {number} is left out: {error}")
+    if len(closures) > MAX_CONSTRAINTS:
+        warnings.append(f"{source}: closures after the first {MAX_CONSTRAINTS} are left out; more are not read.")
+    dependent = document.get("dependent")
+    freed = tuple(name for name in dependent if isinstance(name, str)) if isinstance(dependent, list) else ()
+    return ReadConstraints((), tuple(warnings), tuple(hinges), freed if hinges else ())
+
+
+def _read_hinge(name: str, entry: object) -> HingeDescription:
+    if not isinstance(entry, Mapping):
+        raise InputError("it must be a mapping of fields.")
+    point, axis = (np.array(read_numbers(key, entry.get(key), 3)) for key in ("point", "axis"))
+    length = float(np.linalg.norm(axis))
+    if length < _SHORTEST:
+        raise InputError("its axis must not be zero.")
+    first, second = (read_text(key, entry.get(key)) for key in ("link_a", "link_b"))
+    X_base = np.concatenate([point, quaternion_between(_Z_AXIS, axis / length)])
+    return HingeDescription(name, first, second, X_base)

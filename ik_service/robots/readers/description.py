@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from ik_service.collision.link_shapes import NO_SHAPES, LinkShapes
+from ik_service.collision.shapes import NO_SHAPES, LinkShapes
 from ik_service.mechanism.coordinates import CoordinateConstraint
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.loops import LoopConstraint

@@ -6,10 +6,9 @@ from os import PathLike
 
 import numpy as np
 
-from ik_service.mechanism.constraint_ends import moved_link
-from ik_service.mechanism.link_paths import path_between, path_to_root
 from ik_service.mechanism.names import unknown_name
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.trees import moved_link, path_between, path_to_root
 from ik_service.robots.model import RobotModel
 from ik_service.robots.readers.document import SrdfDocument, read_srdf_file
 from ik_service.robots.readers.xml_reader import XmlElement

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ik_service.mechanism.coupling import LIMIT_SLACK, leader_interval
-from ik_service.mechanism.number_bounds import MAX_NUMBER
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import MAX_NUMBER, Float64Array
 from objectives.errors import InputError
 
 SAME = 1e-9

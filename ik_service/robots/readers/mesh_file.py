@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.collision.link_shapes import MeshReference
+from ik_service.collision.shapes import MeshReference
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
 from ik_service.mechanism.transforms import Float64Array, quaternion_rotate

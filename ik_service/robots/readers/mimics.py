@@ -9,8 +9,7 @@ from ik_service.errors import RobotFileError
 from ik_service.mechanism.arrays import Int32Array
 from ik_service.mechanism.coupling import LIMIT_SLACK, narrow_leader
 from ik_service.mechanism.kinematic_robot import Robot
-from ik_service.mechanism.number_bounds import MAX_NUMBER
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import MAX_NUMBER, Float64Array
 from ik_service.robots.readers.description import JointDescription, MimicDescription
 
 

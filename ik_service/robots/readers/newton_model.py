@@ -13,8 +13,13 @@ import numpy as np
 
 from ik_service.errors import RobotFileError
 from ik_service.mechanism.joint_type import JointType
-from ik_service.mechanism.number_bounds import UNBOUNDED, UNBOUNDED_RATE
-from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_inverse
+from ik_service.mechanism.transforms import (
+    UNBOUNDED,
+    UNBOUNDED_RATE,
+    Float64Array,
+    identity_transform,
+    transform_inverse,
+)
 from ik_service.robots.readers.description import (
     JointDescription,
     LinkDescription,

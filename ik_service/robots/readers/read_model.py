@@ -6,12 +6,10 @@ import numpy as np
 
 from ik_service.collision.covering import cover_shape
 from ik_service.collision.link_pairs import choose_pairs
-from ik_service.collision.link_shapes import LinkShapes
-from ik_service.collision.shapes import Box, Cylinder
+from ik_service.collision.shapes import Box, Cylinder, LinkShapes
 from ik_service.mechanism.collision_model import MAX_SPHERES, CollisionModel, LinkPair
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.mechanism.number_bounds import MAX_POSITION
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import MAX_POSITION, Float64Array
 from ik_service.robots.readers.sphere_file import SphereDocument
 
 DISABLED = "disabled in the SRDF file"

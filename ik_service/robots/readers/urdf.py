@@ -20,8 +20,14 @@ import numpy as np
 from ik_service.errors import RobotFileError
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.loops import LoopConstraint
-from ik_service.mechanism.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
-from ik_service.mechanism.transforms import Float64Array, quaternion_between, quaternion_multiply
+from ik_service.mechanism.transforms import (
+    MAX_NUMBER,
+    UNBOUNDED,
+    UNBOUNDED_RATE,
+    Float64Array,
+    quaternion_between,
+    quaternion_multiply,
+)
 from ik_service.robots.readers.description import (
     MAX_CONSTRAINTS,
     JointDescription,

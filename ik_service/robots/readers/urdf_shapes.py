@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from ik_service.collision.link_shapes import LinkShapes, MeshReference
-from ik_service.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
+from ik_service.collision.shapes import BoundedShape, Box, Capsule, Cylinder, LinkShapes, MeshReference, Sphere
 from ik_service.errors import RobotFileError
-from ik_service.mechanism.number_bounds import MAX_NUMBER
-from ik_service.mechanism.transforms import Float64Array, identity_transform, quaternion_from_rpy
+from ik_service.mechanism.transforms import MAX_NUMBER, Float64Array, identity_transform, quaternion_from_rpy
 from ik_service.robots.readers.xml_reader import XmlElement, read_xml, shortened
 from objectives.errors import InputError
 

@@ -3,9 +3,9 @@
 import dataclasses
 import math
 
-from ik_service.mechanism.constraint_ends import moved_link
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.names import leaf_links
+from ik_service.mechanism.trees import moved_link
 from ik_service.robots import CollisionModel, LoopConstraint, RobotModel
 from ik_service.service.schema.robot import (
     CollisionBody,

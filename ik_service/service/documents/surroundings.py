@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.collision.attached import MAX_ATTACHED
 from ik_service.collision.body_spheres import checked_attached
+from ik_service.collision.world import MAX_ATTACHED
 from ik_service.robots import AttachedObject, RobotModel, World
 from ik_service.service.documents.columns import read_rows
 from ik_service.service.documents.frames import NAMES_SHOWN, Switches, check_link

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.collision.attached import AttachedObject
-from ik_service.collision.world import World
+from ik_service.collision.world import AttachedObject, World
 from ik_service.robots import RobotModel
 from ik_service.service.queue.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
 from ik_service.service.queue.target_keys import FloatArray, code_of, rows_on, structure_of

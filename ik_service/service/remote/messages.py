@@ -14,8 +14,7 @@ from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
 from ik_service.solver.launches.result import IKResult, join_results
-from ik_service.solver.verdict.instances import instance_of
-from ik_service.solver.verdict.island_results import IslandResults
+from ik_service.solver.verdict.island_results import IslandResults, instance_of
 from objectives.errors import IKError
 
 ROBOTS_MOST, WORLDS_MOST = 64, 16

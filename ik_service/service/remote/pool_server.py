@@ -28,7 +28,7 @@ from ik_service.service.remote.messages import (
     KnownThings,
     PoolStatus,
 )
-from ik_service.solver.verdict.instances import instance_of
+from ik_service.solver.verdict.island_results import instance_of
 
 STATUS_S = 0.25
 """From one status of the pool to the next [s]."""

@@ -37,7 +37,7 @@ from ik_service.service.remote.messages import (
     Terms,
 )
 from ik_service.solver.launches.result import join_results
-from ik_service.solver.verdict.instances import instance_of
+from ik_service.solver.verdict.island_results import instance_of
 
 CONNECT_AGAIN_S = 0.05
 """From one attempt to connect to the next [s]."""

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from ik_service.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES
 from ik_service.collision.distance_grid import LEAST_SPACING
+from ik_service.collision.world import MAX_ATTACHED, MAX_ATTACHED_SPHERES
 from ik_service.robots.readers.world_file import SHAPES, ShapeFields
 from ik_service.service.schema import limits
 from ik_service.service.schema.fields import NAME_LISTS, NAMES, Envelope, column, row

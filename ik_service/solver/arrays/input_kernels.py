@@ -25,8 +25,7 @@ from ik_service.solver.arrays.kernel_modules import SOLVE_IO, SOLVE_ON_DEVICE
 from ik_service.solver.arrays.parts import first_problem
 from ik_service.solver.given.target_arrays import NUMBER_MAX
 from ik_service.solver.given.targets import Target
-from ik_service.solver.lm.coordinates import StartCoordinates, start_coordinates
-from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.coordinates import StartCoordinates, follow, start_coordinates
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from objectives.data_field import UNIT_TOLERANCE, fitting_array

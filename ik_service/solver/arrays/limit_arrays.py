@@ -12,7 +12,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.kernels.host_device_array import HostDeviceArray
-from ik_service.mechanism.float32_limits import inwards
+from ik_service.mechanism.coupling import inwards
 from ik_service.robots import DeviceModel
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.target_arrays import NUMBER_MAX

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ik_service.mechanism.joint_type import JointType
 from ik_service.robots import DeviceModel
 from ik_service.solver.lm.codes import HAS_START
-from ik_service.solver.lm.coupling import follow, follower_table
+from ik_service.solver.lm.coordinates import follow, follower_table
+from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import RowKind
 from objectives.expression.expression_objective import ExpressionObjective
 
 FULL_TURN = wp.constant(wp.float64(2.0 * math.pi))

@@ -16,8 +16,8 @@ from ik_service.solver.arrays.nearest_turn import turns_within
 from ik_service.solver.arrays.solve_settings import SolveSettings
 from ik_service.solver.given.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import SAMPLERS, SETTINGS_COUNT, STOP
+from ik_service.solver.rows.binding import CONSTRAINT_ROW, TARGET_ROW, RowKind
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import CONSTRAINT_ROW, TARGET_ROW, RowKind
 from ik_service.solver.rows.priorities import (
     CONSTRAINED_SHARE,
     CONSTRAINED_STAGE,

@@ -25,8 +25,7 @@ from ik_service.solver.lm.codes import (
     STALLED,
     STATIONARY,
 )
-from ik_service.solver.lm.coordinates import is_at_bound
-from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.coordinates import follow, is_at_bound
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, value_rank
 from ik_service.solver.lm.seeds import ASIDE, bounded
 from ik_service.solver.lm.termination import (

@@ -30,8 +30,7 @@ from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
-from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
+from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedIslands, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP

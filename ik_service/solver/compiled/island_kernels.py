@@ -49,8 +49,7 @@ from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.search import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.lm.tolerances import PRECISE_POSITION
-from ik_service.solver.rows.binding import has_row_tolerances
-from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.binding import RowKind, has_row_tolerances
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.support import active_columns, touched_dofs
 

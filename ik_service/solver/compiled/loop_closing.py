@@ -13,7 +13,7 @@ from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.launches.recording import PartLaunches
 from ik_service.solver.launches.workspace import Workspace
-from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import TargetWeights
 

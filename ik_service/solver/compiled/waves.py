@@ -18,7 +18,7 @@ from ik_service.kernels import typed_warp
 from ik_service.linear_solve import zeroed
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, suffices
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS
-from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.coordinates import follow
 from ik_service.solver.lm.ranking import IMPRECISE
 from ik_service.solver.lm.search import attempt_count, count_cost, is_round_end
 

@@ -27,7 +27,7 @@ from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.rows.kinds import HAVE_TO_BE_MET, RowKind
+from ik_service.solver.rows.binding import HAVE_TO_BE_MET, RowKind
 from objectives.tasks.frame_objective import OFFSET
 
 ANSWERS_AT_ONCE = 256

@@ -19,7 +19,7 @@ from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.derivatives.target_motion import TargetIsland, TargetMotion
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
-from ik_service.solver.rows.kinds import RowKind
+from ik_service.solver.rows.binding import RowKind
 from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
 

@@ -18,9 +18,8 @@ from ik_service.solver.derivatives.linearisation import Further
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.rows.binding import is_constraint, is_robot_constraint
+from ik_service.solver.rows.binding import HAVE_TO_BE_MET, is_constraint, is_robot_constraint
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import HAVE_TO_BE_MET
 from objectives.errors import InputError, UnknownNameError
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.rows import ROW_WEIGHTS

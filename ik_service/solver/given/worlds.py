@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.collision.attached import AttachedObject
 from ik_service.collision.body_spheres import checked_attached
-from ik_service.collision.world import World
+from ik_service.collision.world import AttachedObject, World
 from ik_service.robots import RobotModel
 from ik_service.solver.given.foreign_arrays import as_numpy
 from ik_service.solver.given.options import SolverOptions

@@ -23,11 +23,10 @@ from ik_service.result_schema import (
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.solve_settings import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.launches.recorded_launches import PreparedSolve
 from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.lm.status import STATUS_WORDS
-from ik_service.solver.verdict.instances import instance_of
-from ik_service.solver.verdict.island_results import IslandResults
+from ik_service.solver.verdict.island_results import IslandResults, instance_of
 
 _NAMES = tuple(column.name for column in RESULT_COLUMNS)
 _ISLAND_NAMES = tuple(column.name for column in ISLAND_COLUMNS)

@@ -23,8 +23,7 @@ from ik_service.solver.arrays.problem_arrays import Problems
 from ik_service.solver.arrays.solve_settings import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
-from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.launches.recorded_launches import PreparedSolve, RecordedIslands, RecordedLaunches, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, as_recorded, per_problem
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import IslandScales, TargetWeights, weights_on_device

@@ -1,4 +1,4 @@
-"""How the active DOFs move the coordinates, and which are at a bound: shared by seeds and steps."""
+"""Active DOFs and coordinates: how DOFs move coordinates, mimic couplings on the device, joints at a bound."""
 
 import typing
 from collections.abc import Sequence
@@ -9,10 +9,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.linear_solve import ActiveDofs
-from ik_service.mechanism.coupling import leader_limits
-from ik_service.mechanism.float32_limits import inwards
+from ik_service.mechanism.coupling import follower_numbers, inwards, leader_limits
 from ik_service.robots import DeviceModel
-from ik_service.solver.lm.coupling import follower_dofs, follower_table
 
 
 @wp.func
@@ -137,3 +135,40 @@ def start_coordinates(model: DeviceModel, *, hard_limits: bool) -> Any:
     start.fixed, start.quaternion = _integers(model, fixed), _integers(model, [*robot.quaternion_starts.values()])
     start.mid_joint_q = model.mid_joint_q
     return start
+
+
+@wp.func
+@typing.no_type_check
+def follow(number: wp.array2d[Any], f: int, leader: Any):
+    """Return the value of follower f of a table of `follower_table`, in its leader's precision.
+
+    Rounding keeps it between its own limits.
+    """
+    multiplier, offset = type(leader)(number[f, 0]), type(leader)(number[f, 1])
+    return wp.clamp(multiplier * leader + offset, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
+
+
+def follower_dofs(model: DeviceModel) -> list[int]:
+    """Return the DOFs that follow an active one."""
+    robot = model.robot
+    return [dof for dof, a in enumerate(robot.dof_active) if a >= 0 and robot.active_dof[a] != dof]
+
+
+def follower_table(
+    model: DeviceModel, dofs: list[int], *, exact: bool = False, hard_limits: bool = True
+) -> NDArray[np.float64]:
+    """Return multiplier, offset and limits of DOFs that follow others, [dofs, 4].
+
+    Args:
+        model: The robot on the device.
+        dofs: The DOFs.
+        exact: Whether limits are those in float64; else they are rounded inwards to float32.
+        hard_limits: Whether they keep their limits; else these are infinite.
+    """
+    robot = model.robot
+    lower, upper = robot.joint_limit_lower, robot.joint_limit_upper
+    if not exact:
+        lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    if not hard_limits:
+        lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
+    return follower_numbers(robot, dofs, lower, upper)

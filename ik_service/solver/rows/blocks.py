@@ -18,9 +18,8 @@ from ik_service.kinematics.forward_kinematics import forward_kinematics
 from ik_service.kinematics.integrate import integrate
 from ik_service.kinematics.motion_subspace import motion_subspace
 from ik_service.robots import DeviceModel
-from ik_service.solver.rows.binding import differentiates_itself, is_constraint, is_secondary, member_for
+from ik_service.solver.rows.binding import RowKind, differentiates_itself, is_constraint, is_secondary, member_for
 from ik_service.solver.rows.gradients import RowGradients, RowGroups
-from ik_service.solver.rows.kinds import RowKind
 from objectives import IKJacobianType, IKObjective, ObjectiveError
 
 MOSTLY = 0.25  # share of a Jacobian above which clearing all of it is faster than clearing what can differ from zero

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from ik_service.linear_solve import RowStructure, row_structure
 from ik_service.robots import DeviceModel
-from ik_service.solver.rows.binding import bind_objective
+from ik_service.solver.rows.binding import RowKind, bind_objective
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import RowKind
 from ik_service.solver.rows.support import Support
 from objectives import IKJacobianType, IKObjective
 

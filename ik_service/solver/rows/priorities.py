@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS
 from ik_service.linear_solve import Islands
+from ik_service.solver.rows.binding import CONSTRAINT_ROW
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import CONSTRAINT_ROW
 
 SECONDARY_SHARE = 2.0**-6
 SHARE = wp.constant(SECONDARY_SHARE)

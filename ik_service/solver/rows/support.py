@@ -14,8 +14,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
+from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
-from ik_service.solver.rows.kinds import RowKind
 from objectives import IKObjective
 
 PROBES = 8  # random configurations at which a Jacobian is looked at

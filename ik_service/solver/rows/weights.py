@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.solver.given.targets import Target
-from ik_service.solver.rows.binding import is_secondary
+from ik_service.solver.rows.binding import RowKind, is_secondary
 from ik_service.solver.rows.blocks import kind_of
-from ik_service.solver.rows.kinds import RowKind
 from ik_service.solver.rows.priorities import SECONDARY_SHARE, secondary_scale
 from objectives import IKObjective
 

@@ -26,10 +26,9 @@ from ik_service.solver.launches.result import IKResult, ResultHead, replace_by_s
 from ik_service.solver.problem_batch import ProblemBatch, can_be_parted
 from ik_service.solver.rows.binding import is_secondary
 from ik_service.solver.second_tries.collision_repair import CollisionRepair
-from ik_service.solver.second_tries.fallback import Fallback
 from ik_service.solver.second_tries.free_combinations import FreeCombinations
 from ik_service.solver.second_tries.opened_loops import OpenedLoops
-from ik_service.solver.second_tries.targets_alone import TargetsAlone, TargetSolve
+from ik_service.solver.second_tries.targets_alone import Fallback, TargetsAlone, TargetSolve
 from objectives import IKObjective
 
 

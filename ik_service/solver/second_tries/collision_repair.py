@@ -17,7 +17,7 @@ from ik_service.collision.collision_data import VERDICT_ROUNDING
 from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.kernel_loading import KernelsFor
 from ik_service.kinematics.host_tangent import body_motion
-from ik_service.mechanism.float32_limits import inwards
+from ik_service.mechanism.coupling import inwards
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
 from ik_service.solver.core import SolverCore
@@ -29,8 +29,8 @@ from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.rows.binding import is_constraint
-from ik_service.solver.second_tries.fallback import FoundAnswers, TimeLeft
 from ik_service.solver.second_tries.near_spheres import NearSpheres
+from ik_service.solver.second_tries.targets_alone import FoundAnswers, TimeLeft
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.tasks.near_pose import DEADBAND
 

@@ -22,11 +22,11 @@ from ik_service.solver.arrays.problem_arrays import Problems
 from ik_service.solver.core import SolverCore
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import CheckedWorlds
-from ik_service.solver.launches.prepared_solve import PreparedSolve
+from ik_service.solver.launches.recorded_launches import PreparedSolve
 from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problem_batch import ProblemBatch
-from ik_service.solver.second_tries.fallback import FoundAnswers, TimeLeft
+from ik_service.solver.second_tries.targets_alone import FoundAnswers, TimeLeft
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
 
 SOLUTIONS_TRIED = (8, 16)

@@ -22,9 +22,9 @@ from ik_service.solver.lm.termination import (
     phase_after,
     squared_cosine,
 )
-from ik_service.solver.rows.kinds import CONSTRAINT_ROW, TARGET_ROW
+from ik_service.solver.rows.binding import CONSTRAINT_ROW, TARGET_ROW
 from ik_service.solver.rows.priorities import STAGE, STAGE_STEPS, Priorities, first_row_scale, yielding_scale
-from ik_service.solver.staged.slots import Slots
+from ik_service.solver.staged.attempts import Slots
 
 
 @wp.kernel(module="unique", enable_backward=False)

@@ -19,17 +19,15 @@ from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import seed_ranges
-from ik_service.solver.rows.binding import has_row_tolerances, is_constraint
+from ik_service.solver.rows.binding import RowKind, has_row_tolerances, is_constraint
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
-from ik_service.solver.rows.kinds import RowKind
 from ik_service.solver.rows.priorities import scale_jacobian, scale_residuals
 from ik_service.solver.rows.support import Support
 from ik_service.solver.staged.assessment import assess
-from ik_service.solver.staged.attempts import collect, mark_stopped, rank_ended, refill
+from ik_service.solver.staged.attempts import collect, idle_slots, mark_stopped, rank_ended, refill
 from ik_service.solver.staged.contacts import contact_kernel
 from ik_service.solver.staged.hook_checks import check_jacobians, compute_on_host
 from ik_service.solver.staged.seeding import write_seeds
-from ik_service.solver.staged.slots import idle_slots
 from ik_service.solver.staged.targets_met import meet_rows, meet_target
 from ik_service.solver.staged.trial_steps import accept, propose
 from objectives.expression.rows import ROW_TOLERANCES

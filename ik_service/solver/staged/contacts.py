@@ -12,7 +12,7 @@ from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import cpu_target
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import CONVERGED, NO_TARGET
-from ik_service.solver.staged.slots import Slots
+from ik_service.solver.staged.attempts import Slots
 
 
 @lru_cache

@@ -11,8 +11,7 @@ from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.solver.arrays.problem_arrays import Problems
 from ik_service.solver.arrays.solve_settings import SolveSettings
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.prepared_solve import PreparedSolve
-from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE
+from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve
 from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.staged.batch import Batch

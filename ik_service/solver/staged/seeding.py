@@ -7,10 +7,9 @@ import warp as wp
 from ik_service.kinematics.integrate import turned
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import GAUSS, SAMPLER
-from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.coordinates import Coordinates, follow
 from ik_service.solver.lm.seeds import ASIDE, SeedRanges, seed_value
-from ik_service.solver.staged.slots import STEPS_ASIDE, Slots
+from ik_service.solver.staged.attempts import STEPS_ASIDE, Slots
 
 
 @wp.kernel(module="unique", enable_backward=False)

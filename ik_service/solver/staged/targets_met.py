@@ -11,7 +11,7 @@ from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.tolerances import chord_angle, is_within
 from ik_service.solver.rows.priorities import Priorities, row_scale, scale_in_slot
-from ik_service.solver.staged.slots import Slots
+from ik_service.solver.staged.attempts import Slots
 
 
 @wp.func

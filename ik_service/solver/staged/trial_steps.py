@@ -11,10 +11,9 @@ import warp as wp
 from ik_service.kinematics.integrate import turned
 from ik_service.linear_solve import Equations, Islands, predict_decrease
 from ik_service.solver.lm.codes import STALLED
-from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.coordinates import Coordinates, follow
 from ik_service.solver.lm.damping import FACTOR_DOWN, FACTOR_MAX_STAGED, FACTOR_UP, GAIN_MIN
-from ik_service.solver.staged.slots import Slots
+from ik_service.solver.staged.attempts import Slots
 
 
 @wp.kernel(module="unique", enable_backward=False)

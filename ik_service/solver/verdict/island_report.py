@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ik_service.linear_solve import find_islands
 from ik_service.robots import RobotModel
 from ik_service.solver.given.targets import Target
+from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import RowKind
 from ik_service.solver.rows.support import row_labels
 from ik_service.solver.rows.weights import weights_on_device
 from ik_service.solver.verdict.advice import why_static

@@ -1,8 +1,8 @@
 """Results of every island of every problem: arrays over problems and islands, named on request."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,24 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.verdict.instances import instance_of
 from ik_service.solver.verdict.verification import Verification
+
+Instance = TypeVar("Instance")
+
+
+def instance_of(kind: type[Instance], fields: Mapping[str, Any]) -> Instance:
+    """Return an instance of a frozen dataclass without slots and `__post_init__`.
+
+    Its own constructor sets fields one by one through `object.__setattr__`: for a result a tenth of a solve of one
+    target.
+
+    Args:
+        kind: The class.
+        fields: All its fields by name; those left out have the defaults of the class.
+    """
+    made = object.__new__(kind)
+    vars(made).update(fields)
+    return made
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from ik_service.solver.arrays.parts import first_problem
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
 from ik_service.solver.given.tolerances import FRAMES
+from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.kinds import RowKind
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
 from ik_service.solver.verdict.composition import compose_islands
 from ik_service.solver.verdict.constraint_values import ConstraintValues

@@ -12,7 +12,7 @@ from ik_service.collision.levers import farthest_slides, levers
 from ik_service.collision.sphere_arrays import CollisionSpheres
 from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes
-from ik_service.control.clearance.reach import pairs_to_keep
+from ik_service.control.clearance.limit import pairs_to_keep
 from ik_service.robots import Box, CollisionModel, Sphere, World, load_urdf
 from objectives import InputError
 from tests.collision.test_clearance import MIXED, WORLD, pair_distances, with_spheres

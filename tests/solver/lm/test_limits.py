@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.mechanism.float32_limits import inwards
+from ik_service.mechanism.coupling import inwards
 from tests.solver.conftest import inside_limits
 
 STILL = 0.677750143761  # between two float32

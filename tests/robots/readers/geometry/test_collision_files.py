@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.collision.link_shapes import NO_SHAPES
-from ik_service.collision.shapes import Box, Capsule, Cylinder, Sphere
+from ik_service.collision.shapes import NO_SHAPES, Box, Capsule, Cylinder, Sphere
 from ik_service.errors import RobotFileError
 from ik_service.robots.readers.mjcf import read_mjcf
 from ik_service.robots.readers.sphere_file import IGNORED, read_spheres

@@ -1,19 +1,35 @@
-"""Added frames and parts of robots."""
+"""Robots made from a robot: joints locked, a part of its tree, or the part that constraints are about."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.mechanism.arrays import CONSTRAINTS
-from ik_service.mechanism.constraint_ends import Constraint, constraints_of, moved_link
 from ik_service.mechanism.coordinates import CoordinateConstraint
+from ik_service.mechanism.coupling import leader_limits
+from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
-from ik_service.mechanism.link_paths import path_to_root
 from ik_service.mechanism.names import unknown_name
-from ik_service.mechanism.transforms import Float64Array, checked_transform, transform_inverse, transform_multiply
+from ik_service.mechanism.transforms import (
+    MAX_NUMBER,
+    Float64Array,
+    checked_transform,
+    transform_inverse,
+    transform_multiply,
+)
+from ik_service.mechanism.trees import (
+    Constraint,
+    constraint_ends,
+    constraints_of,
+    moved_link,
+    path_between,
+    path_to_root,
+)
+from ik_service.mechanism.velocities import VelocityConstraint
+from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError, UnknownNameError
 
 BoolArray = NDArray[np.bool_]
@@ -214,3 +230,103 @@ def _kept_couplings(robot: KinematicRobot, dofs: NDArray[np.int64]) -> _Coupling
         leader[k], multiplier[k], offset[k] = k, 1.0, 0.0
         locked[name] = (float(robot.mid_joint_q[robot.dof_coordinate[dofs[k]]]),)
     return _Couplings(leader, multiplier, offset, locked)
+
+
+def lock(robot: Robot, values: Mapping[str, float | Sequence[float]]) -> Robot:
+    """Give a model with joints locked at coordinates; see ``RobotModel.lock``."""
+    fixed = {name: _checked(robot, name, value) for name, value in values.items()}
+    return dataclasses.replace(robot, locked={**robot.locked, **fixed})
+
+
+def _checked(robot: KinematicRobot, name: str, value: float | Sequence[float]) -> tuple[float, ...]:
+    joint = robot.joint_index(name)
+    dof = int(robot.joint_qd_start[joint])
+    if robot.dof_leader[dof] != dof:
+        leader = robot.dof_names[robot.dof_leader[dof]]
+        raise InputError(f"Joint '{name}' follows '{leader}' and cannot be locked alone; lock '{leader}'.")
+    try:
+        numbers = np.atleast_1d(np.array(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(f"The locked value of joint '{name}' must be numbers, got {value!r}.") from None
+    count = int(robot.joint_q_start[joint + 1] - robot.joint_q_start[joint])
+    if numbers.shape != (count,) or not (np.abs(numbers) <= MAX_NUMBER).all():
+        allowed = f"{count} finite number(s) within +-{MAX_NUMBER:g}"
+        raise InputError(f"The locked value of joint '{name}' must be {allowed}, got {value!r}.")
+    _check_limits(robot, joint, numbers)
+    offset = JointType(robot.joint_type[joint]).quaternion_offset
+    if offset is not None:
+        length = float(np.linalg.norm(numbers[offset:]))
+        if abs(length - 1.0) > UNIT_TOLERANCE:
+            raise InputError(f"The locked quaternion (xyzw) of joint '{name}' has length {length:.6g}; it must be 1.")
+        numbers[offset:] /= length
+    return tuple(float(number) + 0.0 for number in numbers)  # -0.0 would change the content hash
+
+
+def _check_limits(robot: KinematicRobot, joint: int, numbers: Float64Array) -> None:
+    lower, upper = leader_limits(robot)
+    for dof in range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1]):
+        coordinate = robot.dof_coordinate[dof]
+        if coordinate < 0:
+            continue
+        number = numbers[coordinate - robot.joint_q_start[joint]]
+        if not lower[dof] <= number <= upper[dof]:
+            name = robot.dof_names[dof]
+            raise InputError(f"Joint '{name}' cannot be locked at {number:g}: limits [{lower[dof]:g}, {upper[dof]:g}].")
+
+
+def activate(robot: Robot, joints: Sequence[str]) -> Robot:
+    """Give a model in which only these joints move; see ``RobotModel.activate``."""
+    if isinstance(joints, str):
+        raise InputError(f"The active joints must be a list of names, got the text {joints!r}.")
+    chosen = {robot.joint_index(name) for name in joints}
+    fixed: dict[str, tuple[float, ...]] = {}
+    for joint, name in enumerate(robot.joint_names):
+        dof = int(robot.joint_qd_start[joint])
+        leader = int(np.searchsorted(robot.joint_qd_start, robot.dof_leader[dof], side="right")) - 1
+        if joint in chosen and leader not in chosen:
+            other = robot.joint_names[leader]
+            raise InputError(f"Joint '{name}' follows '{other}' and moves only with it; name '{other}' as active.")
+        if joint not in chosen and leader == joint:
+            own = slice(robot.joint_q_start[joint], robot.joint_q_start[joint + 1])
+            fixed[name] = tuple(map(float, robot.mid_joint_q[own]))
+    return dataclasses.replace(robot, locked=fixed)
+
+
+def aggregate(robot: Robot, names: Sequence[str], *, with_velocity: bool = True) -> Robot:
+    """Cut out what constraints are about; see ``RobotModel.aggregate``.
+
+    A step of the tree is named by its lower link. A constraint closes a circle of steps; links on ways between members
+    that use another constraint are those of circles that share a step with the members.
+    """
+    if isinstance(names, str) or not names:
+        raise InputError(f"Constraints to aggregate must be a list of names, at least one, got {names!r}.")
+    known = {one.name: one for one in constraints_of(robot)}
+    for name in names:
+        if name not in known:
+            opening = f"Constraint '{name}' is not in robot '{robot.name}'."
+            raise UnknownNameError(unknown_name(opening, "Constraint", list(known), name))
+    anchor = constraint_ends(robot, known[names[0]])[0]
+    steps: set[int] = set()
+    for name in names:
+        steps |= _circle(robot, known[name]) | _steps(robot, anchor, constraint_ends(robot, known[name])[0])
+    circles = [
+        _circle(robot, one) for one in known.values() if with_velocity or not isinstance(one, VelocityConstraint)
+    ]
+    while grown := [circle for circle in circles if circle & steps and not circle <= steps]:
+        steps = steps.union(*grown)
+    kept = np.zeros(len(robot.link_names), dtype=bool)
+    kept[[anchor, *steps]] = True
+    kept[robot.link_parent[list(steps)]] = True
+    base = int(np.flatnonzero(kept)[0])  # parents stand before children
+    return cut(robot, base, kept)
+
+
+def _circle(robot: KinematicRobot, constraint: Constraint) -> set[int]:
+    """Give the steps of the tree that a constraint closes to a circle; between coordinates those of both joints too."""
+    ends = constraint_ends(robot, constraint)
+    return _steps(robot, *ends) | (set(ends) if isinstance(constraint, CoordinateConstraint) else set())
+
+
+def _steps(robot: KinematicRobot, first: int, second: int) -> set[int]:
+    path, common = path_between(robot, first, second)
+    return set(path) - {common}
