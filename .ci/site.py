@@ -63,7 +63,8 @@ INHERITED = {  # classes that are shown with what they inherit
 
 def public_names(package: str) -> list[str]:
     """Return what the package's __all__ names, in its order."""
-    source = ROOT.joinpath(*package.split("."), "__init__.py").read_text()
+    path = ROOT.joinpath(*package.split("."))
+    source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
     for statement in ast.parse(source).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             return [name for name in ast.literal_eval(statement.value) if not name.startswith("__")]
