@@ -25,7 +25,7 @@ from tests.kept_code import code_is_kept
 COMPILER = [sys.executable, "-m", "ziglang", "cc", "-O2", "-std=c99"]
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 TAG = re.compile(r"_ABI 0x[0-9a-f]+u")  # of the version, too
-PROGRAMS = {"example": "problems.bin", "tick_example": "ticks.bin", "sensitivity_example": "sensitivity.bin"}
+PROGRAMS = {"example": "problems.bin", "tick_example": "ticks.bin"}
 COUNTS = {"problem_count": 100, "tick_count": 100}
 
 
@@ -52,7 +52,7 @@ def _arms(robot: str) -> Export:
     model = ik_service.load_robot(robot, collision="ignore")
     solver = ik_service.IKSolver(model, HANDS[robot], device="cpu", engine="compiled")
     controller = IKController(model, HANDS[robot], posture=model.mid_joint_q if robot == "dual_panda" else None)
-    return export_solver(solver, controller=controller, prefix=robot, sensitivity=True, **COUNTS)
+    return export_solver(solver, controller=controller, prefix=robot, **COUNTS)
 
 
 def _in_a_world() -> Export:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from ik_service.export import Export
     from ik_service.robots import RobotModel
 
-USUAL = ("solve", "tick")
-ENTRIES = (*USUAL, "sensitivity")
+ENTRIES = ("solve", "tick")
 POSITION_ALONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # weights of rows
 
 
@@ -26,14 +25,12 @@ class ExportJob:
         robot: Built-in name or path.
         links: Links with a pose target each; none takes the only leaf link.
         folder: Where to.
-        entries: What to export, of ENTRIES; none takes the USUAL ones.
+        entries: What to export, of ENTRIES; none takes all of them.
         prefix: What names in C begin with; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.
         target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
         world: File of a world that answers keep off; None for none.
         problem_count: Targets for the example program.
-        for_gpus: Whether to export for GPUs.
-        architectures: Of the GPUs; none takes one for each generation.
     """
 
     robot: str
@@ -45,8 +42,6 @@ class ExportJob:
     target: str | None
     world: Path | None
     problem_count: int
-    for_gpus: bool
-    architectures: tuple[int, ...]
 
 
 def write_export(job: ExportJob) -> None:
@@ -57,31 +52,22 @@ def write_export(job: ExportJob) -> None:
             identifier, or the folder cannot be written.
         EngineError: The robot's islands are too large for the compiled engine.
     """
-    if not job.for_gpus:
-        use_cpu_target(job.target)
+    use_cpu_target(job.target)
     # Only now: with these modules the process has chosen what it generates code for.
     from ik_service.cli.default_links import default_links
-    from ik_service.export import ARCHITECTURES, export_for_gpus
-    from ik_service.ik_solver import IKSolver
     from ik_service.robots import load_robot
 
     robot = load_robot(job.robot)
     links = default_links(robot, job.links)
     with progress_bar(f"Exporting {robot.name}"):
-        if job.for_gpus:
-            solver = IKSolver(robot, links, device="cpu", engine="compiled")
-            chosen = job.architectures or ARCHITECTURES
-            export = export_for_gpus(solver, prefix=job.prefix, orientations=job.orientations, architectures=chosen)
-        else:
-            export = _export_for_cpus(job, robot, links)
+        export = _export(job, robot, links)
     export.write(job.folder)
     for name, content in sorted(export.files.items()):
         output_console().out(f"{job.folder / name} ({len(content)} bytes)", highlight=False)
-    made_for = "NVIDIA GPUs" if job.for_gpus else f"CPUs of level {cpu_target().name}"
-    message_console().print(f"For {made_for}. See {job.folder / 'README.md'}.", markup=False)
+    message_console().print(f"For CPUs of level {cpu_target().name}. See {job.folder / 'README.md'}.", markup=False)
 
 
-def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]) -> "Export":
+def _export(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]) -> "Export":
     from ik_service.control import IKController
     from ik_service.export import export_controller, export_solver
     from ik_service.ik_solver import IKSolver
@@ -89,11 +75,11 @@ def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]
     from ik_service.solver.given.targets import Target
 
     controller = None
-    entries = job.entries or USUAL
+    entries = job.entries or ENTRIES
     if "tick" in entries:
         row_weights = None if job.orientations else POSITION_ALONE
         controller = IKController(robot, [Target(link, row_weights=row_weights) for link in links])
-    if controller is not None and not {"solve", "sensitivity"} & {*entries}:
+    if controller is not None and "solve" not in entries:
         return export_controller(controller, prefix=job.prefix)
     return export_solver(
         IKSolver(robot, links, device="cpu", engine="compiled"),
@@ -101,7 +87,6 @@ def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]
         prefix=job.prefix,
         orientations=job.orientations,
         world=None if job.world is None else load_world(job.world),
-        sensitivity="sensitivity" in entries,
         problem_count=job.problem_count,
     )
 

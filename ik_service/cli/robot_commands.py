@@ -141,25 +141,15 @@ def export(
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
     entry: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Function to write: solve, tick of a controller, sensitivity (with solve); may be repeated. Default: "
-            "the first two."
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda for GPUs, none of which is needed here.")] = "cpu",
-    arch: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="With --device cuda: architecture to compile for, such as 90; may be repeated. Default: one for each "
-            "generation from 75 on."
-        ),
+        typer.Option(help="Function to write: solve, or tick of a controller; may be repeated. Default: both."),
     ] = None,
 ) -> None:
-    """Write a solver and a controller for programs in C and C++: objects or cubins, header, source, examples."""
+    """Write a solver and a controller for programs in C and C++: objects, header, source, examples."""
     with reported_errors():
-        from ik_service.cli.export_command import ExportJob, write_export
+        from ik_service.cli.export_command import ENTRIES, ExportJob, write_export
 
-        _check_device(device, entry or [], is_cpu_named=bool(target), is_gpu_named=bool(arch))
+        if not set(entry or ()) <= set(ENTRIES):
+            raise typer.BadParameter("--entry is solve or tick.")
         job = ExportJob(
             robot,
             tuple(link or ()),
@@ -170,22 +160,8 @@ def export(
             target=target,
             world=world,
             problem_count=problems,
-            for_gpus=device == "cuda",
-            architectures=tuple(arch or ()),
         )
         write_export(job)
-
-
-def _check_device(device: str, entries: list[str], *, is_cpu_named: bool, is_gpu_named: bool) -> None:
-    """Refuse options that do not go with the device."""
-    from ik_service.cli.export_command import ENTRIES
-
-    if device not in ("cpu", "cuda"):
-        raise typer.BadParameter("--device is cpu or cuda.")
-    if (device == "cpu" and is_gpu_named) or (device == "cuda" and is_cpu_named):
-        raise typer.BadParameter("--target goes with --device cpu, --arch with --device cuda.")
-    if not set(entries) <= set(ENTRIES if device == "cpu" else ["solve"]):
-        raise typer.BadParameter("--entry is solve, tick or sensitivity, and with --device cuda solve.")
 
 
 def bench(

@@ -5,14 +5,11 @@ solver.recorded() gives its launches, with all arrays that they work on. Of thes
     by c_code.structs       structs of their arguments in C
     by c_code.values        statements that fill these; arrays that never change become constants
     by frames.call_frame    a struct of all arrays that change, in memory of the caller, and a C function per launch
-    by frames.gpu_frame     the same for arrays in the memory of a GPU, with kernels in cubins
     by frames.stored_frame  the same for a controller, whose frame the caller keeps from tick to tick
 `entries` has the functions that programs call (`ExportedFunction`); `templates` the texts around all this.
 """
 
 from ik_service.export.export import export_controller, export_solver
 from ik_service.export.export_files import Export
-from ik_service.export.gpu_export import export_for_gpus
-from ik_service.gpu_kernels import ARCHITECTURES
 
-__all__ = ["ARCHITECTURES", "Export", "export_controller", "export_for_gpus", "export_solver"]
+__all__ = ["Export", "export_controller", "export_solver"]

@@ -52,9 +52,6 @@ class CallFrame:
         further: Arrays besides those with a line for every problem.
     """
 
-    number = "f->numbers.{}"
-    """C expression of the address of an array of numbers."""
-
     def __init__(
         self,
         name: str,
@@ -121,7 +118,7 @@ class CallFrame:
         return Place(f"f->{label}", tuple("(size_t)f->count" if one == "n" else one for one in item.shape))
 
     def _number_place(self, label: str) -> Place:
-        return Place(self.number.format(label))
+        return Place(f"f->numbers.{label}")
 
     def _step(self, k: int) -> str:
         """The function of a step; notes the addresses that its task holds."""
@@ -135,15 +132,13 @@ class CallFrame:
 
     def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:
         """The function of a step, whose arguments are filled by statements."""
-        return self._function(f"{self._name}_step_{k}", [*filled, *self._launch(step)])
+        return self._function(
+            f"{self._name}_step_{k}", [*filled, f"{self._symbols[step.kernel]}_cpu_forward(&bounds, &a);"]
+        )
 
     def _function(self, name: str, body: Sequence[str]) -> str:
         lines = "\n".join(indented(body))
         return f"static void {name}({self._name}_frame *f)\n{{\n{lines}\n}}"
-
-    def _launch(self, step: RecordedStep) -> list[str]:
-        """The statements that launch a kernel on its arguments."""
-        return [f"{self._symbols[step.kernel]}_cpu_forward(&bounds, &a);"]
 
     def _note_addresses(self, k: int, task: Any) -> None:
         """Give a task's addresses, and whether there is a line for every problem behind them, a place in the frame."""

@@ -10,7 +10,6 @@ from ik_service.control import IKController
 from ik_service.export.export_files import Export
 from ik_service.export.exported_function import ExportedFunction
 from ik_service.export.objects import KernelObject, compile_object
-from ik_service.export.sensitivity_entry import SensitivityEntry
 from ik_service.export.solve_entry import SolveEntry, joint_q_type
 from ik_service.export.structs import CLayout
 from ik_service.export.template_files import filled
@@ -35,7 +34,6 @@ def export_solver(
     prefix: str | None = None,
     orientations: bool = True,
     world: World | None = None,
-    sensitivity: bool = False,
     problem_count: int = EXAMPLE_PROBLEMS,
     tick_count: int = EXAMPLE_TICKS,
 ) -> Export:
@@ -52,23 +50,19 @@ def export_solver(
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.
         world: Obstacles that answers keep off, fixed in C; None for none.
-        sensitivity: Whether there is a function, too, that says how answers follow their targets.
         problem_count: Targets in the file of the solver's example.
         tick_count: Ticks in the file of the controller's example.
 
     Raises:
         InputError: The prefix is no identifier, solver and controller have different robots, or there is a world and
             the robot has no collision model, or next to no room in it.
-        EngineError: The solver is staged, has objectives besides its targets, or data for every problem; the
-            controller cannot be exported; or sensitivity is asked for, and the robot closes loops, its joints cannot
-            move all rows of its targets, or its islands are too large.
+        EngineError: The solver is staged, has objectives besides its targets, or data for every problem; or the
+            controller cannot be exported.
     """
     robot, prefix = solver.robot, checked_prefix(solver.robot, prefix)
     entries: list[ExportedFunction] = [
         SolveEntry(solver, prefix, orientations=orientations, problem_count=problem_count, world=world)
     ]
-    if sensitivity:
-        entries.append(SensitivityEntry(solver, prefix, orientations=orientations, count=problem_count))
     if controller is not None:
         if controller.robot is not robot:
             raise InputError("Solver and controller have different robots. Allowed: the same one.")
@@ -142,7 +136,6 @@ def _cpu_texts(
     objects = [f"{prefix}_{name}.o" for entry in entries for name in entry.objects]
     words = robot_words(robot, prefix, tag) | {
         "made_for": f"CPUs of level {cpu_target().name}",
-        "memory": filled("memory.h", {}),
         "prologue": "".join(entry.prologue for entry in entries),
         "entries": "\n\n".join(header for header, _ in texts),
         "layouts": layout.declarations(),

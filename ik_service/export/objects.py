@@ -7,7 +7,7 @@ leaves out of that what its headers and struct templates define, so the compiler
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,23 +70,6 @@ def compile_object(name: str, prefix: str, kernels: Mapping[str, wp.Kernel]) -> 
         (path,) = wp.compile_aot_module(module, device="cpu", module_dir=folder, strip_hash=True)
         (source,) = Path(folder).glob("*.cpp")
         return KernelObject(name, Path(path).read_bytes(), source.read_text(), macros)
-
-
-def compile_cubins(name: str, kernels: Mapping[str, wp.Kernel], architectures: Sequence[int]) -> dict[int, bytes]:
-    """Compile kernels that have the same module options, for GPUs; by architecture.
-
-    Args:
-        name: Name of the module.
-        kernels: The kernels by the names that they are to have.
-        architectures: Such as 90, for compute capability 9.0.
-    """
-    module = _module(name, kernels)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = wp.compile_aot_module(
-            module, arch=list(architectures), module_dir=folder, use_ptx=False, strip_hash=True
-        )
-        contents = [Path(path).read_bytes() for path in paths]
-    return dict(zip(architectures, contents, strict=True))
 
 
 def _module(name: str, kernels: Mapping[str, wp.Kernel]) -> Any:

@@ -6,7 +6,7 @@ import warp as wp
 
 from ik_service.export.call_frame import CallFrame, indented
 from ik_service.export.solve_example import example_problems
-from ik_service.export.solve_limits import FIELDS, MEMBERS, limit_frame_arrays, limit_source
+from ik_service.export.solve_limits import MEMBERS, limit_frame_arrays, limit_source
 from ik_service.export.structs import CLayout
 from ik_service.export.template_files import filled
 from ik_service.export.values import Constants, c_comment, c_scalar
@@ -94,8 +94,7 @@ class SolveEntry:
         arrays = limit_frame_arrays(limits)
         frame = CallFrame(self.name, self.recorded, symbols, layout, constants, arrays)
         arrays = {name: item for name, item in arrays.items() if frame.uses(name)}
-        words = solve_words(self._solver, self._prefix, self.recorded, orientations=self._orientations)
-        words["limit_fields"] = f"\n{FIELDS}"
+        words = self._words()
         words["read"] = "\n".join(indented(frame.calls("read")))
         words["solve"] = "\n".join(indented(frame.calls("solve", "finish", "judge")))
         header = "\n\n".join(filled(name, words) for name in ("solve/types.h", "solve/functions.h"))
@@ -103,46 +102,38 @@ class SolveEntry:
         pieces = [filled("frame/take.c", {}), frame.source(GIVEN, MEMBERS), filled("solve/checks.c", words), narrow]
         return header, "\n\n".join([*pieces, filled("solve/solve.c", words)])
 
+    def _words(self) -> dict[str, object]:
+        """Return the words of templates that describe the solves."""
+        solver, prefix, recorded = self._solver, self._prefix, self.recorded
+        options, PREFIX = solver.options, prefix.upper()
+        types, columns = C_TYPES | {"precision": joint_q_type(solver.robot)}, _columns(recorded)
+        results = [f"    {types[one.dtype]} *{one.name}; /* {one.meaning} */" for one in columns]
+        relative = any(target.reference_link for target in solver.targets)
+        return {
+            **{name: int(getattr(codes, name)) for name in SOLVE_SETTINGS},
+            "prefix": prefix,
+            "PREFIX": PREFIX,
+            "reference": ", or of the target's reference link" if relative else "",
+            "targets": len(solver.targets),
+            "links": c_comment(", ".join(target.link for target in solver.targets)),
+            "orientations": int(self._orientations),
+            "seeds_max": SEEDS_MAX,
+            "iterations_max": ITERATIONS_MAX,
+            "seeds": options.search_seeds,
+            "requested": int(options.seeds is not None),
+            "max_iterations": options.max_iterations,
+            "random_seed": f"{options.random_seed}u",
+            "position_tolerance": repr(float(options.position_tolerance)),
+            "orientation_tolerance": repr(float(options.orientation_tolerance)),
+            "approximate_nearest": int(options.approximate == "nearest"),
+            "results": "\n".join(results),
+            **_array_words(recorded),
+        }
+
     def example_data(self) -> bytes:
         """Return what the example program reads."""
         given = {"orientations": self._orientations, "is_checked": "clearance" in self.recorded.lines}
         return example_problems(self._solver, self._problem_count, **given, world=self._world)
-
-
-def solve_words(solver: IKSolver, prefix: str, recorded: RecordedLaunches, *, orientations: bool) -> dict[str, object]:
-    """Return the words of templates that describe the solves of a solver.
-
-    Args:
-        solver: The solver.
-        prefix: What all names begin with.
-        recorded: Its launches.
-        orientations: Whether targets have orientations.
-    """
-    options, PREFIX = solver.options, prefix.upper()
-    types, columns = C_TYPES | {"precision": joint_q_type(solver.robot)}, _columns(recorded)
-    results = [f"    {types[one.dtype]} *{one.name}; /* {one.meaning} */" for one in columns]
-    relative = any(target.reference_link for target in solver.targets)
-    return {
-        **{name: int(getattr(codes, name)) for name in SOLVE_SETTINGS},
-        "prefix": prefix,
-        "PREFIX": PREFIX,
-        "reference": ", or of the target's reference link" if relative else "",
-        "targets": len(solver.targets),
-        "links": c_comment(", ".join(target.link for target in solver.targets)),
-        "orientations": int(orientations),
-        "seeds_max": SEEDS_MAX,
-        "iterations_max": ITERATIONS_MAX,
-        "seeds": options.search_seeds,
-        "requested": int(options.seeds is not None),
-        "max_iterations": options.max_iterations,
-        "random_seed": f"{options.random_seed}u",
-        "position_tolerance": repr(float(options.position_tolerance)),
-        "orientation_tolerance": repr(float(options.orientation_tolerance)),
-        "approximate_nearest": int(options.approximate == "nearest"),
-        "results": "\n".join(results),
-        "limit_fields": "",
-        **_array_words(recorded),
-    }
 
 
 def joint_q_type(robot: RobotModel) -> str:

@@ -26,8 +26,6 @@ from ik_service.solver.given.target_arrays import NUMBER_MAX
 ENDS = ("lower", "upper")
 MEMBERS = ["size_t limit_lines;"]
 """Members of the frame besides arrays."""
-FIELDS = filled("solve/limits.h", {})
-"""Members of the problems, in the header."""
 LABEL = "limits"  # names of the constants begin with it
 
 

@@ -17,20 +17,19 @@ TAG = "@tag@"  # stands in the source for a hash of all of it
 TAG_DIGITS = 8
 
 
-def checked_prefix(robot: RobotModel, prefix: str | None, end: str = "") -> str:
+def checked_prefix(robot: RobotModel, prefix: str | None) -> str:
     """Return what names begin with.
 
     Args:
         robot: The robot.
-        prefix: As asked for; None takes the robot's name and the end.
-        end: What comes after the name.
+        prefix: As asked for; None takes the robot's name.
 
     Raises:
         InputError: It is no identifier in lower case.
     """
     if prefix is None:
         prefix = re.sub(r"[^a-z0-9]+", "_", robot.name.lower()).strip("_")
-        prefix = (prefix if prefix[:1].isalpha() else f"robot_{prefix}") + end
+        prefix = prefix if prefix[:1].isalpha() else f"robot_{prefix}"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", prefix):
         raise InputError(f"The prefix is {prefix!r}. Allowed: lower-case letters, digits and _, a letter first.")
     return prefix

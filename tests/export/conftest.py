@@ -60,8 +60,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
             solver = ik_service.IKSolver(robot, targets, device="cpu", engine="compiled")
             controller = IKController(robot, targets, posture=robot.mid_joint_q if name == "dual_panda" else None)
             count = PANDA_COUNT if name == "panda" else OTHER_COUNT
-            derives = name == "dual_panda"
-            done = export_solver(solver, controller=controller, prefix=name, problem_count=count, sensitivity=derives)
+            done = export_solver(solver, controller=controller, prefix=name, problem_count=count)
             folder = tmp_path_factory.mktemp(name)
             done.write(folder)
             made[name] = Exported(solver, controller, done, folder, CLibrary(name, folder))

@@ -5,7 +5,7 @@ import pytest
 
 from ik_service import IKSolver, IKStatus, load_robot
 from ik_service.errors import EngineError
-from ik_service.export import export_for_gpus, export_solver
+from ik_service.export import export_solver
 from ik_service.robots import CoordinateConstraint, LoopConstraint
 from objectives import IKObjectivePosture
 from tests.export.c_library import C99, OK, WARNINGS, CLibrary, columns_of, run
@@ -101,10 +101,8 @@ def test_constraints_between_coordinates_go_with_it(tmp_path):
     assert columns == columns_of(expected, np.float64)
 
 
-def test_other_rows_and_gpus_are_refused(holding):
+def test_other_rows_are_refused(holding):
     solver, _, _ = holding
-    with pytest.raises(EngineError, match="without constraints"):
-        export_for_gpus(solver)
     posture = IKObjectivePosture(solver.robot.mid_joint_q)
     with pytest.raises(EngineError, match="no further objectives"):
         export_solver(IKSolver(solver.robot, [LEFT], objectives=[posture], device="cpu"))

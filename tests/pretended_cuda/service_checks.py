@@ -8,7 +8,6 @@ from fastapi.testclient import TestClient
 from benchmarks import first_contact
 from benchmarks.report import Report
 from ik_service import IKSolver, load_robot
-from ik_service.export import gpu_export
 from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from ik_service.solver import construction
@@ -92,17 +91,6 @@ def test_the_log_says_once_which_gpu_it_is(caplog):
     (line,) = [record.getMessage() for record in caplog.records if "multiprocessors" in record.getMessage()]
     assert line.startswith(f"Device cuda:0 is {gpu.name}: compute capability {gpu.arch / 10:.1f}, {gpu.sm_count} multi")
     assert line.endswith(" GiB.")
-
-
-def test_an_export_of_a_solver_on_the_device_is_that_of_one_on_a_cpu(monkeypatch):
-    monkeypatch.setattr(gpu_export, "compile_cubins", lambda name, kernels, architectures: {90: name.encode()})
-    robot = load_robot(ROBOT, collision="ignore")
-    cpu, gpu = (
-        gpu_export.export_for_gpus(IKSolver(robot, ["panda_hand"], device=device), architectures=[90])
-        for device in DEVICES.values()
-    )
-    assert len(gpu.files) > 5
-    assert gpu.files == cpu.files
 
 
 @pytest.mark.evidence

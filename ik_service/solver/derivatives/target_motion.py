@@ -21,24 +21,10 @@ from ik_service.robots.model import RobotModel
 from ik_service.solver.derivatives.linearisation import TWIST
 from ik_service.solver.derivatives.packet_launch import TEMPLATES, launch, load, shown
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
-from ik_service.solver.verdict.float64_kinematics import (
-    ON_CPU,
-    Kinematics,
-    KinematicsRef,
-    float64_kinematics,
-    packet_function,
-)
+from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, float64_kinematics, packet_function
 
 LEAST_SHARE = 1e-9
 """Square of the sine of the angle between a row and those before it from which on rows are told apart."""
-
-
-def stack_bytes(targets: int, dofs: int, path: int) -> int:
-    """Return about how much stack the kernel of `motion_kernel` takes [bytes]: its arrays, and 2 KiB for the rest."""
-    rows = TWIST * targets
-    numbers = rows * (rows + dofs + 4) + 27 * targets + dofs + 7 * path
-    return 8 * ON_CPU.width * numbers + 2048
 
 
 @wp.struct
@@ -179,10 +165,6 @@ class TargetMotion:
         self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
         self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
-    def stack_bytes(self, island: TargetIsland) -> int:
-        """Return about how much stack an island takes."""
-        return stack_bytes(*self._sizes(island))
-
     def load(self, islands: Sequence[TargetIsland]) -> None:
         """Load the kernels for some islands; they are compiled if the cache lacks them.
 
@@ -221,34 +203,6 @@ class TargetMotion:
             launch(self._kernel(island), n, [*inputs, *arrays])
         by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
         return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
-
-    def recorded(self, islands: Sequence[TargetIsland]) -> RecordedLaunches:
-        """Return the launches of `at`, for programs without this package.
-
-        Arrays that programs bring have a line for every problem, those of this motion have one: tool frames.
-        """
-        robot, n, targets = self._robot, 2, len(self._has_reference)
-        shapes = {
-            "joint_q": (robot.joint_coord_count,),
-            "positions": (targets, 3),
-            "orientations_xyzw": (targets, 4),
-            "free_dofs": (robot.active_dof_count,),
-            "step": (robot.active_dof_count,),
-            "touched": (robot.active_dof_count,),
-            "regular": (),
-            "by_targets": (robot.joint_dof_count, targets * TWIST),
-            "by_offsets": (robot.joint_dof_count, targets * TWIST if self._has_tool.any() else 0),
-        }
-        lines = {name: wp.zeros((n, *shape), dtype=wp.float64, device="cpu") for name, shape in shapes.items()}
-        count, tools = shown(np.array([n], np.int32)), shown(np.array(self._given[0][:1]))
-        steps = []
-        for island in islands:
-            counts = shown(island.rows[None].astype(np.float64))
-            given = (tools, lines["positions"], lines["orientations_xyzw"], counts, lines["free_dofs"])
-            outputs = (lines[name] for name in ("step", "touched", "regular", "by_targets", "by_offsets"))
-            inputs = (count, self._kinematics, lines["joint_q"], self._island(island), *given, *outputs)
-            steps.append(RecordedStep("derive", self._kernel(island), inputs, True))
-        return RecordedLaunches(tuple(steps), lines, {"count": count}, ())
 
     def _island(self, island: TargetIsland) -> Any:
         return island_motion(self._robot, island, self._has_reference, self._has_tool)

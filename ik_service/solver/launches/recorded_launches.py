@@ -34,7 +34,6 @@ class RecordedStep:
         arguments: What it is launched with: numbers, arrays and structs.
         per_problem: Whether it is launched with the number of problems as its dimension; else with 1.
         size: What else it is launched with, in the words of whoever runs it.
-        block: Threads of a block on a GPU.
     """
 
     phase: str
@@ -42,7 +41,6 @@ class RecordedStep:
     arguments: tuple[Any, ...]
     per_problem: bool
     size: str = ""
-    block: int = 256
 
     @classmethod
     def of_launch(cls, phase: str, launch: wp.Launch) -> "RecordedStep":
