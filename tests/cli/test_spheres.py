@@ -8,6 +8,7 @@ import pytest
 import trimesh
 
 from ik_service import load_robot
+from ik_service.cli import spheres_command
 from ik_service.cli.spheres_command import TRIAL_SAMPLES
 
 ARM = """<robot name="arm">
@@ -135,6 +136,16 @@ def test_a_model_that_is_never_free_is_not_written(run, tmp_path):
     assert "Nothing that was tried is free of contact" in result.output.replace("\n", " ")
     assert all(any(pair in line for line in result.output.splitlines()) for pair in ("left + slider", "right + slider"))
     assert not (tmp_path / "none.json").exists()
+
+
+def test_a_model_that_is_free_at_zero_alone_is_written(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(spheres_command, "TRIAL_SAMPLES", 1)
+    narrow = WEDGED.replace(BLOCK.format(1.0), BLOCK.format(0.2)).replace('"-0.5" upper="0.5"', '"-0.2" upper="0.8"')
+    (tmp_path / "wedged.urdf").write_text(narrow)
+    result = run("spheres", tmp_path / "wedged.urdf", "-o", tmp_path / "narrow.json")
+    assert "Free of contact: 0.0 % of 1 random configurations." in result.output
+    assert "Where all coordinates are zero: free. In the middle of the limits: in contact." in result.output
+    assert (tmp_path / "narrow.json").exists()
 
 
 def test_pairs_in_contact_where_the_robot_is_free_are_left_out(run, arm, tmp_path):

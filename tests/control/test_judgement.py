@@ -32,7 +32,7 @@ def pose(position=PLACE, orientation=UPRIGHT):
     return [*position, *orientation]
 
 
-@pytest.mark.evidence
+@pytest.mark.evidence_cases("5.0")
 @pytest.mark.parametrize("acceleration", [None, 5.0])
 def test_an_orientation_that_no_joint_can_turn_is_judged(gantry, acceleration):
     controller = IKController(gantry, ["z_link"], robots=2, limits=ControlLimits(acceleration=acceleration))

@@ -109,8 +109,9 @@ def test_seeds_that_have_all_run_are_not_late(solver, given):
 
 def test_after_a_deadline_that_is_over_there_is_one_wave(solver, given, monkeypatch):
     turns = stop_at(-1, solver, monkeypatch)
-    solver.solve(*given[1:], options={"seeds": 4096, "deadline_s": 1e-9})
+    found = solver.solve(*given[1:], options={"seeds": 4096, "deadline_s": 1e-9})
     assert turns == [0]
+    assert (found.status == DEADLINE).any()
 
 
 def test_the_same_solve_again_is_as_if_nothing_had_ended_it(solver, given, monkeypatch):

@@ -1,12 +1,14 @@
 """The choice of candidates against all choices there are; changes of angles and rotations; turns."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ik_service import load_robot
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
+from ik_service.motion import track_choice
 from ik_service.motion.choice import EXCESS_WEIGHT, Edges, choose
 from ik_service.motion.metric import FULL_TURN, JointMetric, rotation_between
 from ik_service.motion.turns import unwound
@@ -50,7 +52,10 @@ def test_many_waypoints_are_measured_in_blocks(ur5e):
     edges = Edges.between(metric, candidates, valid, np.ones(3999), LARGEST_STEP)
     expected = np.abs(metric.change(candidates[3000, 4], candidates[3001, 7])).max()
     assert edges.change[3000, 4, 7] == pytest.approx(expected)
-    assert np.isfinite(edges.cost).all()
+    two = Edges.between(metric, candidates[:2], valid[:2], np.ones(1), LARGEST_STEP)
+    assert two.cost.shape == (1, 10, 10)
+    for cost in (edges.cost, two.cost):
+        assert np.isfinite(cost).all()
 
 
 def test_angles_go_the_short_way_where_limits_let_them(ur5e):
@@ -68,6 +73,21 @@ def test_angles_go_the_short_way_where_limits_let_them(ur5e):
 def test_leaders_and_followers_do_not_turn():
     robot = load_robot("panda_gripper", collision="ignore")
     assert not JointMetric(robot).turning.any()
+
+
+@pytest.mark.parametrize("turning", [[5], [3, 5]])
+def test_a_start_stays_on_its_turn_and_few_joints_have_turns(ur5e, turning, monkeypatch):
+    """Joints turn by 7 rad in both tracks; from the start their range holds the track that is further away."""
+    monkeypatch.setattr(track_choice, "EDGES_MAX", 200 * 6**2)  # too few for the turns of two joints
+    joint_q = np.full((200, 2, 6), 0.5, np.float32)
+    joint_q[:, 0, turning] = np.linspace(0.3, 7.3, 200)[:, None]
+    joint_q[:, 1, 5] = np.linspace(-1.0, 6.0, 200)
+    assert joint_q[-1, 0, 5] > ur5e.joint_limit_upper[5] > joint_q[-1, 1, 5]
+    joint_q[..., 3:] -= FULL_TURN * np.round(joint_q[..., 3:] / FULL_TURN)
+    joint_q[:, 1, 4] += 1.0
+    tracks = SimpleNamespace(joint_q=joint_q, alive=np.ones((200, 2, 1), bool))
+    group, start = SimpleNamespace(metric=JointMetric(ur5e)), np.array([0.5, 0.5, 0.5, 0.5, 0.8, 0.2])
+    assert (track_choice.choose_tracks(ur5e, tracks, 0, group, LARGEST_STEP, start) == 1).all()
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-3, 1.0, 3.1])

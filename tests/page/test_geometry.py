@@ -84,6 +84,8 @@ def test_discs_turn_about_the_axes_of_their_joints(name):
     discs = np.flatnonzero(parts[0].role == Role.JOINT)
     kinds = robot.joint_type[np.searchsorted(robot.joint_qd_start, parts[0].index[discs], side="right") - 1]
     assert JointType.FLOATING not in kinds
+    drawn = np.repeat(robot.joint_type != JointType.FLOATING, np.diff(robot.joint_qd_start))
+    assert set(parts[0].index[discs]) == set(np.flatnonzero(drawn))
     motion = robot.motion_subspace(joint_q)[0]
     turning = 0
     for disc, kind in zip(discs, kinds, strict=True):

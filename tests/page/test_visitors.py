@@ -142,6 +142,12 @@ def test_other_solutions_are_ghosts_to_be_taken(guest):
     assert np.abs(pose_of(visitor.stage.gizmos["panda_hand"])[:3] - target[:3]).max() < 1e-3
     assert visitor.stage._ghosts is None
     assert visitor.panel.solution.disabled
+    visitor.enqueue("solutions")
+    guest.work()
+    assert len(visitor.others) >= 2
+    guest.drag("panda_hand", [0.0, 0.01, 0.0])  # they were of another target
+    assert len(visitor.others) == 0
+    assert visitor.stage._ghosts is None
 
 
 def test_random_targets_are_counted(guest):
@@ -177,8 +183,11 @@ def test_spheres_and_an_obstacle(guest):
         assert closest.clearance[0] > 0.0
         objects = visitor.stage.objects()
         assert objects["obstacle"]["shape"] == kind
+    nodes, drawn = visitor.client.scene._handle_from_node_name, visitor.stage.obstacle.name
+    assert drawn in nodes
     guest.click(visitor.panel.obstacle, "none")
     assert visitor.stage.objects() == {}
+    assert drawn not in nodes
 
 
 def test_ranges_of_joints_are_drawn_where_the_robot_stands(guest):
