@@ -42,7 +42,7 @@ FIRST = {  # names that a reader looks for first; the others follow, errors last
         "ik_service.solver.derivatives.linearisation.Linearisation",
         "ik_service.solver.derivatives.linearisation.DofState",
     ],
-    "ik_service.client": ["ik_service.client.Client", "ik_service.client.client_core.ClientMethods"],
+    "ik_service.client": ["ik_service.client.Client", "ik_service.client.AsyncClient"],
     "objectives": [
         "objectives.IKObjective",
         "objectives.expression.expression_objective.ExpressionObjective",

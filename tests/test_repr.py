@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.client.results import ForwardResult, SolveResult
+from ik_service.client import ForwardResult, SolveResult
 from ik_service.control import IKController
 from ik_service.export.export_files import Export
 from ik_service.export.structs import CLayout

@@ -65,9 +65,9 @@ class CountingClient(Client):
 
     bytes_in = bytes_out = 0
 
-    def _send(self, call: Any) -> Any:
-        reply = yield from super()._send(call)
-        self.bytes_out += len(call.content or b"")
+    async def _send(self, *request: Any, **fields: Any) -> Any:
+        reply = await super()._send(*request, **fields)
+        self.bytes_out += len(reply.request.content)
         self.bytes_in += len(reply.content)
         return reply
 
@@ -106,7 +106,8 @@ def requests(
 ) -> tuple[Line, float, float]:
     """What a request costs the service by its targets, and the bytes of a target in and out."""
     robot, found = ik_service.load_robot("panda", collision="ignore"), []
-    with CountingClient(running.url, encoding=encoding) as client:
+    client = CountingClient(running.url, encoding=encoding)
+    with client:
         for count in counts:
             problems = PoseProblems.random(robot, LINK, count, 0)
             columns = {"positions": problems.positions, "orientations_xyzw": problems.orientations_xyzw}

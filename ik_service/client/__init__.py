@@ -1,20 +1,16 @@
 """A client of the service: needs httpx2, websockets, msgpack and NumPy, and neither Warp nor the solver.
 
-client.py, async_client.py: a connection pool each; client_core.py: their methods, written once as generators
-stream.py: a web socket each; stream_core.py: the same for streams
-messages/: what is sent and received; retries.py: whether to send again, and when
+client.py: `Client` and `AsyncClient`; stream.py: their web sockets; blocking.py: methods that block, made of coroutines
+messages.py: targets, results, bodies and replies; errors.py: replies that are errors
 """
 
 from ik_service.extras import needs
 
 with needs("client", "The client"):
-    from ik_service.client.async_client import AsyncClient
-    from ik_service.client.client import Client
+    from ik_service.client.client import AsyncClient, Client
     from ik_service.client.errors import ClientError, ServiceError, UnreachableError
-    from ik_service.client.requests import SolveTarget
-    from ik_service.client.results import ForwardResult, SolveResult
-    from ik_service.client.stream import AsyncStream, Stream
-    from ik_service.client.stream_messages import StreamAnswer, StreamConfigured, StreamTarget
+    from ik_service.client.messages import ForwardResult, SolveResult, SolveTarget, StreamTarget
+    from ik_service.client.stream import AsyncStream, Stream, StreamAnswer, StreamConfigured
 
 __all__ = [
     "AsyncClient",

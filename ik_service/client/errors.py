@@ -1,4 +1,4 @@
-"""Errors of the client.
+"""Errors of the client, and the replies that are errors.
 
 ClientError            also raised itself: the reply is not from this service, but from a proxy
 ├── ServiceError       the service answered with a problem document
@@ -7,8 +7,14 @@ ClientError            also raised itself: the reply is not from this service, b
 They do not derive from `IKError`, whose package needs Warp.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
+
+_FAULTS = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""Errors of reading a document that holds something else than expected."""
 
 
 class ClientError(Exception):
@@ -19,6 +25,7 @@ class UnreachableError(ClientError):
     """The service cannot be reached, or has not answered in time."""
 
 
+@dataclass(eq=False)
 class ServiceError(ClientError):
     """The service refused a request or failed; branch on `code`.
 
@@ -31,16 +38,41 @@ class ServiceError(ClientError):
         request_id: Id of the request in the service's log.
     """
 
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        errors: Sequence[Mapping[str, Any]] = (),
-        retry_after_s: float | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        """Take the fields of a problem document."""
-        super().__init__(f"{code} ({status}): {detail}")
-        self.status, self.code, self.detail = status, code, detail
-        self.errors, self.retry_after_s, self.request_id = tuple(errors), retry_after_s, request_id
+    status: int
+    code: str
+    detail: str
+    errors: tuple[Mapping[str, Any], ...] = ()
+    retry_after_s: float | None = None
+    request_id: str | None = None
+
+    def __str__(self) -> str:
+        """Return the code, the status and what happened."""
+        return f"{self.code} ({self.status}): {self.detail}"
+
+
+def service_error(status: int, headers: Mapping[str, str], content: bytes) -> ServiceError:
+    """Return the error that a reply is, also where a proxy wrote the reply; names of headers are in lower case."""
+    problem: dict[str, Any] = {}
+    if "application/problem+json" in headers.get("content-type", "").lower():
+        with suppress(ValueError, TypeError, RecursionError):
+            problem = dict(json.loads(content))
+    asked = headers.get("retry-after", "")
+    texts = {name: value for name, value in problem.items() if isinstance(value, str)}
+    faults = problem["errors"] if isinstance(problem.get("errors"), list) else ()
+    return ServiceError(
+        status,
+        texts.get("code") or f"http_{status}",
+        texts.get("detail") or "The reply is not one of this service; a proxy may stand between.",
+        tuple(fault for fault in faults if isinstance(fault, dict)),
+        float(asked) if asked.isdecimal() else None,
+        texts.get("request_id") or headers.get("x-request-id"),
+    )
+
+
+@contextmanager
+def foreign_refused(what: str) -> Iterator[None]:
+    """Raise a `ClientError` where a block cannot read a document, which `what` names at the start of a sentence."""
+    try:
+        yield
+    except _FAULTS as error:
+        raise ClientError(f"{what} is not one of this service; a proxy may stand between.") from error

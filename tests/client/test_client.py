@@ -4,23 +4,28 @@ import asyncio
 import inspect
 import subprocess
 import sys
-import time
-from types import SimpleNamespace
 
-import httpx2
 import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.client import AsyncClient, Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
-from ik_service.client.requests import solve_call
+from ik_service.client import (
+    AsyncClient,
+    AsyncStream,
+    Client,
+    ServiceError,
+    SolveResult,
+    SolveTarget,
+    Stream,
+    UnreachableError,
+)
 from ik_service.robots import builtin_urdf
-from ik_service.service.gate.deadline import preferred_wait_s
 from tests.bounded import PATIENCE_S
 
 COUNT = 30
 KEY = "a-key-that-is-long-enough-0123456789"
-PROBLEM = {"Content-Type": "application/problem+json"}
+NOBODY = "http://127.0.0.1:9"  # the port is reserved
+PLACE = [[0.4, 0.1, 0.5]]
 HANDS = ["left_panda_hand", "right_panda_hand"]
 
 
@@ -29,12 +34,6 @@ def poses():
     panda = load_robot("panda")
     reached = panda.forward_kinematics(panda.random_free_joint_q(np.random.default_rng(1), COUNT), links=["panda_hand"])
     return reached.positions[:, 0], reached.orientations_xyzw[:, 0]
-
-
-@pytest.fixture(params=["msgpack", "json"])
-def client(request, service_url):
-    with Client(service_url, encoding=request.param) as client:
-        yield client
 
 
 def test_a_batch_is_solved(client, poses):
@@ -103,7 +102,7 @@ def test_targets_of_several_links_with_tool_and_weights(client):
 
 
 @pytest.mark.evidence_cases("msgpack")
-def test_objectives_go_with_targets_or_alone(client, poses, service_url):
+def test_objectives_go_with_targets_or_alone(client, poses):
     posture = {"type": "posture", "joint_q_reference": np.full((3, 7), 0.1), "weight": np.float32(0.001)}
     tool = {"position": np.array([0, 0, 0.1])}
     plane = {"type": "plane", "link": "panda_hand", "points": (0, 0, 0.3), "normals": [0, 0, 1], "offset": tool}
@@ -113,12 +112,6 @@ def test_objectives_go_with_targets_or_alone(client, poses, service_url):
     alone = client.solve("panda", objectives=[plane], problem_count=2)
     assert alone.success.tolist() == [True, True]
     assert np.isnan(alone.position_error_m).all()
-
-    async def again() -> SolveResult:
-        async with AsyncClient(service_url) as other:
-            return await other.solve("panda", objectives=[plane], problem_count=2)
-
-    assert np.array_equal(asyncio.run(again()).joint_q.astype(np.float32), alone.joint_q.astype(np.float32))
 
 
 def test_numbers_of_numpy_do_as_well_as_those_of_python(client):
@@ -130,31 +123,17 @@ def test_numbers_of_numpy_do_as_well_as_those_of_python(client):
         assert stream.configured.seeds == 2
 
 
-def test_a_name_is_no_list_of_letters(client):
-    with pytest.raises(ValueError, match=r"include is 'advice'. Give a list of names: \['advice'\]"):
-        client.solve("panda", [[0.4, 0.1, 0.5]], link="panda_hand", include="advice")
-    with pytest.raises(ValueError, match="links is 'panda_hand'"):
-        client.forward("panda", np.zeros((1, 7)), "panda_hand")
+def test_any_time_can_be_waited(service_url):
+    async def run():
+        client = AsyncClient(service_url, timeout_s=float("inf"))
+        async with client, client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
+            return await stream.step(PLACE, [[1, 0, 0, 0]])
 
-
-@pytest.mark.parametrize("timeout_s", [float("inf"), 1e10, 1e300, np.float32(1e8)])
-def test_any_time_can_be_waited(service_url, timeout_s):
-    async def run() -> SolveResult:
-        async with AsyncClient(service_url, timeout_s=timeout_s) as client:
-            return await client.solve("panda", [[0.4, 0.1, 0.5]], link="panda_hand")
-
-    with Client(service_url, timeout_s=timeout_s) as client:
-        assert client.solve("panda", [[0.4, 0.1, 0.5]], link="panda_hand").success.all()
+    with Client(service_url, timeout_s=np.float32(1e8)) as client:
+        assert client.solve("panda", PLACE, link="panda_hand").success.all()
         with client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
-            assert stream.step([0.4, 0.1, 0.5], [1, 0, 0, 0]).success
-    assert asyncio.run(run()).success.all()
-
-
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-@pytest.mark.parametrize("timeout_s", [-1, float("nan")])
-def test_a_time_below_0_is_refused(kind, timeout_s):
-    with pytest.raises(ValueError, match="timeout_s is"):
-        kind("http://service", timeout_s=timeout_s)
+            assert stream.step(PLACE, [[1, 0, 0, 0]]).success
+    assert asyncio.run(run()).success
 
 
 def test_forward_tells_where_links_are(client):
@@ -207,116 +186,29 @@ def test_a_refusal_carries_code_and_faults(client):
         client.robot("pandora")
 
 
-def test_targets_are_given_once(client):
-    with pytest.raises(ValueError, match="Give the link"):
-        client.solve("panda", [[0.4, 0.1, 0.5]])
-    with pytest.raises(ValueError, match="not both"):
-        client.solve("panda", [[0.4, 0.1, 0.5]], targets=[SolveTarget(link="panda_hand")])
-    with pytest.raises(ValueError, match="encoding"):
-        Client("http://127.0.0.1:1", encoding="xml")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda client: client.solve("panda", PLACE, link="hand", include="advice"), r"list of names: \['advice'\]"),
+        (lambda client: client.forward("panda", np.zeros((1, 7)), "panda_hand"), "links is 'panda_hand'"),
+        (lambda client: client.solve("panda", PLACE), "Give the link"),
+        (lambda client: client.solve("panda"), "Give the link"),
+        (lambda client: client.solve("panda", PLACE, targets=[SolveTarget(link="panda_hand")]), "not both"),
+        (lambda client: client.stream("panda"), "Give the link"),
+        (lambda client: client.stream("panda", link="panda_hand", targets=[]), "Give the link"),
+        (lambda client: Client("http://service", encoding="xml"), "encoding is 'xml'"),
+        (lambda client: Client("http://service", timeout_s=-1), "timeout_s is -1"),
+        (lambda client: Client("http://service", timeout_s=float("nan")), "timeout_s is nan"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_anything_is_sent(call, message):
+    with Client(NOBODY) as client, pytest.raises(ValueError, match=message):
+        call(client)
 
 
 def test_no_service_is_an_error_of_its_own():
-    with Client("http://127.0.0.1:1", retries=0) as client, pytest.raises(UnreachableError, match="GET http"):
+    with Client(NOBODY, retries=0) as client, pytest.raises(UnreachableError, match="GET http"):
         client.robots()
-
-
-# ---------------------------------------------------------------------- tries again
-class Scripted(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """Answers as it is told, one outcome per request."""
-
-    def __init__(self, *outcomes):
-        self.outcomes, self.count = list(outcomes), 0
-
-    def handle_request(self, request):
-        self.count += 1
-        outcome = self.outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    async def handle_async_request(self, request):
-        return self.handle_request(request)
-
-
-def busy(wait=None):
-    problem = {"status": 503, "code": "queue_full", "detail": "Too much is waiting."}
-    headers = PROBLEM | ({} if wait is None else {"Retry-After": str(wait)})
-    return httpx2.Response(503, json=problem, headers=headers)
-
-
-def share_exhausted():
-    problem = {"status": 429, "code": "share_exhausted", "detail": "Your API key has its share."}
-    return httpx2.Response(429, json=problem, headers=PROBLEM | {"Retry-After": "1"})
-
-
-def robots():
-    return httpx2.Response(200, json={"robots": []})
-
-
-def ask(kind, transport, **options):
-    """What a client of a kind gets, and how long it waited [s]; services in the same process go on to sleep."""
-    waits = []
-    if kind is Client:
-        with pytest.MonkeyPatch.context() as patch, Client("http://service", transport=transport, **options) as client:
-            patch.setattr("ik_service.client.client.time", SimpleNamespace(**{**vars(time), "sleep": waits.append}))
-            return client.robots(), waits
-
-    async def run():
-        async with AsyncClient("http://service", transport=transport, **options) as client:
-            return await client.robots()
-
-    async def note(wait_s):
-        waits.append(wait_s)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ik_service.client.async_client.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
-        return asyncio.run(run()), waits
-
-
-@pytest.fixture(params=[Client, AsyncClient])
-def kind(request):
-    return request.param
-
-
-def test_a_busy_service_is_asked_again_when_it_says(kind):
-    transport = Scripted(busy(2), busy(), httpx2.ConnectError("no route"), robots())
-    found, waits = ask(kind, transport)
-    assert found == []
-    assert 2.0 <= waits[0] <= 3.0
-    assert all(0.0 < wait < 1.0 for wait in waits[1:])
-    assert len(waits) == 3
-
-
-def test_a_caller_that_has_its_share_asks_again_later(kind):
-    transport = Scripted(share_exhausted(), robots())
-    found, waits = ask(kind, transport)
-    assert found == []
-    assert len(waits) == 1
-    assert 1.0 <= waits[0] <= 1.5
-
-
-def test_it_gives_up_after_some_tries(kind):
-    transport = Scripted(*[busy() for _ in range(9)])
-    with pytest.raises(ServiceError) as caught:
-        ask(kind, transport, retries=2)
-    assert (caught.value.code, caught.value.retry_after_s, transport.count) == ("queue_full", None, 3)
-
-
-def test_it_does_not_wait_longer_than_its_timeout(kind):
-    transport = Scripted(busy(30), robots())
-    with pytest.raises(ServiceError) as caught:
-        ask(kind, transport, timeout_s=10.0)
-    assert (caught.value.retry_after_s, transport.count) == (30.0, 1)
-
-
-@pytest.mark.parametrize(
-    ("timeout_s", "wait"), [(60.0, "60"), (2.5, "2.5"), (100, "100"), (0.25, "0.25"), (1e-6, "0.001")]
-)
-def test_the_service_is_told_how_long_anybody_waits(timeout_s, wait):
-    call = solve_call("panda", {"targets": []}, "json", timeout_s)
-    assert call.headers["Prefer"] == f"wait={wait}"
-    assert preferred_wait_s(call.headers["Prefer"].encode()) == pytest.approx(float(wait))
 
 
 def test_what_takes_longer_than_anybody_waits_is_refused(service_url):
@@ -328,52 +220,14 @@ def test_what_takes_longer_than_anybody_waits_is_refused(service_url):
     assert (caught.value.status, caught.value.code) in ((504, "deadline_passed"), (503, "queue_full"))
 
 
-@pytest.mark.parametrize("error", [httpx2.ReadTimeout("slow"), httpx2.WriteError("cut off")])
-def test_what_may_have_been_sent_is_not_sent_again(kind, error):
-    transport = Scripted(error, robots())
-    with pytest.raises(UnreachableError):
-        ask(kind, transport)
-    assert transport.count == 1
-
-
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [
-        (lambda: httpx2.Response(502, html="<html>Bad gateway</html>"), ServiceError),
-        (lambda: httpx2.Response(200, html="<html>Sign in</html>"), ClientError),
-        (lambda: httpx2.Response(200, json=[]), ClientError),
-        (
-            lambda: httpx2.Response(404, content=b"{", headers={"Content-Type": "application/problem+json"}),
-            ServiceError,
-        ),
-        (lambda: httpx2.Response(200, content=b"\xc1", headers={"Content-Type": "application/msgpack"}), ClientError),
-    ],
-)
-def test_a_reply_of_something_else_is_an_error(kind, reply, error):
-    with pytest.raises(error):
-        ask(kind, Scripted(reply()))
-
-
 def test_both_clients_have_the_same_methods():
-    names = [name for name in vars(Client) if not name.startswith("_") and name != "close"]
-    assert len(names) >= 6
-    for name in ("__init__", *names):
-        ours, theirs = getattr(Client, name), getattr(AsyncClient, name)
-        assert ours.__doc__ == theirs.__doc__, name
-        parameters = [list(inspect.signature(method).parameters.values()) for method in (ours, theirs)]
-        same = [(p.name, p.kind, p.default) for p in parameters[0]] == [
-            (p.name, p.kind, p.default) for p in parameters[1]
-        ]
-        assert same, name
-
-
-def test_without_httpx2_the_extra_is_named():
-    code = "import sys; sys.modules['httpx2'] = None; import ik_service.client"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError: The client needs httpx2.")
-    assert "pip install '.[client]'" in last
+    names = {name for name, method in vars(AsyncClient).items() if inspect.iscoroutinefunction(method)}
+    public = {name for name in names if not name.startswith("_")} - {"aclose"}
+    assert public == {"solve", "forward", "robots", "robot", "put_robot", "delete_robot"}
+    for name in public:
+        assert getattr(Client, name).__wrapped__ is getattr(AsyncClient, name)
+        assert not inspect.iscoroutinefunction(getattr(Client, name))
+    assert Stream.step.__wrapped__ is AsyncStream.step
 
 
 def test_the_client_needs_neither_warp_nor_the_service():

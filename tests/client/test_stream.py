@@ -1,7 +1,6 @@
 """Streams of the clients against a real service: answers in order, errors that leave the stream good, refusals."""
 
 import asyncio
-import inspect
 import json
 import threading
 from contextlib import contextmanager
@@ -12,16 +11,7 @@ import pytest
 from websockets.sync.server import serve
 
 from ik_service import load_robot
-from ik_service.client import (
-    AsyncClient,
-    AsyncStream,
-    Client,
-    ClientError,
-    ServiceError,
-    Stream,
-    StreamTarget,
-    UnreachableError,
-)
+from ik_service.client import AsyncClient, Client, ClientError, ServiceError, StreamTarget, UnreachableError
 from tests.bounded import PATIENCE_S
 
 KEY = "a-key-that-is-long-enough-0123456789"
@@ -34,12 +24,6 @@ TOLERANCE_M = 1e-3  # the default of the service
 def circle(count):
     angle = np.linspace(0.0, 2.0 * np.pi, count)
     return np.stack([0.45 + 0.05 * np.cos(angle), 0.1 * np.sin(angle), np.full(count, 0.5)], axis=1)
-
-
-@pytest.fixture(params=["msgpack", "json"])
-def client(request, service_url):
-    with Client(service_url, encoding=request.param) as client:
-        yield client
 
 
 @pytest.mark.evidence_cases("msgpack")
@@ -110,39 +94,21 @@ def test_what_cannot_be_streamed_is_refused_with_its_code(client, robot, link, s
     assert caught.value.request_id
 
 
-def test_the_key_of_the_client_opens_streams(running_service):
-    with running_service(api_keys={"ann": KEY}, robots=("panda",)) as (url, _):
+def test_the_key_of_the_client_opens_streams_and_the_end_of_the_service_is_an_error_of_the_step(running_service):
+    def follow(stream):
+        while True:
+            assert stream.step([0.4, 0.1, 0.5], DOWN).success
+
+    with running_service(api_keys={"ann": KEY}, robots=("panda",)) as (url, server):
         with Client(url) as client, pytest.raises(ServiceError) as caught, client.stream("panda", link="panda_hand"):
             pass
         assert (caught.value.status, caught.value.code) == (401, "missing_api_key")
-        with (
-            Client(url, KEY) as client,
-            client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream,
-        ):
+        options = {"link": "panda_hand", "tick_timeout_s": PATIENCE_S}
+        with Client(url, KEY) as client, client.stream("panda", **options) as stream:
             assert stream.step([0.4, 0.1, 0.5], DOWN).success
-
-
-def test_the_end_of_the_service_is_an_error_of_the_step(running_service):
-    def follow(stream):
-        while True:
-            stream.step([0.4, 0.1, 0.5], DOWN)
-
-    with (
-        running_service(robots=("panda",)) as (url, server),
-        Client(url) as client,
-        client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream,
-    ):
-        stream.step([0.4, 0.1, 0.5], DOWN)
-        server.should_exit = True
-        with pytest.raises(ClientError):
-            follow(stream)
-
-
-def test_the_targets_are_given_once(client):
-    with pytest.raises(ValueError, match="Give the link"):
-        client.stream("panda")
-    with pytest.raises(ValueError, match="Give the link"):
-        client.stream("panda", link="panda_hand", targets=[])
+            server.should_exit = True
+            with pytest.raises(ClientError):
+                follow(stream)
 
 
 def test_a_stream_that_is_not_open_has_no_names(client):
@@ -153,38 +119,26 @@ def test_a_stream_that_is_not_open_has_no_names(client):
 def test_a_task_has_streams_as_well(service_url):
     async def follow(client, offset):
         async with client.stream("panda", link="panda_hand", options={"seeds": 4}, tick_timeout_s=PATIENCE_S) as stream:
-            return [(await stream.step(position - [0, 0, offset], DOWN)).success for position in circle(STEPS)]
+            with pytest.raises(ServiceError):
+                await stream.step()
+            return [await stream.step(position - [0, 0, offset], DOWN) for position in circle(STEPS)]
 
     async def run():
         async with AsyncClient(service_url) as client:
-            followed = await asyncio.gather(*(follow(client, 0.01 * k) for k in range(4)))
-            with pytest.raises(ServiceError) as caught:
-                async with client.stream("pandora", link="panda_hand"):
-                    pass
-            assert caught.value.code == "unknown_robot"
-            with pytest.raises(ServiceError) as caught:
-                async with client.stream("panda", link="hand"):
-                    pass
-            assert caught.value.code == "unknown_link"
-            async with client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
-                with pytest.raises(ServiceError):
-                    await stream.step()
-                assert (await stream.step([0.4, 0.1, 0.5], DOWN)).seq == 1
-            return followed
+            with pytest.raises(ServiceError, match="unknown_link"):
+                await client.stream("panda", link="hand").__aenter__()
+            with pytest.raises(ServiceError, match="unknown_robot"):
+                await client.stream("pandora", link="panda_hand").__aenter__()
+            return await asyncio.gather(*(follow(client, 0.01 * k) for k in range(4)))
 
-    followed = asyncio.run(run())
-    assert [len(each) for each in followed] == [STEPS] * 4
-    assert all(all(each) for each in followed)
-
-
-def test_both_kinds_of_streams_have_the_same_step():
-    assert Stream.step.__doc__ == AsyncStream.step.__doc__
-    assert inspect.signature(Stream.step) == inspect.signature(AsyncStream.step)
+    for answers in asyncio.run(run()):
+        assert [answer.seq for answer in answers] == list(range(1, STEPS + 1))
+        assert all(answer.success for answer in answers)
 
 
 # ---------------------------------------------------------------------- services that are none
 @contextmanager
-def scripted(*frames):
+def scripted(*frames, **options):
     """A server of web sockets that answers every message with the next of these frames; None is nothing."""
 
     def handle(connection):
@@ -194,7 +148,7 @@ def scripted(*frames):
             if frame is not None:
                 connection.send(frame)
 
-    with serve(handle, "127.0.0.1", 0) as server:
+    with serve(handle, "127.0.0.1", 0, **options) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
@@ -210,23 +164,22 @@ CONFIGURED = {
 }
 
 
-def answered(seq):
-    errors = {"position_error_m": 0.0, "orientation_error_rad": None}
-    return {
-        "type": "answer",
-        "seq": seq,
-        "joint_q": [float(seq)],
-        "success": True,
-        "status": "converged",
-        "skipped": 0,
-        **errors,
-    }
+ANSWER = {
+    "type": "answer",
+    "joint_q": [0.0],
+    "success": True,
+    "status": "converged",
+    "skipped": 0,
+    "position_error_m": 0.0,
+    "orientation_error_rad": None,
+}
+REFUSED = {"type": "error", "code": "busy", "problem": {"status": 503, "detail": "Later."}}
 
 
-def test_an_answer_that_comes_late_is_not_taken_for_the_next_one():
-    late = msgpack.packb(answered(0))
+@pytest.mark.parametrize("late", [ANSWER, REFUSED])
+def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(late):
     with (
-        scripted(msgpack.packb(CONFIGURED), None, late) as url,
+        scripted(msgpack.packb(CONFIGURED), None, msgpack.packb(late | {"seq": 0})) as url,
         Client(url, timeout_s=1.0) as client,
         client.stream("any", link="hand") as stream,
     ):
@@ -250,10 +203,24 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("frame", FOREIGN, ids=map(str, range(len(FOREIGN))))
-@pytest.mark.parametrize("first", [True, False], ids=["configured", "answer"])
-def test_messages_of_something_else_are_errors(frame, first):
-    frames = [frame] if first else [json.dumps(CONFIGURED), frame]
-    with scripted(*frames) as url, Client(url, timeout_s=10.0) as client, pytest.raises(ClientError, match="stream"):
+def test_messages_of_something_else_are_errors(frame):
+    for frames in ([frame], [json.dumps(CONFIGURED), frame]):
+        with scripted(*frames) as url, Client(url, timeout_s=10.0) as client:
+            with pytest.raises(ClientError, match="stream") as caught:
+                open_and_step(client)
+            assert type(caught.value) is ClientError
+
+
+@pytest.mark.parametrize(("status", "error"), [(502, ServiceError), (200, UnreachableError)])
+def test_a_page_in_place_of_a_stream_is_an_error(status, error):
+    def page(connection, _):
+        response = connection.respond(status, "Sign in")
+        response.headers["Content-Type"] = "text/plain"  # a second one
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Server"] = "über"
+        return response
+
+    with scripted(process_request=page) as url, Client(url) as client, pytest.raises(error):
         open_and_step(client)
 
 

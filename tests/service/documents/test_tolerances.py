@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, Target, load_robot
-from ik_service.client.requests import SolveTarget
-from ik_service.client.stream_messages import StreamTarget
+from ik_service.client import SolveTarget, StreamTarget
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.documents.stream_messages import read_configuration
 from ik_service.service.errors.exceptions import FaultyFieldsError

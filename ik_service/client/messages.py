@@ -1,0 +1,249 @@
+"""Targets, results and bodies: what the clients send, and what they read from replies."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import httpx2
+import msgpack
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.client.errors import foreign_refused
+from ik_service.packed_columns import PACKED_FIELDS, packed
+from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, Column, EdgeColumns
+
+T = TypeVar("T")
+Encoding = Literal["msgpack", "json"]
+_REPLY_DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TargetFields:
+    """What a target is beside its poses.
+
+    Attributes:
+        link: The link.
+        offset_position: Position of the tool in the link frame [m], shape [3] or [n, 3].
+        offset_orientation_xyzw: Orientation of the tool in the link frame, shape [4] or [n, 4].
+        reference_link: Link in whose frame the target is given; None is the world.
+        row_weights: Weights of x, y, z and of the rotation about x, y, z, shape [6] or [n, 6]; 0 leaves an axis free.
+        free: Axes of `frame` along which and about which the link may be anywhere: "x", "y", "z", "rx", "ry", "rz".
+        tolerance: How far it may be off along them [m] and about them [rad], shape [6] or [n, 6]; None is not at all.
+        frame: "tool", "target", "reference" or "world"; None: "tool" with `free` or `tolerance`, else "reference".
+    """
+
+    link: str
+    offset_position: ArrayLike | None = None
+    offset_orientation_xyzw: ArrayLike | None = None
+    reference_link: str | None = None
+    row_weights: ArrayLike | None = None
+    free: Sequence[str] = ()
+    tolerance: ArrayLike | None = None
+    frame: Literal["reference", "target", "tool", "world"] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the target as in a request, with arrays as columns."""
+        words = ("link", "reference_link", "free", "frame", "constrain")
+        fields = {name: value if name in words else column(value) for name, value in vars(self).items()}
+        offset = given({name: fields.pop(f"offset_{name}") for name in ("position", "orientation_xyzw")})
+        return given(fields | {"offset": offset or None, "free": names("free", self.free) or None})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SolveTarget(TargetFields):
+    """A target of one link in every problem.
+
+    Attributes:
+        positions: Target positions [m], shape [n, 3]; None leaves the position free.
+        orientations_xyzw: Target orientations, shape [n, 4]; None leaves the orientation free.
+    """
+
+    positions: ArrayLike | None = None
+    orientations_xyzw: ArrayLike | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamTarget(TargetFields):
+    """A link that follows targets in a stream; its data have one line for all steps.
+
+    Attributes:
+        constrain: What every step gives: "pose", "position" or "orientation"; the rest is free.
+    """
+
+    constrain: Literal["pose", "position", "orientation"] = "pose"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SolveResult(EdgeColumns):
+    """Results of a batch, in the order of its problems; its columns are those of `EdgeColumns`.
+
+    Attributes:
+        robot: The robot.
+        joint_names: Names of its joints.
+        coordinate_names: Names of the columns of `joint_q`.
+        engine: Engine that ran.
+        device: Device that it ran on.
+        seeds: Starts that each problem could use.
+        collision: What was checked, "self", "world" or "off"; None from services that do not say so.
+        timing_ms: Time in the queue, of the solve and in total [ms].
+        targets: Errors per target, where there are several.
+        dof_names: Names of the columns of `active_limits`, if asked for.
+        constraint_names: Names of the columns of `constraint_error`, if asked for.
+        closing_coordinate_names: Names of the columns of `closing_joint_q`, if asked for.
+        collision_names: What `closest` names: links with spheres, attached objects and the world's, if asked for.
+        islands: The islands of each problem, if asked for.
+        advice: What to do about each problem, if asked for.
+    """
+
+    robot: str
+    joint_names: tuple[str, ...]
+    coordinate_names: tuple[str, ...]
+    engine: str
+    device: str
+    seeds: int
+    timing_ms: Mapping[str, float] = field(repr=False)
+    collision: str | None = None
+    targets: tuple[Mapping[str, Any], ...] = ()
+    dof_names: tuple[str, ...] | None = None
+    constraint_names: tuple[str, ...] | None = None
+    closing_coordinate_names: tuple[str, ...] | None = None
+    collision_names: tuple[str, ...] | None = None
+    islands: tuple[Any, ...] | None = None
+    advice: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        """Say how many problems there were and how many are solved."""
+        solved = f"{int(self.success.sum())} of {len(self)} problems solved"
+        return f"<SolveResult of '{self.robot}': {solved}, engine {self.engine} on {self.device}>"
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.success)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ForwardResult:
+    """Where links are, in the world frame.
+
+    Attributes:
+        robot: The robot.
+        links: The links.
+        positions: [m], shape [n, links, 3].
+        orientations_xyzw: Unit quaternions, shape [n, links, 4].
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    positions: NDArray[np.float64]
+    orientations_xyzw: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        """Say how many poses of which links there are."""
+        return f"<ForwardResult of '{self.robot}': {len(self.positions)} poses of {', '.join(self.links)}>"
+
+
+def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def names(label: str, of: Sequence[str]) -> list[str]:
+    """Return names as a list; refuse one name in place of the list."""
+    if isinstance(of, str):
+        raise ValueError(f"{label} is {of!r}. Give a list of names: [{of!r}].")
+    return list(of)
+
+
+def column(value: ArrayLike | None) -> NDArray[Any] | None:
+    """Return numbers as an array; float32 stays float32, all else becomes float64."""
+    if value is None:
+        return None
+    array = np.asarray(value)
+    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def encoded(document: Mapping[str, Any], encoding: Encoding, *, packs: bool) -> str | bytes:
+    """Return a document without what is None; arrays become lists, or packed columns in MessagePack."""
+    if encoding == "json":
+        return json.dumps(given(document), default=_as_list)
+    content: bytes = msgpack.packb(given(document), default=_as_column if packs else _as_list)
+    return content
+
+
+def _as_list(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else np.asarray(value).tolist()
+
+
+def _as_column(value: Any) -> Any:
+    numbers = column(value) if isinstance(value, np.ndarray) and value.ndim else None
+    return _as_list(value) if numbers is None else packed(numbers)
+
+
+def read_reply(reply: httpx2.Response, read: Callable[[dict[str, Any]], T]) -> T:
+    """Return what a function reads from the document in a reply; columns of MessagePack are arrays in the document."""
+    with foreign_refused(f"The reply of {reply.url}"):
+        if "application/msgpack" in reply.headers.get("content-type", "").lower():
+            return read(msgpack.unpackb(reply.content, object_hook=_unpacked))
+        return read(json.loads(reply.content))
+
+
+def solve_result(document: Mapping[str, Any]) -> SolveResult:
+    """Return the results in a document."""
+    columns = {c.edge_name: _read_column(c, document) for c in EDGE_COLUMNS if c.edge_name in document}
+    lengths = {columns[c.edge_name].shape[:1] for c in ALWAYS_COLUMNS if c.edge_name in columns}
+    if len(lengths) != 1 or lengths == {()}:
+        raise ValueError("the columns have not a row per problem")
+    resolved, present = document["resolved"], [name for name in SolveResult.__dataclass_fields__ if name in document]
+    tuples = [name for name in present if name.endswith("_names") or name in ("islands", "advice")]
+    fields: dict[str, Any] = {name: tuple(document[name]) for name in tuples}
+    fields |= columns | {name: resolved[name] for name in ("engine", "device", "seeds")}
+    errors = [column.edge_name for column in ALWAYS_COLUMNS if column.is_per_target]
+    fields["targets"] = tuple(
+        {"link": target["link"], **{name: _floats(target[name]) for name in errors}}
+        for target in document.get("targets", ())
+    )
+    fields |= {"collision": resolved.get("collision"), "timing_ms": document["timing_ms"]}
+    return SolveResult(robot=document["robot"], **fields)
+
+
+def forward_result(document: Mapping[str, Any]) -> ForwardResult:
+    """Return the poses in a document."""
+    poses, columns = document["poses"], ("positions", "orientations_xyzw")
+    stacked = {name: np.stack([_floats(pose[name]) for pose in poses], axis=1) for name in columns}
+    return ForwardResult(robot=document["robot"], links=tuple(pose["link"] for pose in poses), **stacked)
+
+
+def described(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document that describes a robot."""
+    if not isinstance(document["name"], str):
+        raise TypeError("the robot has no name")
+    return document
+
+
+def _read_column(column: Column, document: Mapping[str, Any]) -> NDArray[Any]:
+    """A column as an array: statuses as words, NaN, infinity or -1 for null."""
+    values = document[column.edge_name]
+    if column.dtype == "status":
+        status = np.asarray(values)
+        return np.asarray(document["status_names"])[status] if "status_names" in document else status
+    if column.dtype in ("precision", "float32", "float64"):
+        numbers = _floats(values)
+        return np.where(np.isnan(numbers), np.inf, numbers) if column.null == "inf" else numbers
+    if column.null == "-1" and isinstance(values, list):
+        values = [-1 if value is None else value for value in values]
+    return np.asarray(values)
+
+
+def _floats(column: Any) -> NDArray[Any]:
+    """A column of numbers, NaN for null."""
+    return column if isinstance(column, np.ndarray) else np.asarray(column, dtype=np.float64)
+
+
+def _unpacked(entries: dict[str, Any]) -> Any:
+    """A packed column as an array, anything else as it is."""
+    if entries.keys() != PACKED_FIELDS or entries["dtype"] not in _REPLY_DTYPES:
+        return entries
+    wire_type = np.dtype(entries["dtype"]).newbyteorder("<")
+    return np.frombuffer(entries["data"], wire_type).reshape(entries["shape"])
