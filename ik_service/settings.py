@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ENV_PREFIX = "IK_SERVICE_"
 DEVICES_MOST = 64
+REPLACED = {"fronts": "workers"}
+"""Settings of earlier versions, each with the one that came in its place."""
 KEY_LENGTH_LEAST = 16
 """Shorter API keys can be guessed."""
 _KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -72,21 +74,21 @@ class ServiceSettings(BaseSettings):
     device: str = Field(
         default="auto",
         min_length=1,
-        description="auto, cpu, cuda, or one CUDA device such as cuda:1. Several of one kind with commas between them: "
-        "cuda:0,cuda:1. Each then has a process that solves.",
+        description="auto, cpu, cuda, or one CUDA device such as cuda:1. Several with commas between them, as in "
+        "cuda:0,cuda:1, are taken by workers in turn, and so are all cards with auto and cuda.",
     )
     threads: int | None = Field(
         default=None,
         ge=1,
         le=1024,
-        description="Threads of a solve on a CPU; answers do not depend on it. None is one.",
+        description="Threads of a solve on a CPU; answers do not depend on it. None is one, and with several workers "
+        "for each its share of the cores.",
     )
-    fronts: int = Field(
-        default=1,
+    workers: int | None = Field(
+        default=None,
         ge=1,
         le=64,
-        description="Processes that take requests. With two or more, the solver has a process of its own behind them, "
-        "and so it has with several devices.",
+        description="Whole services on one port, each a process with a solver of its own. None is one for each device.",
     )
     robots: Words | None = Field(
         default=None,
@@ -241,19 +243,21 @@ class ServiceSettings(BaseSettings):
             raise ValueError(f"device: 1 to {DEVICES_MOST} names with commas between them are allowed")
         if len(kinds) > 1 or (len(devices) > 1 and "auto" in kinds):
             raise ValueError("device: several are of one kind, as in cuda:0,cuda:1, or answers would depend on which")
-        if "cuda" in kinds and len({*devices}) < len(devices):
-            raise ValueError("device: a CUDA device stands in it twice")
+        if len({*devices}) < len(devices):
+            raise ValueError("device: a device stands in it twice; more workers than devices share devices")
+        if self.worker_count < len(devices):
+            raise ValueError(f"workers is {self.workers}, and device names {len(devices)}: each needs a worker")
         return self
 
-    @cached_property
+    @property
     def devices(self) -> tuple[str, ...]:
-        """The names of the devices, each of which has a process that solves where there are several."""
+        """The names of the devices."""
         return tuple(one.strip() for one in self.device.split(","))
 
     @property
-    def has_supervisor(self) -> bool:
-        """Whether the service is several processes."""
-        return self.fronts > 1 or len(self.devices) > 1
+    def worker_count(self) -> int:
+        """Number of workers."""
+        return len(self.devices) if self.workers is None else self.workers
 
     @cached_property
     def keys(self) -> Mapping[str, str]:
@@ -276,6 +280,12 @@ def load_settings(**options: Any) -> ServiceSettings:
     Raises:
         InputError: A value is not allowed; the message names the setting and does not show secrets.
     """
+    for name, instead in REPLACED.items():
+        if name in options or setting_source(name, {}) != "default":
+            raise InputError(
+                f"Setting {name} ({ENV_PREFIX}{name.upper()}) is no more. Set {instead} "
+                f"({ENV_PREFIX}{instead.upper()}) in its place; see Several processes in docs/operations.md."
+            )
     try:
         return ServiceSettings(**{**_kubernetes_port(), **options})
     except ValidationError as error:

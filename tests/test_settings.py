@@ -78,12 +78,25 @@ def test_a_file_of_keys_that_others_may_write_is_refused(tmp_path, mode, monkeyp
         ({"device": "auto,auto"}, "of one kind"),
         ({"device": "cuda:0,"}, "1 to 64 names"),
         ({"device": "cuda:0, cuda:0"}, "stands in it twice"),
+        ({"device": "cuda:0,cuda:1", "workers": 1}, "workers is 1, and device names 2"),
+        ({"fronts": 2}, r"fronts .* is no more. Set workers \(IK_SERVICE_WORKERS\)"),
     ],
 )
 def test_what_is_wrong_is_named_and_no_secret_is(options, message):
     with pytest.raises(InputError, match=message) as caught:
         load_settings(**options)
     assert "secret" not in str(caught.value)
+
+
+def test_a_variable_of_an_earlier_version_is_refused_and_the_new_one_named(monkeypatch):
+    monkeypatch.setenv("IK_SERVICE_FRONTS", "2")
+    with pytest.raises(InputError, match="IK_SERVICE_WORKERS"):
+        load_settings(workers=2)
+
+
+def test_there_is_a_worker_for_each_device_unless_told():
+    given = ({}, {"device": "cuda:0,cuda:1"}, {"device": "cuda:0,cuda:1", "workers": 3}, {"workers": 4})
+    assert [load_settings(**options).worker_count for options in given] == [1, 2, 3, 4]
 
 
 def test_what_kubernetes_sets_for_a_service_of_this_name_is_passed_over(monkeypatch):

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ik_service.cli.descriptors import with_descriptors
-from ik_service.cli.service_server import ServiceServer
+from ik_service.cli.service_server import BACKLOG, ServiceServer
 from ik_service.cli.supervisor import Supervisor
 from ik_service.extras import how_to_install
 from ik_service.service import create_app
@@ -39,7 +39,7 @@ def run_server(**options: Any) -> None:
         InputError: A setting is not allowed, or there is no such device.
     """
     settings = load_settings(**options)
-    with configured_logs(settings, role=SUPERVISOR if settings.has_supervisor else None):
+    with configured_logs(settings, role=SUPERVISOR if settings.worker_count > 1 else None):
         for name in unknown_variables():
             _logger.warning("Environment variable %s is no setting; 'ik-service config' lists them.", name)
         keys_file = settings.api_keys_file
@@ -54,8 +54,9 @@ def _serve(settings: ServiceSettings) -> None:
     require_safe_address(settings, settings.host)
     settings = with_descriptors(_with_page_url(settings))
     listener = _listen(settings.host, settings.port)
+    failure: BaseException | None
     with listener:
-        if settings.has_supervisor:
+        if settings.worker_count > 1:
             failure = Supervisor(settings, listener).run()
         else:
             app = create_app(settings, bound_to=listener.getsockname()[0])
@@ -89,7 +90,7 @@ def _with_page_url(settings: ServiceSettings) -> ServiceSettings:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         reason = os.strerror(error.errno) if isinstance(error.errno, int) and error.errno > 0 else error.strerror
         raise StartError(f"Cannot listen on {host}:{port}: {reason}. Give another --host or --port.") from error

@@ -1,22 +1,38 @@
-"""The server of an application: uvicorn, which says when it is ready and finishes its requests at the end."""
+"""The server of an application: uvicorn, which says when it is ready and finishes its requests at the end.
+
+It is the only process of a service, or one of several workers, each of which has a socket of its own at one address.
+"""
 
 import asyncio
 import gc
 import logging
+import math
 import multiprocessing
+import os
 import signal
 import socket
+import sys
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from types import FrameType
+from typing import NamedTuple
 
 import uvicorn
+import warp as wp
 from fastapi import FastAPI
+from prometheus_client import values
 
-from ik_service.cli.announcement import Announcement, example_request, reachable_url
+from ik_service.cli.announcement import Announcement, Example, example_request, reachable_url
 from ik_service.cli.console import message_console
 from ik_service.cli.page_command import run_page
+from ik_service.service.app import create_app, worker_role
+from ik_service.service.gate.logs import configured_logs
+from ik_service.service.gate.server_config import server_config
 from ik_service.service.queue.timed_result import TimedResult
 from ik_service.settings import ServiceSettings
-from objectives.errors import IKError
+from ik_service.warp_start import start_warp
+from objectives.errors import IKError, InputError
 
 _logger = logging.getLogger(__name__)
 
@@ -24,6 +40,10 @@ SETTLE_S = 0.1
 """Time to read what callers had sent before the end: uvicorn closes connections on which it has read nothing."""
 SETTLE_TURNS = 10
 """Turns of the event loop for the same, where it lags: to accept a connection and to read from it takes four."""
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
+REFRESH_TICKS = 10
+"""Ticks of uvicorn, of 0.1 s each, from one look of a worker at its solver and its metrics to the next."""
 PAGE_START_S, PAGE_ASKED_S = 60.0, 0.2
 """Longest wait for the live page before the service says where to look, and from one look to the next."""
 
@@ -98,6 +118,114 @@ class ServiceServer(uvicorn.Server):
         gc.collect()
         gc.freeze()
         return warm_up.result()
+
+
+class WorkerReady(NamedTuple):
+    """A worker is ready.
+
+    Attributes:
+        device: Device that it solves on.
+        example: A request to try.
+    """
+
+    device: str
+    example: Example
+
+
+class WorkerFailed(NamedTuple):
+    """A worker cannot start.
+
+    Attributes:
+        reason: Text of the error.
+        is_input: Whether a setting is to blame.
+    """
+
+    reason: str
+    is_input: bool
+
+
+class WorkerServer(ServiceServer):
+    """The server of a worker: tells its supervisor when it is ready, and ends where its solver is lost."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServiceSettings, connection: Connection) -> None:
+        """Keep the pipe to the supervisor."""
+        super().__init__(config, app, settings)
+        self._connection = connection
+
+    async def announce(self, host: str, port: int) -> None:
+        """Tell the supervisor when it is ready."""
+        solved = await self.first_solve()
+        if solved is not None:
+            example = await asyncio.to_thread(example_request, self._app.state.service)
+            self._connection.send(WorkerReady(solved.result.device, example))
+
+    async def on_tick(self, counter: int) -> bool:
+        """Write values for the metrics of the whole service; look whether the solver is there."""
+        service = self._app.state.service
+        if counter % REFRESH_TICKS == 0:
+            service.metrics.refresh()
+            if service.pool.solving_s == math.inf and not self.should_exit:
+                self.failure, self.should_exit = RuntimeError("The solver's thread has ended."), True
+        return await super().on_tick(counter)
+
+
+def run_worker(
+    number: int, connection: Connection, settings: ServiceSettings, address: tuple[str, int], metrics_folder: str
+) -> None:
+    """Serve as one of several workers until told to end; runs in the process.
+
+    Args:
+        number: Number of the worker, from 1 on.
+        connection: Pipe to the supervisor.
+        settings: The settings.
+        address: Host and port that all workers listen on; the kernel divides connections among their sockets.
+        metrics_folder: Folder of the files into which all workers count.
+    """
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_folder
+    values.ValueClass = values.MultiProcessValue(lambda: number)  # a worker that is started again goes on counting
+    threading.Thread(target=_end_with_supervisor, args=(connection,), name="ik-supervisor", daemon=True).start()
+    with configured_logs(settings, role=worker_role(number)):
+        try:
+            settings = worker_settings(settings, number)
+            app = create_app(settings, bound_to=address[0], worker=number)
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            with socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=True) as listener:
+                server = WorkerServer(server_config(app, settings), app, settings, connection)
+                server.run(sockets=[listener])
+            failure = server.failure
+        except IKError as error:
+            failure = error
+        if failure is not None:
+            _logger.error("The worker ends: %s", failure)
+            reason = str(failure) if isinstance(failure, IKError) else f"The first solve failed: {failure}"
+            with suppress(OSError):
+                connection.send(WorkerFailed(reason, isinstance(failure, InputError)))
+            sys.exit(1)
+
+
+def worker_settings(settings: ServiceSettings, number: int) -> ServiceSettings:
+    """Return the settings of one of several workers: its device, and threads for its share of the cores.
+
+    Args:
+        settings: Settings of the service.
+        number: Number of the worker, from 1 on.
+    """
+    devices = settings.devices
+    if devices[0] in ("auto", "cuda"):
+        start_warp()
+        cards = wp.get_cuda_device_count()
+        devices = tuple(f"cuda:{k}" for k in range(cards)) if cards > 1 else devices
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = settings.threads or max(1, cores // settings.worker_count)
+    device = devices[(number - 1) % len(devices)]
+    return settings.model_copy(update={"device": device, "workers": 1, "threads": threads})
+
+
+def _end_with_supervisor(connection: Connection) -> None:
+    """Let this process end as its supervisor would have asked it to, once that has ended."""
+    with suppress(EOFError, OSError):
+        connection.recv()  # it sends nothing
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def log_failure(task: "asyncio.Task[None]") -> None:

@@ -1,48 +1,107 @@
-"""The supervisor of a service of several processes: fronts that take requests, and a solver for each device.
+"""The supervisor of a service of several workers: whole services on one port, each a process with its own solver.
 
-    supervisor -> front-1 ... front-N: each with an application and a socket of its own, all sockets of one address
-               -> solver, or solver-1 ... solver-M: those with a solver pool, whose queue all fronts share
-    each of them <-> supervisor: a pipe, for metrics and how the start went
+    supervisor -> worker-1 ... worker-N: each with an application, a solver, and a socket; all sockets have one address
 
-The supervisor takes no requests. It starts what ends, adds up metrics, and passes on the signal to end: fronts finish
-their requests first, then the solvers end.
+The supervisor takes no requests. It starts what ends and passes on the signal to end; workers finish their requests.
 """
 
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
+from multiprocessing.process import BaseProcess
 from types import FrameType
+from typing import cast
+
+from prometheus_client.multiprocess import mark_process_dead
 
 from ik_service.cli.announcement import Announcement, reachable_url
-from ik_service.cli.children import Child
-from ik_service.cli.front_process import run_front
-from ik_service.cli.process_link import FromProcess, OwnMetrics, Started, StartFailed
-from ik_service.cli.service_server import end_children, start_page
-from ik_service.cli.solver_process import run_solver
-from ik_service.service.gate.merged_metrics import merged
+from ik_service.cli.service_server import WorkerFailed, WorkerReady, end_children, run_worker, start_page
+from ik_service.service.app import worker_role
 from ik_service.settings import ServiceSettings
+from objectives.errors import IKError, InputError
 
-BACKLOG = 2048
-"""Connections that wait for a front."""
-TELL_S = 2.0
-"""Longest wait for the metrics of a process; those that it told before stand for them then [s]."""
+DELAY_LEAST_S, DELAY_MOST_S = 0.1, 10.0
+"""Delays before a worker is started again: the first one, doubled each time, and the longest [s]."""
+LONG_LIFE_S = 60.0
+"""After a life as long as this, the next delay is the first one again [s]."""
 END_S = 10.0
-"""Time that processes have beyond their own to end, before they are killed [s]."""
+"""Time that workers have beyond their own to end, before they are killed [s]."""
 SOON_S = 1.0
 """Longest time between two looks at the clock [s]."""
+OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+"""Signals that a terminal sends to all processes at once; the supervisor passes them on."""
 
 _logger = logging.getLogger(__name__)
 
 
+class Worker:
+    """One worker, as its supervisor sees it.
+
+    Attributes:
+        process: Its process; None while there is none.
+        connection: The pipe to its process.
+        ready: Said by the process once it is ready; None before.
+        start_at: Time at which the next process is to be started [s].
+    """
+
+    def __init__(self, number: int, settings: ServiceSettings, address: tuple[str, int], metrics_folder: str) -> None:
+        self.role, self._number, self._metrics_folder = worker_role(number), number, metrics_folder
+        self._arguments = settings, address, metrics_folder
+        self.process: BaseProcess | None = None
+        self.connection: Connection | None = None
+        self.ready: WorkerReady | None = None
+        self.start_at, self._started_at, self._delay_s = 0.0, 0.0, DELAY_LEAST_S
+
+    def start(self) -> None:
+        """Start the process."""
+        context = multiprocessing.get_context("spawn")  # a fork would have the state of Warp, and of threads
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=run_worker, args=(self._number, theirs, *self._arguments), name=self.role)
+        before = {sig: signal.signal(sig, signal.SIG_IGN) for sig in OF_TERMINAL}
+        try:
+            self.process.start()
+        finally:
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
+        theirs.close()
+        self._started_at = time.monotonic()
+        _logger.info("Process %s has the id %d.", self.role, self.process.pid)
+
+    def tell(self, sig: int) -> None:
+        """Send a signal to the process, if there is one."""
+        if self.process is not None and self.process.pid is not None and self.process.is_alive():
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, sig)
+
+    def end(self) -> int | None:
+        """Wait for the process to end, and kill it where that takes long; return its exit code, None where none was."""
+        process, connection = self.process, self.connection
+        if process is None or connection is None:
+            return None
+        process.join(END_S)
+        process.kill()
+        process.join()
+        self.process, self.connection, self.ready = None, None, None  # first: a signal may come at any time
+        code = process.exitcode
+        process.close()
+        connection.close()
+        mark_process_dead(self._number, self._metrics_folder)
+        now = time.monotonic()
+        if now > self._started_at + LONG_LIFE_S:
+            self._delay_s = DELAY_LEAST_S
+        self.start_at, self._delay_s = now + self._delay_s, min(2.0 * self._delay_s, DELAY_MOST_S)
+        return code
+
+
 class Supervisor:
-    """Runs a service.
+    """Runs a service of several workers.
 
     Args:
         settings: The settings.
@@ -50,50 +109,36 @@ class Supervisor:
     """
 
     def __init__(self, settings: ServiceSettings, listener: socket.socket) -> None:
-        self._settings, self._family, self._address = settings, listener.family, listener.getsockname()[:2]
+        self._settings, self._address = settings, listener.getsockname()[:2]
         self._announcement = Announcement(settings, *self._address)
-        # For the processes, which share the cores: threads of OpenBLAS spin after each use.
+        # For the workers, which share the cores: threads of OpenBLAS spin after each use.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         listener.close()
-        self._fronts: list[Child] = []
-        self._children: list[Child] = []
+        self._holder = _bound(listener.family, self._address)
+        self._workers: list[Worker] = []
         self._was_ready = False
-        self._failure: BaseException | None = None
+        self._failure: IKError | None = None
         self._end_by: float | None = None  # once it is told to end
-        # A round of questions for metrics: who wants them, whose are missing, and since when; who asks for the next.
-        self._asking: list[Child] = []
-        self._missing: set[Child] = set()
-        self._asked_at = 0.0
-        self._next_asking: list[Child] = []
 
-    def run(self) -> BaseException | None:
+    def run(self) -> IKError | None:
         """Serve until a signal comes; return why the service could not start, None where it could."""
-        with tempfile.TemporaryDirectory(prefix="ik-service-") as folder, self._signals():  # no other user may enter it
-            devices, names = self._settings.devices, [f"front-{k + 1}" for k in range(self._settings.fronts)]
-            roles = ["solver"] if len(devices) == 1 else [f"solver-{k + 1}" for k in range(len(devices))]
-            paths = [str(Path(folder) / role) for role in roles]
-            solvers = [self._solver(*one) for one in zip(roles, devices, paths, strict=True)]
-            self._fronts = [Child(name, run_front, lambda: (self._settings, paths, self._listen())) for name in names]
-            self._children = [*solvers, *self._fronts]
-            if self._settings.page_port is not None:
-                start_page(reachable_url(*self._address), self._settings.page_port)
+        settings = self._settings
+        with self._holder, tempfile.TemporaryDirectory(prefix="ik-service-") as folder, self._signals():
+            numbers = range(1, settings.worker_count + 1)
+            self._workers = [Worker(number, settings, self._address, folder) for number in numbers]
+            if settings.page_port is not None:
+                start_page(reachable_url(*self._address), settings.page_port)
             self._announcement.say_listening()
             try:
-                while self._end_by is None or self._fronts_left():
+                while self._end_by is None or self._is_left(self._end_by):
                     self._turn()
             finally:
-                for child in reversed(self._children):
-                    child.end(END_S)
+                for worker in self._workers:
+                    worker.tell(signal.SIGTERM if self._end_by is None else signal.SIGKILL)
+                for worker in self._workers:
+                    worker.end()
                 end_children()
         return self._failure
-
-    def _solver(self, role: str, device: str, path: str) -> Child:
-        settings = self._settings.model_copy(update={"device": device})
-        return Child(role, run_solver, lambda: (settings, path))
-
-    def _listen(self) -> socket.socket:
-        """Return the socket of a front: it ends with the front, so that connections go to others from then on."""
-        return socket.create_server(self._address, family=self._family, backlog=BACKLOG, reuse_port=True)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -106,98 +151,78 @@ class Supervisor:
                 signal.signal(sig, handler)
 
     def _told_to_end(self, sig: int, frame: FrameType | None) -> None:
-        """Pass it on to the fronts; a second interrupt is passed on as such, and ends them without more ado."""
+        """Pass it on to the workers; a second interrupt is passed on as such, and ends them without more ado."""
         again = self._end_by is not None and sig == signal.SIGINT
         self._end(signal.SIGINT if again else signal.SIGTERM)
 
     def _end(self, sig: int = signal.SIGTERM) -> None:
         own_s = self._settings.drain_delay_s + self._settings.drain_s
         self._end_by = self._end_by or time.monotonic() + own_s + END_S
-        for front in self._fronts:
-            front.tell(sig)
+        for worker in self._workers:
+            worker.tell(sig)
 
-    def _fronts_left(self) -> bool:
-        assert self._end_by is not None
-        left = [front for front in self._fronts if front.process is not None]
-        if left and time.monotonic() > self._end_by:
-            _logger.warning("%d fronts do not end; they are killed.", len(left))
+    def _is_left(self, end_by: float) -> bool:
+        left = [worker.role for worker in self._workers if worker.process is not None]
+        if left and time.monotonic() > end_by:
+            _logger.warning("%s: no end, so they are killed.", ", ".join(left))
             return False
         return bool(left)
 
-    # ------------------------------------------------------------------ a turn
     def _turn(self) -> None:
-        """Start what is to be started; wait for what processes say and for their ends."""
+        """Start what is to be started; wait for what workers say and for their ends."""
         now = time.monotonic()
-        if self._end_by is None:
-            for child in self._children:
-                if child.process is None and child.start_at <= now:
-                    child.start()
-            if self._end_by is not None:  # told meanwhile
-                self._end()
-        sources: dict[object, Child] = {source: child for child in self._children for source in child.sources}
-        for source in wait([source for child in self._children for source in child.sources], self._patience_s()):
-            child = sources[source]
-            if source == child.connection:
-                self._take(child, child.connection)
-            elif child.process is not None:
-                self._gone(child)
-        if self._asking and time.monotonic() > self._asked_at + TELL_S:
-            self._missing.clear()
-        self._answer()
+        for worker in self._workers:
+            if self._end_by is None and worker.process is None and worker.start_at <= now:
+                worker.start()
+                if self._end_by is not None:  # told meanwhile
+                    self._end()
+        sources: dict[object, Worker] = {}
+        for worker in self._workers:
+            if worker.process is not None and worker.connection is not None:
+                sources |= {worker.connection: worker, worker.process.sentinel: worker}
+        starts = [worker.start_at - now for worker in self._workers if worker.process is None and self._end_by is None]
+        happened = wait(cast(list[Connection | int], list(sources)), max(0.0, min([SOON_S, *starts])))
+        for source in sorted(happened, key=lambda one: isinstance(one, int)):  # what a worker has said before its end
+            worker = sources[source]
+            if isinstance(source, Connection):
+                with suppress(EOFError, OSError):  # it ends
+                    self._heard(worker, source.recv())
+            elif worker.process is not None:
+                self._gone(worker)
 
-    def _patience_s(self) -> float:
-        times = [child.start_at for child in self._children if child.process is None]
-        times += [self._asked_at + TELL_S] if self._asking else []
-        return max(0.0, min([SOON_S, *(at - time.monotonic() for at in times)])) if self._end_by is None else SOON_S
-
-    def _take(self, child: Child, connection: Connection) -> None:
-        try:
-            message: FromProcess = connection.recv()
-        except (EOFError, OSError):  # it ends
-            return
-        if isinstance(message, Started):
-            child.is_ready = True
-            if not self._was_ready and all(front.is_ready for front in self._fronts):
+    def _heard(self, worker: Worker, message: WorkerReady | WorkerFailed) -> None:
+        if isinstance(message, WorkerReady):
+            worker.ready = message
+            said = [other.ready for other in self._workers if other.ready is not None]
+            if not self._was_ready and len(said) == len(self._workers):
                 self._was_ready = True
-                devices = self._settings.devices
-                where = message.device if len(devices) == 1 else ", ".join(devices)
-                self._announcement.say_ready(where, message.example)
+                devices = dict.fromkeys(one.device for one in said)
+                self._announcement.say_ready(", ".join(devices), message.example)
                 self._announcement.say_where_to_look()
-        elif isinstance(message, StartFailed):
-            if not self._was_ready:
-                self._failure = self._failure or message.failure.error
-                self._end()
-        elif isinstance(message, OwnMetrics):
-            child.keep(message.snapshot)
-            self._missing.discard(child)
-        else:
-            self._next_asking.append(child)
+        elif not self._was_ready and self._failure is None:
+            self._failure = InputError(message.reason) if message.is_input else IKError(message.reason)
+            self._end()
 
-    def _gone(self, child: Child) -> None:
-        code = child.gone()
-        self._missing.discard(child)
-        self._asking = [other for other in self._asking if other is not child]
+    def _gone(self, worker: Worker) -> None:
+        code = worker.end()
         if self._end_by is not None:
             return
-        if not self._was_ready:
-            text = f"Process {child.role} has ended with exit code {code} before the service was ready."
-            self._failure = self._failure or RuntimeError(text)
+        if self._was_ready:
+            delay_s = worker.start_at - time.monotonic()
+            text = "Process %s has ended with exit code %s; started again in %.1f s."
+            _logger.error(text, worker.role, code, delay_s)
+        else:
+            text = f"Process {worker.role} has ended with exit code {code} before the service was ready."
+            self._failure = self._failure or IKError(text)
             self._end()
-            return
-        delay_s = child.start_at - time.monotonic()
-        _logger.error("Process %s has ended with exit code %s; started again in %.1f s.", child.role, code, delay_s)
 
-    # ------------------------------------------------------------------ metrics
-    def _answer(self) -> None:
-        """Answer those that asked for metrics once all processes have told theirs; begin the next round."""
-        if self._asking and not self._missing:
-            snapshot = merged(child.snapshot for child in self._children)
-            for child in self._asking:
-                child.send(snapshot)
-            self._asking = []
-        if self._next_asking and not self._asking:
-            self._asking, self._next_asking = self._next_asking, []
-            self._missing = {child for child in self._children if child.is_heard}
-            self._asked_at = time.monotonic()
-            for child in self._missing:
-                child.send("metrics")
+
+def _bound(family: int, address: tuple[str, int]) -> socket.socket:
+    """Return a socket that keeps the address for the workers, also while none of them is there."""
+    holder = socket.socket(family, socket.SOCK_STREAM)
+    if family == socket.AF_INET6:
+        holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    holder.bind(address)
+    return holder

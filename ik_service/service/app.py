@@ -17,7 +17,6 @@ from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
 from ik_service.service.catalog.world_catalog import WorldCatalog, world_store
 from ik_service.service.errors.problem_handlers import install_problem_handlers
-from ik_service.service.front import Front
 from ik_service.service.gate.access import require_safe_address
 from ik_service.service.gate.admission import Admission
 from ik_service.service.gate.logs import AccessLog
@@ -31,7 +30,7 @@ from ik_service.service.routes import worlds as world_routes
 from ik_service.service.routes.docs_page import install_docs_page
 from ik_service.service.routes.state import ServiceState
 from ik_service.service.service_app import ServiceApp
-from ik_service.service.warm_up import compile_ahead, keep_warm, warm_up
+from ik_service.service.warm_up import compile_ahead, warm_up
 from ik_service.settings import ServiceSettings, load_settings
 from objectives.errors import InputError, UnknownNameError
 
@@ -41,10 +40,8 @@ SI units and radians. Quaternions are in the order x, y, z, w. Row k of every co
 RFC 9457 problem documents with a stable `code`."""
 _ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health, metrics)
 
-FIRST_FRONT = "front-1"
-"""Role of the one front that has code compiled ahead of callers."""
-FRONT_WAIT_S = 1.0
-"""How long a front waits for the solver before it takes requests: one that is started again finds it at once."""
+FIRST_WORKER = 1
+"""Number of the one worker that has code compiled ahead of callers."""
 
 _logger = logging.getLogger(__name__)
 
@@ -55,7 +52,7 @@ def create_app(
     robots: Mapping[str, RobotModel] | None = None,
     bound_to: str | None = None,
     compile_apart: bool = True,
-    front: Front | None = None,
+    worker: int | None = None,
 ) -> FastAPI:
     """Return the application, ready to be served by any ASGI server.
 
@@ -66,39 +63,36 @@ def create_app(
         robots: Robots to serve, by name; None serves the built-in ones that the settings name.
         bound_to: Address that the server listens on, from whoever opens it; None where it is not known.
         compile_apart: Whether a process of its own compiles kernels, so that the solver goes on meanwhile.
-        front: What it needs as one of several fronts of a service; None where it solves itself.
+        worker: Number of this process, from 1 on, among several workers that count into files of one folder; None where
+            the service is this process alone.
 
     Raises:
         InputError: A setting or a robot is not as it must be, or API keys are required and there are none.
     """
     settings = settings or load_settings()
     require_safe_address(settings, bound_to)
-    if front is None and len(settings.devices) > 1:
+    if len(settings.devices) > 1:
         raise InputError(
             f"One process solves on one device, and setting device is {settings.device!r}. `ik-service serve` starts a "
-            "process for each."
+            "worker for each."
         )
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
     worlds = _world_catalog(settings)
-    observer = ServiceMetrics(catalog.serves, None if front is None else front.gather)
+    observer = ServiceMetrics(catalog.serves, is_shared=worker is not None)
     admission = Admission(settings.request_timeout_s, observer)
-    role = None if front is None else front.role
+    role = None if worker is None else worker_role(worker)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        pool = solver_pool(settings, observer, compile_apart=compile_apart) if front is None else front.pool
+        pool = _solver_pool(settings, observer, compile_apart=compile_apart)
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
         state = ServiceState(settings, catalog, worlds, pool, observer, admission)
-        if front is None:
-            state.warm_up = warm_up(state, pool, settings.warm_up_robots)
-        else:
-            keep_warm(state, front.pool, settings.warm_up_robots)
-            await front.pool.wait_until_connected(FRONT_WAIT_S)
+        state.warm_up = warm_up(state, pool, settings.warm_up_robots)
         observer.watch(pool, lambda: len(catalog.entries), lambda: state.is_ready)
         app.state.service = state
         ahead = Thread(target=compile_ahead, args=(state,), name="ik-ahead", daemon=True)
-        if compile_apart and settings.warm_up_robots != () and role in (None, FIRST_FRONT):
+        if compile_apart and settings.warm_up_robots != () and worker in (None, FIRST_WORKER):
             ahead.start()
         yield
         await state.end()
@@ -126,26 +120,14 @@ def create_app(
     return app
 
 
-def solver_pool(settings: ServiceSettings, observer: PoolObserver, *, compile_apart: bool = True) -> SolverPool:
-    """Return a pool with the bounds of the settings.
-
-    Args:
-        settings: The settings.
-        observer: Is notified of what happens.
-        compile_apart: Whether a process of its own compiles kernels.
-    """
-    return SolverPool(
-        settings.device,
-        limits=pool_limits(settings),
-        threads=settings.threads,
-        compile_apart=compile_apart,
-        observer=observer,
-    )
+def worker_role(number: int) -> str:
+    """Return the name of a worker in logs."""
+    return f"worker-{number}"
 
 
-def pool_limits(settings: ServiceSettings) -> PoolLimits:
-    """Return the bounds of a pool."""
-    return PoolLimits(
+def _solver_pool(settings: ServiceSettings, observer: PoolObserver, *, compile_apart: bool) -> SolverPool:
+    """Return a pool with the bounds of the settings."""
+    limits = PoolLimits(
         requests=settings.queue_requests,
         problems=settings.queue_problems,
         keys=settings.queue_keys,
@@ -153,6 +135,9 @@ def pool_limits(settings: ServiceSettings) -> PoolLimits:
         batch_problems=settings.batch_problems,
         timeout_s=settings.request_timeout_s,
         is_shared=len(settings.keys) > 1,
+    )
+    return SolverPool(
+        settings.device, limits=limits, threads=settings.threads, compile_apart=compile_apart, observer=observer
     )
 
 

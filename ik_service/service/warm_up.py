@@ -1,16 +1,14 @@
 """The first solves after the start, which load the kernels, and the code that is compiled ahead of callers."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from threading import Thread
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,11 +16,9 @@ from ik_service.mechanism.names import leaf_links
 from ik_service.robots import RobotModel, Sphere, World, load_robot
 from ik_service.service.pool.build import BuildEnd
 from ik_service.service.pool.kernel_builder import LOOK_S, KernelBuilder
-from ik_service.service.queue.errors import SolverRestartingError
+from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.timed_result import TimedResult, pass_on
-from ik_service.service.remote.remote_pool import AnyPool, RemotePool
-from ik_service.service.remote.solver_connection import SolverConnection
+from ik_service.service.queue.timed_result import TimedResult
 from ik_service.service.routes.state import ServiceState
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.target_arrays import TargetArrays
@@ -48,9 +44,7 @@ KINDS: Sequence[Callable[[SolveRequest], SolveRequest]] = (
 _logger = logging.getLogger(__name__)
 
 
-def warm_up(
-    state: ServiceState, pool: AnyPool | SolverConnection, names: Sequence[str] | None = None
-) -> "Future[TimedResult]":
+def warm_up(state: ServiceState, pool: SolverPool, names: Sequence[str] | None = None) -> "Future[TimedResult]":
     """Queue a first problem for some robots.
 
     Args:
@@ -70,34 +64,6 @@ def warm_up(
     joined.add_done_callback(_report)
     Thread(target=_join, args=(futures, joined), name="ik-warm-up", daemon=True).start()
     return joined
-
-
-def keep_warm(state: ServiceState, pool: RemotePool, names: Sequence[str] | None = None) -> None:
-    """Connect a front to its pool; queue the first problems with every new connection.
-
-    Args:
-        state: The state of the front; it is not ready until a process has solved them.
-        pool: The pool.
-        names: The robots; see `warmed_robots`.
-    """
-    loop = asyncio.get_running_loop()
-
-    def connected(connection: SolverConnection) -> None:
-        warm_up(state, connection, names).add_done_callback(partial(_call_in, loop, ended, connection))
-
-    def ended(connection: SolverConnection, done: "Future[TimedResult]") -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, SolverRestartingError):
-            return  # there will be another connection
-        connection.is_warm = error is None
-        if not state.warm_up.done():
-            pass_on(state.warm_up, done)
-
-    def lost() -> None:
-        if state.warm_up.done() and not pool.is_connected:
-            state.warm_up = Future()
-
-    pool.start(connected, lost)
 
 
 def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> list[tuple[str, RobotModel]]:
@@ -144,7 +110,7 @@ def compile_ahead(state: ServiceState) -> None:
         if state.draining:
             return
         time.sleep(LOOK_S)
-    builder, ends, began = KernelBuilder(state.settings.devices[0], yields=True), list[BuildEnd](), time.monotonic()
+    builder, ends, began = KernelBuilder(state.settings.device, yields=True), list[BuildEnd](), time.monotonic()
 
     def owners(name: str, robot: RobotModel) -> tuple[None, ...]:
         served = state.catalog.entries.get(name)
@@ -178,12 +144,6 @@ def kinds_ahead(state: ServiceState) -> list[Kind]:
         found += [(min(k, 1), (name, robot, (last,), kind)) for k, kind in enumerate(kinds)]
         found += [(2, (name, robot, links, KINDS[0])) for links in [(*others, last), *zip(others)] if others]
     return [kind for _, kind in sorted(found, key=itemgetter(0))]
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
-    """Call a function in an event loop, unless it has ended."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, *arguments)
 
 
 def _join(futures: "Sequence[Future[TimedResult]]", joined: "Future[TimedResult]") -> None:

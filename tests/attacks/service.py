@@ -18,6 +18,7 @@ from tests.bounded import until
 KEYS = {"attacker": "attacker-0123456789", "victim": "victim-0123456789"}
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 END_TIMEOUT_S = 60.0
+WORKER = re.compile(r"Process worker-\d+ has the id (\d+)")
 READY = re.compile(r"Ready at (http://[^\s\"]+), solving on")
 MEGABYTE = 2**20
 
@@ -29,6 +30,7 @@ class Service:
         process: The process.
         host: Its address.
         port: Its port.
+        serving: Ids of the processes that serve: its only one, or its workers.
         log_file: What it logs. A file, since a pipe that nobody reads would stop the service.
     """
 
@@ -47,13 +49,14 @@ class Service:
         self.log_file = folder / "service.log"
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
-        self.host, self.port = "", 0
+        self.host, self.port, self.serving = "", 0, [self.process.pid]
 
     def wait_until_ready(self) -> None:
         """Reads the log until it says that the service is ready."""
         until(lambda: READY.search(self.log()) or self.process.poll() is not None, READY_TIMEOUT_S)
         found = READY.search(self.log())
         assert found, f"ended before it was ready: {self.log()}"
+        self.serving = [int(pid) for pid in WORKER.findall(self.log())] or self.serving
         address = urlsplit(found[1])
         self.host, self.port = str(address.hostname), int(address.port or 80)
 
@@ -84,9 +87,9 @@ class Service:
         return found
 
     def memory_mb(self) -> float:
-        """Memory that the service's process holds [MB]."""
-        pages = int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+        """Memory that the service's process holds, of several workers the one with most [MB]."""
+        pages = [int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.serving]
+        return max(pages) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
 
 
 @contextlib.contextmanager

@@ -55,15 +55,15 @@ def sent_again_and_again(media_type, body, key):
     return bodies_of_one_key
 
 
-@pytest.mark.evidence_cases("moment-numbers", "moment-stranger")
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     ("media_type", "body", "code"),
     [
-        pytest.param("application/x-npz", None, "malformed_npz", marks=pytest.mark.evidence),
-        pytest.param("application/json", MANY_NAMES, "missing_field", marks=pytest.mark.evidence),
-        pytest.param("application/json", LONG_NAME, "unknown_field", marks=pytest.mark.evidence),
+        ("application/x-npz", None, "malformed_npz"),
+        ("application/json", MANY_NAMES, "missing_field"),
+        ("application/json", LONG_NAME, "unknown_field"),
         ("application/json", NOT_FINITE, "not_finite"),
-        pytest.param("application/json", LONG_NAME, "invalid_api_key", marks=pytest.mark.evidence),
+        ("application/json", LONG_NAME, "invalid_api_key"),
     ],
     ids=["archive", "names", "name", "numbers", "stranger"],
 )

@@ -126,7 +126,6 @@ def many_patterns(service, stop):
     return at_once(service, stop, HOGS, body_of)
 
 
-@pytest.mark.evidence_cases("many_patterns-moment")
 @pytest.mark.evidence
 @for_a_moment_and_a_minute
 @pytest.mark.parametrize(

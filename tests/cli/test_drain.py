@@ -68,11 +68,20 @@ class Caller:
         self.connection.close()
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.evidence)])
-def test_a_signal_to_end_loses_no_accepted_request_under_load(serve, sig):
+@pytest.mark.parametrize(
+    ("sig", "workers"),
+    [
+        (signal.SIGTERM, 1),
+        pytest.param(signal.SIGHUP, 1, marks=pytest.mark.evidence),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.evidence),
+        pytest.param(signal.SIGHUP, 2, marks=pytest.mark.evidence),
+        pytest.param(signal.SIGINT, 2, marks=pytest.mark.evidence),
+    ],
+)
+def test_a_signal_to_end_loses_no_accepted_request_under_load(serve, sig, workers):
     # A queue that is too long for the time of a request refuses, however slow the machine is.
     times = ("--drain-s", str(PATIENCE_S - 10.0), "--request-timeout-s", "600")
-    server = serve("--no-access-log", *times)
+    server = serve("--no-access-log", "--workers", str(workers), *times)
     httpx2.post(f"{server.url}/v1/robots/panda/solve", json=large(1), timeout=START_S)  # so that nothing is compiled
     stopping = threading.Event()
     sent = threading.Barrier(5)

@@ -17,12 +17,10 @@ from ik_service.robots import load_robot
 from ik_service.service import app as app_module
 from ik_service.service import create_app, warm_up
 from ik_service.service.documents.solve_request import read_solve
-from ik_service.service.front import Front
+from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.pool import builder_process, kernel_builder
 from ik_service.service.pool.builder_process import BuildFailedError
-from ik_service.service.pool.pool_limits import PoolLimits
 from ik_service.service.pool.solver_cache import SolverCache
-from ik_service.service.remote.remote_pool import RemotePool
 from ik_service.service.schema.examples import SOLVE_REQUESTS
 from ik_service.settings import ServiceSettings
 from ik_service.solver.given.targets import DATA
@@ -245,13 +243,14 @@ def test_an_application_compiles_ahead_unless_a_setting_or_its_maker_says_no(mon
         assert called == [client.app.state.service] * calls
 
 
-@pytest.mark.parametrize(("role", "compiles"), [("front-1", True), ("front-2", False)])
-def test_of_several_fronts_the_first_alone_compiles_ahead(monkeypatch, tmp_path, role, compiles):
+@pytest.mark.parametrize(("worker", "compiles"), [(1, True), (2, False)])
+def test_of_several_workers_the_first_alone_compiles_ahead(monkeypatch, worker, compiles):
     called = []
     monkeypatch.setattr(app_module, "compile_ahead", called.append)
+    monkeypatch.setattr(app_module, "warm_up", lambda *_: Future())
+    monkeypatch.setattr(app_module, "ServiceMetrics", lambda served, is_shared: ServiceMetrics(served))
     settings = ServiceSettings(device="cpu", insecure=True, robots="panda")
-    front = Front(role, RemotePool([str(tmp_path / "none")], PoolLimits()), lambda: None)
-    with TestClient(create_app(settings, front=front)) as client:
+    with TestClient(create_app(settings, worker=worker)) as client:
         assert called == [client.app.state.service] * compiles
 
 

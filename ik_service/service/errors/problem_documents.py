@@ -110,9 +110,6 @@ PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     ),
     api.NotReadyError: ProblemKind(503, "not_ready", "The service is not ready", retry_after_s=2),
     batching.SolverLostError: ProblemKind(503, "solver_lost", "The service can solve no more"),
-    batching.SolverRestartingError: ProblemKind(
-        503, "solver_restarting", "The solver is being started again", retry_after_s=5
-    ),
     KernelCacheError: _NO_KERNELS,
     KernelBuildError: replace(_NOT_COMPILED, detail="The service's log has what the compiler says."),
     ObjectiveError: _INTERNAL,

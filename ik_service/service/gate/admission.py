@@ -28,12 +28,12 @@ from starlette.types import Scope
 from ik_service.robots import RobotModel
 from ik_service.service.gate import deadline
 from ik_service.service.gate.loop_lag import LoopLag
+from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.bounded_dict import BoundedDict
 from ik_service.service.queue.errors import ExpiredError, QueueFullError, RefusalReason
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.queued_request import Expected
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.remote.remote_pool import AnyPool
 
 ARRIVAL = "ik_service.arrival"
 """Key of the arrival of a request in its scope."""
@@ -98,7 +98,7 @@ class Admission:
     def __init__(self, timeout_s: float, observer: AdmissionObserver) -> None:
         self._timeout_s, self.observer = timeout_s, observer
         self.lag = LoopLag()
-        self.pool: AnyPool | None = None
+        self.pool: SolverPool | None = None
         self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
         self._refused, self._log_at = 0, 0.0
 

@@ -1,41 +1,64 @@
 """Prometheus metrics of one application: requests, queue and solves, by robot.
 
 The number of labels is bounded: robots that are served, routes, methods, statuses. Each application has its own
-registry.
+registry. The workers of a service count into files of one folder, by the multiprocess mode of prometheus_client, so
+that each of them can show the metrics of the whole. What is in a file stays there: labels of deleted robots, too.
 """
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.process_collector import ProcessCollector
 from starlette.types import Scope
 
 from ik_service.kernels.kernel_loading import loaded_modules
 from ik_service.robots import RobotModel
-from ik_service.service.gate.merged_metrics import MergedMetrics, Snapshot
-from ik_service.service.gate.weighted_histogram import WeightedHistogram
 from ik_service.service.pool.pool_observer import PoolObserver
+from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import RefusalReason
 from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
-from ik_service.service.remote.remote_pool import AnyPool
 from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
 
 SOLVE_ROUTE = "/v1/robots/{robot}/solve"
 REMOVED = "(removed)"
 """Label of robots that are no longer served."""
+OTHER = "(other)"
+"""Label of further robots, where a worker has counted `LABELS_MOST` of them."""
+LABELS_MOST = 1024
+"""Robots that a worker counts by name, those included that are deleted later."""
 _METHODS = frozenset(("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "WEBSOCKET"))
 _FAST = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SLOW = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
 _SIZES = tuple(2**k for k in range(13))
 _ISLANDS = (0, 1, 2, 3, 4, 6, 8, 16)
+_OF_PROCESS: Mapping[str, Literal["livesum", "livemin"]] = {
+    "process_virtual_memory_bytes": "livesum",
+    "process_resident_memory_bytes": "livesum",
+    "process_open_fds": "livesum",
+    "process_start_time_seconds": "livemin",
+    "process_max_fds": "livemin",
+}
+"""Values of a process, and how they become those of all workers; the CPU time, which is counted, is left out."""
+
+
+class WeightedHistogram(Histogram):
+    """A histogram that counts many equal values at once."""
+
+    def observe_many(self, value: float, count: int) -> None:
+        """Count a value several times."""
+        self._sum.inc(count * value)
+        self._buckets[bisect_left(self._upper_bounds, value)].inc(count)
 
 
 class ServiceMetrics(PoolObserver):
@@ -43,20 +66,35 @@ class ServiceMetrics(PoolObserver):
 
     Args:
         is_served: Returns whether a robot of a name is served.
-        gather: Returns the metrics of all processes of the service, where there are several.
+        is_shared: Whether this process is one of several workers; values of prometheus_client are files then.
     """
 
-    def __init__(self, is_served: Callable[[str], bool], gather: Callable[[], Snapshot] | None = None) -> None:
-        self._is_served, self._gather = is_served, gather or self.snapshot
+    def __init__(self, is_served: Callable[[str], bool], *, is_shared: bool = False) -> None:
+        self._is_served, self._is_shared = is_served, is_shared
         self.registry = registry = CollectorRegistry(auto_describe=False)
-        ProcessCollector(registry=registry)
-        Info("ik_service_build", "Version of the service.", registry=registry).info({"version": version("ik-service")})
+        self._read: dict[Gauge, Callable[[], float]] = {}  # gauges, each with what gives its value
+        self._reading = threading.Lock()
+        self._names: set[str] = set()  # labels of robots in the files of this worker
+        self._shown = CollectorRegistry(auto_describe=False) if is_shared else registry
+        build = Info("ik_service_build", "Version of the service.", registry=self._shown)
+        build.info({"version": version("ik-service")})
+        if is_shared:
+            MultiProcessCollector(self._shown)
+            self._cpu = Counter(
+                "process_cpu_seconds", "User and system CPU time of all workers [s].", registry=registry
+            )
+            self._cpu_seconds, self._process = 0.0, ProcessCollector(registry=None)
+            self._own = {
+                name: Gauge(name, f"{name} of all workers.", registry=registry, multiprocess_mode=mode)
+                for name, mode in _OF_PROCESS.items()
+            }
+        else:
+            ProcessCollector(registry=registry)
         self._requests = Counter(
             "ik_service_requests", "Requests answered.", ["method", "route", "status"], registry=registry
         )
         self._open_count = 0
-        open_requests = Gauge("ik_service_requests_open", "Requests that are being answered.", registry=registry)
-        open_requests.set_function(lambda: self._open_count)
+        self._read[self._gauge("requests_open", "Requests that are being answered.")] = lambda: self._open_count
         self._request_time = _histogram("request_seconds", "Time to answer a request [s].", "route", _FAST, registry)
         self._problems = Counter(
             "ik_service_problems", "Problems solved, by how their solve ended.", ["robot", "status"], registry=registry
@@ -70,7 +108,7 @@ class ServiceMetrics(PoolObserver):
             "compile_seconds", "Time to compile kernels, or to find them in the cache [s].", "robot", _SLOW, registry
         )
         self._islands = WeightedHistogram(
-            "ik_service_problem_islands", "Islands of a problem.", "robot", _ISLANDS, registry
+            "ik_service_problem_islands", "Islands of a problem.", ["robot"], buckets=_ISLANDS, registry=registry
         )
         self._dropped = Counter(
             "ik_service_dropped_requests", "Requests dropped before they were solved.", ["reason"], registry=registry
@@ -78,35 +116,57 @@ class ServiceMetrics(PoolObserver):
         self._refused = Counter(
             "ik_service_refused_requests", "Requests refused because too much is asked.", ["reason"], registry=registry
         )
-        self._queue_requests = Gauge("ik_service_queue_requests", "Requests that wait.", registry=registry)
-        self._queue_problems = Gauge("ik_service_queue_problems", "Problems that wait.", registry=registry)
-        modules = Gauge("ik_service_loaded_modules", "Modules of kernels that are loaded.", registry=registry)
-        modules.set_function(loaded_modules)
-        self._robot_count = Gauge("ik_service_robots", "Robots that are served.", registry=registry)
-        self._ready = Gauge("ik_service_ready", "1 while the service is ready, 0 otherwise.", registry=registry)
+        self._read[self._gauge("loaded_modules", "Modules of kernels that are loaded.")] = loaded_modules
+        self._queue_requests = self._gauge("queue_requests", "Requests that wait.")
+        self._queue_problems = self._gauge("queue_problems", "Problems that wait.")
+        self._robot_count = self._gauge("robots", "Robots that are served.", "livemax")
+        self._ready = self._gauge("ready", "1 while the service is ready, 0 otherwise.", "livemin")
         self._labelled = cache(_labelled)  # looking up labels takes longer than counting
 
-    def watch(self, pool: AnyPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
+    def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
         """Read the queue and the state of the service whenever metrics are read."""
-        self._queue_requests.set_function(lambda: pool.waiting_requests)
-        self._queue_problems.set_function(lambda: pool.waiting_problems)
-        self._robot_count.set_function(robot_count)
-        self._ready.set_function(lambda: float(is_ready()))
+        self._read[self._queue_requests] = lambda: pool.waiting_requests
+        self._read[self._queue_problems] = lambda: pool.waiting_problems
+        self._read[self._robot_count] = robot_count
+        self._read[self._ready] = lambda: float(is_ready())
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics and their media type, chosen by the Accept header."""
+        self.refresh()
         encode, media_type = choose_encoder(accept)
-        return encode(MergedMetrics(self._gather())), media_type
+        return encode(self._shown), media_type
 
-    def snapshot(self) -> Snapshot:
-        """Return the metrics of this process."""
-        return list(self.registry.collect())
+    def refresh(self) -> None:
+        """Put what is read rather than counted into the gauges; a worker does so for the others, too."""
+        with self._reading:
+            for gauge, read in self._read.items():
+                gauge.set(read())
+            if self._is_shared:
+                found = {sample.name: sample.value for family in self._process.collect() for sample in family.samples}
+                spent_s = found.pop("process_cpu_seconds_total", 0.0)
+                self._cpu.inc(max(0.0, spent_s - self._cpu_seconds))
+                self._cpu_seconds = spent_s
+                for name, value in found.items():
+                    self._own[name].set(value)
+
+    def _gauge(
+        self, name: str, documentation: str, mode: Literal["livesum", "livemax", "livemin"] = "livesum"
+    ) -> Gauge:
+        return Gauge(f"ik_service_{name}", documentation, registry=self.registry, multiprocess_mode=mode)
 
     def forget(self, robot: str) -> None:
         """Drop the metrics of a robot that is no longer served."""
-        for metric in (self._batches, self._queue_wait, self._solve_time, self._compile_time, self._problems):
+        if self._is_shared:
+            return
+        for metric in (
+            self._batches,
+            self._queue_wait,
+            self._solve_time,
+            self._compile_time,
+            self._problems,
+            self._islands,
+        ):
             metric.remove_by_labels({"robot": robot})
-        self._islands.remove(robot)
         self._labelled.cache_clear()
 
     # ------------------------------------------------------------------ of requests
@@ -147,7 +207,7 @@ class ServiceMetrics(PoolObserver):
                     counter.inc(count)
             for islands, count in enumerate(_counts(result.islands.nisland, own)):
                 if count:
-                    self._islands.observe(name, islands, count)
+                    self._islands.labels(name).observe_many(islands, count)
 
     def compiled(self, queued: QueuedRequest, seconds: float) -> None:
         """Count a compilation."""
@@ -163,7 +223,12 @@ class ServiceMetrics(PoolObserver):
         self._labelled(self._refused, reason).inc()
 
     def _name_of(self, queued: QueuedRequest) -> str:
-        return queued.label if queued.label is not None and self._is_served(queued.label) else REMOVED
+        name = queued.label if queued.label is not None and self._is_served(queued.label) else REMOVED
+        if self._is_shared and name not in self._names:
+            if len(self._names) == LABELS_MOST:
+                return OTHER
+            self._names.add(name)
+        return name
 
 
 def _labelled(metric: Counter | Histogram, *labels: object) -> Any:

@@ -33,10 +33,10 @@ from ik_service.service.documents.stream_messages import (
 from ik_service.service.errors.problem_documents import kind_of
 from ik_service.service.gate.access import owner_of
 from ik_service.service.gate.timeouts import timeout
+from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.queue.errors import ClosedError, SolverLostError
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
-from ik_service.service.remote.remote_pool import AnyBridge
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.service.schema.stream import CloseCode, Tick
 
@@ -104,7 +104,7 @@ class StreamSession:
         bridge: Submits the requests.
     """
 
-    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: AnyBridge) -> None:
+    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
         self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge
         self._inbox = Inbox()
         self._solving: asyncio.Future[TimedResult] | None = None

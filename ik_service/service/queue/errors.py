@@ -8,7 +8,6 @@ IKError
 ├── CompileFailedError  the code for requests of this kind cannot be compiled
 └── ClosedError      the pool takes no more requests
     └── SolverLostError  because the solver's thread has ended, or its device works no more
-        └── SolverRestartingError  with its process, which is being started again
 """
 
 from typing import Literal
@@ -72,10 +71,6 @@ class ClosedError(IKError):
 
 class SolverLostError(ClosedError):
     """The solver's thread has ended with an error, such as that its device works no more."""
-
-
-class SolverRestartingError(SolverLostError):
-    """The process of the solver has ended and is being started again."""
 
 
 def compile_failed_error(robot: str) -> CompileFailedError:

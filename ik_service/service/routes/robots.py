@@ -149,4 +149,4 @@ async def delete_robot(robot: NewName, request: Request, state: State, if_match:
     precondition = Precondition(if_match, owner=owner_of(request.scope))
     deleting = state.catalog_thread.run(precondition.owner, state.catalog.delete, robot, precondition)
     await asyncio.shield(deleting)
-    state.forget(robot)
+    state.metrics.forget(robot)

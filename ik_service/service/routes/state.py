@@ -23,9 +23,9 @@ from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.gate.stream_session import StreamSession
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.pool.side_threads import SideThreads
+from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.fair_cap import FairCap
 from ik_service.service.queue.timed_result import TimedResult
-from ik_service.service.remote.remote_pool import AnyBridge, AnyPool, RemotePool
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS
 from ik_service.settings import ServiceSettings
 
@@ -46,7 +46,7 @@ class ServiceState:
         settings: The settings.
         catalog: Robots that are served.
         world_catalog: Worlds that are kept.
-        pool: The solver thread, or what leads to that of another process.
+        pool: The solver thread.
         metrics: Counts requests and solves.
         admission: Refuses requests that would be answered too late.
 
@@ -70,7 +70,7 @@ class ServiceState:
         settings: ServiceSettings,
         catalog: RobotCatalog,
         world_catalog: WorldCatalog,
-        pool: AnyPool,
+        pool: SolverPool,
         metrics: ServiceMetrics,
         admission: Admission,
     ) -> None:
@@ -83,7 +83,7 @@ class ServiceState:
         self.stream_cap = FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared)
         self.world_catalog, self.world_refresh = world_catalog, CatalogRefresh(world_catalog)
         self.catalog_refresh = CatalogRefresh(catalog)
-        self.bridge: AnyBridge = pool if isinstance(pool, RemotePool) else LoopBridge(pool)
+        self.bridge = LoopBridge(pool)
         self.streams: set[StreamSession] = set()
         self.draining = False
 
@@ -126,12 +126,6 @@ class ServiceState:
         if self.uploaders is not None and name not in self.uploaders:
             raise KeyRightsError(f"API key '{name}' may not put or delete {noun}s.")
 
-    def forget(self, robot: str) -> None:
-        """Drop the metrics of a robot that is no longer served."""
-        self.metrics.forget(robot)
-        if isinstance(self.pool, RemotePool):
-            self.pool.forget(robot)
-
     async def end_streams(self) -> None:
         """End all streams, each with the close code of a server that goes away."""
         for session in list(self.streams):
@@ -153,7 +147,7 @@ class ServiceState:
         self.world_refresh.close()
 
 
-async def _close_pool(pool: AnyPool) -> None:
+async def _close_pool(pool: SolverPool) -> None:
     """End a pool; stop waiting after a while, since a kernel that is being compiled cannot be interrupted."""
     ended = asyncio.get_running_loop().create_future()
     loop = asyncio.get_running_loop()

@@ -1,16 +1,19 @@
 """What Prometheus reads is what happened, under bounded labels, for each application apart."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, values
+from prometheus_client.multiprocess import mark_process_dead
 from prometheus_client.parser import text_string_to_metric_families
 
 from ik_service import IKSolver, IKStatus, load_robot
 from ik_service.robots import builtin_urdf
 from ik_service.service import create_app
-from ik_service.service.gate.metrics import ServiceMetrics
-from ik_service.service.gate.weighted_histogram import WeightedHistogram
+from ik_service.service.gate import metrics as metrics_module
+from ik_service.service.gate.metrics import ServiceMetrics, WeightedHistogram
 from ik_service.service.queue.queued_request import QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.settings import ServiceSettings
@@ -70,8 +73,8 @@ def test_a_solve_is_counted_by_robot_and_status(own_client):
     assert grown("ik_service_batch_problems_sum") == 3
     assert grown("ik_service_problem_islands_count") == 3
     assert grown("ik_service_problem_islands_sum") == 3
-    assert grown("ik_service_problem_islands_bucket", le="0") == 0
-    assert grown("ik_service_problem_islands_bucket", le="1") == 3
+    assert grown("ik_service_problem_islands_bucket", le="0.0") == 0
+    assert grown("ik_service_problem_islands_bucket", le="1.0") == 3
     route = "/v1/robots/{robot}/solve"
     counted = ("ik_service_requests_total", ("method", "POST"), ("route", route), ("status", "200"))
     assert after[counted] == 1
@@ -198,14 +201,71 @@ def test_two_applications_count_apart(own_client, client):
 
 def test_a_histogram_takes_many_equal_values_at_once():
     registry = CollectorRegistry()
-    histogram = WeightedHistogram("sizes", "Sizes.", "kind", (1, 2, 4), registry)
-    for value, count in ((1, 5), (2, 3), (3, 2), (9, 1)):
-        histogram.observe("a", value, count)
+    histogram = WeightedHistogram("sizes", "Sizes.", ["kind"], buckets=(1, 2, 4), registry=registry)
+    for count, size in ((5, 1), (3, 2), (2, 3), (1, 9)):
+        histogram.labels("a").observe_many(size, count)
 
     def value(name, **labels):
         return registry.get_sample_value(name, {"kind": "a", **labels})
 
-    assert [value("sizes_bucket", le=bound) for bound in ("1", "2", "4", "+Inf")] == [5, 8, 10, 11]
+    assert [value("sizes_bucket", le=bound) for bound in ("1.0", "2.0", "4.0", "+Inf")] == [5, 8, 10, 11]
     assert (value("sizes_count"), value("sizes_sum")) == (11, 26)
-    histogram.remove("a")
-    assert value("sizes_count") is None
+
+
+@pytest.fixture
+def worker(monkeypatch, tmp_path):
+    """Makes the metrics of a worker of a number, as its process does."""
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+
+    def start(number):
+        monkeypatch.setattr(values, "ValueClass", values.MultiProcessValue(lambda: number))
+        metrics = ServiceMetrics(lambda name: True, is_shared=True)
+        metrics.watch(SimpleNamespace(waiting_requests=number, waiting_problems=10), lambda: 7, lambda: number != 2)
+        return metrics
+
+    return start
+
+
+def shown(metrics):
+    """What a worker shows."""
+    families = text_string_to_metric_families(metrics.render("")[0].decode())
+    return {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def test_each_worker_shows_the_metrics_of_all(worker, tmp_path):
+    one, two = worker(1), worker(2)
+    for metrics, count in ((one, 3), (two, 4)):
+        for _ in range(count):
+            metrics.began()
+            metrics.answered({"method": "GET"}, "id", 200, 0.01)
+    two.began()
+    two.refresh()
+    requests = ("ik_service_requests_total", ("method", "GET"), ("route", "(none)"), ("status", "200"))
+    found = shown(one)
+    two.refresh()
+    assert shown(two).keys() == found.keys()
+    assert found[requests] == found["ik_service_request_seconds_count", ("route", "(none)")] == 7
+    assert (found[("ik_service_requests_open",)], found[("ik_service_queue_requests",)]) == (1, 3)
+    assert (found[("ik_service_robots",)], found[("ik_service_ready",)]) == (7, 0)
+    assert found[("process_cpu_seconds_total",)] > 0
+    assert [key for key in found if key[0] == "ik_service_build_info"] != []
+
+    mark_process_dead(2, str(tmp_path))  # and started again: what it had counted stays, what it had open does not
+    found = shown(one)
+    assert (found[requests], found[("ik_service_requests_open",)], found[("ik_service_ready",)]) == (7, 0, 1)
+    again = worker(2)
+    again.answered({"method": "GET"}, "id", 200, 0.01)
+    assert shown(one)[requests] == 8
+
+
+def test_labels_of_robots_that_come_and_go_are_bounded_in_the_files_of_workers(worker, monkeypatch):
+    monkeypatch.setattr(metrics_module, "LABELS_MOST", 2)
+    metrics, panda = worker(1), load_robot("panda")
+    for name in ("a", "b", "c", "d", "a"):
+        request = SolveRequest((Target("panda_hand"),), TargetArrays.of([[[0.4, 0.1, 0.5]]]))
+        metrics.compiled(QueuedRequest(panda, request, 0.0, 1.0, label=name), 2.0)
+        metrics.forget(name)
+    counted = {
+        key[1][1]: value for key, value in shown(metrics).items() if key[0] == "ik_service_compile_seconds_count"
+    }
+    assert counted == {"a": 2, "b": 1, "(other)": 2}

@@ -116,5 +116,5 @@ def test_without_a_catalog_there_must_be_a_robot(robots):
 
 
 def test_an_application_in_one_process_takes_one_device():
-    with pytest.raises(InputError, match="One process solves on one device, and setting device is 'cpu,cpu'"):
-        create_app(ServiceSettings(device="cpu,cpu", robots="panda", insecure=True))
+    with pytest.raises(InputError, match="One process solves on one device, and setting device is 'cuda:0,cuda:1'"):
+        create_app(ServiceSettings(device="cuda:0,cuda:1", robots="panda", insecure=True))

@@ -1,12 +1,11 @@
-"""One and more processes that take requests: answers per second, and CPU time of each process per answer.
+"""One and more workers of a service: answers per second, and CPU time per answer.
 
-python -m benchmarks.service.fronts [--fronts 1 2 ...] [--loads N] [--device D] [--seconds S] [--rounds N] [--write]
+python -m benchmarks.service.workers [--workers 1 2 ...] [--loads N] [--device D] [--seconds S] [--rounds N] [--write]
 
-Services of one process, and of several fronts with a process that solves, in turns; OpenBLAS has one thread in all of
-them, whose waiting would be counted otherwise. The load is made by other processes of the same machine, so that answers
-per second tell something only where there are more free cores than processes. The CPU time of the
-fronts and of the solver's process per answer tells how many fronts one solver can feed. The number of processes that
-send is to be a divisor of the clients. --write keeps the figures in fronts.md beside this file.
+Services of one process and of several workers, in turns; OpenBLAS has one thread in all of them, whose waiting would be
+counted otherwise. The load is made by other processes of the same machine, so that answers per second tell something
+only where there are more free cores than processes; the CPU time per answer tells something anyway. The number of
+processes that send is to be a divisor of the clients. --write keeps the figures in workers.md beside this file.
 """
 
 import argparse
@@ -34,23 +33,21 @@ from ik_service.packed_columns import packed
 CLIENTS, MANY_CLIENTS = 64, 8  # of all processes of the load together
 MSGPACK = {"Content-Type": "application/msgpack", "Accept": "application/msgpack"}
 RATIO_LEAST = 1.8
-"""Answers per second of two fronts over those of one that are asked for."""
+"""Answers per second of two workers over those of one that are asked for."""
 
 
 @dataclass
 class Figures:
-    """What was measured in each round.
+    """Measurements, one for each round.
 
     Attributes:
         per_second: Answers per second.
-        front_ms: CPU time of all processes that take requests, per answer [ms].
-        solver_ms: That of the process that solves, where it is another one, per answer [ms].
-        shares: Smallest share of the fronts' CPU time that one of them has.
+        cpu_ms: CPU time of all workers per answer [ms].
+        shares: Smallest share of the workers' CPU time that one of them has.
     """
 
     per_second: list[float] = field(default_factory=list)
-    front_ms: list[float] = field(default_factory=list)
-    solver_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
 
 
@@ -59,14 +56,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure each time")
     parser.add_argument("--rounds", type=int, default=3, help="how often, in turns")
-    parser.add_argument("--write", action="store_true", help="keep the figures in fronts.md")
-    parser.add_argument("--fronts", type=int, nargs="+", default=[1, 2], help="processes that take requests")
+    parser.add_argument("--write", action="store_true", help="keep the figures in workers.md")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="workers of the services")
     parser.add_argument("--loads", type=int, default=1, help="processes that send requests")
     parser.add_argument("--device", default="cpu", help="what solves")
     arguments = parser.parse_args()
     wp.config.log_level = wp.LOG_ERROR
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the services
-    report = Report("Processes that take requests, one and more")
+    report = Report("Workers, one and more")
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     report.line(
         f"\n{machine()}; {cores} cores for the service and the load together; before, {load:.1f} threads "
@@ -76,15 +73,15 @@ def main() -> None:
     problems = free_problems(MANY, 0)
     columns = {"positions": packed(problems.positions), "orientations_xyzw": packed(problems.orientations_xyzw)}
     many = msgpack.packb({"targets": [{"link": LINK, **columns}]})
-    single, large = ({fronts: Figures() for fronts in arguments.fronts} for _ in range(2))
+    single, large = ({workers: Figures() for workers in arguments.workers} for _ in range(2))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.loads, mp_context=context) as processes:
         for _ in range(arguments.rounds):
-            for fronts in arguments.fronts:
-                with service(None, {"fronts": fronts, "access_log": False}, device=arguments.device) as running:
+            for workers in arguments.workers:
+                with service(None, {"workers": workers, "access_log": False}, device=arguments.device) as running:
                     for figures, ask in ((single, ask_single), (large, partial(ask_many, many))):
                         send = partial(ask, running.url, arguments.seconds)
-                        measure(figures[fronts], running.pid, partial(ask_all, processes, arguments.loads, send))
+                        measure(figures[workers], running.pid, partial(ask_all, processes, arguments.loads, send))
     show(report, f"Single targets as JSON, {CLIENTS} clients", single)
     show(report, f"{MANY} targets by MessagePack, {MANY_CLIENTS} clients", large)
     if arguments.write:
@@ -98,18 +95,18 @@ def described(device: str) -> str:
 
 def show(report: Report, title: str, figures: dict[int, Figures]) -> None:
     """Add a table."""
-    report.section(title, "CPU time of all fronts, and of the process that solves, per answer.")
-    report.table("fronts", "answers/s", "over the first", "fronts [ms]", "solver [ms]", "least share of a front")
-    medians = {fronts: statistics.median(own.per_second) for fronts, own in figures.items()}
+    report.section(title, "CPU time of all workers per answer.")
+    report.table("workers", "answers/s", "over the first", "CPU [ms]", "least share of a worker")
+    medians = {workers: statistics.median(own.per_second) for workers, own in figures.items()}
     first, *others = medians
-    for fronts, own in figures.items():
-        front, solver = statistics.median(own.front_ms), statistics.median(own.solver_ms)
-        share, ratio = f"{statistics.median(own.shares):.2f}", medians[fronts] / medians[first]
-        report.row(fronts, f"{medians[fronts]:.0f}", f"{ratio:.2f}", f"{front:.3f}", f"{solver:.3f}", share)
+    for workers, own in figures.items():
+        cpu, share = statistics.median(own.cpu_ms), statistics.median(own.shares)
+        ratio = medians[workers] / medians[first]
+        report.row(workers, f"{medians[workers]:.0f}", f"{ratio:.2f}", f"{cpu:.3f}", f"{share:.2f}")
     report.line("")
     if others:
         ratio = medians[others[0]] / medians[first]
-        what = f"answers per second, {others[0]} fronts over {first}"
+        what = f"answers per second, {others[0]} workers over {first}"
         report.claim(what, f"{ratio:.2f}", f"{RATIO_LEAST}", ratio >= RATIO_LEAST)
 
 
@@ -119,15 +116,13 @@ def measure(figures: Figures, pid: int, ask: Callable[[], tuple[int, float]]) ->
     before = cpu_seconds(pid)
     answers, seconds = ask()
     spent = [after - earlier for after, earlier in zip(cpu_seconds(pid), before, strict=True)]
-    solver, *fronts = spent if len(spent) > 1 else (0.0, *spent)
     figures.per_second.append(answers / seconds)
-    figures.front_ms.append(1e3 * sum(fronts) / answers)
-    figures.solver_ms.append(1e3 * solver / answers)
-    figures.shares.append(min(fronts) / sum(fronts))
+    figures.cpu_ms.append(1e3 * sum(spent) / answers)
+    figures.shares.append(min(spent) / sum(spent))
 
 
 def cpu_seconds(pid: int) -> list[float]:
-    """CPU time of the processes of a service [s]: of the only one, or of the solver and then of each front."""
+    """CPU time of the processes of a service that serve [s]: of the only one, or of each worker."""
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     started = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
     serving = started if len(started) > 1 else [pid]  # one of its own compiles

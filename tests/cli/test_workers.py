@@ -1,0 +1,210 @@
+"""A service of several workers: it answers as one process does, and goes on when one of them has ended."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from ik_service.robots import builtin_urdf
+from tests.cli.test_drain import GOOD, JSON, PATIENCE_S, START_S
+
+KEYS = {"lab": "0123456789abcdef", "field": "fedcba9876543210"}
+MSGPACK = {"Content-Type": "application/msgpack", "Accept": "application/msgpack"}
+IDS = re.compile(r"Process (\S+) has the id (\d+)\.")
+SOLVE = "/v1/robots/panda/solve"
+SOLVED = '{method="POST",route="/v1/robots/{robot}/solve",status="200"}'
+CONNECTIONS = 24
+"""Connections that surely do not all go to the same worker."""
+
+
+class Log:
+    """The log of a server as it comes, read beside the test."""
+
+    def __init__(self, server):
+        self._server, self.lines = server, list(server.log)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._server.process.stderr:
+            self.lines.append(line.decode().rstrip())
+
+    def ids(self, role):
+        """Ids of the processes that have had a role, in order."""
+        found = [match for line in list(self.lines) if (match := IDS.search(line))]
+        return [int(match[2]) for match in found if match[1] == role]
+
+    def documents(self):
+        return [json.loads(line) for line in list(self.lines) if line.startswith("{")]
+
+    def end(self, sig=signal.SIGTERM):
+        """End the server; return its exit code."""
+        self._server.process.send_signal(sig)
+        code = self._server.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        return code
+
+
+def until(condition):
+    """Wait until a condition holds."""
+    end = time.monotonic() + START_S
+    while not condition():
+        assert time.monotonic() < end, "what the test waits for has not come"
+        time.sleep(0.05)
+
+
+def answers(url, path=SOLVE, body=None, headers=JSON, count=CONNECTIONS):
+    """Answers to one request over many connections at once, so that all workers have some of them."""
+    address = urlsplit(url)
+    connections = [http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S) for _ in range(count)]
+    for connection in connections:
+        connection.request("GET" if body is None else "POST", path, body, headers)
+    replies = []
+    for connection in connections:
+        reply = connection.getresponse()
+        replies.append((reply.status, dict(reply.getheaders()), reply.read()))
+    for connection in connections:
+        connection.close()
+    return replies
+
+
+def bare(content):
+    """An answer without what differs from time to time."""
+    return {name: value for name, value in json.loads(content).items() if name not in ("timing_ms", "request_id")}
+
+
+def value(url, name, labels="", headers=None):
+    """A value of the metrics."""
+    text = httpx2.get(f"{url}/metrics", headers=headers, timeout=PATIENCE_S).text
+    found = [line for line in text.splitlines() if line.startswith(f"{name}{labels} ")]
+    return float(found[0].split()[-1]) if found else 0.0
+
+
+@pytest.fixture
+def two_workers(serve):
+    """Starts a service of two workers; gives its address and its log."""
+
+    def start(*arguments, **variables):
+        server = serve("--workers", "2", *arguments, **variables)
+        return server.url, Log(server)
+
+    return start
+
+
+@pytest.mark.evidence
+def test_two_workers_answer_as_one_process_does(serve, two_workers, run):
+    bodies = [json.dumps(GOOD), json.dumps({"targets": [{"link": "nowhere", "positions": [[0, 0, 0]]}]})]
+    single = serve()
+    expected = [answers(single.url, SOLVE, body, count=1)[0] for body in bodies]
+    assert single.end(signal.SIGTERM) == 0
+    url, log = two_workers()
+    for body, (status, _, content) in zip(bodies, expected, strict=True):
+        replies = answers(url, SOLVE, body)
+        assert {reply[0] for reply in replies} == {status}
+        assert {json.dumps(bare(reply[2])) for reply in replies} == {json.dumps(bare(content))}
+    assert value(url, "ik_service_requests_total", SOLVED) == CONNECTIONS
+    assert value(url, "ik_service_problems_total", '{robot="panda",status="converged"}') >= CONNECTIONS
+    assert value(url, "ik_service_ready") == 1.0
+    for options in ((), ("--workers", "2")):  # the sockets of its workers share the address with each other alone
+        refused = run("serve", "--device", "cpu", "--port", urlsplit(url).port, *options, code=1)
+        assert "Cannot listen on" in refused.stderr
+    assert log.end() == 0
+    documents = log.documents()
+    requests = [document for document in documents if document["event"] == "request"]
+    assert {document["role"] for document in requests} == {"worker-1", "worker-2"}  # both had some
+    assert sum(document["event"].startswith("Ready at") for document in documents) == 1
+    assert "Traceback" not in "\n".join(log.lines)
+
+
+def test_a_killed_worker_is_started_again_and_the_others_go_on(two_workers):
+    url, log = two_workers()
+    assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
+    counted = value(url, "ik_service_requests_total", SOLVED)
+    assert counted == CONNECTIONS
+
+    os.kill(log.ids("worker-1")[0], signal.SIGKILL)
+    until(lambda: any("Process worker-1 has ended with exit code -9" in line for line in log.lines))
+    assert {reply[0] for reply in answers(url, body=json.dumps(GOOD), count=4)} == {200}
+    assert value(url, "ik_service_requests_total", SOLVED) == counted + 4  # what the killed one had counted stays
+    until(lambda: sum('"role":"worker-1"' in line and "Ready: the first solve" in line for line in log.lines) == 2)
+    assert len(log.ids("worker-1")) == 2
+    assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
+    assert value(url, "ik_service_requests_total", SOLVED) == 2 * counted + 4
+    until(lambda: value(url, "ik_service_ready") == 1.0)
+    assert log.end() == 0
+    solves = [document for document in log.documents() if document.get("path") == SOLVE]
+    assert {document["role"] for document in solves[-CONNECTIONS:]} == {"worker-1", "worker-2"}
+    assert "Traceback" not in "\n".join(log.lines)
+
+
+@pytest.mark.evidence
+def test_robots_and_keys_are_the_same_in_all_workers(two_workers, tmp_path):
+    url, log = two_workers(
+        IK_SERVICE_API_KEYS=",".join(f"{name}:{key}" for name, key in KEYS.items()),
+        IK_SERVICE_CATALOG_DIR=str(tmp_path / "catalog"),
+        IK_SERVICE_UPLOADS_ENABLED="true",
+        IK_SERVICE_ROBOTS="panda",
+    )
+    key = {"X-API-Key": KEYS["lab"]}
+    assert {reply[0] for reply in answers(url, "/v1/robots", headers={"X-API-Key": "no key of this one"})} == {401}
+    put = httpx2.put(
+        f"{url}/v1/robots/arm",
+        content=builtin_urdf("ur5e"),
+        headers={**key, "Content-Type": "application/xml"},
+        timeout=PATIENCE_S,
+    )
+    assert put.status_code == 201
+    assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {200}
+    listed = [json.loads(reply[2])["robots"] for reply in answers(url, "/v1/robots", headers=key)]
+    assert {tuple(robot["name"] for robot in robots) for robots in listed} == {("panda", "arm")}
+    body = json.dumps({"targets": [{"link": "tool0", "positions": [[0.4, 0.2, 0.4]]}]})
+    replies = answers(url, "/v1/robots/arm/solve", body, {**JSON, **key})
+    assert {reply[0] for reply in replies} == {200}
+    assert len({json.dumps(bare(reply[2])) for reply in replies}) == 1
+    until(
+        lambda: value(url, "ik_service_queue_wait_seconds_count", '{robot="arm"}', key) == CONNECTIONS
+    )  # counted after the answer
+    assert httpx2.delete(f"{url}/v1/robots/arm", headers=key, timeout=PATIENCE_S).status_code == 204
+    assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {404}
+    assert log.end() == 0
+    documents = [document for document in log.documents() if document.get("path") == "/v1/robots/arm"]
+    assert {document["role"] for document in documents} == {"worker-1", "worker-2"}
+
+
+def is_there(process_id):
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.evidence
+def test_no_process_outlives_a_supervisor_that_is_killed(two_workers):
+    url, log = two_workers("--drain-s", "1")
+    ids = [log.ids(role)[0] for role in ("worker-1", "worker-2")]
+    assert all(map(is_there, ids))
+    assert log.end(signal.SIGKILL) == -signal.SIGKILL
+    until(lambda: not any(map(is_there, ids)))
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{url}/health/live", timeout=PATIENCE_S)
+
+
+@pytest.mark.evidence
+def test_what_is_wrong_at_the_start_is_said_in_one_line(run):
+    result = run("serve", "--port", "0", "--device", "cuda:77", "--workers", "2", code=2)
+    assert "cuda:77" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_option_of_an_earlier_version_is_refused_and_the_new_one_named(run):
+    assert "Set workers" in run("serve", "--fronts", "2", code=2).stderr
