@@ -1,4 +1,4 @@
-"""Bulk jobs: problems per second of one worker and of two on a Ray cluster of this machine, and where the time goes.
+"""Bulk jobs: problems per second of one worker and of two on a Ray cluster of this machine.
 
 python -m benchmarks.scale.bulk [--write]
 
@@ -27,7 +27,6 @@ import ik_service
 from benchmarks.report import Report, machine
 from ik_service.integrations.bulk import BulkJob, BulkReport, LocalWorker, RayWorkers, solve_job
 from ik_service.integrations.bulk.job import PART_ROWS
-from ik_service.integrations.bulk.run import Workers
 
 HERE = Path(__file__).parent
 LINK = "panda_hand"
@@ -51,12 +50,6 @@ class Run:
     first_s: float
     rate: float
 
-    @property
-    def per_problem_us(self) -> tuple[float, float, float]:
-        """Time of a worker to read, to solve and to write a problem [us]."""
-        report = self.report
-        return tuple(1e6 * seconds / report.done for seconds in (report.read_s, report.solve_s, report.write_s))
-
 
 def main() -> None:
     """Measure and report."""
@@ -68,14 +61,13 @@ def main() -> None:
     report.line(f"\n{machine()}, {os.cpu_count()} cores, Ray {ray.__version__}. Random reachable Panda targets.")
     with tempfile.TemporaryDirectory(prefix="ik") as folder:
         inputs = write_inputs(Path(folder))
-        local = {kind: run(path, LocalWorker()) for kind, path in inputs.items()}
+        local = {kind: run(path, LocalWorker(), 1) for kind, path in inputs.items()}
         began = time.perf_counter()
         ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
         cluster_s = time.perf_counter() - began
-        rounds = [[run(inputs[".parquet"], RayWorkers(count=count)) for count in (1, 2)] for _ in range(ROUNDS)]
+        rounds = [[run(inputs[".parquet"], RayWorkers(count=count), count) for count in (1, 2)] for _ in range(ROUNDS)]
         ray.shutdown()
     show_workers(report, local, rounds)
-    show_shares(report, local, rounds)
     show_start(report, cluster_s, rounds, local)
     if arguments.write:
         report.save(HERE / "bulk.md")
@@ -100,8 +92,8 @@ def write_inputs(folder: Path) -> dict[str, Path]:
     return {kind: folder / f"targets{kind}" for kind in KINDS}
 
 
-def run(targets: Path, workers: Workers) -> Run:
-    """Run a job, and remove its results."""
+def run(targets: Path, workers: LocalWorker | RayWorkers, count: int) -> Run:
+    """Run a job with a number of workers, and remove its results."""
     marks: list[tuple[float, int]] = []
     output = targets.parent / "results"
     job = BulkJob(
@@ -115,7 +107,7 @@ def run(targets: Path, workers: Workers) -> Run:
     began = time.perf_counter()
     report = solve_job(job, workers, progress=lambda done, _: marks.append((time.perf_counter() - began, done)))
     shutil.rmtree(output)
-    (begin_s, begin), (end_s, end) = marks[len(report.workers)], marks[-1]  # once each has made a part
+    (begin_s, begin), (end_s, end) = marks[count], marks[-1]  # once each has made a part
     return Run(report, marks[1][0], (end - begin) / (end_s - begin_s))
 
 
@@ -139,31 +131,13 @@ def show_workers(report: Report, local: dict[str, Run], rounds: list[list[Run]])
     report.claim("solved in every run", f"{100 * solved:.2f} %", "99.9 %", solved >= 0.999)
 
 
-def show_shares(report: Report, local: dict[str, Run], rounds: list[list[Run]]) -> None:
-    """Report where the time of workers goes."""
-    report.section("Where the time goes", "Time of a worker for a problem; the rest of its core it waits for parts.")
-    report.table("", "read [us]", "solve [us]", "write [us]", "of the time of the workers' cores")
-    rows = [
-        ("in this process", 1, local[".parquet"]),
-        ("in this process, npz to npz", 1, local[".npz"]),
-        ("one worker on Ray", 1, rounds[-1][0]),
-        ("two workers on Ray", 2, rounds[-1][1]),
-    ]
-    for name, cores, one in rows:
-        shares = one.per_problem_us
-        busy = sum(shares) * 1e-6 * one.rate / cores
-        report.row(name, *(f"{share:.3f}" for share in shares), f"{100 * busy:.0f} %")
-
-
 def show_start(report: Report, cluster_s: float, rounds: list[list[Run]], local: dict[str, Run]) -> None:
     """Report what comes before the first part."""
     report.section("Start", "Not in the rates above; kernels are in the cache.")
     report.table("", "[s]")
-    solver = median(seconds for both in rounds for one in both for seconds in one.report.workers.values())
     report.row("starting a cluster on this machine", f"{cluster_s:.1f}")
     for name, which in (("one worker", 0), ("two workers", 1)):
         report.row(f"to the first part, {name} on Ray", f"{median(both[which].first_s for both in rounds):.1f}")
-    report.row("of which a worker makes its solver", f"{solver:.2f}")
     report.row("to the first part, in this process", f"{local['.parquet'].first_s:.2f}")
 
 

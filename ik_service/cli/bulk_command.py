@@ -10,10 +10,9 @@ from ik_service.cli.answer_files import SUFFIXES
 from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.cli.solve_command import Job
-from ik_service.extras import how_to_install
-from ik_service.integrations.bulk import BulkJob, BulkReport, LocalWorker, solve_job
+from ik_service.integrations.bulk import BulkJob, BulkReport, LocalWorker, RayWorkers, solve_job
 from ik_service.integrations.bulk.job import FORMATS, PART_ROWS
-from ik_service.integrations.bulk.run import Progress, Workers
+from ik_service.integrations.bulk.run import Progress
 from ik_service.robots import load_robot
 from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
@@ -74,28 +73,15 @@ def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, options: 
         columns=options.columns or None,
         part_rows=options.part_rows,
     )
+    here = LocalWorker(threads=options.workers)
+    workers = here if options.ray is None else RayWorkers(options.ray, count=options.workers)
     started = time.perf_counter()
     with reported_progress() as progress:
-        report = solve_job(bulk, workers_of(options), mark_faulty=options.mark_faulty, progress=progress)
+        report = solve_job(bulk, workers, mark_faulty=options.mark_faulty, progress=progress)
     console = message_console()
     for line in lines_of(report, links, output, time.perf_counter() - started):
         console.print(line, markup=False)
     return report.solved > 0
-
-
-def workers_of(options: BulkOptions) -> Workers:
-    """Return who solves.
-
-    Raises:
-        InputError: Ray is asked for and not installed.
-    """
-    if options.ray is None:
-        return LocalWorker(threads=options.workers)
-    try:
-        from ik_service.integrations.bulk.ray_workers import RayWorkers
-    except ModuleNotFoundError as error:
-        raise InputError(f"--ray needs Ray. {how_to_install('ray')}") from error
-    return RayWorkers(options.ray, count=options.workers)
 
 
 @contextmanager

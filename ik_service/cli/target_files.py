@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ik_service.cli.console import message_console
-from ik_service.integrations.bulk.columns import CSV_COLUMNS
+from ik_service.integrations.bulk.targets import CSV_COLUMNS
 from ik_service.robots import RobotModel
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.documents.columns import check_unit_quaternions

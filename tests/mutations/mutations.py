@@ -31,7 +31,7 @@ CONNECTION = "tests/service/gate/test_connection.py"
 STREAM_CONNECTION = "tests/service/gate/test_stream_connection.py"
 KERNEL_BUILDER = "tests/service/pool/kernels/test_kernel_builder.py"
 KERNEL_TRUST = "tests/kernels/test_kernel_trust.py"
-BULK_DAMAGE = "tests/integrations/bulk/test_bulk_damage.py"
+BULK_REFUSALS = "tests/integrations/bulk/test_bulk_refusals.py"
 
 MUTATIONS = (
     Mutation(
@@ -204,9 +204,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a bulk job takes results of another",
-        "ik_service/integrations/bulk/part_files.py",
+        "ik_service/integrations/bulk/results.py",
         "if of != (plan.digest, part.number):",
         "if of[0] is None:",
-        BULK_DAMAGE,
+        BULK_REFUSALS,
     ),
 )

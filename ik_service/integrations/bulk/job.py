@@ -1,12 +1,25 @@
-"""A bulk job: its robot and targets, the files that it reads, and the folder of its results."""
+"""A bulk job, and the plan of it: its files and its parts, each of which becomes one file of results.
 
+The parts follow from the job alone, and the answer to a problem from the problem alone. So the bytes of a part do not
+depend on the worker or the time.
+"""
+
+import hashlib
+import importlib
+import itertools
+import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from ik_service.integrations.bulk.open_targets import require_pyarrow
+import numpy as np
+
+from ik_service.extras import how_to_install
+from ik_service.integrations.bulk.targets import ID_COLUMN, NpzTargets, Shapes, chosen_shapes
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import has_lines
@@ -15,6 +28,8 @@ from objectives.errors import InputError
 
 FORMATS = ("parquet", "npz")
 PART_ROWS = 1 << 20
+PARTS_MAX = 10**6
+"""Parts of a job at most; with more, the order of the names would not be the order of the problems."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +67,7 @@ class BulkJob:
         if self.format not in FORMATS:
             raise InputError(f"format is {self.format!r}. Allowed: {', '.join(FORMATS)}.")
         if self.format == "parquet":
-            require_pyarrow()
+            parquet()
         if self.options.solutions > 1:
             raise InputError("Option solutions is above 1. A bulk job gives one solution to a problem.")
         if self.options.sensitivity is not None:
@@ -67,7 +82,129 @@ class BulkJob:
             if has_lines(target):
                 raise InputError(f"Target '{target.link}' has data per problem. A bulk job has one line for all.")
 
-    @cached_property
-    def checked_targets(self) -> tuple[Target, ...]:
+    @property
+    def checked_targets(self) -> list[Target]:
         """The targets, with links of the robot."""
-        return tuple(as_target(target, self.robot) for target in self.targets)
+        return [as_target(target, self.robot) for target in self.targets]
+
+
+def open_targets(path: str) -> Any:
+    """Open a file of targets: `NpzTargets` or `ParquetTargets`; InputError where it is neither."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".npz":
+        return NpzTargets(path)
+    if suffix == ".parquet":
+        return parquet().ParquetTargets(path)
+    raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
+
+
+def parquet() -> Any:
+    """Return the module for Parquet; InputError where pyarrow is not installed."""
+    try:
+        return importlib.import_module("ik_service.integrations.bulk.parquet")
+    except ModuleNotFoundError as error:
+        advice = f"{how_to_install('bulk')} Without it: --format npz, or files .npz or .csv."
+        raise InputError(f"Parquet needs pyarrow. {advice}") from error
+
+
+class InputFile(NamedTuple):
+    """A file of targets when the plan was made: its rows, size [bytes] and time of the last change [ns]."""
+
+    path: str
+    rows: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: str, rows: int) -> "InputFile":
+        """Return a file as it is now; OSError where it is gone."""
+        state = os.stat(path)
+        return cls(path, rows, state.st_size, state.st_mtime_ns)
+
+
+class Part(NamedTuple):
+    """Rows of one file of targets, with one file of results; problems of a job and rows of a file count from 0."""
+
+    number: int
+    file: InputFile
+    first_row: int
+    row_count: int
+    first_problem: int
+
+
+@dataclass(frozen=True)
+class BulkPlan:
+    """A job with what its workers need: their device, its files, the columns that are read and those passed over."""
+
+    job: BulkJob
+    device: str
+    inputs: tuple[InputFile, ...]
+    shapes: Shapes
+    passed_over: tuple[str, ...]
+
+    @classmethod
+    def of(cls, job: BulkJob, device: str) -> "BulkPlan":
+        """Make the plan of a job from its files; InputError where one does not fit, or there are too many parts."""
+        inputs, passed_over, shapes = list[InputFile](), set[str](), None
+        for path in map(os.path.abspath, job.inputs):
+            found = open_targets(path)
+            names = found.column_names
+            shapes = shapes or chosen_shapes(job.robot, len(job.targets), path, names, job.columns)
+            for name in shapes:
+                if name not in names:
+                    raise InputError(f"'{path}' has no column '{name}'. Columns in it: {', '.join(names) or 'none'}.")
+            for name in names if job.columns is None else ():
+                if name not in (*shapes, ID_COLUMN):
+                    raise InputError(f"'{path}' has a column '{name}', which '{inputs[0].path}' has not.")
+                passed_over |= {name} - set(shapes)
+            inputs.append(InputFile.of(path, found.check(shapes)))
+        job = replace(job, output=os.path.abspath(job.output))
+        plan = cls(job, device, tuple(inputs), shapes or {}, tuple(passed_over))
+        if not plan.problem_count:
+            raise InputError(f"No targets in {', '.join(repr(file.path) for file in inputs)}.")
+        count = sum(-(-file.rows // job.part_rows) for file in inputs)
+        if count > PARTS_MAX:
+            advice = "Give larger part_rows, or make several jobs of it."
+            raise InputError(f"The job has {count} parts at part_rows {job.part_rows}. Allowed: {PARTS_MAX}. {advice}")
+        return plan
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts in order; those of a file have the same number of rows, or one more."""
+        found, before = list[Part](), 0
+        for file in self.inputs:
+            bounds = np.linspace(0, file.rows, -(-file.rows // self.job.part_rows) + 1).astype(int).tolist()
+            for first, end in itertools.pairwise(bounds):
+                found.append(Part(len(found), file, first, end - first, before + first))
+            before += file.rows
+        return tuple(found)
+
+    @property
+    def problem_count(self) -> int:
+        """Number of problems."""
+        return sum(file.rows for file in self.inputs)
+
+    def part_path(self, part: Part) -> Path:
+        """Return the file of the results of a part; the order of the names is the order of the results."""
+        return Path(self.job.output) / f"part-{part.number:06d}.{self.job.format}"
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the description, stored in the files of results."""
+        return hashlib.sha256(json.dumps(self.description(), sort_keys=True).encode()).hexdigest()
+
+    def description(self) -> dict[str, Any]:
+        """Return what the results depend on, as JSON gives it back."""
+        job = self.job
+        found: dict[str, Any] = {"robot.name": job.robot.name, "robot.content": job.robot.content_hash}
+        options = asdict(job.options) | {"jacobian_mode": job.options.jacobian_type().name.lower()}
+        found |= {f"options.{name}": value for name, value in options.items()}
+        for k, target in enumerate(job.checked_targets):
+            found |= {f"targets[{k}].{name}": value for name, value in asdict(target).items()}
+        for k, file in enumerate(self.inputs):
+            known = file._replace(path=os.path.basename(file.path))._asdict()
+            found |= {f"inputs[{k}].{name}": value for name, value in known.items()}
+        found |= {"columns": list(self.shapes), "format": job.format, "part_rows": job.part_rows}
+        found["version"] = version("ik-service")
+        plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda array: array.tolist()))
+        return plain

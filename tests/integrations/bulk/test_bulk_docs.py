@@ -105,7 +105,7 @@ def test_what_no_job_can_do_is_refused(tmp_path, columns, monkeypatch):
     assert "invalid 1." in told
     assert "6 parts in" in told
     assert "5 of them from before" in told
-    monkeypatch.setitem(sys.modules, "ik_service.integrations.bulk.ray_workers", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install" in run("solve", "panda", npz, "-o", tmp_path / "r", "--ray", "auto", code=2)
 
 

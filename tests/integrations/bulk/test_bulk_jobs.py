@@ -16,9 +16,9 @@ import pytest
 
 from ik_service import SolverOptions, Target, load_robot
 from ik_service.integrations.bulk import LocalWorker, read_results, solve_job
-from ik_service.integrations.bulk.part_files import read_part
-from ik_service.integrations.bulk.plan import BulkPlan
-from ik_service.integrations.bulk.worker import PartWorker
+from ik_service.integrations.bulk.job import BulkPlan
+from ik_service.integrations.bulk.parquet import read_table as read_part
+from ik_service.integrations.bulk.run import PartWorker
 from ik_service.solver.arrays import parts
 from tests.integrations.bulk.bulk_files import (
     COUNT,
@@ -254,7 +254,7 @@ def test_a_plan_travels_without_files_of_the_robot(columns, targets, whole, tmp_
         file.unlink()
     sent = pickle.loads(pickle.dumps(plan))
     worker = PartWorker(sent)
-    assert [worker.solve_part(part).failure for part in reversed(sent.parts)] == [""] * PARTS
+    assert [worker.solve_part(part).failures for part in reversed(sent.parts)] == [{}] * PARTS
     np.testing.assert_array_equal(read_results(tmp_path / "results")["joint_q"], read_results(whole)["joint_q"])
 
 

@@ -1,20 +1,17 @@
-"""Bulk jobs through Ray Data: workers on a cluster make the same bytes as this process, and may die."""
+"""Bulk jobs through Ray: workers on a cluster make the same bytes as this process, and may die."""
 
 import os
-import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import ray
 
 from ik_service import load_robot
 from ik_service.errors import EngineError
-from ik_service.integrations.bulk import FailedPartsError, RayWorkers, solve_job
-from ik_service.integrations.bulk import ray_workers as ray_workers_module
-from ik_service.integrations.bulk.part_files import remove_unfinished_parts
-from ik_service.integrations.bulk.plan import BulkPlan
-from ik_service.integrations.bulk.ray_workers import RayPartWorker
+from ik_service.integrations.bulk import FailedPartsError, RayWorkers, run, solve_job
+from ik_service.integrations.bulk.job import BulkPlan
 from ik_service.robots.readers.catalog import builtin_urdf
 from objectives import InputError
 from tests.integrations.bulk.bulk_files import (
@@ -27,7 +24,6 @@ from tests.integrations.bulk.bulk_files import (
     write_targets,
 )
 
-PARTS = -(-COUNT // PART_ROWS)
 COMMAND_S = 300.0
 
 
@@ -52,29 +48,29 @@ def no_token(monkeypatch):
 
 
 @pytest.mark.evidence
-@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:ray.*")  # Ray Data's own, of its settings
-def test_workers_on_a_cluster_make_the_same_bytes_though_one_is_killed(ray_cluster, no_token, targets, whole, tmp_path):
+def test_workers_on_a_cluster_make_the_same_bytes_though_some_die(
+    ray_cluster, no_token, targets, whole, tmp_path, monkeypatch
+):
+    solve, marks = run._solve_on_ray, tmp_path / "marks"
+    marks.mkdir()
+
+    def deadly(shared, digest, part):  # travels by value, being local
+        if part.number in (1, 3) and not (marks / str(part.number)).exists():
+            (marks / str(part.number)).touch()
+            os._exit(7)
+        return solve(shared, digest, part)
+
+    monkeypatch.setattr(run, "_solve_on_ray", deadly)
     panda = load_robot("panda").collision_model
     urdf = tmp_path / "arm.urdf"
     urdf.write_bytes(builtin_urdf("panda"))
-    robot = load_robot(urdf).with_collision_model(panda)
-    job = panda_job([targets], tmp_path / "results", robot=robot, device="auto")
+    job = panda_job([targets], tmp_path / "results", robot=load_robot(urdf).with_collision_model(panda), device="auto")
     urdf.unlink()  # workers get the robot by content
-    workers = RayWorkers(ray_cluster.address, count=2)
-    (tmp_path / "results").mkdir()
-    killed, made = [], []
-    with workers.connected():
-        plan = BulkPlan.of(job, workers.device(job.device))
-        for report in workers.run(plan, plan.parts, mark_faulty=False):
-            made.append(report)
-            if not killed:
-                killed.append(int(report.worker.partition(":")[2]))
-                os.kill(killed[0], signal.SIGKILL)
+    report = solve_job(job, RayWorkers(ray_cluster.address, count=2))
     assert not ray.is_initialized()
-    assert [report.failure for report in made] == [""] * PARTS
-    assert sorted(report.number for report in made) == list(range(PARTS))
-    remove_unfinished_parts(tmp_path / "results")  # of the one that was killed
-    assert {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()} == whole
+    assert sorted(path.name for path in marks.iterdir()) == ["1", "3"]
+    assert (report.done, report.failures) == (COUNT, {})
+    assert part_bytes(tmp_path / "results") == whole
 
 
 @pytest.mark.evidence
@@ -98,57 +94,74 @@ def test_the_command_line_goes_on_with_a_job_on_a_cluster(ray_cluster, targets, 
     assert part_bytes(folder) == whole
 
 
-@pytest.mark.evidence  # the test below it does the same without a cluster
-@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:ray.*")  # Ray Data's own, of its settings
+@pytest.mark.evidence
 def test_a_part_that_kills_its_workers_fails_alone(ray_cluster, no_token, targets, whole, tmp_path, monkeypatch):
-    class Deadly(RayPartWorker):  # travels by value, being local
-        def solve(self, part):
-            if part.number == 3:
-                os._exit(7)
-            return super().solve(part)
+    solve = run._solve_on_ray
 
-    monkeypatch.setattr(ray_workers_module, "RayPartWorker", Deadly)
+    def deadly(shared, digest, part):
+        if part.number == 3:
+            os._exit(7)
+        return solve(shared, digest, part)
+
+    monkeypatch.setattr(run, "_solve_on_ray", deadly)
     with pytest.raises(FailedPartsError, match=r"^1 of 6 parts failed.* rows 300 to 399: the worker died each time"):
         solve_job(panda_job([targets], tmp_path / "results"), RayWorkers(ray_cluster.address, count=2))
     made = part_bytes(tmp_path / "results")
     assert made == {name: content for name, content in whole.items() if name != "part-000003.parquet"}
 
 
-def test_parts_whose_workers_die_each_time_are_told_as_failed(targets, tmp_path, monkeypatch):
-    workers, goes = RayWorkers(), []
+@pytest.fixture
+def pretended(monkeypatch):
+    """Ray in this process: tasks run when they are asked for, and a part of number 3 is lost."""
+    sizes = []
 
-    def deadly(plan, parts, in_flight, *, mark_faulty):
-        goes.append(([part.number for part in parts], in_flight))
-        survivors = [part for part in parts if part.number not in (1, 4 - len(goes))]
-        worker = RayPartWorker(plan, mark_faulty)
-        return (worker.solve(part) for part in survivors)
+    def waited(running):
+        sizes.append(len(running))
+        return running[-1:], running[:-1]
 
-    monkeypatch.setattr(workers, "_run_once", deadly)
-    plan = BulkPlan.of(panda_job([targets], tmp_path / "results"), "cpu")
-    (tmp_path / "results").mkdir()
-    reports = list(workers.run(plan, plan.parts, mark_faulty=False))
-    assert goes == [([0, 1, 2, 3, 4, 5], 2), ([1, 3], 1)]
-    assert sorted(report.number for report in reports) == list(range(PARTS))
-    assert {report.number: report.failure for report in reports if report.failure} == {
-        1: f"'{targets}' rows 100 to 199: the worker died each time. Ray's log says why."
-    }
+    def get(task):
+        if task[-1].number == 3:
+            raise ray.exceptions.WorkerCrashedError
+        return run._solve_on_ray(*task)
+
+    resources = {"CPU": 2.0}
+    names = {"is_initialized": lambda: True, "put": lambda shared: shared, "wait": waited, "get": get}
+    names |= {"cluster_resources": lambda: resources, "available_resources": lambda: resources}
+    names["remote"] = lambda **_: lambda function: SimpleNamespace(remote=lambda *task: task)
+    for name, function in names.items():
+        monkeypatch.setattr(ray, name, function)
+    return SimpleNamespace(resources=resources, sizes=sizes)
 
 
-def test_a_worker_that_cannot_start_says_so_of_every_part(targets, tmp_path):
+def test_parts_whose_workers_die_each_time_are_told_as_failed(pretended, targets, whole, tmp_path):
+    with pytest.raises(FailedPartsError, match=r"^1 of 6 parts failed.* rows 300 to 399: the worker died each time"):
+        solve_job(panda_job([targets], tmp_path / "results"), RayWorkers())
+    made = part_bytes(tmp_path / "results")
+    assert made == {name: content for name, content in whole.items() if name != "part-000003.parquet"}
+    assert pretended.sizes == [2, 2, 2, 2, 2, 1]  # a task for each core
+
+
+def test_a_worker_without_a_solver_or_with_another_version_says_so_of_every_part(targets, tmp_path):
     plan = BulkPlan.of(panda_job([targets], tmp_path / "results"), "abacus")
-    worker = RayPartWorker(plan, mark_faulty=False)
-    reports = worker({"number": [3], "file": [0], "first_row": [300], "row_count": [100], "first_problem": [300]})
-    assert "abacus" in reports["report"][0]
+    shared = run.pickle.dumps((plan, False))
+    assert "abacus" in run._solve_on_ray(shared, plan.digest, plan.parts[3]).failures[3]
+    assert "the job another version" in run._solve_on_ray(shared, "of another", plan.parts[3]).failures[3]
 
 
 def test_wrong_addresses_counts_and_devices_are_refused(monkeypatch):
     with pytest.raises(InputError, match="count is 0"):
         RayWorkers(count=0)
     with pytest.raises(EngineError, match=r"No Ray cluster at '127.0.0.1:1'.*'local' starts one"):
-        RayWorkers("127.0.0.1:1").connected().__enter__()
-    monkeypatch.setattr(ray_workers_module.ray, "cluster_resources", lambda: {"CPU": 2.0})
-    assert RayWorkers().device("auto") == "cpu"
-    monkeypatch.setattr(ray_workers_module.ray, "cluster_resources", lambda: {"CPU": 2.0, "GPU": 1.0})
-    assert RayWorkers().device("auto") == "cuda"
+        RayWorkers("127.0.0.1:1").connected("cpu").__enter__()
     with pytest.raises(InputError, match="device is 'cuda:1'"):
-        RayWorkers().device("cuda:1")
+        RayWorkers().connected("cuda:1").__enter__()
+
+
+def test_a_worker_has_a_gpu_where_there_are_some(pretended):
+    with RayWorkers().connected("auto") as device:
+        assert device == "cpu"
+    with pytest.raises(EngineError, match="no device cuda"), RayWorkers().connected("cuda"):
+        pass
+    pretended.resources["GPU"] = 1.0
+    with RayWorkers().connected("auto") as device:
+        assert device == "cuda"

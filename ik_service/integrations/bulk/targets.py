@@ -1,0 +1,115 @@
+"""Files of targets, their columns and checks; archives of `numpy.savez` are read here, Parquet beside it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.configuration import MIN_QUATERNION_LENGTH
+from ik_service.robots import RobotModel
+from ik_service.solver.given.target_arrays import NUMBER_MAX
+from objectives.data_field import UNIT_TOLERANCE
+from objectives.errors import InputError
+
+Columns = Mapping[str, NDArray[Any]]
+"""Arrays by name of column, each with a row per problem."""
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shape of a row of each column; names are those of the HTTP interface."""
+CSV_COLUMNS = {"positions": ("x", "y", "z"), "orientations_xyzw": ("qx", "qy", "qz", "qw")}
+"""Names of the numbers of a column of one target in CSV files."""
+ID_COLUMN = "id"
+"""A column of the caller, which is ignored: results are in the order of the rows."""
+
+
+class NpzTargets:
+    """An archive of `numpy.savez`; the arrays that are read are in memory as a whole."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self._arrays = path, dict[str, NDArray[Any]]()
+        with _reading(path), open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            self.column_names = tuple(archive.files)
+
+    def check(self, shapes: Shapes) -> int:
+        """Read these columns, check types, shapes and checksums, and return the number of rows."""
+        with _reading(self.path), open(self.path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            for name in shapes:
+                with _reading(self.path, f": column '{name}'"):
+                    self._arrays[name] = archive[name]
+        for name, array in self._arrays.items():
+            if array.dtype.kind not in "fiu":
+                raise InputError(f"'{self.path}': column '{name}' is of type {array.dtype}. Give numbers.")
+            check_shape(self.path, name, array.shape[1:], shapes[name])
+        counts = {name: len(array) for name, array in self._arrays.items()}
+        if len(set(counts.values())) > 1:
+            raise InputError(f"The arrays of '{self.path}' hold different numbers of problems: {counts}.")
+        return max(counts.values())
+
+    def read(self, first: int, count: int) -> Columns:
+        """Return the checked columns of some rows, arrays of floats, shape [count, ...]."""
+        return {name: as_floats(array[first : first + count]) for name, array in self._arrays.items()}
+
+
+@contextmanager
+def _reading(path: str, what: str = "") -> Iterator[None]:
+    """Raise errors of reading an archive, or one array of it, as InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
+    except Exception as error:  # several packages read archives, each with its own errors
+        reason = (str(error) or type(error).__name__).rstrip(".")
+        raise InputError(f"'{path}'{what} cannot be read as a plain array of numpy.savez: {reason}.") from error
+
+
+def as_floats(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy: float32 stays float32, all else becomes float64."""
+    return np.array(array, np.float32 if array.dtype.itemsize <= 4 and array.dtype.kind == "f" else np.float64)
+
+
+def chosen_shapes(
+    robot: RobotModel, target_count: int, path: str, present: Sequence[str], asked: Sequence[str] | None
+) -> Shapes:
+    """Return the shapes of the columns to read: those asked for, else all known ones that are present in a file.
+
+    Raises:
+        InputError: A column is not known, or none of them has targets.
+    """
+    several = (target_count,) if target_count > 1 else ()
+    known = {"positions": (*several, 3), "orientations_xyzw": (*several, 4)}
+    known["initial_joint_q"] = (robot.joint_coord_count,)
+    for name in present if asked is None else asked:
+        if name not in known and not (asked is None and name == ID_COLUMN):
+            options = " ".join(f"--column {own}" for own in known if own in present)
+            advice = f" To pass over others, name those to read: {options}." if asked is None else ""
+            raise InputError(f"'{path}': column '{name}' is not known. Columns: {', '.join(known)}.{advice}")
+    shapes = {name: shape for name, shape in known.items() if name in (present if asked is None else asked)}
+    if not {"positions", "orientations_xyzw"} & set(shapes):
+        raise InputError(f"'{path}' has neither a column 'positions' nor 'orientations_xyzw'.")
+    return shapes
+
+
+def check_shape(path: str, name: str, found: Sequence[int], wanted: Sequence[int]) -> None:
+    """Raise InputError where the rows of a column have another shape than is wanted."""
+    if tuple(found) != tuple(wanted):
+        shapes = [", ".join(map(str, ("n", *shape))) for shape in (found, wanted)]
+        raise InputError(f"'{path}': column '{name}' has shape [{shapes[0]}]. Give [{shapes[1]}].")
+
+
+def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
+    """Return which problems have numbers that a solver refuses, shape [n]."""
+    count = len(next(iter(columns.values())))
+    faulty = np.zeros(count, dtype=bool)
+    for array in columns.values():
+        faulty |= ~(np.abs(array.reshape(count, -1)) <= NUMBER_MAX).all(axis=1)
+    if "orientations_xyzw" in columns:
+        length = np.linalg.norm(columns["orientations_xyzw"].astype(np.float64), axis=-1).reshape(count, -1)
+        faulty |= ~(np.abs(length - 1.0) <= UNIT_TOLERANCE).all(axis=1)
+    if "initial_joint_q" in columns:
+        for first in robot.quaternion_starts.values():
+            quaternions_xyzw = columns["initial_joint_q"][:, first : first + 4].astype(np.float64)
+            faulty |= ~(np.linalg.norm(quaternions_xyzw, axis=1) >= MIN_QUATERNION_LENGTH)
+    return faulty
