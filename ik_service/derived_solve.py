@@ -15,19 +15,13 @@ POSE, TWIST = 7, 6
 
 
 class DerivedSolve(NamedTuple):
-    """Answers, and how they follow what was given.
+    """Answers, and how they follow what was given."""
 
-    Attributes:
-        joint_q: Configurations, shape [n, coordinates].
-        success: Whether all targets are met, bool [n].
-        is_differentiable: Whether an answer has derivatives, bool [n]; False where none are asked for.
-        rates: Changes of coordinates with the position and the rotation vector of each target, then of each tool frame,
-            shape [n, coordinates, poses, 6]; of 0 coordinates where none are asked for.
-    """
-
-    joint_q: NDArray[Any]
-    success: NDArray[np.bool_]
-    is_differentiable: NDArray[np.bool_]
+    joint_q: NDArray[Any]  # configurations, shape [n, coordinates]
+    success: NDArray[np.bool_]  # whether all targets are met, bool [n]
+    is_differentiable: NDArray[np.bool_]  # whether an answer has derivatives, bool [n]; False where none are asked for
+    # changes of coordinates with the position and the rotation vector of each target, then of each tool frame, shape
+    # [n, coordinates, poses, 6]; of 0 coordinates where none are asked for
     rates: NDArray[np.float64]
 
 

@@ -28,19 +28,12 @@ __all__ = ["JaxAnswer", "JaxSolver"]
 
 
 class Given(NamedTuple):
-    """What a solve is given, with one axis of problems, n.
+    """What a solve is given, with one axis of problems, n."""
 
-    Attributes:
-        positions: Shape [n, targets, 3]; None where they are free.
-        orientations_xyzw: Alike, with 4.
-        start: Where to start, shape [n, coordinates]; None for the solver's own.
-        offsets: Tool frames, shape [n, targets, 7]; None for those that the solver has.
-    """
-
-    positions: Array | None
-    orientations_xyzw: Array | None
-    start: Array | None
-    offsets: Array | None
+    positions: Array | None  # shape [n, targets, 3]; None where they are free
+    orientations_xyzw: Array | None  # alike, with 4
+    start: Array | None  # where to start, shape [n, coordinates]; None for the solver's own
+    offsets: Array | None  # tool frames, shape [n, targets, 7]; None for those that the solver has
 
 
 class ForeignSolve(Protocol):

@@ -18,46 +18,27 @@ from objectives.robot_indices import BodyFrame
 
 @dataclass(frozen=True)
 class AppliedGroup:
-    """A row group on one element, or on all elements whose rows add up.
+    """A row group on one element, or on all elements whose rows add up."""
 
-    Attributes:
-        objective: The objective that it is of.
-        group: The group.
-        elements: The elements.
-        first_row: Its first row within the objective.
-        wanted: Rows of the group that the island has.
-    """
-
-    objective: int
+    objective: int  # the objective that it is of
     group: RowGroup
     elements: tuple[Element, ...]
-    first_row: int
-    wanted: tuple[int, ...]
+    first_row: int  # its first row within the objective
+    wanted: tuple[int, ...]  # rows of the group that the island has
 
 
 @dataclass(frozen=True)
 class IslandScope:
-    """What the rows of an island are written in terms of.
-
-    Attributes:
-        robot: The robot.
-        graph: The expressions of the island.
-        dofs: Active DOFs of the island.
-        secondary: Numbers of the objectives whose rows yield to the others.
-        tertiary: Numbers of those whose rows yield to these again.
-        chain: Frames and twists of the bodies that the rows need.
-        start: The same where the problem or tick starts, of those whose motion from there rows are about.
-        inputs: Data that the rows have read so far, by the name of the variable.
-    """
+    """What the rows of an island are written in terms of."""
 
     robot: KinematicRobot
-    graph: ExpressionGraph
-    dofs: Sequence[int]
-    secondary: Sequence[int]
-    tertiary: Sequence[int]
-    chain: Chain
-    start: Chain
-    inputs: dict[str, DataInput]
+    graph: ExpressionGraph  # the expressions of the island
+    dofs: Sequence[int]  # active DOFs of the island
+    secondary: Sequence[int]  # numbers of the objectives whose rows yield to the others
+    tertiary: Sequence[int]  # numbers of those whose rows yield to these again
+    chain: Chain  # frames and twists of the bodies that the rows need
+    start: Chain  # the same where the problem or tick starts, of those whose motion from there rows are about
+    inputs: dict[str, DataInput]  # data that the rows have read so far, by the name of the variable
 
     def read(self, objective: int, field: str, column: int) -> Expression:
         """Give a number of an objective's data as a variable."""

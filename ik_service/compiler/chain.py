@@ -34,16 +34,11 @@ ORIGIN, UPRIGHT = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class Chain:
-    """What the joints of an island do, as expressions of its active DOFs.
+    """What the joints of an island do, as expressions of its active DOFs."""
 
-    Attributes:
-        frames: World frame of every body on the way to a link that is needed, by body.
-        twists: Twist of every DOF on the way, linear then angular, by DOF.
-        halves: Variables that hold reduced half angles: variable name -> (variable of an angle, multiplier, offset).
-    """
-
-    frames: Mapping[int, Frame]
-    twists: Mapping[int, Twist]
+    frames: Mapping[int, Frame]  # world frame of every body on the way to a link that is needed, by body
+    twists: Mapping[int, Twist]  # twist of every DOF on the way, linear then angular, by DOF
+    # variables that hold reduced half angles: variable name -> (variable of an angle, multiplier, offset)
     halves: Mapping[str, tuple[str, float, float]]
 
 

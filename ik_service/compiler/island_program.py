@@ -41,20 +41,13 @@ class TargetError:
 
 @dataclass(frozen=True)
 class LoopKind:
-    """Elements of a loop that stand on the same bodies.
+    """Elements of a loop that stand on the same bodies."""
 
-    Attributes:
-        frames: Numbers of the bodies on which its frames stand.
-        first: Its first element.
-        end: After its last.
-        columns: DOFs of the island on which it depends, by their places.
-        entries: How a DOF moves a frame: place in `columns`, first of the frame's parts, number of the twist, factor.
-    """
-
-    frames: tuple[int, ...]
-    first: int
-    end: int
-    columns: tuple[int, ...]
+    frames: tuple[int, ...]  # numbers of the bodies on which its frames stand
+    first: int  # its first element
+    end: int  # after its last
+    columns: tuple[int, ...]  # DOFs of the island on which it depends, by their places
+    # how a DOF moves a frame: place in `columns`, first of the frame's parts, number of the twist, factor
     entries: tuple[tuple[int, int, int, float], ...]
 
 
@@ -65,32 +58,22 @@ class RowLoop:
     The variables of the statement are those of the frame of each body (`NAME_frame0_0` to 6, `NAME_frame1_0`, ...), the
     numbers of the element in the table (`NAME_number0`, ...), its inputs (`NAME_input0`, ...), and inputs of the
     program.
-
-    Attributes:
-        name: What its variables begin with.
-        objective: Number of the objective that it is of.
-        is_relative: Whether the twists of a kind are taken at the body of its first frame, not at the world's origin.
-        rows: The weighted rows of an element; this and the next two in a graph of their own.
-        parts: Derivatives of each row by the twists of its frames; where they are opposite, by that of the first.
-        shares2: Squares of the rows without weights over their tolerances, if they have some.
-        kinds: The elements.
-        frames: Position and orientation xyzw of the bodies, in the graph of the program.
-        twists: Twists of DOFs, alike.
-        table: Numbers of each element.
-        inputs: Data of all elements, those of an element side by side.
     """
 
-    name: str
-    objective: int
+    name: str  # what its variables begin with
+    objective: int  # number of the objective that it is of
+    # whether the twists of a kind are taken at the body of its first frame, not at the world's origin
     is_relative: bool
-    rows: tuple[Expression, ...]
+    rows: tuple[Expression, ...]  # the weighted rows of an element; this and the next two in a graph of their own
+    # derivatives of each row by the twists of its frames; where they are opposite, by that of the first
     parts: tuple[tuple[Expression, ...], ...]
-    shares2: tuple[Expression, ...]
-    kinds: tuple[LoopKind, ...]
+    shares2: tuple[Expression, ...]  # squares of the rows without weights over their tolerances, if they have some
+    kinds: tuple[LoopKind, ...]  # the elements
+    # position and orientation xyzw of the bodies, in the graph of the program
     frames: tuple[tuple[Expression, ...], ...]
-    twists: tuple[tuple[Expression, ...], ...]
-    table: tuple[tuple[float, ...], ...]
-    inputs: tuple[DataInput, ...]
+    twists: tuple[tuple[Expression, ...], ...]  # twists of DOFs, alike
+    table: tuple[tuple[float, ...], ...]  # numbers of each element
+    inputs: tuple[DataInput, ...]  # data of all elements, those of an element side by side
 
     @property
     def count(self) -> int:
@@ -120,55 +103,37 @@ class RowLoop:
 
 @dataclass(frozen=True)
 class IslandProgram:
-    """One island's arithmetic.
+    """One island's arithmetic."""
 
-    Attributes:
-        graph: The expressions.
-        dofs: Active DOFs of the island, in order.
-        quaternions: Those at which the rotation of a ball or floating joint starts; the next two belong to it.
-        halves: Reduced half angles that the program needs: variable -> (variable of an angle, multiplier, offset).
-        inputs: Data that it reads per problem.
-        norm2: |r|^2, r the rows less their goals; not finite where a row is not that is only judged.
-        goal_norm2: The same of the rows that may have goals.
-        levels: |r|^2 of the rows that come before the last level, and of those that yield to all others, both without
-            factors; empty where none yields.
-        has_tertiary: Whether rows yield to rows that yield.
-        multiplied: Rows of constraints that have multipliers, variables that are added to them; see `multiplier`.
-        one_sided: Of these, rows that are limits: what multiplies them next, by row, over the multiplier that they have
-            now; see `own_multiplier`.
-        gradient: J'r, per DOF.
-        errors: Errors of the pose targets.
-        row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
-        has_other_rows: Whether there are rows besides those of pose targets and constraints.
-        rows: The weighted rows, without goals, but for those of loops.
-        residuals: r: the weighted rows less their goals.
-        jacobian: Their Jacobian, [rows][dofs].
-        row_objective: The objective that each row is of.
-        row_independent: Whether it is one of rows that can all be met, see `RowGroup`.
-        loops: Rows as loops, whose variables are part of |r|^2, J'r and J'J.
-    """
-
-    graph: ExpressionGraph
-    dofs: tuple[int, ...]
+    graph: ExpressionGraph  # the expressions
+    dofs: tuple[int, ...]  # active DOFs of the island, in order
+    # those at which the rotation of a ball or floating joint starts; the next two belong to it
     quaternions: tuple[int, ...]
+    # reduced half angles that the program needs: variable -> (variable of an angle, multiplier, offset)
     halves: dict[str, tuple[str, float, float]]
-    inputs: tuple[DataInput, ...]
-    norm2: Expression
-    goal_norm2: Expression
+    inputs: tuple[DataInput, ...]  # data that it reads per problem
+    norm2: Expression  # |r|^2, r the rows less their goals; not finite where a row is not that is only judged
+    goal_norm2: Expression  # the same of the rows that may have goals
+    # |r|^2 of the rows that come before the last level, and of those that yield to all others, both without factors;
+    # empty where none yields
     levels: tuple[Expression, ...]
-    has_tertiary: bool
+    has_tertiary: bool  # whether rows yield to rows that yield
+    # rows of constraints that have multipliers, variables that are added to them; see `multiplier`
     multiplied: tuple[int, ...]
+    # of these, rows that are limits: what multiplies them next, by row, over the multiplier that they have now; see
+    # `own_multiplier`
     one_sided: dict[int, Expression]
-    gradient: tuple[Expression, ...]
-    errors: tuple[TargetError, ...]
+    gradient: tuple[Expression, ...]  # J'r, per DOF
+    errors: tuple[TargetError, ...]  # errors of the pose targets
+    # the largest of the squares of the rows that have tolerances, each over its own; None if none has
     row_error2: Expression | None
-    has_other_rows: bool
-    rows: tuple[Expression, ...]
-    residuals: tuple[Expression, ...]
-    jacobian: tuple[tuple[Expression, ...], ...]
-    row_objective: tuple[int, ...]
-    row_independent: tuple[bool, ...]
-    loops: tuple[RowLoop, ...] = ()
+    has_other_rows: bool  # whether there are rows besides those of pose targets and constraints
+    rows: tuple[Expression, ...]  # the weighted rows, without goals, but for those of loops
+    residuals: tuple[Expression, ...]  # r: the weighted rows less their goals
+    jacobian: tuple[tuple[Expression, ...], ...]  # their Jacobian, [rows][dofs]
+    row_objective: tuple[int, ...]  # the objective that each row is of
+    row_independent: tuple[bool, ...]  # whether it is one of rows that can all be met, see `RowGroup`
+    loops: tuple[RowLoop, ...] = ()  # rows as loops, whose variables are part of |r|^2, J'r and J'J
 
     @cached_property
     def hessian(self) -> tuple[tuple[Expression, ...], ...]:

@@ -18,15 +18,10 @@ from objectives.expression.rows import RowGroup
 
 @dataclass(frozen=True)
 class StatedObjective:
-    """What an objective states on a robot.
+    """What an objective states on a robot."""
 
-    Attributes:
-        weight: Factor of all rows.
-        groups: Its row groups, and the elements of each.
-    """
-
-    weight: float
-    groups: tuple[tuple[RowGroup, tuple[Element, ...]], ...]
+    weight: float  # factor of all rows
+    groups: tuple[tuple[RowGroup, tuple[Element, ...]], ...]  # its row groups, and the elements of each
 
     @classmethod
     def of(cls, objective: ExpressionObjective, model: IKModel) -> "StatedObjective":
@@ -37,43 +32,28 @@ class StatedObjective:
 
 @dataclass(frozen=True)
 class IslandSignature:
-    """What the program of an island is made from.
+    """What the program of an island is made from."""
 
-    Attributes:
-        robot: The robot; signatures compare its content instead.
-        content: Hash of the robot's content.
-        objectives: Objectives of the solver.
-        starts: First row of each objective.
-        dofs: Active DOFs of the island: at least those on which its rows depend.
-        rows: Rows of the island.
-        targets: Numbers of the objectives that are pose targets with six rows.
-        half_angle_error: Largest error of sines and cosines.
-        goal_count: The rows of how many of the objectives, the first ones, are to reach numbers that are given as
-            inputs, instead of 0.
-        limit_turns: Whether rotations that have quaternions keep to a largest angle, which is given as inputs.
-        judged: Rows of pose targets that no DOF can change and that have to be met all the same: they count in the
-            errors, and in |r|^2 where they are not finite. Their targets have other rows in the island.
-        tolerated: Numbers of the objectives whose rows have tolerances, which are read as inputs.
-        secondary: Numbers of the objectives whose rows yield to the others of the island, by a factor that is an input.
-        tertiary: Numbers of those whose rows yield to these again, by another.
-        constraints: Numbers of the objectives whose rows are constraints.
-    """
-
-    robot: KinematicRobot = field(compare=False, repr=False)
-    content: str
-    objectives: tuple[StatedObjective, ...]
-    starts: tuple[int, ...]
-    dofs: tuple[int, ...]
-    rows: tuple[int, ...]
-    targets: tuple[int, ...]
-    half_angle_error: float
+    robot: KinematicRobot = field(compare=False, repr=False)  # the robot; signatures compare its content instead
+    content: str  # hash of the robot's content
+    objectives: tuple[StatedObjective, ...]  # objectives of the solver
+    starts: tuple[int, ...]  # first row of each objective
+    dofs: tuple[int, ...]  # active DOFs of the island: at least those on which its rows depend
+    rows: tuple[int, ...]  # rows of the island
+    targets: tuple[int, ...]  # numbers of the objectives that are pose targets with six rows
+    half_angle_error: float  # largest error of sines and cosines
+    # the rows of how many of the objectives, the first ones, are to reach numbers that are given as inputs, instead of
+    # 0
     goal_count: int
-    limit_turns: bool
+    limit_turns: bool  # whether rotations that have quaternions keep to a largest angle, which is given as inputs
+    # rows of pose targets that no DOF can change and that have to be met all the same: they count in the errors, and in
+    # |r|^2 where they are not finite; their targets have other rows in the island
     judged: tuple[int, ...]
-    tolerated: tuple[int, ...]
+    tolerated: tuple[int, ...]  # numbers of the objectives whose rows have tolerances, which are read as inputs
+    # numbers of the objectives whose rows yield to the others of the island, by a factor that is an input
     secondary: tuple[int, ...]
-    tertiary: tuple[int, ...]
-    constraints: tuple[int, ...]
+    tertiary: tuple[int, ...]  # numbers of those whose rows yield to these again, by another
+    constraints: tuple[int, ...]  # numbers of the objectives whose rows are constraints
 
     @classmethod
     def of(

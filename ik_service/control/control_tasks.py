@@ -24,32 +24,20 @@ from objectives.expression.expression_objective import ExpressionObjective
 
 @dataclass(frozen=True)
 class WideData:
-    """Data of an objective that stand in float64 in an array of the controller's own.
+    """Data of an objective that stand in float64 in an array of the controller's own."""
 
-    Attributes:
-        array: Shape [lines, numbers of a line].
-        first: Number at which the field starts.
-        is_quaternion: Whether it is a quaternion that may be a little off unit length.
-    """
-
-    array: wp.array[Any]
-    first: int = 0
-    is_quaternion: bool = False
+    array: wp.array[Any]  # shape [lines, numbers of a line]
+    first: int = 0  # number at which the field starts
+    is_quaternion: bool = False  # whether it is a quaternion that may be a little off unit length
 
 
 @dataclass(frozen=True)
 class SoftRows:
-    """Rows that draw joints somewhere, lightly.
+    """Rows that draw joints somewhere, lightly."""
 
-    Attributes:
-        posture: Configuration, shape [joint_coord_count] or [robots, joint_coord_count]; None for none.
-        posture_weight: Weight of its rows [units of length per rad or m].
-        damping_weight: Weight of the rows that hold joints where they are, alike; 0 for none.
-    """
-
-    posture: Any
-    posture_weight: float
-    damping_weight: float
+    posture: Any  # configuration, shape [joint_coord_count] or [robots, joint_coord_count]; None for none
+    posture_weight: float  # weight of its rows [units of length per rad or m]
+    damping_weight: float  # weight of the rows that hold joints where they are, alike; 0 for none
 
 
 class ControlTasks:

@@ -21,22 +21,15 @@ ISLAND = "tick"
 
 @dataclass(frozen=True)
 class RecordedTicks:
-    """The launches of a tick, and what stands in its arrays.
+    """The launches of a tick, and what stands in its arrays."""
 
-    Attributes:
-        launches: A step for each island, of the phase `ISLAND`, and where clearance is a limit what keeps a tick clear,
-            of the phase `KEEP`; arrays that change are all among its numbers.
-        data: Names of the arrays with data of objectives.
-        unmoved_coordinates: Coordinates that no island moves.
-        unmoved_dofs: DOFs that no island moves.
-        iterations: Most steps that a tick without a deadline tries.
-    """
-
+    # a step for each island, of the phase `ISLAND`, and where clearance is a limit what keeps a tick clear, of the
+    # phase `KEEP`; arrays that change are all among its numbers
     launches: RecordedLaunches
-    data: tuple[str, ...]
-    unmoved_coordinates: tuple[int, ...]
-    unmoved_dofs: tuple[int, ...]
-    iterations: int
+    data: tuple[str, ...]  # names of the arrays with data of objectives
+    unmoved_coordinates: tuple[int, ...]  # coordinates that no island moves
+    unmoved_dofs: tuple[int, ...]  # DOFs that no island moves
+    iterations: int  # most steps that a tick without a deadline tries
 
 
 def record_ticks(

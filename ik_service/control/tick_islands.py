@@ -38,21 +38,13 @@ TARGET_ROWS = 6
 
 @dataclass(frozen=True)
 class TickIsland:
-    """An island of a controller.
+    """An island of a controller."""
 
-    Attributes:
-        program: Its arithmetic.
-        kernel: Its kernel.
-        launch: Launches the kernel, which works on the next two.
-        task: Its task.
-        states: The states of its packets from launch to launch.
-    """
-
-    program: IslandProgram
+    program: IslandProgram  # its arithmetic
     kernel: wp.Kernel
-    launch: Callable[[], None]
+    launch: Callable[[], None]  # launches the kernel, which works on the next two
     task: Any
-    states: wp.array2d[Any]
+    states: wp.array2d[Any]  # the states of its packets from launch to launch
 
 
 def lanes_on(device: wp.Device, robots: int) -> Lanes:

@@ -23,16 +23,11 @@ class Edges:
     """What it takes to go from each candidate of a layer to each of the next, [layers - 1, from, to].
 
     Infinite where there is no candidate.
-
-    Attributes:
-        excess: Largest share of a speed limit that a joint takes, 1 where all are kept.
-        change: Largest change of a joint in one step [m or rad].
-        cost: Sum of the squared changes.
     """
 
-    excess: FloatArray
-    change: FloatArray
-    cost: FloatArray
+    excess: FloatArray  # largest share of a speed limit that a joint takes, 1 where all are kept
+    change: FloatArray  # largest change of a joint in one step [m or rad]
+    cost: FloatArray  # sum of the squared changes
 
     @classmethod
     def between(

@@ -86,17 +86,11 @@ class PathResult:
 
 @dataclass(frozen=True, eq=False)
 class RateLimits:
-    """Time from waypoint to waypoint, and how fast joints may move.
+    """Time from waypoint to waypoint, and how fast joints may move."""
 
-    Attributes:
-        dt: Time from waypoint to waypoint [s].
-        velocity: Largest speeds [m/s or rad/s], [joint_dof_count].
-        acceleration: Largest changes of speed [m/s^2 or rad/s^2], [joint_dof_count].
-    """
-
-    dt: float
-    velocity: Float64Array
-    acceleration: Float64Array
+    dt: float  # time from waypoint to waypoint [s]
+    velocity: Float64Array  # largest speeds [m/s or rad/s], [joint_dof_count]
+    acceleration: Float64Array  # largest changes of speed [m/s^2 or rad/s^2], [joint_dof_count]
 
     @classmethod
     def read(cls, robot: RobotModel, dt: float, velocity: Any, acceleration: Any) -> "RateLimits":

@@ -23,15 +23,10 @@ MERGED = 1e-3  # [m or rad] tracks nearer than this have met
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """Candidates of every waypoint.
+    """Candidates of every waypoint."""
 
-    Attributes:
-        joint_q: Configurations, float32 [waypoints, tracks, coordinates].
-        alive: Which groups of joints have a solution there, bool [waypoints, tracks, groups].
-    """
-
-    joint_q: FloatArray
-    alive: NDArray[np.bool_]
+    joint_q: FloatArray  # configurations, float32 [waypoints, tracks, coordinates]
+    alive: NDArray[np.bool_]  # which groups of joints have a solution there, bool [waypoints, tracks, groups]
 
 
 @dataclass(frozen=True, eq=False)

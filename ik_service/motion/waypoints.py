@@ -30,40 +30,24 @@ class Solve(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Joints whose choice does not depend on others: trees that are one island at some waypoint.
-
-    Attributes:
-        trees: The trees.
-        coordinates: Their coordinates.
-        metric: Changes of their DOFs.
-    """
+    """Joints whose choice does not depend on others: trees that are one island at some waypoint."""
 
     trees: NDArray[np.intp]
-    coordinates: NDArray[np.intp]
-    metric: JointMetric
+    coordinates: NDArray[np.intp]  # their coordinates
+    metric: JointMetric  # changes of their DOFs
 
 
 @dataclass(frozen=True, eq=False)
 class Waypoints:
-    """What is to be followed.
-
-    Attributes:
-        robot: The robot.
-        problems: The waypoints, a problem each, without starts.
-        options: Options of every solve, of one seed.
-        finish: Precision of the finish, an option of the solver.
-        solve: Solves problems.
-        check: What ways are checked against for collision; None for nothing.
-        groups: The groups of joints, once they are known.
-    """
+    """What is to be followed."""
 
     robot: RobotModel
-    problems: ProblemBatch
-    options: SolverOptions
-    finish: Literal["float32", "float64"]
-    solve: Solve
-    check: WayCheck | None = None
-    groups: tuple[Group, ...] = ()
+    problems: ProblemBatch  # the waypoints, a problem each, without starts
+    options: SolverOptions  # options of every solve, of one seed
+    finish: Literal["float32", "float64"]  # precision of the finish, an option of the solver
+    solve: Solve  # solves problems
+    check: WayCheck | None = None  # what ways are checked against for collision; None for nothing
+    groups: tuple[Group, ...] = ()  # the groups of joints, once they are known
 
     def __len__(self) -> int:
         """Return the number of waypoints."""

@@ -35,17 +35,12 @@ class Metric(Protocol):
 
 
 class WayCheck(NamedTuple):
-    """What ways are checked against.
+    """What ways are checked against."""
 
-    Attributes:
-        spheres: Those of the robot and of what it carries.
-        clearance: Gives the clearances of configurations [n, coordinates] [m], shape [n].
-        steepness: How much a clearance changes at most with the way of a sphere, for its length: 1 or more.
-    """
-
-    spheres: BodySpheres
+    spheres: BodySpheres  # those of the robot and of what it carries
+    # gives the clearances of configurations [n, coordinates] [m], shape [n]
     clearance: Callable[[FloatArray], NDArray[np.float64]]
-    steepness: float
+    steepness: float  # how much a clearance changes at most with the way of a sphere, for its length: 1 or more
 
     @classmethod
     def of(cls, robot: RobotModel, worlds: CheckedWorlds) -> "WayCheck":

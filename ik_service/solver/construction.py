@@ -32,21 +32,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SolverSetup:
-    """Where and how a solver solves.
+    """Where and how a solver solves."""
 
-    Attributes:
-        device: Where.
-        engine: "auto", "compiled" or "staged".
-        join: Whether all touched trees are one island.
-        threads: Most threads of the compiled engine on a CPU.
-        options: The solver's options.
-    """
-
-    device: wp.Device
-    engine: str
-    join: bool
-    threads: int
-    options: SolverOptions
+    device: wp.Device  # where
+    engine: str  # "auto", "compiled" or "staged"
+    join: bool  # whether all touched trees are one island
+    threads: int  # most threads of the compiled engine on a CPU
+    options: SolverOptions  # the solver's options
 
 
 def check_construction(

@@ -19,22 +19,17 @@ _AS_IT_IS = nullcontext()
 
 
 class ProblemBatch(NamedTuple):
-    """Problems in the robot's own order of coordinates.
+    """Problems in the robot's own order of coordinates."""
 
-    Attributes:
-        given: Values of the targets.
-        start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count]; None for none.
-        enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
-        worlds: What is checked for collision beside the robot itself; None for no check at all.
-        limits: Joint limits of these problems; None for the robot's.
-        lines: Which lines of the data of targets and objectives these problems have; None where line k is problem k's.
-    """
-
-    given: TargetArrays
+    given: TargetArrays  # values of the targets
+    # configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count]; None for none
     start: NDArray[Any] | None = None
+    # which constraints are to be met, [1 or problems, constraints]; None for all
     enabled: NDArray[np.bool_] | None = None
+    # what is checked for collision beside the robot itself; None for no check at all
     worlds: CheckedWorlds | None = None
-    limits: AskedLimits | None = None
+    limits: AskedLimits | None = None  # joint limits of these problems; None for the robot's
+    # which lines of the data of targets and objectives these problems have; None where line k is problem k's
     lines: NDArray[np.intp] | None = None
 
     @property

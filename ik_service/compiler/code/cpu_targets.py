@@ -31,19 +31,12 @@ _COMMON_FLAGS = (
 
 @dataclass(frozen=True)
 class CpuTarget:
-    """A level of CPUs.
+    """A level of CPUs."""
 
-    Attributes:
-        name: Its name in LLVM.
-        register: Bytes of a packet.
-        machine: Processor family, as `platform.machine` has it.
-        needs: What a CPU must have, as the kernel of Linux names it.
-    """
-
-    name: str
-    register: int
-    machine: str
-    needs: frozenset[str] = frozenset()
+    name: str  # its name in LLVM
+    register: int  # bytes of a packet
+    machine: str  # processor family, as `platform.machine` has it
+    needs: frozenset[str] = frozenset()  # what a CPU must have, as the kernel of Linux names it
 
     @property
     def flags(self) -> str:

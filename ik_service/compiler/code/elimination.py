@@ -14,16 +14,12 @@ from ik_service.compiler.code.lanes import Lanes
 
 @dataclass(frozen=True)
 class Elimination:
-    """Order and structure of a factorisation.
+    """Order and structure of a factorisation."""
 
-    Attributes:
-        order: DOFs as they are eliminated.
-        later: Rows of the column of each DOF, below the diagonal: those eliminated after it that it is coupled with.
-        earlier: Columns of the row of each DOF, left of the diagonal: those eliminated before it, alike.
-    """
-
-    order: tuple[int, ...]
+    order: tuple[int, ...]  # DOFs as they are eliminated
+    # rows of the column of each DOF, below the diagonal: those eliminated after it that it is coupled with
     later: dict[int, tuple[int, ...]]
+    # columns of the row of each DOF, left of the diagonal: those eliminated before it, alike
     earlier: dict[int, tuple[int, ...]]
 
     @classmethod

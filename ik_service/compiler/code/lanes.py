@@ -18,15 +18,10 @@ BYTES = {"float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Lanes:
-    """The width and precision of a packet `F`.
+    """The width and precision of a packet `F`."""
 
-    Attributes:
-        width: Lanes; 1 for CUDA.
-        precision: Of every lane.
-    """
-
-    width: int
-    precision: Precision = "float32"
+    width: int  # lanes; 1 for CUDA
+    precision: Precision = "float32"  # of every lane
 
     @classmethod
     def on_cpu(cls, precision: Precision = "float32") -> "Lanes":

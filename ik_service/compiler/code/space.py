@@ -15,17 +15,11 @@ CHAIN_ROWS = 6  # rows of one target: in their space they take no more time than
 
 @dataclass(frozen=True)
 class StepSpace:
-    """The space in which an island's step is solved for.
+    """The space in which an island's step is solved for."""
 
-    Attributes:
-        in_rows: Whether it is that of the rows.
-        elimination: Factorisation of J'J or of J D^-1 J', of the rows that depend on more than one DOF.
-        entries: Numbers that the system is made of, the Jacobian's included: a measure of the code's size.
-    """
-
-    in_rows: bool
-    elimination: Elimination
-    entries: int
+    in_rows: bool  # whether it is that of the rows
+    elimination: Elimination  # factorisation of J'J or of J D^-1 J', of the rows that depend on more than one DOF
+    entries: int  # numbers that the system is made of, the Jacobian's included: a measure of the code's size
 
     @classmethod
     def of(

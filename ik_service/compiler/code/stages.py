@@ -110,22 +110,14 @@ def iterations_texts(program: IslandProgram, lanes: Lanes, target_error: str, go
 
 @dataclass(frozen=True)
 class StageTexts:
-    """C++ about the stage of a lane and the next one.
+    """C++ about the stage of a lane and the next one."""
 
-    Attributes:
-        goes_on: Whether there is a next one.
-        lighter: What the factor of the rows that yield is in it.
-        steps: How many iterations are left at least when it begins.
-        gain: Share of |r|^2 by which a step can lower it where the stage is over.
-        is_light: Whether rows that yield weigh so little that the others can be met.
-        is_last: Whether the stage is the last one, at whose minimum attempts end; None where they do not.
-    """
-
-    goes_on: str
-    lighter: str
-    steps: str
-    gain: float
-    is_light: str
+    goes_on: str  # whether there is a next one
+    lighter: str  # what the factor of the rows that yield is in it
+    steps: str  # how many iterations are left at least when it begins
+    gain: float  # share of |r|^2 by which a step can lower it where the stage is over
+    is_light: str  # whether rows that yield weigh so little that the others can be met
+    # whether the stage is the last one, at whose minimum attempts end; None where they do not
     is_last: str | None = None
 
     @staticmethod

@@ -15,31 +15,22 @@ class Damping:
     """How an entry d of a diagonal is damped: factor * (min(share |r|^2 + bend |g|, most h) + floor).
 
     h is the largest entry, and the floor least (d + smallest h), or least h where smallest is 1.
-
-    Attributes:
-        share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
-        most: Of h: far targets are approached in long steps.
-        least: Of d or h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go.
-        progress: Share by which a trial must lower the least |r|^2 so far to count as progress.
-        up: Factor on the damping_factor after a trial that is no progress.
-        down: Factor on the damping_factor after one that is; it does not fall under 1.
-        factor_max: A lane this much damped that makes no progress will make none.
-        smallest: Share of h that entries have besides their own, so that zeros have a floor, or 1: all have the same.
-        bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
-            singularities with residuals that stay do not swing to and fro.
-        settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or
-            when the next would: by the model, whose rows are straight, a step s lowers |r|^2 by no more than 2 s'J'r.
     """
 
-    share: float
-    most: float
-    least: float
-    progress: float
-    up: float
-    down: float
-    factor_max: float
+    share: float  # of |r|^2 (proportional to the error: Chan and Lawrence 1988)
+    most: float  # of h: far targets are approached in long steps
+    least: float  # of d or h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go
+    progress: float  # share by which a trial must lower the least |r|^2 so far to count as progress
+    up: float  # factor on the damping_factor after a trial that is no progress
+    down: float  # factor on the damping_factor after one that is; it does not fall under 1
+    factor_max: float  # a lane this much damped that makes no progress will make none
+    # share of h that entries have besides their own, so that zeros have a floor, or 1: all have the same
     smallest: float = 1.0
+    # of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near singularities with
+    # residuals that stay do not swing to and fro
     bend: float = 0.0
+    # whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or when the
+    # next would: by the model, whose rows are straight, a step s lowers |r|^2 by no more than 2 s'J'r
     settles: bool = False
 
 
@@ -48,44 +39,25 @@ class LaneState:
     """Where the numbers of a lane stand in its state: first places of the groups.
 
     What the iteration only reads, from the limits on, takes no places where it stands apart.
-
-    Attributes:
-        q: Best configuration so far: a number per active DOF, four for a rotation that has a quaternion.
-        trial: Configuration to be evaluated next, alike.
-        gradient: J'r at q, per DOF.
-        lengths2: Squared lengths of the columns of J at q, per DOF, or one for all.
-        errors: Squared errors of the targets, and of rows with tolerances, at q.
-        norm2: |r|^2 at q.
-        damping_factor: Factor on the damping.
-        steps: Steps tried.
-        stage: What the factor of rows that yield is multiplied with, where there are such: see `stages`.
-        multipliers: Those of the rows that have some, 0 at first; see `multipliers`.
-        pressure: The gradient at the trial, as the step before has predicted it, where that is kept; per DOF.
-        hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
-        lower: Lower limits, per DOF.
-        upper: Upper limits, per DOF.
-        inputs: Data of the problem, as the program lists it.
-        floor2: |r|^2 that ends the attempt.
-        size: Number of places.
     """
 
-    q: int
-    trial: int
-    gradient: int
-    lengths2: int
-    errors: int
-    norm2: int
-    damping_factor: int
-    steps: int
-    stage: int
-    multipliers: int
-    pressure: int
-    hessian: int
-    lower: int
-    upper: int
-    inputs: int
-    floor2: int
-    size: int
+    q: int  # best configuration so far: a number per active DOF, four for a rotation that has a quaternion
+    trial: int  # configuration to be evaluated next, alike
+    gradient: int  # J'r at q, per DOF
+    lengths2: int  # squared lengths of the columns of J at q, per DOF, or one for all
+    errors: int  # squared errors of the targets, and of rows with tolerances, at q
+    norm2: int  # |r|^2 at q
+    damping_factor: int  # factor on the damping
+    steps: int  # steps tried
+    stage: int  # what the factor of rows that yield is multiplied with, where there are such: see `stages`
+    multipliers: int  # those of the rows that have some, 0 at first; see `multipliers`
+    pressure: int  # the gradient at the trial, as the step before has predicted it, where that is kept; per DOF
+    hessian: int  # J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs
+    lower: int  # lower limits, per DOF
+    upper: int  # upper limits, per DOF
+    inputs: int  # data of the problem, as the program lists it
+    floor2: int  # |r|^2 that ends the attempt
+    size: int  # number of places
 
     @classmethod
     def of(

@@ -49,17 +49,11 @@ ROBOTS_PER_BLOCK = 32  # threads of a block on a GPU, each of which takes a robo
 
 @dataclass(frozen=True)
 class TickCode:
-    """What is generated for an island.
+    """What is generated for an island."""
 
-    Attributes:
-        program: Its arithmetic.
-        kernel: Its kernel.
-        state_type: Type of the state of a packet.
-    """
-
-    program: IslandProgram
+    program: IslandProgram  # its arithmetic
     kernel: wp.Kernel
-    state_type: Any
+    state_type: Any  # type of the state of a packet
 
 
 @lru_cache(KERNELS_MAX)

@@ -92,17 +92,11 @@ for (int n = 0; n < TURN_COUNT; ++n) {{ /* the same share of the turn, nearly */
 
 @dataclass(frozen=True)
 class YieldingRows:
-    """The rows of an island that yield to others of it.
+    """The rows of an island that yield to others of it."""
 
-    Attributes:
-        objectives: Numbers of their objectives.
-        damping: Number of the objective that holds joints where they are; -1 for none.
-        loops: Numbers of the objectives that are loops.
-    """
-
-    objectives: tuple[int, ...]
-    damping: int
-    loops: tuple[int, ...] = ()
+    objectives: tuple[int, ...]  # numbers of their objectives
+    damping: int  # number of the objective that holds joints where they are; -1 for none
+    loops: tuple[int, ...] = ()  # numbers of the objectives that are loops
 
     def kind(self, objective: int) -> int:
         """Return whose weights those of an objective are: `FIRST`, `YIELDS`, `HOLDS` or `LOOP`."""

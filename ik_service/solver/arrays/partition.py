@@ -17,25 +17,15 @@ from ik_service.solver.rows.weights import IslandScales, RowWeights
 
 @dataclass(frozen=True)
 class Partition:
-    """Islands of the problems of a solve, on host and device.
+    """Islands of the problems of a solve, on host and device."""
 
-    Attributes:
-        nisland: Number of islands, int32 [1 or n].
-        tree_island: Island of every tree, -1 for none, int32 [1 or n, trees].
-        row_island: Island of every row, -1 for none, int32 [1 or n, rows].
-        device_nisland: The first of these on the device.
-        device_tree_island: The second on the device.
-        device_row_island: The last on the device.
-        scales: Least and largest weight of the rows of every island, one line or one per problem; data.
-    """
-
-    nisland: NDArray[np.int32]
-    tree_island: NDArray[np.int32]
-    row_island: NDArray[np.int32]
-    device_nisland: wp.array[Any]
-    device_tree_island: wp.array[Any]
-    device_row_island: wp.array[Any]
-    scales: IslandScales
+    nisland: NDArray[np.int32]  # number of islands, int32 [1 or n]
+    tree_island: NDArray[np.int32]  # island of every tree, -1 for none, int32 [1 or n, trees]
+    row_island: NDArray[np.int32]  # island of every row, -1 for none, int32 [1 or n, rows]
+    device_nisland: wp.array[Any]  # the first of these on the device
+    device_tree_island: wp.array[Any]  # the second on the device
+    device_row_island: wp.array[Any]  # the last on the device
+    scales: IslandScales  # least and largest weight of the rows of every island, one line or one per problem; data
 
 
 def common_partition(

@@ -7,23 +7,15 @@ from objectives import InputError
 
 
 class SolveSettings(NamedTuple):
-    """Size of one solve, with its options; made by `of`.
+    """Size of one solve, with its options; made by `of`."""
 
-    Attributes:
-        problem_count: Number of problems.
-        seeds: Seeds per problem.
-        options: Options of this solve.
-        checks_collision: Whether attempts are checked for collision.
-        runs_all_seeds: Whether seeds are run after the first success: all of them, or until there are solutions enough.
-        float64_finish: Whether answers are improved in float64.
-    """
-
-    problem_count: int
-    seeds: int
-    options: SolverOptions
-    checks_collision: bool
+    problem_count: int  # number of problems
+    seeds: int  # seeds per problem
+    options: SolverOptions  # options of this solve
+    checks_collision: bool  # whether attempts are checked for collision
+    # whether seeds are run after the first success: all of them, or until there are solutions enough
     runs_all_seeds: bool
-    float64_finish: bool
+    float64_finish: bool  # whether answers are improved in float64
 
     @classmethod
     def of(cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool) -> "SolveSettings":

@@ -45,17 +45,11 @@ _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the pa
 
 @dataclass
 class Plan:
-    """What has been recorded for problems in which the same rows are on.
+    """What has been recorded for problems in which the same rows are on."""
 
-    Attributes:
-        partition: Their islands.
-        recording: The launches.
-        stamp: Weights that the scales of the islands are of, where all problems have the same.
-    """
-
-    partition: Partition
-    recording: Recording
-    stamp: bytes
+    partition: Partition  # their islands
+    recording: Recording  # the launches
+    stamp: bytes  # weights that the scales of the islands are of, where all problems have the same
 
 
 class CompiledEngine:

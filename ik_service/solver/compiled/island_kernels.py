@@ -58,17 +58,11 @@ CODES_MAX = 64  # kernels of islands that a solver keeps
 
 @dataclass(frozen=True)
 class IslandCode:
-    """A kernel, and the constant part of the tasks that it works on.
-
-    Attributes:
-        kernel: The kernel.
-        inputs: Data that the program reads.
-        constants: Device arrays of the island by their names in `IslandTask`.
-    """
+    """A kernel, and the constant part of the tasks that it works on."""
 
     kernel: IslandKernel
-    inputs: tuple[DataInput, ...]
-    constants: dict[str, wp.array[Any]]
+    inputs: tuple[DataInput, ...]  # data that the program reads
+    constants: dict[str, wp.array[Any]]  # device arrays of the island by their names in `IslandTask`
 
 
 def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> str | None:

@@ -29,21 +29,13 @@ def in_threads(device: wp.Device) -> bool:
 
 @dataclass(frozen=True)
 class IslandKernel:
-    """The kernel of an island.
+    """The kernel of an island."""
 
-    Attributes:
-        kernel: The kernel; several islands may share one.
-        source: Its iteration.
-        waves: Whether it works through waves of attempts.
-        collision: Sizes of the check for collision; None for none.
-        iteration: The `iteration_kernel`, where the kernel calls the iteration.
-    """
-
-    kernel: wp.Kernel
-    source: IterationSource
-    waves: bool = False
-    collision: ClearanceSize | None = None
-    iteration: wp.Kernel | None = None
+    kernel: wp.Kernel  # the kernel; several islands may share one
+    source: IterationSource  # its iteration
+    waves: bool = False  # whether it works through waves of attempts
+    collision: ClearanceSize | None = None  # sizes of the check for collision; None for none
+    iteration: wp.Kernel | None = None  # the `iteration_kernel`, where the kernel calls the iteration
 
     def __post_init__(self) -> None:
         """Have the modules unloaded when no kernel of an island uses the modules any more."""

@@ -36,25 +36,15 @@ LINES_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Answers, and which of their rows are what.
-
-    Attributes:
-        rows: The rows.
-        joint_q: The answers, shape [n, joint_coord_count].
-        data: Numbers of the fields.
-        is_hard: Rows that are met, shape [n, rows].
-        is_soft: Rows whose cost is least, shape [n, rows].
-        multipliers: Of the hard rows, 0 for the others, shape [n, rows].
-        limits: Limits of their solve; None for the robot's.
-    """
+    """Answers, and which of their rows are what."""
 
     rows: HostRows
-    joint_q: Float64Array
-    data: Sequence[Data]
-    is_hard: NDArray[np.bool_]
-    is_soft: NDArray[np.bool_]
-    multipliers: Float64Array
-    limits: AskedLimits | None
+    joint_q: Float64Array  # the answers, shape [n, joint_coord_count]
+    data: Sequence[Data]  # numbers of the fields
+    is_hard: NDArray[np.bool_]  # rows that are met, shape [n, rows]
+    is_soft: NDArray[np.bool_]  # rows whose cost is least, shape [n, rows]
+    multipliers: Float64Array  # of the hard rows, 0 for the others, shape [n, rows]
+    limits: AskedLimits | None  # limits of their solve; None for the robot's
 
     @property
     def weights(self) -> Float64Array:
@@ -199,19 +189,12 @@ def tiled(array: NDArray[Any], times: int) -> NDArray[Any]:
 
 
 class AnswerIslands(NamedTuple):
-    """Islands of problems.
+    """Islands of problems."""
 
-    Attributes:
-        number: How many each problem has, shape [n].
-        tree: Island of each tree, -1 for none, shape [n, trees].
-        row: Island of each row, -1 for none, shape [n, rows].
-        success: Whether the targets of each are met, shape [n, trees].
-    """
-
-    number: NDArray[np.integer]
-    tree: NDArray[np.integer]
-    row: NDArray[np.integer]
-    success: NDArray[np.bool_]
+    number: NDArray[np.integer]  # how many each problem has, shape [n]
+    tree: NDArray[np.integer]  # island of each tree, -1 for none, shape [n, trees]
+    row: NDArray[np.integer]  # island of each row, -1 for none, shape [n, rows]
+    success: NDArray[np.bool_]  # whether the targets of each are met, shape [n, trees]
 
     @classmethod
     def of_result(cls, result: IKResult) -> "AnswerIslands":

@@ -27,30 +27,19 @@ PIECES = COMPARISONS | {Operation.STEP, Operation.SIGN, Operation.MAXIMUM, Opera
 
 
 class RowValues(NamedTuple):
-    """Rows in many configurations.
+    """Rows in many configurations."""
 
-    Attributes:
-        rows: Weighted rows, shape [n, rows].
-        jacobian: Their derivatives by the DOFs, shape [n, rows, DOFs].
-    """
-
-    rows: Float64Array
-    jacobian: Float64Array
+    rows: Float64Array  # weighted rows, shape [n, rows]
+    jacobian: Float64Array  # their derivatives by the DOFs, shape [n, rows, DOFs]
 
 
 @dataclass(frozen=True, eq=False)
 class HostBlock:
-    """The rows of one objective.
+    """The rows of one objective."""
 
-    Attributes:
-        tables: Its elements, by row group.
-        size: Number of rows.
-        weight: Factor of all rows.
-    """
-
-    tables: tuple[ElementTable, ...]
-    size: int
-    weight: float
+    tables: tuple[ElementTable, ...]  # its elements, by row group
+    size: int  # number of rows
+    weight: float  # factor of all rows
 
     @property
     def has_kinks(self) -> bool:

@@ -28,17 +28,12 @@ class DofState(IntEnum):
 
 
 class Further(NamedTuple):
-    """What answers are derived by, beside targets and their tool frames.
+    """What answers are derived by, beside targets and their tool frames."""
 
-    Attributes:
-        fields: Numbers of blocks of rows (targets first, then objectives), and names of their fields.
-        columns: How many numbers each field has.
-        limits: Whether limits of joints are among it.
-    """
-
+    # numbers of blocks of rows (targets first, then objectives), and names of their fields
     fields: tuple[tuple[int, str], ...] = ()
-    columns: tuple[int, ...] = ()
-    limits: bool = False
+    columns: tuple[int, ...] = ()  # how many numbers each field has
+    limits: bool = False  # whether limits of joints are among it
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
@@ -49,23 +44,14 @@ NOTHING_FURTHER = Further()
 
 
 class TargetTangents(NamedTuple):
-    """Derivatives of a number by what answers are derived by.
+    """Derivatives of a number by what answers are derived by."""
 
-    Attributes:
-        positions: By positions [1/m], shape [n, targets, 3].
-        rotations: By rotation vectors about the axes of the frame that targets are given in [1/rad], alike.
-        offset_positions: By those of tool frames, alike; of 0 targets where none is declared with an offset.
-        offset_rotations: By rotation vectors about the axes of the link, alike.
-        data: By the fields that were asked for, in their order, shape [n, columns] each.
-        limits: By the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for.
-    """
-
-    positions: Float64Array
-    rotations: Float64Array
-    offset_positions: Float64Array
-    offset_rotations: Float64Array
-    data: tuple[Float64Array, ...]
-    limits: Float64Array
+    positions: Float64Array  # by positions [1/m], shape [n, targets, 3]
+    rotations: Float64Array  # by rotation vectors about the axes of the frame that targets are given in [1/rad], alike
+    offset_positions: Float64Array  # by those of tool frames, alike; of 0 targets where none is declared with an offset
+    offset_rotations: Float64Array  # by rotation vectors about the axes of the link, alike
+    data: tuple[Float64Array, ...]  # by the fields that were asked for, in their order, shape [n, columns] each
+    limits: Float64Array  # by the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for
 
 
 class By(NamedTuple):

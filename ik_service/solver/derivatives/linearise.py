@@ -246,19 +246,12 @@ def _sorted(
 
 
 class _Held(NamedTuple):
-    """What holds the active DOFs of answers, shape [n, active DOFs] each.
+    """What holds the active DOFs of answers, shape [n, active DOFs] each."""
 
-    Attributes:
-        state: `DofState`.
-        is_pressed: Whether a DOF would leave through the limit that holds it, or cannot leave it.
-        is_shut: Whether its limits are one.
-        way: How far it is from that limit [m or rad], 0 for others.
-    """
-
-    state: NDArray[np.int8]
-    is_pressed: NDArray[np.bool_]
-    is_shut: NDArray[np.bool_]
-    way: Float64Array
+    state: NDArray[np.int8]  # `DofState`
+    is_pressed: NDArray[np.bool_]  # whether a DOF would leave through the limit that holds it, or cannot leave it
+    is_shut: NDArray[np.bool_]  # whether its limits are one
+    way: Float64Array  # how far it is from that limit [m or rad], 0 for others
 
 
 def _at_minimum(answers: Answers, islands: AnswerIslands) -> tuple[Answers, _Held, NDArray[np.bool_]]:

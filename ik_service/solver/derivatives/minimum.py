@@ -33,19 +33,12 @@ def row_lengths(rows: Float64Array, weights: Float64Array) -> Float64Array:
 
 
 class MetRows(NamedTuple):
-    """What rows that are met leave to the DOFs that are free.
+    """What rows that are met leave to the DOFs that are free."""
 
-    Attributes:
-        rank: How many are independent, each judged by its own length.
-        inverse: Shortest change by changes of the rows, shape [free DOFs, rows].
-        still: Directions in which no row changes, shape [free DOFs, directions].
-        idle: Sums of rows that no direction changes, shape [rows, sums].
-    """
-
-    rank: int
-    inverse: Float64Array
-    still: Float64Array
-    idle: Float64Array
+    rank: int  # how many are independent, each judged by its own length
+    inverse: Float64Array  # shortest change by changes of the rows, shape [free DOFs, rows]
+    still: Float64Array  # directions in which no row changes, shape [free DOFs, directions]
+    idle: Float64Array  # sums of rows that no direction changes, shape [rows, sums]
 
     @classmethod
     def of(cls, rows: Float64Array, weights: Float64Array) -> "MetRows":
@@ -67,35 +60,21 @@ class MetRows(NamedTuple):
 
 
 class MinimumShift(NamedTuple):
-    """How a minimum follows some numbers.
+    """How a minimum follows some numbers."""
 
-    Attributes:
-        change: Of each active DOF with each number, shape [active DOFs, numbers].
-        is_least: Whether no direction lowers the cost.
-        is_clear: Whether all soft rows weigh enough to be told from zero beside the others.
-    """
-
-    change: Float64Array
-    is_least: bool
-    is_clear: bool
+    change: Float64Array  # of each active DOF with each number, shape [active DOFs, numbers]
+    is_least: bool  # whether no direction lowers the cost
+    is_clear: bool  # whether all soft rows weigh enough to be told from zero beside the others
 
 
 class Minimum(NamedTuple):
-    """One answer.
+    """One answer."""
 
-    Attributes:
-        hard: Derivatives of the rows that are met, shape [hard rows, active DOFs].
-        weights: Weights of these rows, shape [hard rows].
-        soft: Derivatives of the rows whose cost is least, shape [soft rows, active DOFs].
-        bend: L without s's, shape [active DOFs, active DOFs].
-        free: DOFs that no limit holds, shape [active DOFs].
-    """
-
-    hard: Float64Array
-    weights: Float64Array
-    soft: Float64Array
-    bend: Float64Array
-    free: NDArray[np.bool_]
+    hard: Float64Array  # derivatives of the rows that are met, shape [hard rows, active DOFs]
+    weights: Float64Array  # weights of these rows, shape [hard rows]
+    soft: Float64Array  # derivatives of the rows whose cost is least, shape [soft rows, active DOFs]
+    bend: Float64Array  # l without s's, shape [active DOFs, active DOFs]
+    free: NDArray[np.bool_]  # DOFs that no limit holds, shape [active DOFs]
 
     @property
     def met(self) -> MetRows:

@@ -31,29 +31,18 @@ AT_LIMIT = 1e-6
 
 
 class LimitDistances(NamedTuple):
-    """Where active DOFs stand beside their limits, shape [n, active DOFs] each.
+    """Where active DOFs stand beside their limits, shape [n, active DOFs] each."""
 
-    Attributes:
-        at_lower: At the lower one.
-        at_upper: At the upper one.
-        way: How far it is to the limit that a DOF is at [m or rad], 0 for others.
-    """
-
-    at_lower: NDArray[np.bool_]
-    at_upper: NDArray[np.bool_]
-    way: Float64Array
+    at_lower: NDArray[np.bool_]  # at the lower one
+    at_upper: NDArray[np.bool_]  # at the upper one
+    way: Float64Array  # how far it is to the limit that a DOF is at [m or rad], 0 for others
 
 
 class LimitOwners(NamedTuple):
-    """Whose limits bound active DOFs at one end, shape [active DOFs] each.
+    """Whose limits bound active DOFs at one end, shape [active DOFs] each."""
 
-    Attributes:
-        dof: The DOF of the robot.
-        rate: How far the active DOF goes with its limit.
-    """
-
-    dof: NDArray[np.int32]
-    rate: Float64Array
+    dof: NDArray[np.int32]  # the DOF of the robot
+    rate: Float64Array  # how far the active DOF goes with its limit
 
 
 class HostRows:

@@ -109,33 +109,20 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
 
 
 class TargetIsland(NamedTuple):
-    """An island whose rows are of targets alone.
+    """An island whose rows are of targets alone."""
 
-    Attributes:
-        dofs: Its active DOFs.
-        rows: Rows that it has, of all targets, shape [targets, 6].
-    """
-
-    dofs: NDArray[np.intp]
-    rows: NDArray[np.bool_]
+    dofs: NDArray[np.intp]  # its active DOFs
+    rows: NDArray[np.bool_]  # rows that it has, of all targets, shape [targets, 6]
 
 
 class Motion(NamedTuple):
-    """How DOFs go on from configurations.
+    """How DOFs go on from configurations."""
 
-    Attributes:
-        step: The shortest step of the active DOFs onto the targets, shape [n, active DOFs].
-        touches: Whether a row depends on an active DOF, shape [n, active DOFs].
-        is_regular: Whether the rows are told apart, shape [n].
-        by_targets: How each DOF follows, shape [n, joint_dof_count, targets, 6].
-        by_offsets: How each follows the tools, alike; of 0 targets where none has one.
-    """
-
-    step: Float64Array
-    touches: NDArray[np.bool_]
-    is_regular: NDArray[np.bool_]
-    by_targets: Float64Array
-    by_offsets: Float64Array
+    step: Float64Array  # the shortest step of the active DOFs onto the targets, shape [n, active DOFs]
+    touches: NDArray[np.bool_]  # whether a row depends on an active DOF, shape [n, active DOFs]
+    is_regular: NDArray[np.bool_]  # whether the rows are told apart, shape [n]
+    by_targets: Float64Array  # how each DOF follows, shape [n, joint_dof_count, targets, 6]
+    by_offsets: Float64Array  # how each follows the tools, alike; of 0 targets where none has one
 
 
 class TargetMotion:

@@ -21,17 +21,13 @@ NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothi
 
 @dataclass(frozen=True)
 class TargetArrays:
-    """The targets of one solve, checked, on the host.
+    """The targets of one solve, checked, on the host."""
 
-    Attributes:
-        positions: Per target, [problem_count, 3] [m], or None where positions are unconstrained.
-        orientations_xyzw: Per target, unit [problem_count, 4], or None where orientations are unconstrained.
-        problem_count: Problems of the solve.
-    """
-
+    # per target, [problem_count, 3] [m], or None where positions are unconstrained
     positions: tuple[NDArray[np.floating[Any]] | None, ...]
+    # per target, unit [problem_count, 4], or None where orientations are unconstrained
     orientations_xyzw: tuple[NDArray[np.floating[Any]] | None, ...]
-    problem_count: int
+    problem_count: int  # problems of the solve
 
     @classmethod
     def of(cls, positions: Sequence[Any], orientations_xyzw: Sequence[Any] | None = None) -> "Self":

@@ -15,19 +15,13 @@ from objectives import InputError
 
 
 class CheckedWorlds(NamedTuple):
-    """What a solve checks beside the robot itself.
+    """What a solve checks beside the robot itself."""
 
-    Attributes:
-        worlds: The worlds; there may be none.
-        number: Which of them each problem has, int32 [1 or problems].
-        enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
-        attached: Objects that links carry, by name.
-    """
-
-    worlds: tuple[World, ...]
-    number: NDArray[np.int32]
+    worlds: tuple[World, ...]  # the worlds; there may be none
+    number: NDArray[np.int32]  # which of them each problem has, int32 [1 or problems]
+    # which of its objects are there, [1 or problems, most objects of a world]; None for all
     enabled: NDArray[np.bool_] | None
-    attached: Mapping[str, AttachedObject]
+    attached: Mapping[str, AttachedObject]  # objects that links carry, by name
 
     def part(self, problems: NDArray[np.intp]) -> "CheckedWorlds":
         """Return what some of the problems have."""

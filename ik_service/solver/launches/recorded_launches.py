@@ -25,22 +25,15 @@ NOT_RECORDABLE = (
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """One launch.
+    """One launch."""
 
-    Attributes:
-        phase: Part of the whole to which it belongs; of a solve "read", after which the mark `fault` says whether to
-            go on, "solve" for the islands, "finish" for them in float64, "judge".
-        kernel: The kernel.
-        arguments: What it is launched with: numbers, arrays and structs.
-        per_problem: Whether it is launched with the number of problems as its dimension; else with 1.
-        size: What else it is launched with, in the words of whoever runs it.
-    """
-
+    # part of the whole to which it belongs; of a solve "read", after which the mark `fault` says whether to go on,
+    # "solve" for the islands, "finish" for them in float64, "judge"
     phase: str
     kernel: wp.Kernel
-    arguments: tuple[Any, ...]
-    per_problem: bool
-    size: str = ""
+    arguments: tuple[Any, ...]  # what it is launched with: numbers, arrays and structs
+    per_problem: bool  # whether it is launched with the number of problems as its dimension; else with 1
+    size: str = ""  # what else it is launched with, in the words of whoever runs it
 
     @classmethod
     def of_launch(cls, phase: str, launch: wp.Launch) -> "RecordedStep":
@@ -52,21 +45,13 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class RecordedLaunches:
-    """Launches in order, and what the arrays are that change from one time to the next.
+    """Launches in order, and what the arrays are that change from one time to the next."""
 
-    Attributes:
-        steps: The launches.
-        lines: Arrays with a line for every problem, by what they hold.
-        numbers: Arrays of a few numbers, such as those of a solve, by what they hold.
-        data: Arrays of the objectives, which tasks hold by address.
-        limits: Joint limits of a solve, one line for all problems.
-    """
-
-    steps: tuple[RecordedStep, ...]
-    lines: dict[str, wp.array[Any]]
-    numbers: dict[str, wp.array[Any]]
-    data: tuple[wp.array[Any], ...]
-    limits: LimitArrays | None = None
+    steps: tuple[RecordedStep, ...]  # the launches
+    lines: dict[str, wp.array[Any]]  # arrays with a line for every problem, by what they hold
+    numbers: dict[str, wp.array[Any]]  # arrays of a few numbers, such as those of a solve, by what they hold
+    data: tuple[wp.array[Any], ...]  # arrays of the objectives, which tasks hold by address
+    limits: LimitArrays | None = None  # joint limits of a solve, one line for all problems
 
 
 class Selection(Protocol):
@@ -84,33 +69,20 @@ class Selection(Protocol):
 
 
 class PreparedSolve(NamedTuple):
-    """A solve that an engine has prepared.
+    """A solve that an engine has prepared."""
 
-    Attributes:
-        partition: Islands of the problems.
-        run: Does what is left to do. On a CPU it needs no device lock, so kernels of several solvers run side by side.
-        joint_q_float64: Answers in float64, where they are improved so.
-        selection: The solutions, where several or the best one are asked for.
-    """
-
-    partition: Partition
+    partition: Partition  # islands of the problems
+    # does what is left to do; on a CPU it needs no device lock, so kernels of several solvers run side by side
     run: Callable[[], None] = lambda: None
-    joint_q_float64: HostDeviceArray | None = None
-    selection: Selection | None = None
+    joint_q_float64: HostDeviceArray | None = None  # answers in float64, where they are improved so
+    selection: Selection | None = None  # the solutions, where several or the best one are asked for
 
 
 @dataclass(frozen=True)
 class RecordedIslands:
-    """Recorded launches of an engine, for export.
+    """Recorded launches of an engine, for export."""
 
-    Attributes:
-        partition: Islands that all problems have in common.
-        steps: The launches.
-        joint_q_float64: Answers in float64, where they are improved so.
-        lines: Arrays with a line for every problem that these need for that, by what they hold.
-    """
-
-    partition: Partition
-    steps: tuple[RecordedStep, ...]
-    joint_q_float64: "wp.array[Any] | None"
-    lines: dict[str, wp.array[Any]]
+    partition: Partition  # islands that all problems have in common
+    steps: tuple[RecordedStep, ...]  # the launches
+    joint_q_float64: "wp.array[Any] | None"  # answers in float64, where they are improved so
+    lines: dict[str, wp.array[Any]]  # arrays with a line for every problem that these need for that, by what they hold

@@ -123,19 +123,11 @@ def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict
 
 @dataclass(frozen=True, eq=False)
 class ResultHead:
-    """What is the same in all results of a solver.
-
-    Attributes:
-        robot: The robot.
-        order: Where the caller's columns stand.
-        row_labels: Names of the rows.
-        engine: The engine.
-        device: The device.
-    """
+    """What is the same in all results of a solver."""
 
     robot: RobotModel
-    order: CallerOrder
-    row_labels: tuple[str, ...]
+    order: CallerOrder  # where the caller's columns stand
+    row_labels: tuple[str, ...]  # names of the rows
     engine: str
     device: str
 

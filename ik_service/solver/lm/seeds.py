@@ -87,17 +87,11 @@ class SeedRanges:
 
 @dataclass(frozen=True)
 class DrawSequence:
-    """The sequence that seeds are drawn from, over the active DOFs of a robot.
+    """The sequence that seeds are drawn from, over the active DOFs of a robot."""
 
-    Attributes:
-        increment: Step of the recurrence, as 32-bit fractions.
-        tree: Tree of each DOF.
-        place: Its place in the tree.
-    """
-
-    increment: NDArray[np.uint32]
-    tree: NDArray[np.int32]
-    place: NDArray[np.uint32]
+    increment: NDArray[np.uint32]  # step of the recurrence, as 32-bit fractions
+    tree: NDArray[np.int32]  # tree of each DOF
+    place: NDArray[np.uint32]  # its place in the tree
 
 
 def draw_sequence(trees: KinematicTrees) -> DrawSequence:

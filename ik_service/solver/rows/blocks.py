@@ -27,19 +27,12 @@ MOSTLY = 0.25  # share of a Jacobian above which clearing all of it is faster th
 
 @dataclass(frozen=True)
 class Poses:
-    """Configurations of a batch and what follows from them.
+    """Configurations of a batch and what follows from them."""
 
-    Attributes:
-        joint_q: Coordinates, [n, joint_coord_count].
-        body_q: Body poses in the world frame, [n, body_count].
-        residuals: Rows of all objectives, [n, total_residuals].
-        problem_idx: Problem of every line, int32 [n].
-    """
-
-    joint_q: wp.array[Any]
-    body_q: wp.array[Any]
-    residuals: wp.array[Any]
-    problem_idx: wp.array[Any]
+    joint_q: wp.array[Any]  # coordinates, [n, joint_coord_count]
+    body_q: wp.array[Any]  # body poses in the world frame, [n, body_count]
+    residuals: wp.array[Any]  # rows of all objectives, [n, total_residuals]
+    problem_idx: wp.array[Any]  # problem of every line, int32 [n]
 
     @classmethod
     def allocate(

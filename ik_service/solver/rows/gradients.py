@@ -26,19 +26,12 @@ PASSES_APART = wp.constant(1.0e-4)  # share of an entry by which the passes may 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Which rows of an objective share a backward pass.
+    """Which rows of an objective share a backward pass."""
 
-    Attributes:
-        count: Number of passes.
-        of_row: Pass of each row, int32 [rows].
-        row: Row that an entry of a pass belongs to, -1 for none, int32 [passes, joint_dof_count].
-        factor: Factor of each row in the second pass, [rows]; None where there is none.
-    """
-
-    count: int
-    of_row: wp.array[Any]
-    row: wp.array[Any]
-    factor: "wp.array[Any] | None"
+    count: int  # number of passes
+    of_row: wp.array[Any]  # pass of each row, int32 [rows]
+    row: wp.array[Any]  # row that an entry of a pass belongs to, -1 for none, int32 [passes, joint_dof_count]
+    factor: "wp.array[Any] | None"  # factor of each row in the second pass, [rows]; None where there is none
 
     @classmethod
     def of(cls, support: NDArray[np.bool_], device: wp.Device, *, probed: bool) -> "RowGroups":

@@ -25,19 +25,13 @@ Float32Array = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class RowWeights:
-    """Weights of all rows.
+    """Weights of all rows."""
 
-    Attributes:
-        lines: One line for all problems or one each, shape [1 or problem_count, rows].
-        is_common: Whether it is one for all, however many problems there are.
-        kind: `RowKind` of each row, [rows]; None where all are rows of targets.
-        secondary: Which rows yield to the others of an island with targets, bool [rows]; None where none does. All
-            yield to those of the kind CONSTRAINT.
-    """
-
-    lines: Float32Array
-    is_common: bool = True
-    kind: NDArray[np.int32] | None = None
+    lines: Float32Array  # one line for all problems or one each, shape [1 or problem_count, rows]
+    is_common: bool = True  # whether it is one for all, however many problems there are
+    kind: NDArray[np.int32] | None = None  # `RowKind` of each row, [rows]; None where all are rows of targets
+    # which rows yield to the others of an island with targets, bool [rows]; None where none does; all yield to those of
+    # the kind CONSTRAINT
     secondary: NDArray[np.bool_] | None = None
 
     @cached_property

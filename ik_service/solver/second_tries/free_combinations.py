@@ -38,17 +38,12 @@ FIRST_COMBINATIONS = 4
 
 
 class IslandSolutions(NamedTuple):
-    """Solutions of the islands of some problems.
+    """Solutions of the islands of some problems."""
 
-    Attributes:
-        joint_q: In line k of a problem each island has its solution k, [problems, solutions, joint_coord_count].
-        found: How many each island has, [problems, islands].
-        island: Island that moves each coordinate, -1 for none, [problems, joint_coord_count].
-    """
-
+    # in line k of a problem each island has its solution k, [problems, solutions, joint_coord_count]
     joint_q: NDArray[np.float64]
-    found: NDArray[np.int32]
-    island: NDArray[np.int32]
+    found: NDArray[np.int32]  # how many each island has, [problems, islands]
+    island: NDArray[np.int32]  # island that moves each coordinate, -1 for none, [problems, joint_coord_count]
 
     @classmethod
     def read(

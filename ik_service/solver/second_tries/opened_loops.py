@@ -27,34 +27,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KnownPose:
-    """A link whose pose follows from a target.
+    """A link whose pose follows from a target."""
 
-    Attributes:
-        target: Number of the target.
-        link: The link.
-        T_tool_link: Where it stands in the frame that the target brings to its pose, [7] or [problems, 7].
-    """
-
-    target: int
+    target: int  # number of the target
     link: str
-    T_tool_link: Float64Array
+    T_tool_link: Float64Array  # where it stands in the frame that the target brings to its pose, [7] or [problems, 7]
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedProblem:
-    """Targets of links whose poses are known, of a robot without the loops that hold these links together.
+    """Targets of links whose poses are known, of a robot without the loops that hold these links together."""
 
-    Attributes:
-        robot: The robot, those loops open.
-        poses: A link of each body whose pose is known.
-        targets: Their targets.
-        is_open: Which constraints of the robot are open, bool [constraints].
-    """
-
-    robot: RobotModel
-    poses: tuple[KnownPose, ...]
-    targets: tuple[Target, ...]
-    is_open: NDArray[np.bool_]
+    robot: RobotModel  # the robot, those loops open
+    poses: tuple[KnownPose, ...]  # a link of each body whose pose is known
+    targets: tuple[Target, ...]  # their targets
+    is_open: NDArray[np.bool_]  # which constraints of the robot are open, bool [constraints]
 
     @classmethod
     def of(cls, robot: RobotModel, targets: Sequence[Target]) -> "Self | None":

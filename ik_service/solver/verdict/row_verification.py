@@ -120,19 +120,12 @@ def row_kernel(group: RowGroup) -> wp.Kernel:
 
 @dataclass(frozen=True)
 class JudgedGroup:
-    """The elements of one group on the device, in float64.
+    """The elements of one group on the device, in float64."""
 
-    Attributes:
-        objective: The objective that they are of.
-        start: Its first row.
-        group: The group.
-        arrays: What the kernel reads of the elements.
-    """
-
-    objective: ExpressionObjective
-    start: int
+    objective: ExpressionObjective  # the objective that they are of
+    start: int  # its first row
     group: RowGroup
-    arrays: tuple[wp.array[Any], ...]
+    arrays: tuple[wp.array[Any], ...]  # what the kernel reads of the elements
 
     @classmethod
     def of(cls, objective: ExpressionObjective, start: int, table: ElementTable, device: Any) -> "JudgedGroup":
