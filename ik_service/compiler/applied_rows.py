@@ -32,7 +32,7 @@ class IslandScope:
     """What the rows of an island are written in terms of."""
 
     robot: KinematicRobot
-    graph: ExpressionGraph  # the expressions of the island
+    graph: ExpressionGraph
     dofs: Sequence[int]  # active DOFs of the island
     secondary: Sequence[int]  # numbers of the objectives whose rows yield to the others
     tertiary: Sequence[int]  # numbers of those whose rows yield to these again

@@ -133,20 +133,12 @@ def _rows(one: AppliedGroup, values: Sequence[dict[str, Scalar]], graph: Express
 
 def _shifted(
     one: AppliedGroup,
-    values: Sequence[dict[str, Scalar]],
-    name: Callable[[int], str],
-    first: int,
+    values: Sequence[dict[str, Scalar]],  # what stands for its symbols
+    name: Callable[[int], str],  # names the variable of a row
+    first: int,  # number of the first row that the island has of the group
     graph: ExpressionGraph,
 ) -> list[dict[str, Scalar]]:
-    """The same, with a variable of each row beside what it limits.
-
-    Args:
-        one: The group.
-        values: What stands for its symbols.
-        name: Names the variable of a row.
-        first: Number of the first row that the island has of the group.
-        graph: For the variables.
-    """
+    """The same, with a variable of each row beside what it limits."""
     names = dict(zip(one.group.constants, state_rows(one.group).constant_names, strict=True))
     places: dict[str, Scalar] = {
         names[one.group.shifts[r]]: graph.variable(name(first + k)) for k, r in enumerate(one.wanted)

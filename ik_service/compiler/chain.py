@@ -70,22 +70,15 @@ def start_name(robot: KinematicRobot, active: int) -> str:
 
 def build_chain(
     robot: KinematicRobot,
-    bodies: set[int],
+    bodies: set[int],  # bodies that are needed; -1 (the world) is ignored
+    # where the expressions are made; the variables are those of `trial_name`, and the half angles
     graph: ExpressionGraph,
+    # active DOFs that are variables. The others stand still in the middle of their ranges: what they move, all links of
+    # a relative pose alike, changes no row. None for where a problem or tick starts: all coordinates are inputs
     dofs: Collection[int] | None,
-    half_angle_error: float = FLOAT32_ERROR,
+    half_angle_error: float = FLOAT32_ERROR,  # largest error of sines and cosines
 ) -> Chain:
-    """Return the forward kinematics of some bodies.
-
-    Args:
-        robot: The robot.
-        bodies: Bodies that are needed; -1 (the world) is ignored.
-        graph: Where the expressions are made. The variables are those of `trial_name`, and the half angles.
-        dofs: Active DOFs that are variables. The others stand still in the middle of their ranges: what they move, all
-            links of a relative pose alike, changes no row. None for where a problem or tick starts: all coordinates are
-            inputs.
-        half_angle_error: Largest error of sines and cosines.
-    """
+    """Return the forward kinematics of some bodies."""
     needed: set[int] = set()
     waiting = {body for body in bodies if body >= 0}
     while waiting:

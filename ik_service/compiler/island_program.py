@@ -68,7 +68,7 @@ class RowLoop:
     # derivatives of each row by the twists of its frames; where they are opposite, by that of the first
     parts: tuple[tuple[Expression, ...], ...]
     shares2: tuple[Expression, ...]  # squares of the rows without weights over their tolerances, if they have some
-    kinds: tuple[LoopKind, ...]  # the elements
+    kinds: tuple[LoopKind, ...]
     # position and orientation xyzw of the bodies, in the graph of the program
     frames: tuple[tuple[Expression, ...], ...]
     twists: tuple[tuple[Expression, ...], ...]  # twists of DOFs, alike
@@ -105,7 +105,7 @@ class RowLoop:
 class IslandProgram:
     """One island's arithmetic."""
 
-    graph: ExpressionGraph  # the expressions
+    graph: ExpressionGraph
     dofs: tuple[int, ...]  # active DOFs of the island, in order
     # those at which the rotation of a ball or floating joint starts; the next two belong to it
     quaternions: tuple[int, ...]

@@ -17,14 +17,6 @@ from objectives import InputError
 class CallerArrays:
     """Reads what a caller gives into the arrays of a tick, and writes its answers in the caller's order of joints.
 
-    Args:
-        arrays: The arrays of a tick.
-        order: The caller's order of joints.
-        target_count: Number of targets.
-        wxyz: Whether quaternions of targets are given in the order wxyz.
-        islands: Number of islands.
-        unmoved: Coordinates that no island moves.
-
     Attributes:
         result: The one result, whose arrays are views of the answers where the caller's order is the robot's.
     """
@@ -35,9 +27,9 @@ class CallerArrays:
         order: CallerOrder,
         target_count: int,
         islands: int,
-        unmoved: NDArray[np.intp],
+        unmoved: NDArray[np.intp],  # coordinates that no island moves
         *,
-        wxyz: bool,
+        wxyz: bool,  # whether quaternions of targets are given in the order wxyz
     ) -> None:
         self._arrays, self._order, self._target_count, self._wxyz = arrays, order, target_count, wxyz
         self._robots, self._unmoved = arrays.joint_q.host.shape[0], unmoved

@@ -43,15 +43,6 @@ class SoftRows:
 class ControlTasks:
     """The objectives of a controller, bound to its robot, and which of their data stand in float64.
 
-    Args:
-        model: The robot on the device.
-        targets: Pose targets, checked.
-        further: Further tasks.
-        soft: Soft rows.
-        tolerances: Distance [m] and angle [rad] within which a target counts as met.
-        arrays: The controller's arrays.
-        owner: The controller.
-
     Attributes:
         targets: The pose targets.
         objectives: All objectives: those of the targets, further tasks, loops, soft rows.
@@ -66,10 +57,10 @@ class ControlTasks:
     def __init__(
         self,
         model: DeviceModel,
-        targets: Sequence[Target],
+        targets: Sequence[Target],  # pose targets, checked
         further: Sequence[IKObjective],
         soft: SoftRows,
-        tolerances: tuple[float, float],
+        tolerances: tuple[float, float],  # distance [m] and angle [rad] within which a target counts as met
         arrays: TickArrays,
         owner: object,
     ) -> None:

@@ -30,23 +30,13 @@ class _Bridge(NamedTuple):
 def bridge(
     waypoints: Waypoints,
     tracks: Tracks,
-    number: int,
-    chosen: NDArray[np.intp],
-    path: FloatArray,
-    largest_step: FloatArray,
-    start: FloatArray | None,
+    number: int,  # number of the group of joints
+    chosen: NDArray[np.intp],  # track of every waypoint, -1 where there is none
+    path: FloatArray,  # the configurations chosen, [waypoints, coordinates]
+    largest_step: FloatArray,  # what the speed limits allow in a step, [dofs of the group]
+    start: FloatArray | None,  # configuration before the first waypoint, [coordinates], if there is one
 ) -> None:
-    """Spread jumps that break the speed limits, the largest first, in place.
-
-    Args:
-        waypoints: The path's waypoints.
-        tracks: The tracks.
-        number: Number of the group of joints.
-        chosen: Track of every waypoint, -1 where there is none.
-        path: The configurations chosen, [waypoints, coordinates].
-        largest_step: What the speed limits allow in a step, [dofs of the group].
-        start: Configuration before the first waypoint, [coordinates], if there is one.
-    """
+    """Spread jumps that break the speed limits, the largest first, in place."""
     group, chosen = waypoints.groups[number], chosen.copy()
     taken: set[int] = set()
     if start is not None and np.abs(group.metric.change(start, path[0])).max() < MERGED:

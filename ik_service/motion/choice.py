@@ -32,24 +32,15 @@ class Edges:
     @classmethod
     def between(
         cls,
-        metric: JointMetric,
-        candidates: FloatArray,
-        valid: NDArray[np.bool_],
-        steps: NDArray[Any],
-        largest_step: FloatArray,
+        metric: JointMetric,  # measures changes
+        candidates: FloatArray,  # configurations, [layers, candidates, coordinates]
+        valid: NDArray[np.bool_],  # which of them there are, [layers, candidates]
+        steps: NDArray[Any],  # time steps between a layer and the next, [layers - 1]
+        largest_step: FloatArray,  # what the speed limits allow in a step [m or rad], [dofs]
         *,
-        straight: bool = False,
+        straight: bool = False,  # whether angles do not take the short way
     ) -> "Edges":
-        """Measure all edges.
-
-        Args:
-            metric: Measures changes.
-            candidates: Configurations, [layers, candidates, coordinates].
-            valid: Which of them there are, [layers, candidates].
-            steps: Time steps between a layer and the next, [layers - 1].
-            largest_step: What the speed limits allow in a step [m or rad], [dofs].
-            straight: Whether angles do not take the short way.
-        """
+        """Measure all edges."""
         layers, count = valid.shape
         arrays = [np.full((max(layers - 1, 0), count, count), np.inf, np.float32) for _ in range(3)]
         measure = metric.straight if straight else metric.change

@@ -156,21 +156,12 @@ class WaypointAnswers:
 def path_result(
     robot: RobotModel,
     order: CallerOrder,
-    joint_q: Float64Array,
-    start: NDArray[np.floating[Any]] | None,
+    joint_q: Float64Array,  # configurations in the robot's order, float64 [n, joint_coord_count]
+    start: NDArray[np.floating[Any]] | None,  # configuration before the first, [joint_coord_count], if there is one
     rates: RateLimits,
-    answers: WaypointAnswers,
+    answers: WaypointAnswers,  # whether waypoints are met
 ) -> PathResult:
-    """Return the result of a path.
-
-    Args:
-        robot: The robot.
-        order: Where the caller's columns stand.
-        joint_q: Configurations in the robot's order, float64 [n, joint_coord_count].
-        start: Configuration before the first, [joint_coord_count], if there is one.
-        rates: Time steps and limits.
-        answers: Whether waypoints are met.
-    """
+    """Return the result of a path."""
     metric = JointMetric(robot)
     before = np.concatenate([joint_q[:1] if start is None else start[None], joint_q[:-1]])
     change = metric.straight(before, joint_q)

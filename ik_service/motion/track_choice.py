@@ -20,23 +20,15 @@ EDGES_MAX = 2**24  # that are kept at once
 def choose_tracks(
     robot: RobotModel,
     tracks: Tracks,
-    number: int,
+    number: int,  # number of the group of joints
     group: Group,
-    largest_step: FloatArray,
-    start: FloatArray | None,
+    largest_step: FloatArray,  # what the speed limits allow in a step, [dofs of the group]
+    start: FloatArray | None,  # configuration before the first waypoint, [coordinates], if there is one
 ) -> NDArray[np.intp]:
     """Return the track of every waypoint, [waypoints], -1 where none has a solution.
 
     Angles are taken the short way at first. Where the range of a joint does not hold the path so found, its turns
     count as different, and another branch may be chosen that the range holds.
-
-    Args:
-        robot: The robot.
-        tracks: The tracks.
-        number: Number of the group of joints.
-        group: The group.
-        largest_step: What the speed limits allow in a step, [dofs of the group].
-        start: Configuration before the first waypoint, [coordinates], if there is one.
     """
     chosen = np.full(len(tracks.alive), -1)
     layers = np.flatnonzero(tracks.alive[:, :, number].any(axis=1))

@@ -40,20 +40,12 @@ class _Beginnings:
 
 def find_tracks(
     waypoints: Waypoints,
-    first: FloatArray,
-    success: NDArray[np.bool_],
-    solutions: int,
-    start: FloatArray | None,
+    first: FloatArray,  # a solution of each waypoint, [waypoints, coordinates]; the last of the tracks
+    success: NDArray[np.bool_],  # which groups of joints it solves, [waypoints, groups]
+    solutions: int,  # solutions per anchor
+    start: FloatArray | None,  # configuration to begin at, if there is one
 ) -> Tracks:
-    """Follow the path from several solutions at several waypoints.
-
-    Args:
-        waypoints: The path.
-        first: A solution of each waypoint, [waypoints, coordinates]; the last of the tracks.
-        success: Which groups of joints it solves, [waypoints, groups].
-        solutions: Solutions per anchor.
-        start: Configuration to begin at, if there is one.
-    """
+    """Follow the path from several solutions at several waypoints."""
     anchors, found = _anchors(success), []
     for _ in range(ROUNDS):
         found.append(_swept(waypoints, _beginnings(waypoints, anchors, first, solutions, start)))

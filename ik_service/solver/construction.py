@@ -34,11 +34,11 @@ _logger = logging.getLogger(__name__)
 class SolverSetup:
     """Where and how a solver solves."""
 
-    device: wp.Device  # where
+    device: wp.Device
     engine: str  # "auto", "compiled" or "staged"
     join: bool  # whether all touched trees are one island
     threads: int  # most threads of the compiled engine on a CPU
-    options: SolverOptions  # the solver's options
+    options: SolverOptions
 
 
 def check_construction(

@@ -42,12 +42,6 @@ from objectives import IKObjective, IKObjectiveJointLimit, InputError
 class SolverCore:
     """Rows, arrays and engine of one solver, in the robot's own order of coordinates.
 
-    Args:
-        robot: The robot.
-        targets: Pose targets.
-        objectives: Further objectives; they are bound to this object.
-        setup: Where and how to solve.
-
     Attributes:
         robot: The robot.
         model: The robot on the device.
@@ -63,8 +57,8 @@ class SolverCore:
     def __init__(
         self,
         robot: RobotModel,
-        targets: Sequence[Target | str],
-        objectives: Sequence[IKObjective],
+        targets: Sequence[Target | str],  # pose targets
+        objectives: Sequence[IKObjective],  # further objectives; they are bound to this object
         setup: SolverSetup,
     ) -> None:
         self.robot, self.objectives, self._options, self._join = robot, tuple(objectives), setup.options, setup.join
@@ -115,21 +109,15 @@ class SolverCore:
 
     def solve(
         self,
-        head: ResultHead,
+        head: ResultHead,  # what all results share
         batch: ProblemBatch,
         options: SolverOptions,
         *,
-        guess: NDArray[Any] | None = None,
+        guess: NDArray[Any] | None = None,  # as for `run`
+        # configurations [problems, joint_coord_count] to verify in place of the answers, or None
         judged: NDArray[Any] | None = None,
     ) -> IKResult | None:
         """Solve a batch of problems.
-
-        Args:
-            head: What all results share.
-            batch: The problems.
-            options: Options of this solve.
-            guess: As for `run`.
-            judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
 
         Returns:
             The result; None where a number is faulty.

@@ -148,16 +148,7 @@ def _take(
 
 
 class DeviceDerivatives:
-    """Derivatives of the answers in a workspace, for problems in which the same rows are on.
-
-    Args:
-        model: The robot on the device.
-        targets: The targets.
-        partition: Islands of the problems.
-        order: Where the caller's columns stand.
-        capacity: Problems there is room for.
-        hard_limits: Whether answers keep the limits of joints.
-    """
+    """Derivatives of the answers in a workspace, for problems in which the same rows are on."""
 
     def __init__(
         self,
@@ -165,9 +156,9 @@ class DeviceDerivatives:
         targets: Sequence[Target],
         partition: Partition,
         order: CallerOrder,
-        capacity: int,
+        capacity: int,  # problems there is room for
         *,
-        hard_limits: bool,
+        hard_limits: bool,  # whether answers keep the limits of joints
     ) -> None:
         robot, device, count = model.robot, model.device, len(targets)
         self._device, self._dofs = device, _scalar_dofs(robot, device, hard_limits)

@@ -56,23 +56,15 @@ class Engine(Protocol):
 
 
 def choose_engine(
-    wanted: str,
+    wanted: str,  # "auto", "compiled" or "staged"
     layout: RowLayout,
     options: SolverOptions,
     *,
-    join: bool,
-    threads: int,
-    collision: CollisionData | None = None,
+    join: bool,  # whether all touched trees are one island
+    threads: int,  # most threads of the compiled engine
+    collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
 ) -> Engine:
     """Return the compiled engine where it covers the problem and nothing asks for the staged one.
-
-    Args:
-        wanted: "auto", "compiled" or "staged".
-        layout: The rows.
-        options: The solver's options.
-        join: Whether all touched trees are one island.
-        threads: Most threads of the compiled engine.
-        collision: What is checked for collision; None where the robot has no model.
 
     Raises:
         EngineError: The compiled engine is wanted and does not cover the problem.

@@ -113,20 +113,12 @@ wp.overload(_take_columns, {"values": wp.array2d(dtype=wp.bool), "taken_out": wp
 def stage_target(
     inputs: InputArrays,
     target: int,
-    positions: "wp.array[Any] | None",
-    orientations: "wp.array[Any] | None",
+    positions: "wp.array[Any] | None",  # [n, 3] or None
+    orientations: "wp.array[Any] | None",  # [n, 4] or None
     *,
-    first: int,
+    first: int,  # column of the orientations that has x
 ) -> None:
-    """Launch what writes a target into the staging arrays.
-
-    Args:
-        inputs: The staging arrays.
-        target: Which target.
-        positions: [n, 3] or None.
-        orientations: [n, 4] or None.
-        first: Column of the orientations that has x.
-    """
+    """Launch what writes a target into the staging arrays."""
     if positions is not None:
         given: list[Any] = [positions, target, inputs.positions.device]
         wp.launch(_stage_positions, len(positions), given, device=positions.device)

@@ -54,23 +54,17 @@ class Elimination:
 
     def factor(
         self,
-        lanes: Lanes,
+        lanes: Lanes,  # what a packet is
+        # text of an entry of A, (row, column) with row >= column; None for one that is always zero
         entry: Callable[[int, int], str | None],
-        floor: Callable[[int], str],
-        inverse: Callable[[int], str],
-        tag: str = "",
+        floor: Callable[[int], str],  # text of what is added to the diagonal, and the least pivot
+        inverse: Callable[[int], str],  # text of 1 / D where `free` and its number hold the inverse of the pivot
+        tag: str = "",  # what the names of this system have before their numbers
     ) -> list[str]:
         """Statements that factor A + diag(floor) = L D L', column by column, but for what is always zero.
 
         Without the roots of a Cholesky factor, on which every following column would wait. A pivot below its floor is
         one that rounding has made too small: what is divided by it would be noise.
-
-        Args:
-            lanes: What a packet is.
-            entry: Text of an entry of A, (row, column) with row >= column; None for one that is always zero.
-            floor: Text of what is added to the diagonal, and the least pivot.
-            inverse: Text of 1 / D where `free` and its number hold the inverse of the pivot.
-            tag: What the names of this system have before their numbers.
         """
         lines, one, zero = list[str](), lanes.number(1.0), lanes.everywhere(lanes.number(0.0))
         for a in self.order:

@@ -19,23 +19,15 @@ from objectives.expression import Expression
 
 
 class FirstRowsStep(DofStep):
-    """The step by factors of J'J + damping, `step{a}`, and the part of it that is to be taken, `taken{a}`.
-
-    Args:
-        program: Arithmetic of the island.
-        lanes: Width and precision.
-        damping: Damping of the step.
-        elimination: The factorisation that it needs.
-        first_rows: The rows that come first.
-    """
+    """The step by factors of J'J + damping, `step{a}`, and the part of it that is to be taken, `taken{a}`."""
 
     def __init__(
         self,
-        program: IslandProgram,
-        lanes: Lanes,
+        program: IslandProgram,  # arithmetic of the island
+        lanes: Lanes,  # width and precision
         damping: Damping,
-        elimination: Elimination,
-        first_rows: Sequence[int],
+        elimination: Elimination,  # the factorisation that it needs
+        first_rows: Sequence[int],  # the rows that come first
     ) -> None:
         super().__init__(program, lanes, damping, elimination)
         self._first = program.of_rows(first_rows)

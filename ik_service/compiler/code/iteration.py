@@ -51,38 +51,30 @@ SHORT = 0.98  # share of the way to a limit that a step goes which would pass it
 
 
 class IterationSource:
-    """C++ of one iteration.
-
-    Args:
-        program: Arithmetic of the island.
-        lanes: Width and precision.
-        damping: Damping of the steps.
-        data_columns: 0 where the state holds the data; else, at width 1, they stand in an array of their own,
-            [lanes / data_columns, data, data_columns], so that neighbours read side by side and need no registers.
-        with_hessian: Whether a lane keeps all of J'J.
-        in_dofs: Whether steps are solved for in the space of the DOFs, so that a lane keeps the lengths of J's columns.
-        entries_max: Entries of the step that there is room for; it may have more where no space has fewer.
-        kept_rows: Rows that are met where the iteration begins and are to stay so: damping bends with these, and a step
-            that leads a DOF beyond a limit is shortened as a whole, instead of that DOF's part. None for other rows.
-        first_rows: Rows that are much heavier than all others, in the space of the DOFs; see `FirstRowsStep`.
-        state: Where the numbers of a lane stand, if it is that of another iteration; None for a layout of its own.
-        padded: Whether several kinds of targets have this layout of the state; see `LaneState.of`.
-    """
+    """C++ of one iteration."""
 
     def __init__(
         self,
-        program: IslandProgram,
-        lanes: Lanes,
+        program: IslandProgram,  # arithmetic of the island
+        lanes: Lanes,  # width and precision
         damping: Damping,
+        # 0 where the state holds the data; else, at width 1, they stand in an array of their own, [lanes /
+        # data_columns, data, data_columns], so that neighbours read side by side and need no registers
         data_columns: int = 0,
         *,
-        with_hessian: bool = False,
+        with_hessian: bool = False,  # whether a lane keeps all of J'J
+        # whether steps are solved for in the space of the DOFs, so that a lane keeps the lengths of J's columns
         in_dofs: bool = False,
+        # entries of the step that there is room for; it may have more where no space has fewer
         entries_max: float = math.inf,
+        # rows that are met where the iteration begins and are to stay so: damping bends with these, and a step that
+        # leads a DOF beyond a limit is shortened as a whole, instead of that DOF's part. None for other rows
         kept_rows: Sequence[int] = (),
+        # rows that are much heavier than all others, in the space of the DOFs; see `FirstRowsStep`
         first_rows: Sequence[int] = (),
+        # where the numbers of a lane stand, if it is that of another iteration; None for a layout of its own
         state: LaneState | None = None,
-        padded: bool = False,
+        padded: bool = False,  # whether several kinds of targets have this layout of the state; see `LaneState.of`
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
         self.with_hessian, self.kept_rows, self.first_rows = with_hessian, kept_rows, first_rows

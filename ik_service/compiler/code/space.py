@@ -24,23 +24,15 @@ class StepSpace:
     @classmethod
     def of(
         cls,
-        dofs: Sequence[int],
-        depends: NDArray[np.bool_],
+        dofs: Sequence[int],  # DOFs of the island, parents before children
+        depends: NDArray[np.bool_],  # which rows depend on which of them, [rows, dofs]
         *,
-        in_dofs: bool = False,
+        in_dofs: bool = False,  # whether it has to be that of the DOFs, because J'J is needed anyway
+        # whether some rows yield to others: it is that of the rows then, since J'J loses the light ones in float32
         has_levels: bool = False,
-        most: float = math.inf,
+        most: float = math.inf,  # entries that there is room for
     ) -> "StepSpace":
-        """Choose the space with fewer operations, unless only the other one is small enough.
-
-        Args:
-            dofs: DOFs of the island, parents before children.
-            depends: Which rows depend on which of them, [rows, dofs].
-            in_dofs: Whether it has to be that of the DOFs, because J'J is needed anyway.
-            has_levels: Whether some rows yield to others: it is that of the rows then, since J'J loses the light ones
-                in float32.
-            most: Entries that there is room for.
-        """
+        """Choose the space with fewer operations, unless only the other one is small enough."""
         products = depends.T.astype(int) @ depends
         pairs = np.argwhere(np.tril(products, -1))
         by_dofs = Elimination.of(dofs, [(dofs[a], dofs[b]) for a, b in pairs])

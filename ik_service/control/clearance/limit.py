@@ -95,13 +95,6 @@ SETTLING_TIME, PARTING_TIME = 0.05, 0.01
 class ClearanceLimit:
     """The limit of clearance of a controller.
 
-    Args:
-        model: The robot on the device; it has a collision model.
-        arrays: The arrays of a tick.
-        moved: Which DOFs the tasks may move, shape [joint_dof_count]; each has a coordinate.
-        margin: Clearance that is kept [m].
-        world: Obstacles; None for none.
-
     Attributes:
         keep: Launches what makes the move that the islands propose one that is free of contact.
 
@@ -113,11 +106,11 @@ class ClearanceLimit:
 
     def __init__(
         self,
-        model: DeviceModel,
+        model: DeviceModel,  # the robot on the device; it has a collision model
         arrays: TickArrays,
-        moved: NDArray[np.bool_],
-        margin: float,
-        world: World | None,
+        moved: NDArray[np.bool_],  # which DOFs the tasks may move, shape [joint_dof_count]; each has a coordinate
+        margin: float,  # clearance that is kept [m]
+        world: World | None,  # obstacles; None for none
     ) -> None:
         self._model, self._device, self._robots = model, model.device, arrays.joint_q.host.shape[0]
         lanes = Lanes(1) if model.device.is_cuda else Lanes.on_cpu()

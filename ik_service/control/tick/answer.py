@@ -36,13 +36,6 @@ SMALLEST_SINE = wp.constant(wp.float64(NUMBERS["TINY"]))
 class TickCommand(TickApproach):
     """The functions of a packet of robots, to be called in kernels.
 
-    Args:
-        source: The iteration, in float64.
-        measure: What is measured of configurations.
-        weighing: See `TickApproach`.
-        apart: See `TickApproach`.
-        clears: See `TickApproach`.
-
     Attributes:
         Share: Type of a number for every lane.
         settle: Shortens the steps of the robots where that is asked for, and says how much of them is left:
@@ -60,12 +53,12 @@ class TickCommand(TickApproach):
 
     def __init__(
         self,
-        source: IterationSource,
-        measure: MeasureSource,
-        weighing: str = "",
+        source: IterationSource,  # the iteration, in float64
+        measure: MeasureSource,  # what is measured of configurations
+        weighing: str = "",  # see `TickApproach`
         *,
-        apart: bool = False,
-        clears: bool = False,
+        apart: bool = False,  # see `TickApproach`
+        clears: bool = False,  # see `TickApproach`
     ) -> None:
         super().__init__(source, measure, weighing, apart=apart, clears=clears)
         self._define_measure(measure)

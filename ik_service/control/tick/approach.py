@@ -155,13 +155,6 @@ for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordi
 class TickApproach(IterationFunctions):
     """The functions of a packet of robots up to its iterations, to be called in kernels.
 
-    Args:
-        source: The iteration, in float64.
-        measure: What is measured of configurations.
-        weighing: Statements that change the weights of rows once all data are read.
-        apart: Whether the configuration that is commanded has a place of its own.
-        clears: Whether clearance is a limit.
-
     Attributes:
         clears: As given.
         text: Writes functions over packets.
@@ -178,12 +171,12 @@ class TickApproach(IterationFunctions):
 
     def __init__(
         self,
-        source: IterationSource,
-        measure: MeasureSource,
-        weighing: str = "",
+        source: IterationSource,  # the iteration, in float64
+        measure: MeasureSource,  # what is measured of configurations
+        weighing: str = "",  # statements that change the weights of rows once all data are read
         *,
-        apart: bool = False,
-        clears: bool = False,
+        apart: bool = False,  # whether the configuration that is commanded has a place of its own
+        clears: bool = False,  # whether clearance is a limit
     ) -> None:
         super().__init__(source)
         self.clears = clears

@@ -17,13 +17,6 @@ POSE = 7  # numbers of a target: position and quaternion xyzw
 class TickArrays:
     """The arrays of a controller.
 
-    Args:
-        model: The robot on the device.
-        robots: Number of robots.
-        targets: Number of pose targets.
-        limits: Limits of the active DOFs by their names in `TickTask`.
-        clears: Whether clearance is a limit.
-
     Attributes:
         clears: As given.
         settings: Whole numbers of a tick.
@@ -43,9 +36,9 @@ class TickArrays:
         model: DeviceModel,
         robots: int,
         targets: int,
-        limits: Mapping[str, NDArray[np.float64]],
+        limits: Mapping[str, NDArray[np.float64]],  # limits of the active DOFs by their names in `TickTask`
         *,
-        clears: bool = False,
+        clears: bool = False,  # whether clearance is a limit
     ) -> None:
         self.clears = clears
         device, dofs, islands = model.device, model.joint_dof_count, max(model.robot.trees.ntree, 1)

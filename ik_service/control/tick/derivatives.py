@@ -72,25 +72,15 @@ Tick = Callable[[Float64Array, Float64Array, Float64Array], TickAnswer]
 
 
 def tick_derivatives(
-    tick: Tick,
+    tick: Tick,  # makes ticks
     robot: RobotModel,
-    dofs: NDArray[np.intp],
-    joint_q: Float64Array,
-    joint_qd: Float64Array,
-    targets: Float64Array,
-    dt: float,
+    dofs: NDArray[np.intp],  # DOFs by which it is derived, the caller's columns
+    joint_q: Float64Array,  # where it starts, shape [robots, joint_coord_count]
+    joint_qd: Float64Array,  # how fast, shape [robots, joint_dof_count]
+    targets: Float64Array,  # poses, shape [robots, targets, 7]
+    dt: float,  # how long it takes [s]
 ) -> TickDerivatives:
-    """Derive a tick.
-
-    Args:
-        tick: Makes ticks.
-        robot: The robot.
-        dofs: DOFs by which it is derived, the caller's columns.
-        joint_q: Where it starts, shape [robots, joint_coord_count].
-        joint_qd: How fast, shape [robots, joint_dof_count].
-        targets: Poses, shape [robots, targets, 7].
-        dt: How long it takes [s].
-    """
+    """Derive a tick."""
     base = tick(joint_q, joint_qd, targets)
     answers = [[tick(*moved(by)) for by in TICK_STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets, dt)]
     count, several = len(dofs), targets.shape[1]

@@ -58,23 +58,16 @@ class TickCode:
 
 @lru_cache(KERNELS_MAX)
 def tick_code(
+    # what the island's program is made from; the tasks are its first `goal_count` objectives
     signature: IslandSignature,
-    lanes: Lanes,
-    length_unit: float,
-    yielding: YieldingRows | None = None,
-    loops: tuple[int, ...] = (),
+    lanes: Lanes,  # width and precision of a packet
+    length_unit: float,  # that of the robot [m]
+    yielding: YieldingRows | None = None,  # rows that yield to the others of the island; None for none
+    loops: tuple[int, ...] = (),  # numbers of the objectives whose rows are those of loops
     *,
-    clears: bool = False,
+    clears: bool = False,  # whether clearance is a limit
 ) -> TickCode:
     """Return the code of an island; controllers of equal signatures share it.
-
-    Args:
-        signature: What the island's program is made from; the tasks are its first `goal_count` objectives.
-        lanes: Width and precision of a packet.
-        length_unit: That of the robot [m].
-        yielding: Rows that yield to the others of the island; None for none.
-        loops: Numbers of the objectives whose rows are those of loops.
-        clears: Whether clearance is a limit.
 
     Raises:
         EngineError: The island is too large.

@@ -26,22 +26,16 @@ class ClearanceLaunches(Protocol):
 class TickLaunches:
     """Launches the kernels of all islands.
 
-    Args:
-        arrays: What they work on.
-        launches: One for each island.
-        device: The device.
-        clearance: What keeps a tick clear; None where clearance is no limit.
-
     Attributes:
         launches: One for each island.
     """
 
     def __init__(
         self,
-        arrays: TickArrays,
-        launches: Sequence[Callable[[], None]],
+        arrays: TickArrays,  # what they work on
+        launches: Sequence[Callable[[], None]],  # one for each island
         device: wp.Device,
-        clearance: ClearanceLaunches | None = None,
+        clearance: ClearanceLaunches | None = None,  # what keeps a tick clear; None where clearance is no limit
     ) -> None:
         self.launches, self._clearance = tuple(launches), clearance
         self._arrays, self._device, self._settings = arrays, device, arrays.settings.host

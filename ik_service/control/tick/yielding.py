@@ -143,24 +143,16 @@ class YieldingRows:
 
 
 class TickYielding(TickCommand):
-    """The functions of a packet of robots of which rows yield to others, to be called in kernels.
-
-    Args:
-        source: The iteration, in float64.
-        measure: What is measured of configurations.
-        rows: Which rows yield.
-        weights: Weight of each objective.
-        clears: Whether clearance is a limit.
-    """
+    """The functions of a packet of robots of which rows yield to others, to be called in kernels."""
 
     def __init__(
         self,
-        source: IterationSource,
-        measure: MeasureSource,
-        rows: YieldingRows,
-        weights: Sequence[float],
+        source: IterationSource,  # the iteration, in float64
+        measure: MeasureSource,  # what is measured of configurations
+        rows: YieldingRows,  # which rows yield
+        weights: Sequence[float],  # weight of each objective
         *,
-        clears: bool = False,
+        clears: bool = False,  # whether clearance is a limit
     ) -> None:
         super().__init__(source, measure, rows.weighing(source.program, weights), apart=True, clears=clears)
         self._first, self._yielding = (rows.rows(source.program, kind) for kind in (FIRST, YIELDS))

@@ -209,15 +209,6 @@ def _clear_fault(
 class InputArrays:
     """Staging arrays of a solver, with the launches that read them.
 
-    Args:
-        model: The robot on the device.
-        targets: Declared targets.
-        touches: Which trees each target touches, bool [targets, trees].
-        capacity: Problems there is room for.
-        hard_limits: Whether starts are clamped into the limits.
-        parts: Most parts in which the problems are worked through.
-        block: Where small arrays that go to the device together stand.
-
     Attributes:
         positions: Positions of the targets, [capacity, targets, 3].
         orientations_xyzw: Orientations, [capacity, targets, 4].
@@ -232,12 +223,12 @@ class InputArrays:
         self,
         model: DeviceModel,
         targets: Sequence[Target],
-        touches: NDArray[np.bool_],
-        capacity: int,
+        touches: NDArray[np.bool_],  # which trees each target touches, bool [targets, trees]
+        capacity: int,  # problems there is room for
         *,
-        hard_limits: bool,
-        parts: int = 1,
-        block: HostDeviceBlock | None = None,
+        hard_limits: bool,  # whether starts are clamped into the limits
+        parts: int = 1,  # most parts in which the problems are worked through
+        block: HostDeviceBlock | None = None,  # where small arrays that go to the device together stand
     ) -> None:
         device, count = model.device, len(targets)
         self._model, self._targets = model, targets

@@ -37,13 +37,6 @@ FINISH_ITERATIONS = 4  # times as many as an attempt in float32 has: at limits a
 class Problems:
     """Device arrays with one line per problem.
 
-    Args:
-        model: The robot on the device.
-        targets: Declared targets.
-        tree_count: Trees of the robot.
-        capacity: Problems there is room for.
-        block: Where small arrays that go to the device together stand.
-
     Attributes:
         islands: Islands of every problem, found by `record_discovery`.
         start_joint_q: Configurations of seed 0, [capacity, joint_coord_count].
@@ -72,8 +65,8 @@ class Problems:
         model: DeviceModel,
         targets: Sequence[Target],
         tree_count: int,
-        capacity: int,
-        block: HostDeviceBlock | None = None,
+        capacity: int,  # problems there is room for
+        block: HostDeviceBlock | None = None,  # where small arrays that go to the device together stand
     ) -> None:
         def floats(width: int) -> wp.array[Any]:
             return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)

@@ -9,9 +9,9 @@ from objectives import InputError
 class SolveSettings(NamedTuple):
     """Size of one solve, with its options; made by `of`."""
 
-    problem_count: int  # number of problems
+    problem_count: int
     seeds: int  # seeds per problem
-    options: SolverOptions  # options of this solve
+    options: SolverOptions
     checks_collision: bool  # whether attempts are checked for collision
     # whether seeds are run after the first success: all of them, or until there are solutions enough
     runs_all_seeds: bool

@@ -47,20 +47,13 @@ _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the pa
 class Plan:
     """What has been recorded for problems in which the same rows are on."""
 
-    partition: Partition  # their islands
+    partition: Partition
     recording: Recording  # the launches
     stamp: bytes  # weights that the scales of the islands are of, where all problems have the same
 
 
 class CompiledEngine:
     """The compiled engine of one solver.
-
-    Args:
-        layout: The rows; all objectives are stated as expressions.
-        join: Whether all touched trees are one island.
-        hard_limits: Whether joint limits are enforced.
-        threads: Most threads to use.
-        collision: What is checked for collision; None where the robot has no model.
 
     Attributes:
         kernels: The kernels of the islands.
@@ -73,12 +66,12 @@ class CompiledEngine:
 
     def __init__(
         self,
-        layout: RowLayout,
+        layout: RowLayout,  # the rows; all objectives are stated as expressions
         *,
-        join: bool,
-        hard_limits: bool,
-        threads: int,
-        collision: CollisionData | None = None,
+        join: bool,  # whether all touched trees are one island
+        hard_limits: bool,  # whether joint limits are enforced
+        threads: int,  # most threads to use
+        collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
     ) -> None:
         self._layout, self._join, self._threads = layout, join, threads
         self._model = layout.rows.model
@@ -158,23 +151,15 @@ class CompiledEngine:
 
     def record_islands(
         self,
-        work: Workspace,
+        work: Workspace,  # arrays and launches of the solver
         count: int,
         *,
-        orientations: bool,
-        for_gpus: bool,
-        float64_finish: bool,
-        collision: bool,
+        orientations: bool,  # whether targets have orientations, or are positions alone
+        for_gpus: bool,  # whether to use the kernels for GPUs
+        float64_finish: bool,  # whether answers are improved in float64
+        collision: bool,  # whether attempts are checked for collision
     ) -> RecordedIslands:
         """Return the launches of a solve one by one, for export; no target has weights per problem.
-
-        Args:
-            work: Arrays and launches of the solver.
-            count: Number of problems.
-            orientations: Whether targets have orientations, or are positions alone.
-            for_gpus: Whether to use the kernels for GPUs.
-            float64_finish: Whether answers are improved in float64.
-            collision: Whether attempts are checked for collision.
 
         Raises:
             EngineError: There are rows of other kinds than targets, or an island is too large.

@@ -112,12 +112,6 @@ def _structures(layout: RowLayout, *, join: bool) -> list[tuple[list[int], NDArr
 class IslandKernels:
     """The generated kernels of one solver, and the tasks that they work on.
 
-    Args:
-        layout: The rows; all objectives are stated as expressions.
-        launches: How the kernels are launched.
-        hard_limits: Whether joint limits are enforced.
-        collision: What is checked for collision; None where the robot has no model.
-
     Attributes:
         launches: How the kernels are launched.
         collision: As given.
@@ -126,11 +120,11 @@ class IslandKernels:
 
     def __init__(
         self,
-        layout: RowLayout,
-        launches: PacketLaunches | ThreadLaunches,
+        layout: RowLayout,  # the rows; all objectives are stated as expressions
+        launches: PacketLaunches | ThreadLaunches,  # how the kernels are launched
         *,
-        hard_limits: bool,
-        collision: CollisionData | None = None,
+        hard_limits: bool,  # whether joint limits are enforced
+        collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
     ) -> None:
         self._layout, self.launches, self._hard_limits = layout, launches, hard_limits
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
@@ -204,24 +198,15 @@ class IslandKernels:
 
     def finish_tasks(
         self,
-        problems: Problems,
-        inputs: InputArrays,
+        problems: Problems,  # their arrays
+        inputs: InputArrays,  # where the caller's numbers stand in float64
         partition: Partition,
         problem_count: int,
-        joint_q_float64: wp.array[Any],
+        joint_q_float64: wp.array[Any],  # where to; holds the best attempts before
         *,
-        is_verdict: bool = True,
+        is_verdict: bool = True,  # whether its status is that of the answer, where there are no targets
     ) -> list[IslandWork]:
-        """Return kernels and tasks that improve the best attempts in float64: one attempt each, from where they stand.
-
-        Args:
-            problems: Their arrays.
-            inputs: Where the caller's numbers stand in float64.
-            partition: Islands of the problems.
-            problem_count: Problems of the solve.
-            joint_q_float64: Where to; holds the best attempts before.
-            is_verdict: Whether its status is that of the answer, where there are no targets.
-        """
+        """Return kernels and tasks that improve the best attempts in float64: one attempt each, from its place."""
         found = self._all_tasks(problems, inputs, partition, problem_count, "float64")
         scratch = allocate_attempts(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
         scratch.joint_q = problems.unused_joint_q

@@ -296,21 +296,14 @@ class SolutionSelection:
     def record_rounds(
         self,
         partition: Partition,
-        attempts: Callable[[int, int], PartLaunches],
-        size: int,
+        attempts: Callable[[int, int], PartLaunches],  # records the launches that make the attempts of a round
+        size: int,  # seeds of a round
         part: int,
         parts: int,
     ) -> PartLaunches:
         """Record rounds of attempts, each of the problems that want more solutions.
 
         Attempts begin where their problems start: joints that no row moves stay there.
-
-        Args:
-            partition: Islands of the problems.
-            attempts: Records the launches that make the attempts of a round.
-            size: Seeds of a round.
-            part: Which part.
-            parts: Number of parts.
         """
         problems = self._problems
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]

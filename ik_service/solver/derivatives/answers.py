@@ -259,20 +259,13 @@ def check_derivable(result: IKResult, targets: Sequence[Target], given: TargetAr
 
 
 def check_answers(
-    result: IKResult,
-    head: ResultHead,
+    result: IKResult,  # the answers
+    head: ResultHead,  # what is the same in all results of the solver
     targets: Sequence[Target],
-    given: TargetArrays,
-    incidence: NDArray[np.bool_],
+    given: TargetArrays,  # their values
+    incidence: NDArray[np.bool_],  # which trees move which rows of the solver, shape [rows, trees]
 ) -> None:
     """Check that answers are those of a solver to such targets.
-
-    Args:
-        result: The answers.
-        head: What is the same in all results of the solver.
-        targets: The targets of the solver.
-        given: Their values.
-        incidence: Which trees move which rows of the solver, shape [rows, trees].
 
     Raises:
         InputError: The robot, the rows or the order of joints are others, or other parts of targets were given.

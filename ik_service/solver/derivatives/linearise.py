@@ -47,27 +47,17 @@ NEWTON_LONGEST, NEWTON_SETTLED = 0.5, 1e-9
 
 
 def linearise(
-    rows: HostRows,
+    rows: HostRows,  # the rows of the solver
     targets: Sequence[Target],
-    given: TargetArrays,
-    joint_q: NDArray[np.floating],
+    given: TargetArrays,  # their values
+    joint_q: NDArray[np.floating],  # the answers, shape [n, joint_coord_count]
     islands: AnswerIslands,
+    # which constraints of the robot are met, shape [1 or n, constraints]; None for all
     enabled: NDArray[np.bool_] | None,
-    further: Further = NOTHING_FURTHER,
-    limits: AskedLimits | None = None,
+    further: Further = NOTHING_FURTHER,  # what is asked for; all answers are then derived row by row
+    limits: AskedLimits | None = None,  # limits of the solve; None for the robot's
 ) -> Linearisation:
-    """Give the derivatives of answers by their targets, and by what is asked for besides.
-
-    Args:
-        rows: The rows of the solver.
-        targets: Its targets.
-        given: Their values.
-        joint_q: The answers, shape [n, joint_coord_count].
-        islands: Islands of the problems.
-        enabled: Which constraints of the robot are met, shape [1 or n, constraints]; None for all.
-        further: What is asked for; all answers are then derived row by row.
-        limits: Limits of the solve; None for the robot's.
-    """
+    """Give the derivatives of answers by their targets, and by what is asked for besides."""
     data = rows.data(targets, given, enabled)
     axes = [_axes(given, k) for k in range(len(targets))]
     tools = [own if OFFSET in data[k] else own[:0] for k, own in enumerate(axes)]

@@ -32,23 +32,14 @@ FIELDS = OFFSET, POSITION, ORIENTATION
 
 
 def linearise_met(
-    rows: HostRows,
+    rows: HostRows,  # the rows of the solver
     targets: Sequence[Target],
-    data: Sequence[Data],
-    joint_q: Float64Array,
+    data: Sequence[Data],  # numbers of the fields
+    joint_q: Float64Array,  # the answers, shape [n, joint_coord_count]
     islands: AnswerIslands,
-    limits: AskedLimits | None,
+    limits: AskedLimits | None,  # limits of their solve; None for the robot's
 ) -> tuple[NDArray[np.bool_], Linearisation]:
-    """Say which answers have been derived, shape [n], and give the derivatives.
-
-    Args:
-        rows: The rows of the solver.
-        targets: Its targets.
-        data: Numbers of the fields.
-        joint_q: The answers, shape [n, joint_coord_count].
-        islands: Islands of the problems.
-        limits: Limits of their solve; None for the robot's.
-    """
+    """Say which answers have been derived, shape [n], and give the derivatives."""
     n, is_target = len(joint_q), rows.kind == RowKind.TARGET
     tools = len(targets) if any(OFFSET in one for one in data[: len(targets)]) else 0
     found = Linearisation.nothing(rows.robot, rows.order, joint_q, len(targets), tools)

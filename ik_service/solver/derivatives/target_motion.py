@@ -126,23 +126,15 @@ class Motion(NamedTuple):
 
 
 class TargetMotion:
-    """Follows targets on the host's CPU.
-
-    Args:
-        robot: The robot.
-        targets: Targets of the solver.
-        tools: Their tool frames T_link_tool, shape [n, targets, 7].
-        positions: Their values, shape [n, targets, 3]; any for those that are free.
-        orientations_xyzw: Alike, [n, targets, 4].
-    """
+    """Follows targets on the host's CPU."""
 
     def __init__(
         self,
         robot: RobotModel,
         targets: Sequence[Target],
-        tools: Float64Array,
-        positions: Float64Array,
-        orientations_xyzw: Float64Array,
+        tools: Float64Array,  # their tool frames T_link_tool, shape [n, targets, 7]
+        positions: Float64Array,  # their values, shape [n, targets, 3]; any for those that are free
+        orientations_xyzw: Float64Array,  # alike, [n, targets, 4]
     ) -> None:
         self._robot, self._given = robot, (tools, positions, orientations_xyzw)
         model, links = robot.on_device("cpu"), [target.link for target in targets]
@@ -163,19 +155,12 @@ class TargetMotion:
 
     def at(
         self,
-        joint_q: Float64Array,
-        problems: NDArray[np.intp],
-        free: NDArray[np.bool_],
-        islands: Sequence[TargetIsland],
+        joint_q: Float64Array,  # configurations, shape [n, joint_coord_count]
+        problems: NDArray[np.intp],  # whose targets they are to meet, shape [n]
+        free: NDArray[np.bool_],  # active DOFs that no limit holds, shape [n, active DOFs]
+        islands: Sequence[TargetIsland],  # the islands, the same in all problems
     ) -> Motion:
-        """Give how the DOFs of all islands go on.
-
-        Args:
-            joint_q: Configurations, shape [n, joint_coord_count].
-            problems: Whose targets they are to meet, shape [n].
-            free: Active DOFs that no limit holds, shape [n, active DOFs].
-            islands: The islands, the same in all problems.
-        """
+        """Give how the DOFs of all islands go on."""
         robot, n, targets = self._robot, len(joint_q), len(self._has_reference)
         step, touched, least = np.zeros(free.shape), np.zeros(free.shape), np.ones(n)
         tools = targets if self._has_tool.any() else 0
@@ -205,19 +190,11 @@ class TargetMotion:
 def island_motion(
     robot: KinematicRobot,
     island: TargetIsland,
-    has_reference: NDArray[np.integer],
-    has_tool: NDArray[np.integer],
-    device: wp.Device | str = "cpu",
+    has_reference: NDArray[np.integer],  # whether each target has a reference link, shape [targets]
+    has_tool: NDArray[np.integer],  # whether each has a tool frame that it is derived by, alike
+    device: wp.Device | str = "cpu",  # where kernels read it
 ) -> Any:
-    """Return an island as kernels on a device read it.
-
-    Args:
-        robot: The robot.
-        island: The island.
-        has_reference: Whether each target has a reference link, shape [targets].
-        has_tool: Whether each has a tool frame that it is derived by, alike.
-        device: Where kernels read it.
-    """
+    """Return an island as kernels on a device read it."""
     found, place_of = IslandMotion(), np.full(robot.active_dof_count + 1, -1, np.int32)
     place_of[island.dofs] = np.arange(len(island.dofs))
     numbers = {

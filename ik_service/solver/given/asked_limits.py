@@ -61,24 +61,16 @@ def read_limits(
     robot: RobotModel,
     order: CallerOrder,
     options: SolverOptions,
+    # configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none
     start: NDArray[Any] | None,
     problem_count: int,
+    # mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or what has been read
+    # before, in place of the next two as well
     joint_limits: Any,
-    frozen: Any,
-    max_change: Any,
+    frozen: Any,  # names of DOFs, a mapping from names to booleans, or booleans by the caller's columns
+    max_change: Any,  # one number, a mapping from names to numbers, or numbers by the caller's columns
 ) -> AskedLimits:
     """Return the limits of a solve.
-
-    Args:
-        robot: The robot.
-        order: Where the caller's columns stand.
-        options: Options of the solve.
-        start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
-        problem_count: Number of problems.
-        joint_limits: Mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or what
-            has been read before, in place of the next two as well.
-        frozen: Names of DOFs, a mapping from names to booleans, or booleans by the caller's columns.
-        max_change: One number, a mapping from names to numbers, or numbers by the caller's columns.
 
     Raises:
         UnknownNameError: The robot has no DOF of a name.
@@ -101,22 +93,16 @@ def read_limits(
 
 
 class LimitReading:
-    """Limits of all active DOFs while they are read.
-
-    Args:
-        robot: The robot.
-        order: Where the caller's columns stand.
-        start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
-        problem_count: Number of problems.
-        before: Limits that have been read before, to be narrowed further; None for those of the robot.
-    """
+    """Limits of all active DOFs while they are read."""
 
     def __init__(
         self,
         robot: RobotModel,
         order: CallerOrder,
+        # configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none
         start: NDArray[Any] | None,
         problem_count: int,
+        # limits that have been read before, to be narrowed further; None for those of the robot
         before: AskedLimits | None = None,
     ) -> None:
         self._robot, self._order, self._count = robot, order, problem_count

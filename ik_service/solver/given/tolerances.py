@@ -56,23 +56,16 @@ def check_tolerance(link: str, tolerance: NDArray[np.float64], weights: NDArray[
 
 
 def deadbands(
-    link: str,
-    tolerance: NDArray[np.float64] | None,
-    weights: NDArray[np.float64],
-    position_tolerance: float,
-    orientation_tolerance: float,
+    link: str,  # name of the target's link
+    tolerance: NDArray[np.float64] | None,  # tolerances, shape [6] or [n, 6]; None for none
+    weights: NDArray[np.float64],  # weights of the rows, shape [6] or [n, 6]
+    position_tolerance: float,  # of the solve [m]
+    orientation_tolerance: float,  # of the solve [rad]
 ) -> NDArray[np.float32]:
     """Return what counts as no error of a target, [1 or n, 7] as in `IKObjectiveNearPose`.
 
     It is the tolerance of a row less that of the solve, so that an error up to the tolerance of the solve is within the
     tolerance of the row. Where one rotation is free, the others share a ball: a cone about the free axis.
-
-    Args:
-        link: Name of the target's link.
-        tolerance: Tolerances, shape [6] or [n, 6]; None for none.
-        weights: Weights of the rows, shape [6] or [n, 6].
-        position_tolerance: Of the solve [m].
-        orientation_tolerance: Of the solve [rad].
 
     Raises:
         InputError: A tolerance is above 0 and below that of the solve.

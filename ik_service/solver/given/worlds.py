@@ -39,22 +39,13 @@ def is_checked(robot: RobotModel, options: SolverOptions, world: object) -> bool
 def read_worlds(
     robot: RobotModel,
     options: SolverOptions,
-    world: World | Sequence[World] | None,
-    index: Any,
-    enabled: Any,
-    attached: Mapping[str, AttachedObject] | None,
+    world: World | Sequence[World] | None,  # the world of all problems, or several
+    index: Any,  # which of them each problem has, [problem_count]; None where there is one
+    enabled: Any,  # which objects are there, [objects] or [problem_count, objects]; None for all
+    attached: Mapping[str, AttachedObject] | None,  # objects that links carry, by name; None for none
     problem_count: int,
 ) -> CheckedWorlds | None:
     """Return what a solve checks for collision; None for nothing.
-
-    Args:
-        robot: The robot.
-        options: Options of the solve.
-        world: The world of all problems, or several.
-        index: Which of them each problem has, [problem_count]; None where there is one.
-        enabled: Which objects are there, [objects] or [problem_count, objects]; None for all.
-        attached: Objects that links carry, by name; None for none.
-        problem_count: Number of problems.
 
     Raises:
         UnknownNameError: The robot has no link of a name.

@@ -47,7 +47,7 @@ class RecordedStep:
 class RecordedLaunches:
     """Launches in order, and what the arrays are that change from one time to the next."""
 
-    steps: tuple[RecordedStep, ...]  # the launches
+    steps: tuple[RecordedStep, ...]
     lines: dict[str, wp.array[Any]]  # arrays with a line for every problem, by what they hold
     numbers: dict[str, wp.array[Any]]  # arrays of a few numbers, such as those of a solve, by what they hold
     data: tuple[wp.array[Any], ...]  # arrays of the objectives, which tasks hold by address
@@ -71,7 +71,7 @@ class Selection(Protocol):
 class PreparedSolve(NamedTuple):
     """A solve that an engine has prepared."""
 
-    partition: Partition  # islands of the problems
+    partition: Partition
     # does what is left to do; on a CPU it needs no device lock, so kernels of several solvers run side by side
     run: Callable[[], None] = lambda: None
     joint_q_float64: HostDeviceArray | None = None  # answers in float64, where they are improved so
@@ -83,6 +83,6 @@ class RecordedIslands:
     """Recorded launches of an engine, for export."""
 
     partition: Partition  # islands that all problems have in common
-    steps: tuple[RecordedStep, ...]  # the launches
+    steps: tuple[RecordedStep, ...]
     joint_q_float64: "wp.array[Any] | None"  # answers in float64, where they are improved so
     lines: dict[str, wp.array[Any]]  # arrays with a line for every problem that these need for that, by what they hold

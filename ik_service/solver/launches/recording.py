@@ -72,24 +72,17 @@ def per_problem(launch: wp.Launch, lanes: int = 1) -> Step:
 
 
 class Recording:
-    """Launches of a solve, for any number of threads.
-
-    Args:
-        device: Where they run.
-        record: Makes the launches of a part, given the part and the number of parts.
-        executor: Threads to use; None for the caller's own, as on a GPU.
-        threads: How many.
-        waits: Whether a replay waits until the device has done everything.
-    """
+    """Launches of a solve, for any number of threads."""
 
     def __init__(
         self,
-        device: wp.Device,
+        device: wp.Device,  # where they run
+        # makes the launches of a part, given the part and the number of parts
         record: Callable[[int, int], PartLaunches],
-        executor: ThreadPoolExecutor | None = None,
-        threads: int = 1,
+        executor: ThreadPoolExecutor | None = None,  # threads to use; None for the caller's own, as on a GPU
+        threads: int = 1,  # how many
         *,
-        waits: bool = True,
+        waits: bool = True,  # whether a replay waits until the device has done everything
     ) -> None:
         self._waits = waits
         self._device, self._record, self._executor, self._threads = device, record, executor, threads

@@ -126,7 +126,7 @@ class ResultHead:
     """What is the same in all results of a solver."""
 
     robot: RobotModel
-    order: CallerOrder  # where the caller's columns stand
+    order: CallerOrder
     row_labels: tuple[str, ...]  # names of the rows
     engine: str
     device: str

@@ -34,14 +34,6 @@ from objectives import InputError
 class Workspace:
     """Arrays and launches of one solver.
 
-    Args:
-        model: The robot on the device.
-        targets: Declared targets.
-        touches: Which trees each target touches, bool [targets, trees].
-        capacity: Problems there is room for.
-        hard_limits: Whether starts and answers keep the limits.
-        threads: Most threads to use.
-
     Attributes:
         problems: Arrays of the problems.
         inputs: Targets and starts as the caller gives them.
@@ -56,11 +48,11 @@ class Workspace:
         self,
         model: DeviceModel,
         targets: Sequence[Target],
-        touches: NDArray[np.bool_],
-        capacity: int,
+        touches: NDArray[np.bool_],  # which trees each target touches, bool [targets, trees]
+        capacity: int,  # problems there is room for
         *,
-        hard_limits: bool,
-        threads: int,
+        hard_limits: bool,  # whether starts and answers keep the limits
+        threads: int,  # most threads to use
     ) -> None:
         self._model, self._hard_limits = model, hard_limits
         self.weights = TargetWeights(targets, self._model.robot.length_unit)

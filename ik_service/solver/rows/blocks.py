@@ -56,12 +56,6 @@ def kind_of(objective: IKObjective) -> RowKind:
 class Rows:
     """The objectives of a solver, laid out as blocks of one residual vector.
 
-    Args:
-        model: The robot on the solver's device.
-        targets: Objectives of the pose targets; their blocks come first.
-        others: Further objectives, in the order of their blocks.
-        mode: Jacobian mode; objectives without an analytic Jacobian are differentiated by a tape in every mode.
-
     Attributes:
         model: The robot on the solver's device.
         objectives: All objectives, in the order of their blocks.
@@ -82,9 +76,10 @@ class Rows:
 
     def __init__(
         self,
-        model: DeviceModel,
-        targets: Sequence[IKObjective],
-        others: Sequence[IKObjective],
+        model: DeviceModel,  # the robot on the solver's device
+        targets: Sequence[IKObjective],  # objectives of the pose targets; their blocks come first
+        others: Sequence[IKObjective],  # further objectives, in the order of their blocks
+        # Jacobian mode; objectives without an analytic Jacobian are differentiated by a tape in every mode
         mode: IKJacobianType,
     ) -> None:
         self.model, self.objectives, self.mode = model, (*targets, *others), mode

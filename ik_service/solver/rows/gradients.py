@@ -219,21 +219,13 @@ class RowGradients:
 
     def differentiate(
         self,
-        tape: wp.Tape,
-        rows: tuple[int, RowGroups],
-        joint_S_s: wp.array[Any],
-        jacobian: wp.array[Any],
-        mixed: wp.array[Any],
+        tape: wp.Tape,  # record of its launches over these poses
+        rows: tuple[int, RowGroups],  # its first row, and the groups of its rows
+        joint_S_s: wp.array[Any],  # motion subspace, [n, joint_dof_count]
+        jacobian: wp.array[Any],  # out, [n, total_residuals, joint_dof_count]
+        mixed: wp.array[Any],  # out, int32 [1]: set to 1 where rows of a group depend on one DOF
     ) -> None:
-        """Write the block of one objective.
-
-        Args:
-            tape: Record of its launches over these poses.
-            rows: Its first row, and the groups of its rows.
-            joint_S_s: Motion subspace, [n, joint_dof_count].
-            jacobian: Out, [n, total_residuals, joint_dof_count].
-            mixed: Out, int32 [1]: set to 1 where rows of a group depend on one DOF.
-        """
+        """Write the block of one objective."""
         start, groups = rows
         for k in range(groups.count):
             for factor in [self._ones] + ([] if groups.factor is None else [groups.factor]):

@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 class RowLayout:
     """Rows of the objectives of a solver, and what they depend on.
 
-    Args:
-        solver: The solver; the objectives are bound to it here.
-        model: The robot on the device.
-        targets: Objectives of the pose targets; their rows come first.
-        others: Further objectives.
-        mode: Jacobian mode.
-
     Attributes:
         rows: Residual rows of all objectives.
         support: DOFs that each row can depend on.
@@ -44,11 +37,11 @@ class RowLayout:
 
     def __init__(
         self,
-        solver: object,
+        solver: object,  # the solver; the objectives are bound to it here
         model: DeviceModel,
-        targets: Sequence[IKObjective],
-        others: Sequence[IKObjective],
-        mode: IKJacobianType,
+        targets: Sequence[IKObjective],  # objectives of the pose targets; their rows come first
+        others: Sequence[IKObjective],  # further objectives
+        mode: IKJacobianType,  # Jacobian mode
     ) -> None:
         self._model = model
         for objective in (*targets, *others):

@@ -34,18 +34,13 @@ LEAST_SCALE = wp.constant(2.0**-EXPONENT_MAX)
 
 
 def secondary_scale(
-    weights: NDArray[np.floating],
-    primary: NDArray[np.bool_],
-    secondary: NDArray[np.bool_],
+    weights: NDArray[np.floating],  # weights of the rows of an island, [rows, 1 or n]
+    primary: NDArray[np.bool_],  # rows that come first, [rows, 1 or n]
+    secondary: NDArray[np.bool_],  # rows that yield to them, alike
+    # what their heaviest weight is to be of the lightest primary one, or that of each column
     share: float | NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return the factor of the rows that yield, a power of two, so that it rounds nothing.
-
-    Args:
-        weights: Weights of the rows of an island, [rows, 1 or n].
-        primary: Rows that come first, [rows, 1 or n].
-        secondary: Rows that yield to them, alike.
-        share: What their heaviest weight is to be of the lightest primary one, or that of each column.
 
     Returns:
         A factor for each column of the weights, 1 where there are not rows of both kinds, [n].

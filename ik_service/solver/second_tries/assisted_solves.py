@@ -35,12 +35,6 @@ from objectives import IKObjective
 class AssistedSolves:
     """A solver's core, and what else is solved for its problems.
 
-    Args:
-        robot: The robot.
-        targets: As for `SolverCore`, and what follows.
-        objectives: Alike.
-        setup: Alike.
-
     Attributes:
         core: Rows, arrays and engine.
         rehearses: Whether a solve does all further solves, so that their code is loaded; its answers are not to be
@@ -50,9 +44,9 @@ class AssistedSolves:
     def __init__(
         self,
         robot: RobotModel,
-        targets: Sequence[Target | str],
-        objectives: Sequence[IKObjective],
-        setup: SolverSetup,
+        targets: Sequence[Target | str],  # as for `SolverCore`, and what follows
+        objectives: Sequence[IKObjective],  # alike
+        setup: SolverSetup,  # alike
     ) -> None:
         core = SolverCore(robot, targets, objectives, setup)
         self.core, self.rehearses = core, False

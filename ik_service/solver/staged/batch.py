@@ -47,26 +47,17 @@ def _spread(problem_idx: wp.array[wp.int32], candidates: int, problem_idx_out: w
 
 
 class Batch:
-    """A fixed number of slots that work through the attempts of any number of problems.
-
-    Args:
-        model: The robot on the device.
-        rows: Layout of the objectives; bound to this batch here.
-        support: Support of the rows.
-        problems: Data and answers of the problems.
-        slot_count: Attempts in flight.
-        options: The solver's options.
-        collision: What attempts are checked against; None where the robot has no collision model.
-    """
+    """A fixed number of slots that work through the attempts of any number of problems."""
 
     def __init__(
         self,
         model: DeviceModel,
-        rows: Rows,
+        rows: Rows,  # layout of the objectives; bound to this batch here
         support: Support,
-        problems: Problems,
-        slot_count: int,
+        problems: Problems,  # data and answers of the problems
+        slot_count: int,  # attempts in flight
         options: SolverOptions,
+        # what attempts are checked against; None where the robot has no collision model
         collision: CollisionData | None = None,
     ) -> None:
         device, candidates = model.device, options.candidates

@@ -32,13 +32,6 @@ class Closing(Protocol):
 class StagedEngine:
     """The staged engine of one solver.
 
-    Args:
-        layout: The rows.
-        options: The solver's options.
-        join: Whether all touched trees are one island.
-        closing: What closes the loops of its answers in float64, where the robot has some.
-        collision: What is checked for collision; None where the robot has no model.
-
     Attributes:
         finish: The finest precision of its answers.
         batch: The batch of the last solve; None once the layout has changed.
@@ -51,9 +44,9 @@ class StagedEngine:
         layout: RowLayout,
         options: SolverOptions,
         *,
-        join: bool,
-        closing: Closing | None = None,
-        collision: CollisionData | None = None,
+        join: bool,  # whether all touched trees are one island
+        closing: Closing | None = None,  # what closes the loops of its answers in float64, where the robot has some
+        collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
     ) -> None:
         self._collision = collision
         self._layout, self._options, self._join, self._closing = layout, options, join, closing

@@ -16,25 +16,15 @@ from ik_service.solver.verdict.island_results import IslandResults
 
 def advice(
     robot: RobotModel,
-    targets: Sequence[Target],
-    options: SolverOptions,
-    result: ResultColumns,
-    islands: IslandResults,
+    targets: Sequence[Target],  # the solver's targets, in their order
+    options: SolverOptions,  # options of the solve: its tolerances say which targets are missed
+    result: ResultColumns,  # what the solver found
+    islands: IslandResults,  # the islands of every problem
     *,
     problem: int,
-    collision_names: Sequence[str] = (),
+    collision_names: Sequence[str] = (),  # what places in the column `closest` stand for, where collision was checked
 ) -> str:
-    """Return what the caller may do about a problem, in a sentence for each thing that went wrong.
-
-    Args:
-        robot: The robot.
-        targets: The solver's targets, in their order.
-        options: Options of the solve: its tolerances say which targets are missed.
-        result: What the solver found.
-        islands: The islands of every problem.
-        problem: Which problem.
-        collision_names: What places in the column `closest` stand for, where collision was checked.
-    """
+    """Return what the caller may do about a problem, in a sentence for each thing that went wrong."""
     status = IKStatus(int(result.status[problem]))
     if result.success[problem]:
         return status.advice if targets else status.advice_without_targets

@@ -92,20 +92,12 @@ def report_islands(
     robot: RobotModel,
     targets: Sequence[Target],
     rows: Rows,
-    incidence: NDArray[np.bool_],
+    incidence: NDArray[np.bool_],  # whether the support of a row holds DOFs of a tree, bool [rows, trees]
     *,
-    problem: int,
-    join: bool,
+    problem: int,  # which problem, where weights differ between problems
+    join: bool,  # whether all touched trees are solved as one
 ) -> IslandReport:
     """Return the islands of one problem, every row on whose weight can be above 0.
-
-    Args:
-        robot: The robot.
-        targets: The solver's targets.
-        rows: Layout of the objectives.
-        incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
-        problem: Which problem, where weights differ between problems.
-        join: Whether all touched trees are solved as one.
 
     Raises:
         InputError: There is no such problem.

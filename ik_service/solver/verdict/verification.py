@@ -208,13 +208,6 @@ def _compare_with_limits(
 class Verification:
     """Answers of a solver, with the launches that write them.
 
-    Args:
-        model: The robot on the device.
-        targets: Declared targets.
-        tree_count: Trees of the robot.
-        capacity: Problems there is room for.
-        block: Where what goes to the device with the problems stands.
-
     Attributes:
         columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
             `judged_q` is `joint_q` in float64.
@@ -231,8 +224,8 @@ class Verification:
         model: DeviceModel,
         targets: Sequence[Target],
         tree_count: int,
-        capacity: int,
-        block: HostDeviceBlock | None = None,
+        capacity: int,  # problems there is room for
+        block: HostDeviceBlock | None = None,  # where what goes to the device with the problems stands
     ) -> None:
         device, answers_block = model.device, block_on(model.device)
         self._model, self._targets = model, targets
@@ -327,26 +320,16 @@ class Verification:
 
     def launches(
         self,
-        problems: Any,
-        given: InputArrays,
+        problems: Any,  # the solved `Problems`
+        given: InputArrays,  # what the caller gave
         partition: Partition,
         part: int,
         parts: int,
-        joint_q_float64: "wp.array[Any] | None",
+        joint_q_float64: "wp.array[Any] | None",  # answers in float64, where the best attempts have been improved so
         *,
-        values: bool = True,
+        values: bool = True,  # whether values of constraints are wanted, which nothing judges
     ) -> list[wp.Launch]:
-        """Record the launches that judge one part of the problems; their dimension is its number of problems.
-
-        Args:
-            problems: The solved `Problems`.
-            given: What the caller gave.
-            partition: Their islands.
-            part: Which part.
-            parts: Number of parts.
-            joint_q_float64: Answers in float64, where the best attempts have been improved so.
-            values: Whether values of constraints are wanted, which nothing judges.
-        """
+        """Record the launches that judge one part of the problems; their dimension is its number of problems."""
         model, best, targets = self._model, problems.best, self._targets
         which = [problems.settings, part, parts]
         device = {name: array.device for name, array in self.columns.items()}
