@@ -28,19 +28,9 @@ class DerivedSolve(NamedTuple):
 def derived_solve(
     solver: IKSolver, positions: Any, orientations_xyzw: Any, start: Any, offsets: NDArray[Any] | None, *, derives: bool
 ) -> DerivedSolve:
-    """Solve, and derive the answers if asked.
-
-    Args:
-        solver: The solver.
-        positions: Shape [n, targets, 3]; None leaves them free.
-        orientations_xyzw: Alike, with 4; in this order even if the solver takes wxyz.
-        start: Where to start, shape [n, coordinates]; None for the solver's own.
-        offsets: Tool frames, shape [n, targets, 7]; None for those that the solver has, which it keeps.
-        derives: Whether derivatives are asked for.
-
-    Raises:
-        InputError: As in `IKSolver.solve`.
-    """
+    """Solve, and derive the answers if asked; InputError as in `IKSolver.solve`."""
+    # Positions [n, targets, 3] or None, quaternions alike in the order xyzw even if the solver takes wxyz, starts [n,
+    # coordinates] or None, tool frames [n, targets, 7] or None for those that the solver has, which it keeps
     if solver.wxyz and orientations_xyzw is not None:
         orientations_xyzw = np.roll(as_numpy("orientations_xyzw", orientations_xyzw), 1, axis=-1)
     targets = [one if one is None or one.shape[1] > 1 else one[:, 0] for one in (positions, orientations_xyzw)]
@@ -55,15 +45,9 @@ def derived_solve(
 
 
 def batch_axes(solver: IKSolver, shapes: Mapping[str, Sequence[int] | None]) -> tuple[int, ...]:
-    """Return the axes of a batch that stand before those of a problem.
-
-    Args:
-        solver: The solver.
-        shapes: Those of `positions`, `orientations_xyzw`, `initial_joint_q` and `offsets`; None for what is not given.
-
-    Raises:
-        InputError: No targets, or a shape that is not allowed.
-    """
+    """Return the axes of a batch that stand before those of a problem."""
+    # `shapes` are those of `positions`, `orientations_xyzw`, `initial_joint_q` and `offsets`, None for what is not
+    # given. Raises InputError without targets, or for a shape that is not allowed.
     several = (len(solver.targets),) if len(solver.targets) > 1 else ()
     ends = {"positions": (*several, 3), "orientations_xyzw": (*several, 4)}
     targets = {name: tuple(shape) for name, shape in shapes.items() if shape is not None and name in ends}
@@ -85,7 +69,6 @@ def batch_axes(solver: IKSolver, shapes: Mapping[str, Sequence[int] | None]) -> 
 
 
 def _broadcasts(front: tuple[int, ...], batch: tuple[int, ...]) -> bool:
-    """Whether one batch can stand for another."""
     return len(front) <= len(batch) and all(
         own in (1, size) for own, size in zip(reversed(front), reversed(batch), strict=False)
     )

@@ -28,7 +28,7 @@ __all__ = ["JaxAnswer", "JaxSolver"]
 
 
 class Given(NamedTuple):
-    """What a solve is given, with one axis of problems, n."""
+    """Arguments of a solve, with one axis of problems, n."""
 
     positions: Array | None  # shape [n, targets, 3]; None where they are free
     orientations_xyzw: Array | None  # alike, with 4
@@ -69,11 +69,7 @@ def foreign_solve(solver: IKSolver) -> ForeignSolve:
 
 
 def _callable(known: "ref[IKSolver]", dtype: str, derives: bool) -> Any:
-    """Return the function that JAX calls, for one type of numbers.
-
-    Raises:
-        InputError: There is no code for this type.
-    """
+    """Return the function that JAX calls, for one type of numbers; InputError where there is no code for the type."""
     numbers: dict[str, Any] = {"float32": wp.float32, "float64": wp.float64}
     if dtype not in numbers:
         raise InputError(f"Targets are of type {dtype}. Allowed: {', '.join(numbers)}.")

@@ -29,7 +29,7 @@ class AppliedGroup:
 
 @dataclass(frozen=True)
 class IslandScope:
-    """What the rows of an island are written in terms of."""
+    """Robot, expressions and data that the rows of an island are written in terms of."""
 
     robot: KinematicRobot
     graph: ExpressionGraph
@@ -89,7 +89,7 @@ def applied_groups(objective: StatedObjective, index: int, wanted: set[int]) -> 
 def bind(
     one: AppliedGroup, element: Element, objective: StatedObjective, scope: IslandScope
 ) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
-    """What stands for the variables of a group's symbols in an element: with its weights, and with weights of 1."""
+    """Values for the variables of a group's symbols in an element: with its weights, and with weights of 1."""
     stated, group = state_rows(one.group), one.group
     values: dict[str, Scalar] = {}
     fields = _starts(one, element, scope)
@@ -117,7 +117,7 @@ def bind(
 
 
 def _starts(one: AppliedGroup, element: Element, scope: IslandScope) -> dict[str, tuple[Scalar, ...]]:
-    """Data fields that say where frames of an element stand in others at the start."""
+    """Poses of frames of an element in others at the start, by data field."""
     links = dict(zip(one.group.frames, element.frames, strict=True))
     found: dict[str, tuple[Scalar, ...]] = {}
     for field, *names in one.group.starts:

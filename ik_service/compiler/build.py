@@ -125,7 +125,6 @@ def _bodies(robot: KinematicRobot, applied: Sequence[AppliedGroup]) -> set[int]:
 
 
 def _rows(one: AppliedGroup, values: Sequence[dict[str, Scalar]], graph: ExpressionGraph) -> list[Expression]:
-    """The rows that the island has of a group, from what stands for its symbols in each element."""
     zero = graph.constant(0.0)
     terms = [transplant([state_rows(one.group).rows[r] for r in one.wanted], own, graph) for own in values]
     return [total(of_row, zero) for of_row in zip(*terms, strict=True)]
@@ -171,7 +170,6 @@ def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: E
 
 
 def _turns(quaternions: Sequence[int]) -> list[DataInput]:
-    """Inputs that limit rotations."""
     return [
         DataInput(f"turn{a}_{k}", NO_OBJECTIVE, TURN, TURN_WIDTH * q + k)
         for q, a in enumerate(quaternions)
@@ -180,7 +178,6 @@ def _turns(quaternions: Sequence[int]) -> list[DataInput]:
 
 
 def _fixed_coordinates(robot: KinematicRobot, graph: ExpressionGraph) -> list[DataInput]:
-    """Coordinates of the start that the program reads."""
     names = {node.name for node in graph.nodes}
     columns = range(robot.joint_coord_count)
     return [DataInput(fixed_name(c), NO_OBJECTIVE, FIXED, c) for c in columns if fixed_name(c) in names]
@@ -213,7 +210,7 @@ def _quaternions(robot: KinematicRobot, dofs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _traces(errors: Sequence[TargetError], has_judged: bool) -> list[Scalar]:
-    """What rows that are only judged add to |r|^2: nothing, unless they are not finite."""
+    """Terms that rows which are only judged add to |r|^2: nothing, unless they are not finite."""
     parts = [part for error in errors for part in (error.position2, error.chord2) if part is not None]
     return [TRACE * part for part in parts] if has_judged else []
 

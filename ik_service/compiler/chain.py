@@ -34,7 +34,7 @@ ORIGIN, UPRIGHT = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class Chain:
-    """What the joints of an island do, as expressions of its active DOFs."""
+    """Motion of the joints of an island, as expressions of its active DOFs."""
 
     frames: Mapping[int, Frame]  # world frame of every body on the way to a link that is needed, by body
     twists: Mapping[int, Twist]  # twist of every DOF on the way, linear then angular, by DOF
@@ -142,16 +142,9 @@ class _Builder:
 
 
 def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Collection[int] | None) -> Scalar:
-    """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or where none moves it an input.
-
-    Where its active DOF is no variable it is a number.
-
-    Args:
-        robot: The robot.
-        dof: The DOF.
-        graph: Where the expression is made.
-        dofs: Active DOFs that are variables; None where all coordinates are inputs.
-    """
+    """Return the coordinate of a DOF, of its active DOF or as follower of it; an input where none moves it."""
+    # It is an input, too, where `dofs` is None, and a number where its active DOF is no variable
+    # or where `dofs` is None; a number where its active DOF is no variable
     active, column = int(robot.dof_active[dof]), int(robot.dof_coordinate[dof])
     if active < 0:
         return graph.variable(fixed_name(column))
@@ -164,7 +157,7 @@ def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Co
 def quaternion_coordinate(
     robot: KinematicRobot, joint: int, graph: ExpressionGraph, dofs: Collection[int] | None
 ) -> QuaternionXYZW:
-    """Return the quaternion xyzw of a ball or floating joint: variables, inputs, or numbers; alike."""
+    """Return the quaternion xyzw of a ball or floating joint: variables, inputs or numbers, as in `coordinate`."""
     first, end = int(robot.joint_qd_start[joint + 1]) - 3, int(robot.joint_q_start[joint + 1])
     active = int(robot.dof_active[first])
     if active < 0 or dofs is None:

@@ -62,7 +62,7 @@ def _can_loop(one: AppliedGroup) -> bool:
 
 @dataclass
 class _Numbers:
-    """What differs from element to element: numbers of the robot in a table, and inputs."""
+    """Numbers that differ from element to element: those of the robot in a table, and inputs."""
 
     table: list[list[float]] = field(default_factory=list)
     inputs: list[list[tuple[str, int]]] = field(default_factory=list)
@@ -85,7 +85,6 @@ class _Loop:
         self.numbers = _Numbers()
 
     def _kind(self, one: AppliedGroup) -> tuple[int, ...]:
-        """Bodies of an element's frames."""
         return tuple(body_of(self.scope.robot, link) for link in one.elements[0].frames)
 
     def rows(self) -> RowLoop:
@@ -123,7 +122,7 @@ class _Loop:
 
     # ------------------------------------------------------------------ the statement
     def _values(self) -> dict[str, Scalar]:
-        """What stands for the variables of the group's symbols."""
+        """Values for the variables of the group's symbols."""
         group, stated, elements = self.group, state_rows(self.group), [one.elements[0] for one in self.members]
         values: dict[str, Scalar] = {WEIGHT: self.weight}
         fields = {}

@@ -18,7 +18,7 @@ from objectives.expression.rows import RowGroup
 
 @dataclass(frozen=True)
 class StatedObjective:
-    """What an objective states on a robot."""
+    """Weight and row groups that an objective states on a robot."""
 
     weight: float  # factor of all rows
     groups: tuple[tuple[RowGroup, tuple[Element, ...]], ...]  # its row groups, and the elements of each
@@ -32,7 +32,7 @@ class StatedObjective:
 
 @dataclass(frozen=True)
 class IslandSignature:
-    """What the program of an island is made from."""
+    """Parts that the program of an island is made from."""
 
     robot: KinematicRobot = field(compare=False, repr=False)  # the robot; signatures compare its content instead
     content: str  # hash of the robot's content

@@ -38,16 +38,8 @@ _FUNCTIONS: Mapping[Operation, Callable[..., Scalar]] = {
 
 
 def transplant(outputs: Sequence[Expression], values: Mapping[str, Scalar], graph: ExpressionGraph) -> list[Expression]:
-    """Rebuild expressions with values in place of variables; what becomes constant is folded on the way.
-
-    Args:
-        outputs: Expressions of one graph.
-        values: What stands for each variable that they contain: expressions of `graph`, or numbers.
-        graph: Where the new expressions are made.
-
-    Returns:
-        One expression of `graph` per output.
-    """
+    """Rebuild expressions in `graph`, one per output; what becomes constant is folded on the way."""
+    # `values` stands for each variable that the outputs contain: expressions of `graph`, or numbers
     zero = graph.constant(0.0)
     made: dict[Expression, Expression] = {}
     for node in reachable(outputs):

@@ -52,21 +52,13 @@ class CallerArrays:
         return ControlResult(**values, dof_names=order.dof_names, clearance=self._arrays.clearance.host)
 
     def checked_lines(self, joint_q: Any, joint_qd: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-        """Return configurations and speeds as arrays; None where none are given.
-
-        Raises:
-            InputError: A shape or number that is not allowed.
-        """
+        """Return configurations and speeds as arrays, None where none are given; InputError for wrong shapes."""
         columns, dofs = len(self._order.coordinates), len(self._order.dofs)
         start = None if joint_q is None else lines("joint_q", joint_q, self._robots, columns)
         return start, None if joint_qd is None else lines("joint_qd", joint_qd, self._robots, dofs)
 
     def checked_targets(self, targets: Any) -> NDArray[Any]:
-        """Return poses of targets as an array.
-
-        Raises:
-            InputError: A shape or number that is not allowed.
-        """
+        """Return poses of targets as an array; InputError for a shape or number that is not allowed."""
         host, values = self._arrays.targets.host, numbers("targets", targets)
         if values.shape != host.shape and values.shape != host.shape[1:]:
             if not (values.shape == (POSE,) and self._target_count == 1):
@@ -84,11 +76,8 @@ class CallerArrays:
             host[...] = values
 
     def read_joints(self, start: NDArray[Any] | None, speeds: NDArray[Any] | None) -> NDArray[np.bool_] | None:
-        """Read where the robots are and how fast; None takes what the step before has commanded.
-
-        Returns:
-            The robots of which a joint that no island moves has no number; None where there are no such joints.
-        """
+        """Read where the robots are and how fast; None takes what the step before has commanded."""
+        # Returns the robots of which a joint that no island moves has no number; None where there are no such joints
         self._joint_q[...] = self._last_joint_q
         self._joint_qd[...] = self._last_joint_qd
         if speeds is not None:
@@ -99,7 +88,6 @@ class CallerArrays:
         return self._read_unmoved() if self._unmoved.size else None
 
     def _read(self, host: NDArray[Any], values: NDArray[Any], columns: NDArray[np.intp]) -> None:
-        """Read what a caller gives."""
         if self._order.is_own:
             host[...] = values
         else:

@@ -104,10 +104,8 @@ class ControlTasks:
         return rows
 
     def _require_motion(self, objective: ExpressionObjective, target: Target | None, name: str = "") -> None:
-        """Refuse a task of which no joint moves a row; of a target that has weights it must be a row with a weight.
-
-        So every target with a weighted row has an island, which judges it.
-        """
+        """Refuse a task of which no joint moves a row; of a target that has weights it must be a row with a weight."""
+        # So every target with a weighted row has an island, which judges it
         support = objective.row_support(self._model)
         moved = np.asarray(support[:, self._model.robot.dof_active >= 0].any(axis=1))
         name = name or type(objective).__name__

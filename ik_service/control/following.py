@@ -18,16 +18,9 @@ Float64Array = NDArray[np.float64]
 
 
 def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: Any) -> Float64Array:
-    """Return the targets of every tick as `IKController.step` takes them, [waypoints, targets, 7].
-
-    Args:
-        targets: The controller's targets.
-        positions: Positions of the waypoints [m], [n, 3] for one target, else [n, targets, 3].
-        orientations: Unit quaternions, shapes alike with 4; they keep their order.
-
-    Raises:
-        InputError: A shape or number that is not allowed, or a target without positions or orientations.
-    """
+    """Return the targets of every tick as `IKController.step` takes them, [waypoints, targets, 7]."""
+    # Positions are [n, 3] for one target, else [n, targets, 3]; unit quaternions alike, in the order that they have.
+    # Raises InputError for a shape or number that is not allowed, or a target without positions or orientations.
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     given = check_targets(targets, positions, orientations, None)
     poses = np.empty((given.problem_count, len(targets), 7))
@@ -45,16 +38,8 @@ def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: An
 def ticks_along_path(
     step: Callable[[Float64Array], ControlResult], joint_q: Float64Array, poses: Float64Array
 ) -> tuple[Float64Array, WaypointAnswers]:
-    """Take one robot along a path.
-
-    Args:
-        step: Goes a tick towards targets [targets, 7].
-        joint_q: Where each tick leaves its command, [coordinates].
-        poses: Targets of every tick, [waypoints, targets, 7].
-
-    Returns:
-        Commands [waypoints, coordinates], and what became of the ticks.
-    """
+    """Take one robot along poses [waypoints, targets, 7]; return commands [waypoints, coordinates] and verdicts."""
+    # `step` goes a tick towards targets [targets, 7] and leaves its command in `joint_q`
     commands = np.empty((len(poses), len(joint_q)))
     status = np.empty(len(poses), np.int8)
     errors = np.empty((2, len(poses), poses.shape[1]))

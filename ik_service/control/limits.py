@@ -47,19 +47,9 @@ class ControlLimits:
 
 
 def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float64Array]:
-    """Return the limits of the active DOFs, with those of the DOFs that follow them counted in.
-
-    Args:
-        robot: The robot.
-        limits: What is asked for.
-
-    Returns:
-        `limit_lower`, `limit_upper`, `velocity`, `acceleration` and `joint_step`, each of shape [active_dof_count].
-
-    Raises:
-        UnknownNameError: The robot has no joint of a name.
-        InputError: A number is negative or not a number, or margins leave nothing of a range.
-    """
+    """Return the limits of the active DOFs, followers counted in, by their names in `TickTask`, [active_dof_count]."""
+    # Raises UnknownNameError where the robot has no joint of a name, InputError where a number is negative or none, or
+    # margins leave nothing of a range
     velocity, acceleration = velocity_and_acceleration(robot, limits)
     none = np.full(robot.joint_dof_count, np.inf)
     found = {
@@ -88,7 +78,6 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
 
 
 def _turns(robot: RobotModel) -> NDArray[np.bool_]:
-    """Return which DOFs turn, shape [joint_dof_count]."""
     found = np.ones(robot.joint_dof_count, dtype=bool)
     for kind, first in zip(robot.joint_type, robot.joint_qd_start[:-1].tolist(), strict=True):
         found[first : first + JointType(kind).linear_dof_count] = False
@@ -96,11 +85,9 @@ def _turns(robot: RobotModel) -> NDArray[np.bool_]:
 
 
 def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | None) -> float | None:
-    """Return the clearance that is a limit [m]; None where none is.
-
-    Raises:
-        InputError: It is no distance, the robot has no collision model, or there are obstacles and no such limit.
-    """
+    """Return the clearance that is a limit [m]; None where none is."""
+    # Raises InputError where it is no distance, the robot has no collision model, or there are obstacles and no such
+    # limit
     checked_world(world)
     if limits.clearance is None:
         if world is not None:
@@ -121,11 +108,7 @@ def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | N
 
 
 def checked_world(world: World | None) -> World | None:
-    """Return obstacles, or None for none.
-
-    Raises:
-        InputError: They are no World.
-    """
+    """Return obstacles, or None for none; InputError where they are no World."""
     if world is not None and not isinstance(world, World):
         raise InputError(f"world must be a World or None, got {type(world).__name__}.")
     return world

@@ -35,15 +35,7 @@ class RecordedTicks:
 def record_ticks(
     tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, iterations: int, clearance: ClearanceLimit | None
 ) -> RecordedTicks:
-    """Return the launches of a tick on a CPU.
-
-    Args:
-        tasks: What is minimised.
-        islands: The islands, in whose order they are launched.
-        arrays: What they work on.
-        iterations: Most steps that a tick without a deadline tries.
-        clearance: What keeps a tick clear; None where clearance is no limit.
-    """
+    """Return the launches of a tick on a CPU; `iterations` is the most that a tick without a deadline tries."""
     numbers = {**arrays.of_task(), "targets": arrays.targets.device}
     data = _data(tasks, islands, {array.ptr for array in numbers.values()})
     steps = []

@@ -62,7 +62,7 @@ class TickData:
         return array
 
     def addresses(self, program: IslandProgram) -> dict[str, list[int]]:
-        """Where a kernel finds the data of the objectives."""
+        """Places of the data of the objectives, for the kernel of a program."""
         objectives: Any = self._rows.objectives
         lines = []
         for one in program.inputs:
@@ -87,11 +87,7 @@ class TickData:
         return {name: list(values) for name, values in zip(names, columns, strict=True)}
 
     def _check_lines(self, objective: Any, field: str, lines: int) -> None:
-        """Check that an objective has its data for one robot or for all.
-
-        Raises:
-            InputError: It has another number of lines.
-        """
+        """Check that an objective has its data for one robot or for all."""
         objective.require_problem_count(self._robots)
         if 1 < lines < self._robots:
             owner = type(objective).__name__

@@ -14,21 +14,21 @@ DT_LEAST, DT_MOST = 1e-9, 1e3  # of a tick [s]; what is computed with its square
 
 
 def check_counts(robots: Any, iterations: Any) -> None:
-    """Check how many there are to be."""
+    """Check numbers of robots and iterations; InputError where one is not allowed."""
     for name, value, least in (("robots", robots, 1), ("iterations", iterations, 0)):
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise InputError(f"{name} is {value!r}. Allowed: whole numbers from {least}.")
 
 
 def check_weights(*weights: float) -> None:
-    """Check weights of soft rows."""
+    """Check weights of soft rows; InputError where one is not allowed."""
     for weight in weights:
         if not 0.0 <= weight < math.inf:
             raise InputError(f"A weight of posture or damping is {weight!r}. Allowed: 0 and above.")
 
 
 def check_tolerances(*tolerances: float) -> None:
-    """Check tolerances of targets."""
+    """Check tolerances of targets; InputError where one is not allowed."""
     for tolerance in tolerances:
         if not 0.0 < tolerance < math.inf:
             raise InputError(f"A tolerance is {tolerance!r}. Allowed: above 0.")
@@ -46,11 +46,8 @@ def numbers(name: str, given: Any) -> NDArray[Any]:
 
 
 def lines(name: str, given: Any, robots: int, columns: int) -> NDArray[Any]:
-    """Return what a caller gives for all robots or for each; in a tick, so nothing is copied that is an array.
-
-    Raises:
-        InputError: Not numbers, or neither [columns] nor [robots, columns].
-    """
+    """Return what a caller gives for all robots or for each; in a tick, so nothing is copied that is an array."""
+    # Raises InputError for other than numbers [columns] or [robots, columns]
     values = numbers(name, given)
     if values.shape not in ((columns,), (robots, columns)):
         allowed = f"[{columns}] or [{robots}, {columns}]"
@@ -59,11 +56,7 @@ def lines(name: str, given: Any, robots: int, columns: int) -> NDArray[Any]:
 
 
 def check_times(dt: float, deadline_ns: int | None) -> None:
-    """Check the times of a tick.
-
-    Raises:
-        InputError: One has a value that is not allowed.
-    """
+    """Check the times of a tick."""
     if not DT_LEAST <= dt <= DT_MOST:
         raise InputError(f"dt is {dt}. Allowed: {DT_LEAST:g} to {DT_MOST:g} s.")
     if deadline_ns is not None and not isinstance(deadline_ns, int):

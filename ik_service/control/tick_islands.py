@@ -60,19 +60,7 @@ def lanes_on(device: wp.Device, robots: int) -> Lanes:
 
 
 class TickIslands:
-    """The islands of a controller.
-
-    Args:
-        model: The robot on the device.
-        tasks: What is minimised, for any number of robots.
-        arrays: Where it starts and where it goes.
-        robots: Number of robots.
-
-    Attributes:
-        islands: Each of them.
-        data: Where their kernels find the data of the objectives.
-        device: The device.
-    """
+    """The islands of a controller, and where their kernels find the data of the objectives."""
 
     def __init__(self, model: DeviceModel, tasks: ControlTasks, arrays: TickArrays, robots: int) -> None:
         self._model, self._tasks, self._robots, self.device = model, tasks, robots, model.device
@@ -137,10 +125,8 @@ class TickIslands:
         return tuple(k for k in self._objectives_of(island) if k in self._tasks.loops)
 
     def _signature(self, island: int, yielding: YieldingRows | None) -> IslandSignature:
-        """What the program of an island is made from: its DOFs are those of its trees that its rows can depend on.
-
-        Rows that yield have goals, posture too; else only those of tasks and loops have.
-        """
+        """Signature of an island: its DOFs are those of its trees that its rows can depend on."""
+        # Rows that yield have goals, posture too; else only those of tasks and loops have
         robot, partition = self._model.robot, self._partition
         trees = np.flatnonzero(partition.tree_island[0] == island)
         rows = np.flatnonzero(partition.row_island[0] == island)
@@ -164,10 +150,8 @@ class TickIslands:
         )
 
     def _judged_rows(self, rows: NDArray[np.intp]) -> list[int]:
-        """The rows with a weight that no joint can move, of targets of which the island has these other rows.
-
-        A target asks for them as for all others: without them it would count as met whatever it asks for there.
-        """
+        """The rows with a weight that no joint can move, of targets of which the island has these other rows."""
+        # A target asks for them as for all others: without them it would count as met whatever it asks for there
         found: list[int] = []
         for start in [self._rows.start[k] for k in self._rows.of_kind(RowKind.TARGET)]:
             own = np.arange(start, start + TARGET_ROWS)

@@ -20,10 +20,7 @@ CHANGES_AT_ONCE = 2**21  # changes that are computed at once
 
 @dataclass(frozen=True)
 class Edges:
-    """What it takes to go from each candidate of a layer to each of the next, [layers - 1, from, to].
-
-    Infinite where there is no candidate.
-    """
+    """Cost of going from each candidate of a layer to each of the next, [layers - 1, from, to]; infinite for none."""
 
     excess: FloatArray  # largest share of a speed limit that a joint takes, 1 where all are kept
     change: FloatArray  # largest change of a joint in one step [m or rad]
@@ -63,13 +60,9 @@ class Edges:
 
 
 def choose(edges: Edges, valid: NDArray[np.bool_], first_cost: FloatArray | None = None) -> NDArray[np.intp]:
-    """Return the candidate of every layer, [layers]; every layer has at least one.
-
-    Args:
-        edges: What it takes to go from layer to layer.
-        valid: Which candidates there are, [layers, candidates].
-        first_cost: Cost of starting at each candidate, [candidates].
-    """
+    """Return the candidate of every layer, [layers]; every layer has at least one."""
+    # `valid` [layers, candidates] says which candidates there are, `first_cost` [candidates] what it costs to start at
+    # each
     cost = edges.cost
     for measure in (edges.excess, edges.change):
         allowed = measure <= _bottleneck(np.where(np.isfinite(cost), measure, np.inf), valid[0]) * CHANGE_ROUNDING

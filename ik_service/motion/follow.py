@@ -31,18 +31,9 @@ _logger = logging.getLogger(__name__)
 def followed(
     waypoints: Waypoints, order: CallerOrder, rates: RateLimits, solutions: int, start: FloatArray | None
 ) -> PathResult | None:
-    """Return the result of a path; None where a number of the targets is faulty.
-
-    Args:
-        waypoints: The path, with the options of the caller.
-        order: Where the caller's columns stand.
-        rates: Time steps and limits.
-        solutions: Solutions per anchor to begin tracks from.
-        start: Configuration before the first waypoint, [coordinates], if there is one.
-
-    Raises:
-        InputError: The number of solutions is not allowed.
-    """
+    """Return the result of a path; None where a number of the targets is faulty."""
+    # `solutions` are those per anchor to begin tracks from, `start` is the configuration before the first waypoint.
+    # Raises InputError where the number of solutions is not allowed.
     whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
         raise InputError(f"solutions is {solutions!r}. Allowed: a whole number from 1 to {SOLUTIONS_MAX}.")
@@ -82,18 +73,9 @@ def _search_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | N
 def follow(
     waypoints: Waypoints, found: IKResult, rates: RateLimits, solutions: int, start: FloatArray | None
 ) -> FloatArray:
-    """Return the configurations of a path, float64 [waypoints, coordinates].
-
-    Where a group of joints has no solution, it goes straight from the solution before to the one after. A group
-    without any solution stands still, which a line of the log says.
-
-    Args:
-        waypoints: The path.
-        found: A solution of each waypoint by itself.
-        rates: Time steps and limits.
-        solutions: Solutions per anchor to begin tracks from.
-        start: Configuration before the first waypoint, [coordinates], if there is one.
-    """
+    """Return the configurations of a path, float64 [waypoints, coordinates]; `found` solves each waypoint by itself."""
+    # Where a group of joints has no solution, it goes straight from the solution before to the one after. A group
+    # without any solution stands still, which a line of the log says.
     path: FloatArray = found.joint_q.astype(np.float64)
     solved = np.ones(path.shape, dtype=bool)
     if start is not None:

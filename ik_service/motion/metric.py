@@ -79,7 +79,7 @@ def rotation_between(start_xyzw: FloatArray, end_xyzw: FloatArray) -> FloatArray
 
 
 def _turning(robot: RobotModel) -> NDArray[np.bool_]:
-    """Which DOFs are angles with the same pose a turn further, and allowed to go there."""
+    """DOFs that are angles with the same pose a turn further, and allowed to go there."""
     turning = np.zeros(robot.joint_dof_count, dtype=bool)
     for joint, kind in enumerate(map(JointType, robot.joint_type)):
         if kind.repeats_each_turn:
@@ -92,7 +92,7 @@ def _turning(robot: RobotModel) -> NDArray[np.bool_]:
 
 
 def _quaternions(robot: RobotModel, dofs: NDArray[Any]) -> list[tuple[int, int]]:
-    """Where the rotation of a ball or floating joint stands among the DOFs, and its first coordinate."""
+    """Places of the rotation of ball and floating joints among the DOFs, and their first coordinates."""
     found = []
     for joint, first in robot.quaternion_starts.items():
         places = np.flatnonzero(dofs == robot.joint_qd_start[joint + 1] - 3)

@@ -94,12 +94,8 @@ class RateLimits:
 
     @classmethod
     def read(cls, robot: RobotModel, dt: float, velocity: Any, acceleration: Any) -> "RateLimits":
-        """Read what a caller gives; None is what the model has.
-
-        Raises:
-            UnknownNameError: The robot has no joint of a name.
-            InputError: A number that is not allowed.
-        """
+        """Read what a caller gives; None is what the model has."""
+        # Raises UnknownNameError where the robot has no joint of a name, InputError for a number that is not allowed
         return cls(
             checked_dt(dt),
             _above_zero("velocity", dof_values(robot, "velocity", velocity, robot.joint_velocity_limit)),
@@ -115,11 +111,7 @@ class RateLimits:
 
 
 def checked_dt(dt: Any) -> float:
-    """Return a time step.
-
-    Raises:
-        InputError: It is not a finite number above 0.
-    """
+    """Return a time step; InputError where it is not a finite number above 0."""
     if isinstance(dt, bool) or not isinstance(dt, Real) or not 0.0 < float(dt) < math.inf:
         raise InputError(f"dt is {dt!r}. Allowed: above 0 s.")
     return float(dt)
@@ -142,12 +134,7 @@ class WaypointAnswers:
     clearance: Float64Array | None = None
 
     def with_ways(self, clearance: Float64Array, is_free: NDArray[np.bool_]) -> "WaypointAnswers":
-        """Return answers of which those fail whose ways are in contact.
-
-        Args:
-            clearance: Least clearance on each way [m], [n].
-            is_free: Which ways are free, bool [n].
-        """
+        """Return answers of which those fail whose ways, with least clearance [m], are not free, [n]."""
         blocked = np.int8(IKStatus.BLOCKED_BY_COLLISION)
         status = np.where(self.success & ~is_free, blocked, self.status)
         return replace(self, success=self.success & is_free, status=status, clearance=clearance)

@@ -19,14 +19,8 @@ SWEEP_SLACK = 1.0 + 1e-3  # by which a sweep may make the largest change larger
 
 
 def smooth(waypoints: Waypoints, path: FloatArray, solved: NDArray[np.bool_], largest_step: FloatArray) -> None:
-    """Smooth a path and finish it, in place.
-
-    Args:
-        waypoints: The waypoints.
-        path: Configurations, [waypoints, coordinates]; the first and the last are only finished.
-        solved: Which of them solve their waypoints, of the same shape.
-        largest_step: What the speed limits allow in a step, [joint_dof_count].
-    """
+    """Smooth a path [waypoints, coordinates] and finish it, in place; the first and the last are only finished."""
+    # `solved` says which of them solve their waypoints, `largest_step` [joint_dof_count] what the speed limits allow
     _sweep(waypoints, path, path.copy(), solved)
     for _ in range(SWEEPS):
         starts, swept = path.copy(), path.copy()

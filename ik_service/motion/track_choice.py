@@ -25,11 +25,9 @@ def choose_tracks(
     largest_step: FloatArray,  # what the speed limits allow in a step, [dofs of the group]
     start: FloatArray | None,  # configuration before the first waypoint, [coordinates], if there is one
 ) -> NDArray[np.intp]:
-    """Return the track of every waypoint, [waypoints], -1 where none has a solution.
-
-    Angles are taken the short way at first. Where the range of a joint does not hold the path so found, its turns
-    count as different, and another branch may be chosen that the range holds.
-    """
+    """Return the track of every waypoint, [waypoints], -1 where none has a solution."""
+    # Angles are taken the short way at first. Where the range of a joint does not hold the path so found, its turns
+    # count as different, and another branch may be chosen that the range holds.
     chosen = np.full(len(tracks.alive), -1)
     layers = np.flatnonzero(tracks.alive[:, :, number].any(axis=1))
     if not layers.size:

@@ -31,7 +31,7 @@ class Tracks:
 
 @dataclass(frozen=True, eq=False)
 class _Beginnings:
-    """Where tracks begin."""
+    """Anchors and configurations at which tracks begin."""
 
     anchor: NDArray[np.intp]  # [tracks]
     joint_q: FloatArray  # [tracks, coordinates]
@@ -164,7 +164,7 @@ def _met(
     place: NDArray[np.intp],
     joint_q: FloatArray,
 ) -> NDArray[np.bool_]:
-    """Which groups of which tracks are where another begins, bool [rows, groups]."""
+    """Groups of tracks that are where another begins, bool [rows, groups]."""
     met = np.zeros((len(track), len(waypoints.groups)), dtype=bool)
     for row in np.flatnonzero(np.isin(place, beginnings.anchor)):
         others = np.flatnonzero((beginnings.anchor == place[row]) & (np.arange(len(beginnings.anchor)) != track[row]))

@@ -15,10 +15,8 @@ TURN_COST = 1e-9  # of starting a turn away from the middle of the range: betwee
 
 
 def centred(robot: RobotModel, metric: JointMetric, joint_q: FloatArray) -> FloatArray:
-    """Return configurations [..., coordinates] with limited angles on the turn nearest the middle of their ranges.
-
-    A solve that starts there has half a turn to go before it meets a limit.
-    """
+    """Return configurations [..., coordinates] with limited angles on the turn nearest the middle of their ranges."""
+    # A solve that starts there has half a turn to go before it meets a limit
     centred_q = joint_q.copy()
     for dof in metric.dofs[metric.turning]:
         lower, upper = robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]
@@ -32,18 +30,9 @@ def centred(robot: RobotModel, metric: JointMetric, joint_q: FloatArray) -> Floa
 def unwound(
     robot: RobotModel, metric: JointMetric, joint_q: FloatArray, largest_step: FloatArray, start: FloatArray | None
 ) -> FloatArray:
-    """Return a path [waypoints, coordinates] with every angle on the turn nearest that of the waypoint before.
-
-    Where the range of a limited joint does not hold the whole path, its turns are chosen like candidates: the joint
-    turns back where that takes the least.
-
-    Args:
-        robot: The robot.
-        metric: Which DOFs turn.
-        joint_q: The path.
-        largest_step: What the speed limits allow in a step, [dofs of the metric].
-        start: Configuration before the first waypoint, if there is one.
-    """
+    """Return a path [waypoints, coordinates] with every angle on the turn nearest that of the waypoint before."""
+    # Where the range of a limited joint does not hold the whole path, its turns are chosen like candidates: the joint
+    # turns back where that takes the least. `largest_step` is what the speed limits allow, [dofs of the metric].
     path = joint_q.copy()
     for place in np.flatnonzero(metric.turning):
         dof = metric.dofs[place]

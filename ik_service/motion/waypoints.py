@@ -17,15 +17,12 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 class Solve(Protocol):
-    """What solves problems in the robot's own order."""
+    """Solver of problems in the robot's own order."""
 
     def __call__(
         self, batch: ProblemBatch, options: SolverOptions, judged: FloatArray | None = None
     ) -> IKResult | None:
-        """Solve problems; where configurations [n, coordinates] are given to be judged, they are the answer.
-
-        None where a number is faulty.
-        """
+        """Solve problems, or judge configurations [n, coordinates]; None where a number is faulty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Waypoints:
-    """What is to be followed."""
+    """A path to follow: its problems, options and solver."""
 
     robot: RobotModel
     problems: ProblemBatch  # the waypoints, a problem each, without starts
@@ -50,30 +47,18 @@ class Waypoints:
     groups: tuple[Group, ...] = ()  # the groups of joints, once they are known
 
     def __len__(self) -> int:
-        """Return the number of waypoints."""
         return self.problems.size
 
     def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Solve waypoints, each from a start of its own and from nowhere else.
-
-        Args:
-            which: Numbers of waypoints, [n].
-            start: Configurations, [n, coordinates].
-
-        Returns:
-            Configurations, [n, coordinates], and which groups of joints succeed, bool [n, groups].
-        """
+        """Solve waypoints, each from a start [n, coordinates] of its own and from nowhere else."""
+        # Returns configurations [n, coordinates], and which groups of joints succeed, bool [n, groups]
         result = self.solve(self.problems.part(which)._replace(start=start), self.options)
         assert result is not None  # the numbers have been good before
         return result.joint_q, self.successes(result)
 
     def finished(self, start: FloatArray, judged: FloatArray | None = None) -> IKResult:
-        """Solve all waypoints, each from a start of its own, in the precision of the finish.
-
-        Args:
-            start: Configurations, [waypoints, coordinates].
-            judged: Configurations to be judged in place of the solutions, of the same shape.
-        """
+        """Solve all waypoints, each from a start [waypoints, coordinates], in the precision of the finish."""
+        # Where configurations of the same shape are given to be judged, they are the answer
         result = self.solve(self.problems._replace(start=start), replace(self.options, precision=self.finish), judged)
         assert result is not None
         return result

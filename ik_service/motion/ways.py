@@ -25,7 +25,7 @@ SEEN_SHARE = 0.9
 
 
 class Metric(Protocol):
-    """How configurations are apart, DOF by DOF."""
+    """Distances of configurations, DOF by DOF."""
 
     def straight(self, start: FloatArray, end: FloatArray) -> FloatArray:
         """Return the changes of DOFs that lead from one to the other, [n, dofs]."""
@@ -35,7 +35,7 @@ class Metric(Protocol):
 
 
 class WayCheck(NamedTuple):
-    """What ways are checked against."""
+    """Spheres and clearances that ways are checked against."""
 
     spheres: BodySpheres  # those of the robot and of what it carries
     # gives the clearances of configurations [n, coordinates] [m], shape [n]
@@ -57,20 +57,10 @@ class WayCheck(NamedTuple):
 def least_on_ways(
     robot: RobotModel, check: WayCheck, metric: Metric, points: FloatArray, margin: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the least clearance on the way from each point to the next [m], and whether all of it keeps the margin.
-
-    The clearance is one that was seen, and is at most a ninth more than the least where it keeps the margin.
-
-    Args:
-        robot: The robot.
-        check: What the ways are checked against.
-        metric: Changes of all DOFs of the robot.
-        points: Configurations, [ways + 1, coordinates].
-        margin: Clearance that is to be kept [m].
-
-    Raises:
-        InputError: A joint turns what slides without a limit.
-    """
+    """Return the least clearance on the ways from point to point [m], and whether all of each keeps the margin."""
+    # The clearance is one that was seen, and is at most a ninth more than the least where it keeps the margin. Points
+    # are [ways + 1, coordinates]; the metric has all DOFs of the robot. Raises InputError where a joint turns what
+    # slides without a limit.
     least = margin + 0.5 * RESOLUTION
     change, at_points = metric.straight(points[:-1], points[1:]), check.clearance(points)
     most = levers(robot, check.spheres, points).max(axis=0, initial=0.0)

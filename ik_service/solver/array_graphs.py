@@ -26,9 +26,6 @@ class ArrayGraphs:
 
     Graphs are kept by what does the solve itself, for as long as that is there: it is another object after anything
     that its launches read has been exchanged.
-
-    Args:
-        device: Where the arrays are.
     """
 
     def __init__(self, device: wp.Device) -> None:
@@ -38,13 +35,9 @@ class ArrayGraphs:
     def run(
         self, key: ArraysKey, prepare: Callable[[], PreparedSolve], launch: Callable[[Replay], None]
     ) -> PreparedSolve:
-        """Solve with the device lock held, without waiting; return what was prepared.
-
-        Args:
-            key: Of all arrays of the caller.
-            prepare: Prepares a solve; while a graph is recorded its launches become part of that.
-            launch: Does what a solve consists of, with the arrays, given what does the solve itself.
-        """
+        """Solve with the device lock held, without waiting; return what was prepared."""
+        # `key` is that of all arrays of the caller. While a graph is recorded the launches of `prepare` become part of
+        # it; `launch` does the solve with the arrays, given what does the solve itself.
         prepared = prepare()
         if not self._device.is_cuda or self._device.is_capturing:
             launch(prepared.run)

@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SolverSetup:
-    """Where and how a solver solves."""
+    """Device, engine and options of a solver."""
 
     device: wp.Device
     engine: str  # "auto", "compiled" or "staged"
@@ -51,11 +51,7 @@ def check_construction(
     options: object,
     wxyz: object = False,
 ) -> None:
-    """Check the arguments of a solver.
-
-    Raises:
-        InputError: An argument has a type or value that is not allowed; the message says which is.
-    """
+    """Check the arguments of a solver; InputError says which has a type or value that is not allowed."""
     if not isinstance(robot, RobotModel):
         raise InputError(f"robot is {in_a_line(robot)}. Allowed: a RobotModel, as load_robot('panda') returns it.")
     for name, value in (("targets", targets), ("objectives", objectives)):
@@ -79,12 +75,9 @@ def check_construction(
 
 
 def resolve_device(device: Any) -> wp.Device:
-    """Return a Warp device; for "auto" the first GPU, or the CPU where there is none that works.
-
-    Raises:
-        InputError: Warp does not know it.
-        KernelCacheError: The kernel cache cannot be made, or others may have put code there.
-    """
+    """Return a Warp device; for "auto" the first GPU, or the CPU where there is none that works."""
+    # Raises InputError where Warp does not know it, KernelCacheError where the kernel cache cannot be made, or others
+    # may have put code there
     with KernelsFor():
         start_warp()
         use_shipped_kernels()
@@ -122,10 +115,8 @@ def _warn_once(why: str | None) -> None:
 
 
 def driver_version() -> tuple[int, int] | None:
-    """Return the newest CUDA that the NVIDIA driver of this machine knows; None where there is no driver.
-
-    Warp tells it only where it has found a GPU, too.
-    """
+    """Return the newest CUDA that the NVIDIA driver of this machine knows; None where there is no driver."""
+    # Warp tells it only where it has found a GPU, too
     version = ctypes.c_int()
     try:
         driver = ctypes.CDLL(DRIVER)

@@ -99,11 +99,7 @@ class SolverCore:
         return tuple(row_labels(self.layout.rows, [target.link for target in self.targets.all]))
 
     def check(self, batch: ProblemBatch) -> None:
-        """Check that data with a line per problem, and the parts of targets, are those of a batch.
-
-        Raises:
-            InputError: They are not.
-        """
+        """Check that data with a line per problem, and the parts of targets, are those of a batch."""
         check_lines(self.objectives, self.targets.with_lines, batch.size)
         self.targets.check_given(batch.given)
 
@@ -136,11 +132,7 @@ class SolverCore:
         return collect_result(head, self.work, *done)
 
     def _closing(self, options: SolverOptions) -> SolverOptions:
-        """Return the options of a solve that closes loops, if there are some: float32 leaves them open by a micrometre.
-
-        Raises:
-            InputError: Several solutions are wanted.
-        """
+        """Return the options of a solve that closes loops, if any: float32 leaves them open by a micrometre."""
         if not self.robot.constraint_names:
             return options
         if options.solutions > 1:
@@ -153,14 +145,9 @@ class SolverCore:
     def run(
         self, batch: ProblemBatch, options: SolverOptions, *, guess: NDArray[Any] | None = None, verdict: bool = True
     ) -> tuple[PreparedSolve, SolveSettings] | None:
-        """Run a solve and leave its answers in the workspace; None where a number is faulty.
-
-        Args:
-            batch: The problems.
-            options: Options of this solve.
-            guess: Configurations [problems, joint_coord_count] of seed 0 where no start is given; None for the middle.
-            verdict: Whether answers in contact count as failed, beside attempts at single islands.
-        """
+        """Run a solve and leave its answers in the workspace; None where a number is faulty."""
+        # `guess` [problems, joint_coord_count] is seed 0 where no start is given. With `verdict` answers in contact
+        # count as failed, beside attempts at single islands.
         given, start, enabled, worlds, limits, _ = batch
         count = given.problem_count
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
@@ -188,20 +175,10 @@ class SolverCore:
     def on_device(
         self, given: NDArray[np.int32], count: int, options: SolverOptions, worlds: CheckedWorlds | None
     ) -> Iterator[tuple[Workspace, SolveSettings]]:
-        """Hold the device for a solve whose numbers are on it already, and whose answers are not copied to the host.
-
-        Waits in the end until the device is done, unless a graph is being recorded.
-
-        Args:
-            given: What is given, as in `InputArrays`.
-            count: Number of problems.
-            options: Options of this solve.
-            worlds: What is checked for collision beside the robot itself; None for no check at all.
-
-        Raises:
-            InputError: A graph is being recorded, and no solve was like this one before.
-            EngineError: Problems differ in the rows that are on.
-        """
+        """Hold the device for a solve whose numbers are on it already, and whose answers are not copied to the host."""
+        # Waits in the end until the device is done, unless a graph is being recorded. `given` is as in `InputArrays`.
+        # Raises InputError where a graph is being recorded and no solve was like this one before, EngineError where
+        # problems differ in the rows that are on.
         options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)

@@ -12,16 +12,8 @@ FLOAT_TYPES = (wp.float32, wp.float64)
 
 
 def device_array(name: str, value: Any, device: wp.Device) -> wp.array[Any]:
-    """Return a view of an array of numbers that is on a device.
-
-    Args:
-        name: What it is, for messages.
-        value: A Warp array, or anything with `__dlpack__`.
-        device: Where it has to be.
-
-    Raises:
-        InputError: It is no array, somewhere else, or of another type than float32 and float64.
-    """
+    """Return a view of an array of numbers on a device: a Warp array, or anything with `__dlpack__`."""
+    # Raises InputError where it is no array, somewhere else, or of another type than float32 and float64
     array: Any = value
     if not isinstance(value, wp.array) or value.dtype not in FLOAT_TYPES:  # vectors are seen as lines of numbers
         try:
@@ -39,19 +31,9 @@ def device_array(name: str, value: Any, device: wp.Device) -> wp.array[Any]:
 def device_columns(
     name: str, value: Any, target_count: int, width: int, device: wp.Device
 ) -> "list[wp.array[Any] | None]":
-    """Split an array by target: [n, width] or None for each.
-
-    Args:
-        name: What the array is, for messages.
-        value: The array, [n, width] for one target, [n, targets, width] for several, a list with one array [n, width]
-            or None per target, or None.
-        target_count: Number of declared targets.
-        width: 3 for positions, 4 for quaternions.
-        device: Where it has to be.
-
-    Raises:
-        InputError: It is somewhere else, or a type or a shape is not allowed.
-    """
+    """Split an array by target: [n, width] or None for each."""
+    # It is [n, width] for one target, [n, targets, width] for several, or a list with one array [n, width] or None per
+    # target, or None. Raises InputError where it is somewhere else, or a type or a shape is not allowed.
     if value is None:
         return [None] * target_count
     if type(value) in (list, tuple):
@@ -70,11 +52,7 @@ def device_columns(
 
 
 def problem_count(targets: Sequence[Target], columns: "Sequence[wp.array[Any] | None]") -> int:
-    """Return how many problems there are.
-
-    Raises:
-        InputError: There are none, the arrays do not agree, or no target has values.
-    """
+    """Return the number of problems; InputError for none, arrays that do not agree, or targets without values."""
     counts = {int(array.shape[0]) for array in columns if array is not None}
     if not targets or not counts:
         raise InputError("No target has positions or orientations_xyzw. Give values for at least one.")
@@ -86,11 +64,7 @@ def problem_count(targets: Sequence[Target], columns: "Sequence[wp.array[Any] | 
 
 
 def device_starts(value: Any, count: int, width: int, device: wp.Device) -> wp.array[Any]:
-    """Return configurations of seed 0, [1 or n, width].
-
-    Raises:
-        InputError: They are somewhere else, or a type or a shape is not allowed.
-    """
+    """Return configurations of seed 0, [1 or n, width]; InputError for another device, type or shape."""
     array = device_array("initial_joint_q", value, device)
     if array.shape not in ((width,), (count, width)):
         allowed = f"[{width}] or [{count}, {width}]"
@@ -101,16 +75,8 @@ def device_starts(value: Any, count: int, width: int, device: wp.Device) -> wp.a
 def check_outputs(
     out: "Mapping[str, wp.array[Any]]", wanted: "Mapping[str, tuple[tuple[int, ...], Any]]", device: wp.Device
 ) -> None:
-    """Check arrays that a caller gives for the columns.
-
-    Args:
-        out: The arrays by name.
-        wanted: Shape and type of each.
-        device: Where they have to be.
-
-    Raises:
-        InputError: One is missing, or of another shape, type or place, or not contiguous.
-    """
+    """Check arrays that a caller gives for the columns against the shape and type wanted of each."""
+    # Raises InputError where one is missing, or of another shape, type or place, or not contiguous
     for name, (shape, dtype) in wanted.items():
         array = out.get(name)
         if array is None:

@@ -200,14 +200,7 @@ class DeviceDerivatives:
         return kernel, island_motion(robot, island, has_reference, no_tool, self._device), counts
 
     def launch(self, work: Workspace, count: int, by_targets: "wp.array[Any]", exists: "wp.array[Any]") -> None:
-        """Launch what derives the answers of a solve.
-
-        Args:
-            work: Its arrays.
-            count: Number of problems.
-            by_targets: Receives how coordinates follow targets, [problems, coordinates, targets, 6].
-            exists: Receives which answers are derived, [problems].
-        """
+        """Launch what writes `by_targets` [problems, coordinates, targets, 6] and `exists` of a solve."""
         own, columns, inputs = self._arrays, work.verification.columns, work.inputs
         dofs, regular = self._dofs, own["regular"]
         given = columns["judged_q"].device, columns["success"].device, inputs.orientations_xyzw.device
@@ -227,13 +220,8 @@ class DeviceDerivatives:
 
 
 def why_not_derived(robot: KinematicRobot, targets: Sequence[Target], rows: int) -> str | None:
-    """Return why answers have no derivatives on a device; None where they have.
-
-    Args:
-        robot: The robot.
-        targets: The targets.
-        rows: How many objectives there are besides, constraints of the robot among them.
-    """
+    """Return why answers have no derivatives on a device; None where they have."""
+    # `rows` is the number of objectives besides targets, constraints of the robot among them
     if rows:
         return "there are objectives or constraints besides the targets"
     if any(kind not in OF_SCALARS for kind in robot.joint_type):

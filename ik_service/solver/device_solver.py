@@ -165,7 +165,7 @@ class DeviceSolver:
         return why_not_derived(self._robot, targets, len(self._core.layout.rows.objectives) - len(targets))
 
     def _motion(self, work: Workspace, settings: SolveSettings) -> DeviceDerivatives:
-        """Return what derives answers, made anew where islands or arrays are others."""
+        """Return derivatives of the answers, made anew where islands or arrays are others."""
         if (reason := self.why_not_derived()) is not None:
             raise EngineError(
                 f"There are no derivatives on a device: {reason}. IKSolver.linearise derives on the host."

@@ -17,7 +17,7 @@ from ik_service.solver.staged.engine import StagedEngine
 
 
 class Engine(Protocol):
-    """What solves problems whose inputs stand in the arrays of a solver."""
+    """Solver of problems whose inputs stand in the arrays of a solver."""
 
     @property
     def name(self) -> Literal["compiled", "staged"]:

@@ -56,7 +56,6 @@ class ProblemBatch(NamedTuple):
 
 @contextmanager
 def _narrowed(lines: NDArray[np.intp], targets: PoseTargets, objectives: Sequence[IKObjective]) -> Iterator[None]:
-    """Narrow data that has a line per problem to some lines."""
     whole = targets.all
     with ExitStack() as undo:
         for objective in objectives:

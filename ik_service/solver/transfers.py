@@ -128,27 +128,16 @@ def stage_target(
 
 
 def stage_starts(inputs: InputArrays, starts: wp.array[Any], count: int, coordinate: wp.array[Any]) -> None:
-    """Launch what writes the starts, after the targets.
-
-    Args:
-        inputs: The staging arrays.
-        starts: [1 or n, the caller's coordinates].
-        count: Number of problems.
-        coordinate: Which of the robot's coordinates each column is.
-    """
+    """Launch what writes the starts [1 or n, the caller's coordinates], after the targets."""
+    # `coordinate` says which of the robot's coordinates each column is
     given = [starts, coordinate, inputs.start_coordinates, inputs.given.device, inputs.starts.device]
     given += [inputs.positions.device, inputs.orientations_xyzw.device]
     wp.launch(_stage_starts, count, given, device=starts.device)
 
 
 def take_column(values: wp.array[Any], taken: wp.array[Any], column: "wp.array[Any] | None") -> None:
-    """Launch what copies a column of the answers.
-
-    Args:
-        values: [problem_capacity, ...].
-        taken: [problems, ...]; receives it.
-        column: Which of the robot's coordinates or DOFs are taken; None for all.
-    """
+    """Launch what copies a column of the answers into `taken` [problems, ...]."""
+    # `column` says which of the robot's coordinates or DOFs are taken; None for all
     if column is None:
         wp.copy(taken, values, count=taken.size)
     else:

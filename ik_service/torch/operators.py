@@ -45,7 +45,7 @@ def solve(
 
 
 class _Given(NamedTuple):
-    """What a solve is given, without gradients."""
+    """Arguments of a solve, without gradients."""
 
     positions: Tensor | None
     orientations_xyzw: Tensor | None

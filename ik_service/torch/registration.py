@@ -48,10 +48,7 @@ def register(operator: Any) -> None:
 
 
 class LastFunction(torch.autograd.Function):
-    """What pulls gradients back; gradients through it are refused by name.
-
-    `torch.compile`, which refuses them itself, calls the operator instead: it traces no functions in backward passes.
-    """
+    """Pull-back of gradients; gradients through it are refused by name."""
 
     generate_vmap_rule = True
 

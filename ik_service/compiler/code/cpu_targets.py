@@ -1,4 +1,4 @@
-"""What CPU the generated code is for: its level of instructions, how wide a packet is, and the compiler's flags.
+"""The CPU that generated code is for: its level of instructions, width of a packet, and flags of the compiler.
 
 The level and not the machine: code of a level runs on every CPU that has it, so machines can share a kernel cache. The
 flags are part of a module's key in the cache; so machines of different levels can share it too, each with its own code.
@@ -65,14 +65,7 @@ def cpu_target() -> CpuTarget:
 
 
 def named_target(asked: str | None) -> CpuTarget:
-    """Return a target of this machine.
-
-    Args:
-        asked: Its name, or None or nothing for the highest.
-
-    Raises:
-        InputError: The machine cannot run the target asked for.
-    """
+    """Return a target of this machine by its name; the highest for None or "". InputError where it cannot run it."""
     return choose_target(platform.machine(), _cpu_flags(), asked)
 
 
@@ -84,16 +77,9 @@ def portable_target() -> CpuTarget:
 
 
 def choose_target(machine: str, flags: frozenset[str], asked: str | None) -> CpuTarget:
-    """Return the target for a machine.
-
-    Args:
-        machine: Processor family.
-        flags: What the CPU has, as the kernel of Linux names it.
-        asked: Name of a target, or None or nothing for the highest.
-
-    Raises:
-        InputError: The machine cannot run the target asked for.
-    """
+    """Return the target that `asked` names among those of a machine, the highest for None or ""."""
+    # `flags` has what the CPU can do, as the kernel of Linux names it. Raises InputError where the machine cannot run
+    # the target
     able = [target for target in TARGETS if target.machine == machine and target.needs <= flags] or [TARGETS[-1]]
     if not asked:
         return able[0]

@@ -24,12 +24,7 @@ class Elimination:
 
     @classmethod
     def of(cls, dofs: Sequence[int], coupled: Iterable[tuple[int, int]]) -> "Elimination":
-        """Find the structure.
-
-        Args:
-            dofs: DOFs, parents before children.
-            coupled: Pairs of them that J'J couples.
-        """
+        """Find the structure; DOFs with parents before children, and the pairs of them that J'J couples."""
         order = tuple(reversed(dofs))
         neighbours: dict[int, set[int]] = {a: set() for a in order}
         for a, b in coupled:
@@ -81,13 +76,7 @@ class Elimination:
         return lines
 
     def solve(self, right: Callable[[int], str], name: str, tag: str = "") -> list[str]:
-        """Statements that solve L D L' x = b after `factor`.
-
-        Args:
-            right: Text of an entry of b.
-            name: Name of x, before its numbers.
-            tag: That of `factor`.
-        """
+        """Statements that solve L D L' x = b after `factor`: text of an entry of b, name of x before its numbers."""
         lines = []
         for a in self.order:
             products = "".join(f" - factor{tag}{a}_{b} * half_{name}{b}" for b in self.earlier[a])

@@ -53,13 +53,8 @@ class FirstRowsStep(DofStep):
         return [*lines, *(f"const F step{a} = first{a} + other{a};" for a in dofs), *self._taken()]
 
     def pressures(self, trials: Mapping[int, str]) -> dict[int, str]:
-        """Give statements for the predicted gradient, `pressure{a}` of the next iteration, by DOF.
-
-        A DOF that has come to its limit is pushed against it.
-
-        Args:
-            trials: Texts of the coordinates of the next trial, of the DOFs that have one.
-        """
+        """Give statements for the predicted gradient, `pressure{a}` of the next iteration, by DOF."""
+        # `trials` are texts of the coordinates of the next trial. A DOF that has come to its limit is pushed against it
         lanes, number, found = self._lanes, self._number, dict[int, str]()
         coupled = {*self._program.coupled, *((a, a) for a in self._program.dofs)}
         for a in self._program.dofs:

@@ -51,14 +51,7 @@ def has_function(operation: Operation) -> bool:
 
 
 def function_lines(lanes: Lanes, operation: Operation, operands: Sequence[str], name: str) -> list[str]:
-    """Return the statements that give a function of packets a name.
-
-    Args:
-        lanes: What a packet is.
-        operation: The function.
-        operands: Names of packets.
-        name: Name of the result; names of steps on the way begin with it.
-    """
+    """Return the statements that give a function of packets a name, with which names of steps on the way begin."""
     if lanes.width == 1:
         suffix = "f" if lanes.precision == "float32" else ""
         return [f"const F {name} = {_LIBRARY[operation]}{suffix}({', '.join(operands)});"]
@@ -107,7 +100,6 @@ class _Steps:
         self.bits = [11, 11, 11] if lanes.precision == "float32" else [33, 33]
 
     def let(self, name: str, text: str) -> str:
-        """Name a packet."""
         self.lines.append(f"const F {self.name}_{name} = {text};")
         return f"{self.name}_{name}"
 
@@ -119,7 +111,6 @@ class _Steps:
         return self.lanes.everywhere(self.number(value))
 
     def size(self, name: str, x: str) -> str:
-        """Absolute value."""
         return self.let(name, self.lanes.choose(f"{x} < {self.number(0.0)}", f"-{x}", x))
 
     def polynomial(self, name: str, u: str) -> str:

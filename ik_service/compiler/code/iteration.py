@@ -115,7 +115,7 @@ class IterationSource:
         return self.lanes.number(value)
 
     def _loaded(self) -> dict[str, int]:
-        """Names of what the iteration reads and writes, and their places."""
+        """Names of the numbers that the iteration reads and writes, and their places."""
         state = self.state
         names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         names |= {f"old_{name}": place for name, _, place in self._kept()}
@@ -125,7 +125,7 @@ class IterationSource:
         return names | {"old_factor": state.damping_factor, "steps": state.steps}
 
     def _kept(self) -> list[tuple[str, str, int]]:
-        """What a lane keeps of its best configuration: name, what it is called at the trial, and place."""
+        """Numbers that a lane keeps of its best configuration: name, name at the trial, and place."""
         state, dofs = self.state, self.program.dofs
         kept = [(f"q{c}", f"trial{c}", state.q + k) for k, c in enumerate(self.coordinates)]
         kept += [(f"gradient{a}", f"gradient{a}", state.gradient + k) for k, a in enumerate(dofs)]
@@ -168,7 +168,7 @@ class IterationSource:
         return f"d[{k * self.data_columns}{further and f' + ({further}) * {self.data_columns}'}]"
 
     def _outputs(self) -> dict[str, Expression]:
-        """What the program computes at the trial, by the names that the rest of the iteration reads."""
+        """Expressions of the program at the trial, by the names that the rest of the iteration reads."""
         program = self.program
         outputs = {"norm2": program.norm2}
         if self.damping.bend > 0.0:
@@ -182,12 +182,8 @@ class IterationSource:
     def evaluate(
         self, outputs: Mapping[str, Expression], names: MutableMapping[Expression, str] | None = None
     ) -> list[str]:
-        """Statements that compute expressions of the program at the trial, as packets of these names.
-
-        Args:
-            outputs: Expressions by the names of their packets.
-            names: Packets that hold expressions already, at the same trial; those that are made are added.
-        """
+        """Statements that compute expressions at the trial, as packets of these names."""
+        # `names` has packets that hold expressions already, at the same trial; those that are made are added
         lanes, halves = self.lanes, {} if names else self.program.halves
         names = dict[Expression, str]() if names is None else names
         lines = []
@@ -336,7 +332,8 @@ class IterationSource:
         return f"best_error{len(error_outputs(self.program)) - 2}"
 
     def _at_floor(self) -> str:
-        """Whether no row leaves anything to lower. Rows that yield weigh next to nothing: they have a floor apart."""
+        """Condition for no row to leave anything to lower."""
+        # Rows that yield weigh next to nothing: they have a floor apart
         program, lanes = self.program, self.lanes
         if not program.levels or program.multiplied:
             return "(best_norm2 <= floor2)"

@@ -68,7 +68,7 @@ class Lanes:
         return f"__builtin_elementwise_floor({text})" if self.width > 1 else self._scalar_function("floor", text)
 
     def any(self, text: str) -> str:
-        """Whether a condition holds in any lane."""
+        """Condition that another holds in any lane."""
         return f"(__builtin_reduce_or({text}) != 0)" if self.width > 1 else f"({text})"
 
     def bits(self, text: str) -> str:
@@ -79,11 +79,11 @@ class Lanes:
         return f"[](auto holds) {{ return (int)__builtin_reduce_or(holds & decltype(holds){{{each}}}); }}({text})"
 
     def both(self, first: str, second: str) -> str:
-        """Whether two conditions hold, lane by lane."""
+        """Condition that two others hold, lane by lane."""
         return f"(({first}) & ({second}))"
 
     def either(self, first: str, second: str) -> str:
-        """Whether one of two conditions holds, lane by lane."""
+        """Condition that one of two others holds, lane by lane."""
         return f"(({first}) | ({second}))"
 
     def choose(self, condition: str, first: str, second: str) -> str:

@@ -19,15 +19,8 @@ TWIST = 6
 def loop_lines(
     lanes: Lanes, loop: RowLoop, dof_count: int, names: Mapping[Expression, str], read: Callable[[str], str]
 ) -> list[str]:
-    """Statements that give the variables of a loop their values.
-
-    Args:
-        lanes: What a packet is.
-        loop: The loop.
-        dof_count: DOFs of the island.
-        names: Names of its frames and twists.
-        read: Text of an input of the loop, from the text of its number.
-    """
+    """Statements that give the variables of a loop their values."""
+    # `read` gives the text of an input of the loop, from the text of its number
     g, h = f"{loop.name}_g", f"{loop.name}_h"
     lines = [f"F {loop.norm2} = F{{}};", f"F {g}[{dof_count}] = {{}};"]
     lines += [f"F {h}[{dof_count * (dof_count + 1) // 2}] = {{}};", f"F {loop.error2} = F{{}};", "{"]

@@ -18,12 +18,7 @@ BELOW = 1e-12  # where it starts: under zero by this share of the trace, below a
 
 
 class MeasureSource:
-    """C++ of one measurement.
-
-    Args:
-        iteration: The iteration in whose state the configuration stands, as its best.
-        rows: Rows of the program of which the singular value is asked.
-    """
+    """C++ of one measurement: errors, and the singular value of some rows, at an iteration's best configuration."""
 
     def __init__(self, iteration: IterationSource, rows: Sequence[int]) -> None:
         self._iteration, self._rows = iteration, tuple(rows)
@@ -46,11 +41,8 @@ class MeasureSource:
         return "\n".join(["", *lines, "*(U*)&sigma = least;", "}", ""])
 
     def goals_text(self, rows: Collection[int] | None = None) -> str:
-        """Body of `void set_goals(State& state)`: the rows at the configuration become the goals of the rows.
-
-        Args:
-            rows: Rows of the program of which that is asked; None for all that have goals and do not come first.
-        """
+        """Body of `void set_goals(State& state)`: the rows at the configuration become the goals of these rows."""
+        # None are all rows that have goals and do not come first
         iteration, state = self._iteration, self._iteration.state
         program = iteration.program
         places = {one.column: state.inputs + k for k, one in enumerate(program.inputs) if one.field == GOAL}

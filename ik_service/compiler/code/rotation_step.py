@@ -9,17 +9,9 @@ from objectives.expression.frame_algebra import conjugate, dot, quaternion, quat
 
 
 def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool, name: str = "step") -> list[str]:
-    """Statements that write the next quaternion exp(-step) trial, of unit length, into the state.
-
-    A step of more than half a turn is cut to that.
-
-    Args:
-        lanes: Width and precision.
-        a: Active DOF at which the rotation starts.
-        place: Where the quaternion stands in the state.
-        is_limited: Whether it keeps to a largest angle from where it starts.
-        name: What the numbers of the step have before those of the DOFs.
-    """
+    """Statements that write the next quaternion exp(-step) trial, of unit length, at a place of the state."""
+    # A step of more than half a turn is cut to that. `a` is the active DOF at which the rotation starts; with
+    # `is_limited` it keeps to a largest angle from where it starts
     graph, number = ExpressionGraph(), lanes.number
     limit = lanes.everywhere(number(END))
     lines = [

@@ -90,14 +90,14 @@ class RowStep(StepSource):
         return lines
 
     def _floor(self, r: int) -> str:
-        """What a row has on the diagonal besides its own: its compliance 1, or the damping, and a share of its own."""
+        """Diagonal entry of a row besides its own: its compliance 1, or the damping, and a share of its own."""
         if self._alone:
             share = self._number(COMPLIANT_SHARE * self._lanes.rounding)
             return f"{self._number(1.0)} + damping_factor * (gram{r}_{r} * {share})"
         return self._damping_of(f"gram{r}_{r}", SMALLEST_ROW)
 
     def _right(self, r: int) -> str:
-        """What the rows still ask for after the rows of one DOF have had their way."""
+        """Rest of a row after the rows of one DOF have had their way."""
         pulled = [self._program.dofs[k] for k in self._columns[r] if k in self._alone]
         return f"row{r}" + "".join(f" - moved{r}_{a} * pull{a}" for a in pulled)
 

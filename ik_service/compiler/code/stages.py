@@ -88,18 +88,10 @@ def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> 
 
 
 def iterations_texts(program: IslandProgram, lanes: Lanes, target_error: str, goes_on: str) -> tuple[str, str]:
-    """Return in C++ how many iterations an attempt has, and how many where stages are left: one of the last follows.
-
-    There are more where rows yield to targets that are near. Such rows are lowered along targets, which curve, by many
-    steps; a target that is not near by then is seldom within reach. In float64 answers are improved, with more
-    iterations in any case.
-
-    Args:
-        program: Of the attempt.
-        lanes: Width and precision.
-        target_error: |r|^2 of its targets.
-        goes_on: Whether stages are left.
-    """
+    """Return in C++ how many iterations an attempt has, and how many where stages are left: one of the last follows."""
+    # There are more where rows yield to targets that are near. Such rows are lowered along targets, which curve, by
+    # many steps; a target that is not near by then is seldom within reach. In float64 answers are improved, with more
+    # iterations in any case. `target_error` is |r|^2 of the targets, `goes_on` whether stages are left.
     own = lanes.everywhere("iterations")
     if not program.errors or program.multiplied or program.has_tertiary or lanes.precision == "float64":
         return own, own

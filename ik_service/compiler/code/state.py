@@ -1,4 +1,4 @@
-"""What a lane of an iteration remembers, and how its steps are damped."""
+"""Numbers that a lane of an iteration remembers, and the damping of its steps."""
 
 from dataclasses import dataclass, fields
 
@@ -109,12 +109,8 @@ def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
 
 
 def error_places(program: IslandProgram, *, padded: bool) -> list[int]:
-    """Return the place of each of `error_outputs` among the errors of a state.
-
-    Args:
-        program: Arithmetic of the island.
-        padded: Whether every target has a place for each of its errors; unused ones stay 0.
-    """
+    """Return the place of each of `error_outputs` among the errors of a state."""
+    # Padded, every target has a place for each of its errors; unused ones stay 0
     if not padded:
         return list(range(len(error_outputs(program))))
     kinds = [kind for error in program.errors for kind in (error.position2, error.chord2)]

@@ -12,16 +12,8 @@ _COMPARE = {Operation.MINIMUM: ("<", ">="), Operation.MAXIMUM: (">", "<=")}
 
 
 def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
-    """Write the statements that compute the outputs.
-
-    Args:
-        lanes: What a packet is.
-        outputs: Expressions of one graph.
-        names: Names of what has been assigned already; this call's are added. Variables go by their own names.
-
-    Returns:
-        C++ statements.
-    """
+    """Write the C++ statements that compute the outputs, expressions of one graph."""
+    # `names` has what has been assigned already; this call's names are added. Variables go by their own names
     lines = []
     for node in reachable(outputs):
         if node in names:

@@ -44,7 +44,7 @@ class StepSource(ABC):
 
     @abstractmethod
     def outputs(self) -> dict[str, Expression]:
-        """What the program computes at the trial for the step."""
+        """Expressions of the program at the trial that the step needs."""
 
     @abstractmethod
     def text(self) -> list[str]:

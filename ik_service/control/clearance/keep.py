@@ -123,12 +123,7 @@ def _least_on_the_way(task: ClearanceTaskRef, start: wp.float64):
 @lru_cache
 @typing.no_type_check
 def keep_kernel(size: ClearanceSize, leaders: int) -> wp.Kernel:
-    """Return the kernel that changes where to go: (limit, spheres, worlds), one thread for each robot.
-
-    Args:
-        size: What the code of a check is made for.
-        leaders: Coordinates that lead, at most.
-    """
+    """Return the kernel that changes where to go: (limit, spheres, worlds), one thread for each robot."""
     look, plan, way = look_function(size), planning_function(leaders), way_function(size.coordinates)
     clearance, time_to_contact = clearance_function(size), time_to_contact_function(size)
     Configuration: Any = wp.types.vector(size.coordinates, wp.float32)

@@ -47,19 +47,8 @@ STILL = 1e-3
 
 
 def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) -> NDArray[np.bool_]:
-    """Return which pairs of links clearance is kept between: all but those that stay at one distance below the margin.
-
-    Args:
-        robot: The robot.
-        spheres: Its spheres.
-        margin: Clearance that is kept [m].
-
-    Returns:
-        Shape [pairs].
-
-    Raises:
-        InputError: A pair comes nearer and goes apart, and is not as far apart as the margin anywhere.
-    """
+    """Return which pairs clearance is kept between, [pairs]: all but those at one distance, below the margin [m]."""
+    # Raises InputError where a pair comes nearer and goes apart, and is not as far apart as the margin anywhere
     least, most = np.full(len(spheres.pairs), np.inf), np.full(len(spheres.pairs), -np.inf)
     rng = np.random.default_rng(0)
     for count in SAMPLES:
@@ -128,12 +117,9 @@ class ClearanceLimit:
         self.use(world, {})
 
     def use(self, world: World | None, attached: Mapping[str, AttachedObject]) -> None:
-        """Take other obstacles, and other objects that links carry, from the next tick on.
-
-        Raises:
-            InputError: An attached object is never as far from a link as the margin, or an object of the world is so
-                large or so far away that a tick would not know its place well enough.
-        """
+        """Take other obstacles, and other objects that links carry, from the next tick on."""
+        # Raises InputError where an attached object is never as far from a link as the margin, or an object of the
+        # world is so large or so far away that a tick would not know its place well enough
         robot = self._model.robot
         if world is not None:
             self._check_sizes(self._data.lines_of((world,)))
@@ -214,11 +200,7 @@ class ClearanceLimit:
         return margins
 
     def _check_sizes(self, lines: WorldLines) -> None:
-        """Refuse objects whose numbers ticks, which compute in float32, round by more than they allow for.
-
-        Raises:
-            InputError: Names the object.
-        """
+        """Refuse objects whose numbers ticks, which compute in float32, round by more than they allow for."""
         if lines is self._checked:
             return
         numbers = np.abs(lines.shape[:, 9:])  # position and lengths

@@ -23,15 +23,10 @@ DIAGONAL_ROUNDING = 1e-12
 @lru_cache
 @typing.no_type_check
 def planning_function(leaders: int) -> Any:
-    """Return the function of Warp: (task, r, towards) -> how many bounds were met, below 0 where they contradict.
-
-    It makes `move` the best x with `least` <= x <= `most` and pairs that come nearer by no more than their `room`: with
-    `towards` 0 the minimum of x'Hx / 2 + g'x, where H and g are J'J and J'r of the tasks; else the x nearest to
-    `wanted`, by the joints' levers.
-
-    Args:
-        leaders: Coordinates that lead, at most.
-    """
+    """Return the function of Warp: (task, r, towards) -> how many bounds were met, below 0 where they contradict."""
+    # It makes `move` the best x with `least` <= x <= `most` and pairs that come nearer by no more than their `room`:
+    # with `towards` 0 the minimum of x'Hx / 2 + g'x, where H and g are J'J and J'r of the tasks; else the x nearest to
+    # `wanted`, by the joints' levers. `leaders` is the number of coordinates that lead, at most.
     words = {
         "rounding": repr(DIAGONAL_ROUNDING),
         "size": max(leaders, 1),

@@ -148,13 +148,7 @@ for (int k = 0; k < DOFS; ++k) {
 
 @typing.no_type_check
 def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
-    """Return what closes loops, to be called in kernels: (state, lanes, task, first).
-
-    Args:
-        of: The other functions of the packet.
-        measure: What is measured of configurations.
-        place: Where the configuration stands from which they are closed.
-    """
+    """Return the function that closes loops from a place of the state, for kernels: (state, lanes, task, first)."""
     State: Any = of.State
     StateRef: Any = of.StateRef
     Real: Any = of.Real
@@ -245,10 +239,8 @@ def _attempts(of: TickCommand, place: int) -> tuple[Any, ...]:
 
 @typing.no_type_check
 def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> Any:
-    """What takes robots whose loops are open nearer to closed, so that all joints can brake: (..., other).
-
-    Rows of loops have a goal then: the part of them that is to stay.
-    """
+    """Take robots whose loops are open nearer to closed, so that all joints can brake: (..., other)."""
+    # Rows of loops have a goal then: the part of them that is to stay
     State: Any = of.State
     StateRef: Any = of.StateRef
     Share: Any = of.Share
@@ -295,10 +287,8 @@ def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> 
 
 @typing.no_type_check
 def _slowing_down(of: TickCommand, iterate_all: Any) -> Any:
-    """What makes commands slower at which no acceleration that is allowed would hold the loop closed: (...).
-
-    The faster joints are, the more they have to accelerate to stay on the loop, by the square of their speed.
-    """
+    """Slow commands at which no acceleration that is allowed would hold the loop closed: (...)."""
+    # The faster joints are, the more they have to accelerate to stay on the loop, by the square of their speed
     State: Any = of.State
     StateRef: Any = of.StateRef
     Share: Any = of.Share

@@ -60,7 +60,7 @@ class TickDerivatives:
 
 
 class TickAnswer(NamedTuple):
-    """What a tick answers, a line for each robot: configurations and speeds by the caller's columns, and if sound."""
+    """Answer of a tick, a line for each robot: configurations and speeds by the caller's columns, and if sound."""
 
     joint_q: Float64Array
     joint_qd: Float64Array
@@ -100,12 +100,9 @@ def tick_derivatives(
 
 
 def _slopes(middle: Float64Array, sides: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Give derivatives, and by how much slopes beside each other differ; of smooth numbers next to nothing.
-
-    Args:
-        middle: Numbers of the tick, shape [robots, columns, 1].
-        sides: Those after each of TICK_STEPS, shape [steps, robots, columns, ways].
-    """
+    """Give derivatives, and by how much slopes beside each other differ; of smooth numbers next to nothing."""
+    # `middle` [robots, columns, 1] are numbers of the tick, `sides` [steps, robots, columns, ways] those after each of
+    # TICK_STEPS
     near, far = (sides[0] - sides[1]) / (2.0 * MOVED), (sides[2] - sides[3]) / (4.0 * MOVED)
     bends = (sides[0] - 2.0 * middle + sides[1]) / MOVED, (sides[2] - 2.0 * middle + sides[3]) / (2.0 * MOVED)
     # Curvature bends twice as much over twice the way, a kink as much.
@@ -120,7 +117,6 @@ def _moves(
     targets: Float64Array,
     dt: float,
 ) -> Iterator[Callable[[float], tuple[Float64Array, Float64Array, Float64Array]]]:
-    """Give what moves the inputs of a tick by so much, one way after the other."""
 
     def started(axis: Float64Array, by: float) -> tuple[Float64Array, Float64Array, Float64Array]:
         return robot.integrate(joint_q, np.tile(by * axis, (len(joint_q), 1))), joint_qd, targets

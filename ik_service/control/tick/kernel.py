@@ -49,7 +49,7 @@ ROBOTS_PER_BLOCK = 32  # threads of a block on a GPU, each of which takes a robo
 
 @dataclass(frozen=True)
 class TickCode:
-    """What is generated for an island."""
+    """Program, kernel and state that are generated for an island."""
 
     program: IslandProgram  # its arithmetic
     kernel: wp.Kernel
@@ -100,14 +100,9 @@ def tick_code(
 
 @typing.no_type_check
 def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
-    """Return the kernel and the type of a packet's state.
-
-    Its arguments are the task and the states of the packets, [packets, 1]; its dimension is their number. Warp compiles
-    kernels with arrays of one dimension twice.
-
-    Args:
-        of: What it calls.
-    """
+    """Return the kernel and the type of a packet's state."""
+    # Its arguments are the task and the states of the packets, [packets, 1]; its dimension is their number. Warp
+    # compiles kernels with arrays of one dimension twice.
     State: Any = of.State
     Share: Any = of.Share
     begin, iterate_all, look_aside, W = of.begin, of.iterate_all, of.look_aside, of.source.lanes.width

@@ -8,17 +8,9 @@ import warp as wp
 
 
 def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp.Device) -> Callable[[], None]:
-    """Return a function that launches a kernel on these arguments again and again.
-
-    It holds the arrays by address: the caller keeps them. On a CPU it neither allocates nor locks, and has ended
-    when it returns; on a GPU it takes its turn on the device's stream.
-
-    Args:
-        kernel: The kernel.
-        dim: Its dimension.
-        inputs: Its arguments.
-        device: Where it runs.
-    """
+    """Return a function that launches a kernel on these arguments again and again."""
+    # It holds the arrays by address: the caller keeps them. On a CPU it neither allocates nor locks, and has ended when
+    # it returns; on a GPU it takes its turn on the device's stream.
     recorded = wp.launch(kernel, dim, inputs, device=device, record_cmd=True)
     if device.is_cuda:
         on_stream: Callable[[], None] = recorded.launch

@@ -22,13 +22,7 @@ def fragments(*names: str) -> list[str]:
 
 
 class PacketText:
-    """Writes functions of (state, lanes, task, first) and further arguments; `first` is the packet's first robot.
-
-    Args:
-        lanes: What a packet is, in float64.
-        numbers: Numbers by the names that they have in the functions.
-        tables: Lists of whole numbers, alike; each ends with a 0 more.
-    """
+    """Writes functions of (state, lanes, task, first) and further arguments; `first` is the packet's first robot."""
 
     def __init__(self, lanes: Lanes, numbers: Mapping[str, float], tables: Mapping[str, Sequence[int]]) -> None:
         self._lanes = lanes
@@ -62,7 +56,6 @@ class PacketText:
         ]
 
     def _robots(self) -> list[str]:
-        """The packet's state, its robots, and how arrays are read and written for them."""
         width = range(self._lanes.width)
         rows = [f"const int row{k} = first + ({k} < lanes ? {k} : lanes - 1);" for k in width]
         read = ", ".join(f"(Real)*wp::address(array, row{k}, column)" for k in width)

@@ -18,7 +18,7 @@ STEPS_MIN = 2
 
 
 class ClearanceLaunches(Protocol):
-    """What a limit of clearance launches in a tick, see `ik_service.control.clearance.limit.ClearanceLimit`."""
+    """Launches of a limit of clearance in a tick, see `ik_service.control.clearance.limit.ClearanceLimit`."""
 
     keep: Callable[[], None]
 
@@ -76,11 +76,9 @@ class TickLaunches:
             wait(self._device)
 
     def run_until(self, deadline_ns: int) -> None:
-        """Iterate until a time, or until nothing more can be gained; `STEPS_MIN` steps are always tried.
-
-        It stops while there is time for another iteration and the answer, as long as those took before: the shorter of
-        the last two, for now and then the machine does something else.
-        """
+        """Iterate until a time, or until nothing more can be gained; `STEPS_MIN` steps are always tried."""
+        # It stops while there is time for another iteration and the answer, as long as those took before: the shorter
+        # of the last two, for now and then the machine does something else
         running, cut = self._arrays.running.host, 0
         self.run(1, 0, STEPS_MIN + 1)
         now = time.monotonic_ns()

@@ -111,12 +111,7 @@ class YieldingRows:
         return [row for row, objective in enumerate(program.row_objective) if self.kind(objective) == kind]
 
     def weighing(self, program: IslandProgram, weights: Sequence[float]) -> str:
-        """Statements that leave out rows that yield, or make them and damping light, by the stage.
-
-        Args:
-            program: The program of the island.
-            weights: Weight of each objective.
-        """
+        """Statements that leave out rows that yield, or make them and damping light, by the stage."""
         is_weight = [one.field == ROW_WEIGHTS for one in program.inputs]
         pairs = list(zip(program.inputs, is_weight, strict=True))
         kinds = [self.kind(one.objective) if weighs else 0 for one, weighs in pairs]

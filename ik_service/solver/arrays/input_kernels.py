@@ -256,13 +256,8 @@ class InputArrays:
         return any(array is not before for array, before in zip(self._weights, old, strict=True))
 
     def stage(self, positions: Sequence[Any], orientations_xyzw: Sequence[Any], start: NDArray[Any] | None) -> None:
-        """Copy what the caller gives, of the right shapes, as it is; `inputs` have yet to go to the device.
-
-        Args:
-            positions: Per target, [n, 3] or None.
-            orientations_xyzw: Per target, [n, 4] or None.
-            start: [joint_coord_count] or [n, joint_coord_count], or None.
-        """
+        """Copy arrays of the right shapes as they are; `inputs` have yet to go to the device."""
+        # Per target [n, 3] and [n, 4] or None; starts [joint_coord_count] or [n, joint_coord_count] or None
         given = self.given.host
         given[0] = NO_START if start is None else ONE_START if start.ndim == 1 else OWN_START
         if start is not None:
@@ -287,10 +282,8 @@ class InputArrays:
         return bool(np.count_nonzero(self.fault.host))
 
     def record_clearing(self, part: int) -> wp.Launch:
-        """Record the launch that clears the mark of a part: problems with faulty numbers are solved like the others.
-
-        Its dimension is 1; each such problem ends as `INVALID`.
-        """
+        """Record the launch that clears the mark of a part; its dimension is 1."""
+        # Problems with faulty numbers are then solved like the others, and end as `INVALID`
         inputs = [part, self.fault.device]
         launch: wp.Launch = wp.launch(_clear_fault, 1, inputs, device=self._model.device, record_cmd=True)
         return launch
@@ -301,14 +294,8 @@ class InputArrays:
         return staged[field].device if field in staged else None
 
     def launches(self, problems: Any, tools: Sequence[wp.array[Any]], part: int, parts: int) -> list[wp.Launch]:
-        """Record the launches that read one part of the problems; their dimension is its number of problems.
-
-        Args:
-            problems: The `Problems` to write to.
-            tools: Tool frame of each target, `T_link_tool`, [1 or problems].
-            part: Which part.
-            parts: Number of parts.
-        """
+        """Record the launches that read one part of the problems; their dimension is its number of problems."""
+        # `tools` has the tool frame of each target, `T_link_tool`, [1 or problems]
         device = self._model.device
         which = [problems.settings, part, parts]
         recorded = []
@@ -330,12 +317,10 @@ class InputArrays:
 
 
 def _placed_bases(robot: KinematicRobot, targets: Sequence[Target]) -> list[tuple[int, NDArray[np.float64], int]]:
-    """Find targets in the world that say where a floating joint stands if no start is given.
-
-    Returns:
-        First coordinate of the joint, T_joint_world and T_link_base in the middle of the ranges [2, 7], and the number
-        of the target. Of several for a joint the last one counts: that with the fewest joints between base and link.
-    """
+    """Find targets in the world that say where a floating joint stands if no start is given."""
+    # Returns the first coordinate of the joint, T_joint_world and T_link_base in the middle of the ranges [2, 7], and
+    # the number of the target. Of several for a joint the last one counts: that with the fewest joints between base and
+    # link.
     found = []
     for base in np.flatnonzero((robot.joint_type == JointType.FLOATING) & (robot.joint_parent < 0)):
         T_world_body = body_motion(robot, robot.mid_joint_q).T_world_body[0]
@@ -358,14 +343,7 @@ def _row_weights(target: Target, model: DeviceModel) -> NDArray[np.float32]:
 
 
 def roomy_array(values: NDArray[Any], dtype: Any, capacity: int, device: wp.Device) -> wp.array[Any]:
-    """Return values on the device: one line for all problems, or lines with room for `capacity` problems.
-
-    Args:
-        values: Shape [columns] or [n, columns].
-        dtype: Warp type of a line or of a number.
-        capacity: Problems there is room for.
-        device: Where.
-    """
+    """Return values [columns] or [n, columns] on the device: one line for all, or lines with room for `capacity`."""
     lines = np.atleast_2d(values)
     if values.ndim == 2 and len(lines) < capacity:
         lines = np.concatenate([lines, np.repeat(lines[:1], capacity - len(lines), axis=0)])

@@ -88,16 +88,8 @@ class LimitArrays:
         return self._of("at_limit")
 
     def take(self, asked: AskedLimits, start: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
-        """Take other limits of the first problems; answers keep these.
-
-        Args:
-            asked: The limits.
-            start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count]; None for none.
-            count: How many problems.
-
-        Returns:
-            Where problems start within their limits, [joint_coord_count] or [problems, joint_coord_count].
-        """
+        """Take other limits of the first problems, which answers keep; return where problems start within these."""
+        # Starts are [joint_coord_count] or [problems, joint_coord_count]
         exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar
         # rounded inwards to float32, and no further out than the robot's own limits are
         rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
@@ -130,7 +122,6 @@ class LimitArrays:
                 array.push(count)
 
     def _own_forms(self, model: DeviceModel, *, hard_limits: bool) -> Mapping[str, Ends]:
-        """Give the robot's limits in all forms."""
         robot = model.robot
         rounded = (model.active_limit_lower.numpy(), model.active_limit_upper.numpy())
         exact = (robot.active_limit_lower, robot.active_limit_upper)

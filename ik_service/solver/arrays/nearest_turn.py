@@ -85,15 +85,9 @@ def turn_towards_start(
 
 
 def coordinates_read(rows: Rows, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the DOFs whose coordinates a row reads by themselves: it tells one turn from another.
-
-    Args:
-        rows: Layout of the objectives. One that is not stated as expressions may read all that its rows depend on.
-        support: Whether a row can depend on a DOF, bool [rows, joint_dof_count].
-
-    Returns:
-        bool [joint_dof_count].
-    """
+    """Return the DOFs whose coordinates a row reads by themselves, bool [joint_dof_count]."""
+    # Such a row tells one turn from another. An objective that is not stated as expressions may read all that its rows
+    # depend on.
     read = np.zeros(support.shape[1], dtype=bool)
     for objective, start in zip(rows.objectives, rows.start, strict=True):
         if isinstance(objective, ExpressionObjective):
@@ -114,7 +108,6 @@ def coordinates_constrained(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _stated_dofs(objective: ExpressionObjective, rows: Rows) -> list[int]:
-    """The DOFs whose coordinates an objective reads."""
     groups = objective.stated_elements(rows.model)
     return [dof for _, elements in groups for element in elements for dof in element.coordinate_dofs]
 
@@ -122,18 +115,10 @@ def _stated_dofs(objective: ExpressionObjective, rows: Rows) -> list[int]:
 def find_turns(
     model: DeviceModel, read: NDArray[np.bool_], constrained: NDArray[np.bool_], *, hard_limits: bool
 ) -> Any:
-    """Return the `Turns` of a robot, without limits: see `turns_within`.
-
-    Joints without limits that nothing follows turn in every solve, unless a constraint reads them. Those whose limits
-    hold more than one turn, and those with followers, turn where the caller gives a start, unless a row reads what
-    would turn.
-
-    Args:
-        model: The robot on the device.
-        read: DOFs whose coordinates a row reads, bool [joint_dof_count].
-        constrained: Those that a row of a constraint reads, alike.
-        hard_limits: Whether limits are enforced; where they are not, joints that have some do not turn.
-    """
+    """Return the `Turns` of a robot, without limits: see `turns_within`."""
+    # Joints without limits that nothing follows turn in every solve, unless a constraint reads them. Those whose limits
+    # hold more than one turn, and those with followers, turn where the caller gives a start, unless a row reads what
+    # would turn. Where limits are not enforced, joints that have some do not turn.
     robot, device = model.robot, model.device
     lower, upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
     always: list[int] = []

@@ -31,28 +31,15 @@ class Partition:
 def common_partition(
     weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device, *, join: bool, lines: int = 1
 ) -> Partition:
-    """Return the partition of problems in which the same rows are on.
-
-    Args:
-        weights: Weights of the rows.
-        incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
-        device: Where it is needed.
-        join: Whether all touched trees are one island.
-        lines: Problems of which the weights may differ; 1 where none do.
-    """
+    """Return the partition of problems in which the same rows are on; with `join` all touched trees are one island."""
+    # `lines` are the problems of which the weights may differ, 1 where none do
     on = weights.on
     assert on is not None  # else the islands are found on the device
     return _partition_of(weights, on[None], incidence, device, join=join, lines=lines)
 
 
 def host_partition(weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device) -> Partition:
-    """Return the partition of problems whose islands are few enough to be found on the host, pattern by pattern.
-
-    Args:
-        weights: Weights of the rows.
-        incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
-        device: Where it is needed.
-    """
+    """Return the partition of problems whose islands are few enough to be found on the host, pattern by pattern."""
     on = ~(weights.lines <= 0.0) if weights.on is None else weights.on[None]
     return _partition_of(weights, on, incidence, device, join=False, lines=len(weights.lines))
 
@@ -82,13 +69,7 @@ def _partition_of(
 
 
 def discovered_partition(problems: Any, problem_count: int, scales: IslandScales) -> Partition:
-    """Return the partition that `Workspace.discover` has found.
-
-    Args:
-        problems: The `Problems`.
-        problem_count: Problems of the solve.
-        scales: Of its islands; may yet have to be written.
-    """
+    """Return the partition that `Workspace.discover` has found; its scales may yet have to be written."""
     islands = problems.islands
     nisland, tree_island, row_island = (
         array.numpy()[:problem_count].copy() for array in (islands.nisland, islands.tree_island, islands.row_island)

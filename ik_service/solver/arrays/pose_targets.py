@@ -63,11 +63,7 @@ class PoseTargets:
         self._note_versions()  # all is recorded anew
 
     def replace(self, number: int, **data: Any) -> None:
-        """Take other data of a target, None for what it has; `upload` brings them to the device.
-
-        Raises:
-            InputError: There is no such target, or a value is not allowed.
-        """
+        """Take other data of a target, None for what it has; `upload` brings them to the device."""
         self._take(replaced(self.all, number, data, self._robot))
         self.is_replaced = True
 
@@ -84,11 +80,7 @@ class PoseTargets:
             self._tolerances, self.is_replaced = allowed, True
 
     def check_given(self, given: TargetArrays) -> None:
-        """Check that targets with rows in the frame of their poses have orientations.
-
-        Raises:
-            InputError: One has none.
-        """
+        """Check that targets with rows in the frame of their poses have orientations; InputError where one has none."""
         if not self._are_near:
             return
         for target, orientations in zip(self.all, given.orientations_xyzw, strict=True):
@@ -96,14 +88,9 @@ class PoseTargets:
                 raise InputError(f"Target '{target.link}' has its rows in its own frame: give its orientations.")
 
     def upload(self) -> bool:
-        """Copy replaced offsets and deadbands to the device.
-
-        Returns:
-            Whether an array was exchanged for a larger one since launches have been recorded.
-
-        Raises:
-            InputError: A tolerance of a target is above 0 and below that of the solve; nothing has been copied.
-        """
+        """Copy replaced offsets and deadbands to the device; return whether an array was exchanged for a larger one."""
+        # Raises InputError where a tolerance of a target is above 0 and below that of the solve; nothing has been
+        # copied then
         allowed = self._tolerances
         deadbands = [None if one.frame is None or allowed is None else one.deadband(*allowed) for one in self.all]
         for objective, target, deadband in zip(self.objectives, self.all, deadbands, strict=True):

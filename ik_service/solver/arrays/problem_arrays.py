@@ -105,15 +105,7 @@ class Problems:
         self.searches = allocate_searches(capacity, structure.tree_count, model.device)
 
     def record_discovery(self, rows: Rows, weights: "Sequence[wp.array[Any] | None]", *, join: bool) -> list[wp.Launch]:
-        """Record the launches that find the islands from the weights that stand in the arrays.
-
-        Their dimension is the number of problems.
-
-        Args:
-            rows: Layout of the objectives.
-            weights: Their weights on the device.
-            join: Whether to put all touched trees into one island.
-        """
+        """Record launches, of the problem count, that find the islands from the weights in the arrays."""
         assert self._structure is not None  # use_structure comes first
         device = self._model.device
         self._row_on.fill_(1)
@@ -132,12 +124,8 @@ class Problems:
         return [*launches, wp.launch(_weigh_islands, self.capacity, inputs, device=device, record_cmd=True)]
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
-        """Set the numbers of a solve; `inputs` have yet to go to the device.
-
-        Args:
-            settings: Size and options of the solve.
-            has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
-        """
+        """Set the numbers of a solve; `inputs` have yet to go to the device."""
+        # Where starts are given, seed 1 is the middle
         options, count = settings.options, settings.problem_count
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         iterations, is_near = options.max_iterations, options.approximate == "nearest"
@@ -160,7 +148,7 @@ class Problems:
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:
-        """What the launches of a solve read."""
+        """Arrays that the launches of a solve read."""
         return self._settings, self._finish_settings, self._tolerances
 
 

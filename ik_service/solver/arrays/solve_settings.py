@@ -24,11 +24,7 @@ class SolveSettings(NamedTuple):
         return cls(problem_count, seeds, options, checks_collision, options.runs_all_seeds, float64)
 
     def require_numbers(self) -> None:
-        """Check that the attempts can be numbered.
-
-        Raises:
-            InputError: There are too many.
-        """
+        """Check that the attempts can be numbered; InputError where there are too many."""
         if self.problem_count * self.seeds > ATTEMPTS_MAX:
             attempts = f"{self.problem_count} problems x {self.seeds} seeds"
             raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")

@@ -45,7 +45,7 @@ _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the pa
 
 @dataclass
 class Plan:
-    """What has been recorded for problems in which the same rows are on."""
+    """Islands and launches recorded for problems in which the same rows are on."""
 
     partition: Partition
     recording: Recording  # the launches
@@ -84,11 +84,8 @@ class CompiledEngine:
         self.forget()
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
-        """Return the settings of a solve.
-
-        Raises:
-            InputError: There are more attempts than can be numbered, where all are kept or a GPU makes them.
-        """
+        """Return the settings of a solve; InputError for more attempts than can be numbered."""
+        # They are numbered where all are kept or a GPU makes them
         settings = SolveSettings.of(problem_count, options.search_seeds, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or self._numbers_attempts:
             settings.require_numbers()
@@ -110,15 +107,9 @@ class CompiledEngine:
         self._joint_q_float64: HostDeviceArray | None = None
 
     def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
-        """Record what a solve needs, unless a plan has it; with the device lock held.
-
-        Args:
-            work: Arrays and launches of the solver.
-            settings: Size and options of the solve.
-
-        Raises:
-            EngineError: An island is too large, or problems differ in the rows that are on and nothing may be copied.
-        """
+        """Record what a solve needs, unless a plan has it; with the device lock held."""
+        # Raises EngineError where an island is too large, or problems differ in the rows that are on and nothing may be
+        # copied
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
         if self._recent[0] != (given, count) or not self._model.device.is_capturing:  # then nothing can be read
             self._recent = (given, count), work.weights.with_objectives(given, self._others, count)
@@ -159,11 +150,8 @@ class CompiledEngine:
         float64_finish: bool,  # whether answers are improved in float64
         collision: bool,  # whether attempts are checked for collision
     ) -> RecordedIslands:
-        """Return the launches of a solve one by one, for export; no target has weights per problem.
-
-        Raises:
-            EngineError: There are rows of other kinds than targets, or an island is too large.
-        """
+        """Return the launches of a solve one by one, for export; no target has weights per problem."""
+        # Raises EngineError for rows of other kinds than targets, or an island that is too large
         if not all(map(is_robot_constraint, self._others)):
             raise EngineError(NOT_RECORDABLE)
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
@@ -247,7 +235,7 @@ class CompiledEngine:
         return found
 
     def _solve_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> list[_Record]:
-        """What makes attempts, and what then chooses among them and finishes in float64."""
+        """Launches of attempts, and those that then choose among them and finish in float64."""
         problems, count = work.problems, settings.problem_count
         of_problems = (problems, work.inputs, partition, count)
         choice = self._choice
@@ -282,7 +270,6 @@ class CompiledEngine:
 
 
 def _record_stopped(problems: Problems, part: int, parts: int) -> PartLaunches:
-    """Record the launch that marks the problems whose search the deadline has ended."""
     inputs: list[Any] = [problems.settings, part, parts, problems.best, problems.searches]
     launch = wp.launch(_mark_stopped, 1, inputs, device=problems.settings.device, record_cmd=True)
     return PartLaunches([per_problem(launch)])
@@ -349,5 +336,4 @@ def _widen(
 
 
 def _joined(records: Sequence[_Record]) -> _Record:
-    """One after the other."""
     return lambda part, parts: PartLaunches.joined([record(part, parts) for record in records])

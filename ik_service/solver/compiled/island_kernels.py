@@ -66,13 +66,7 @@ class IslandCode:
 
 
 def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> str | None:
-    """Return why the compiled engine cannot solve for these rows, or None if it can.
-
-    Args:
-        layout: The rows.
-        options: The solver's options.
-        join: Whether all touched trees are one island.
-    """
+    """Return why the compiled engine cannot solve for these rows, or None if it can."""
     if options.check_jacobians or options.candidates > 1:
         return "check_jacobians and candidates belong to the staged engine"
     reason = uncovered(layout.rows.objectives)
@@ -137,14 +131,7 @@ class IslandKernels:
         self.collision, self.checks_collision = collision, False
 
     def for_gpus(self, *, join: bool) -> "IslandKernels":
-        """Return kernels for GPUs that solve the same problems, wherever their arrays are.
-
-        Args:
-            join: Whether all touched trees are one island.
-
-        Raises:
-            EngineError: An island is too large for them.
-        """
+        """Return kernels for GPUs that solve the same problems; EngineError where an island is too large."""
         reason = _why_too_large(self._layout, ThreadLaunches.step_entries_max, join=join)
         if reason is not None:
             raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
@@ -159,15 +146,9 @@ class IslandKernels:
     def tasks(
         self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, answers: Any
     ) -> list[IslandWork]:
-        """Return kernels and tasks that solve all islands of the problems.
-
-        Args:
-            problems: Their arrays.
-            inputs: Where the caller's numbers were checked.
-            partition: Islands of the problems.
-            problem_count: Problems of the solve; a partition common to all serves any number.
-            answers: `BestAttempts`, where to: those of the problems, or room for every attempt.
-        """
+        """Return kernels and tasks that solve all islands of the problems."""
+        # A partition common to all serves any number of problems. Attempts go to `answers`, `BestAttempts`: those of
+        # the problems, or room for every attempt.
         found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
             task.best, task.searches = answers, problems.searches
@@ -176,14 +157,7 @@ class IslandKernels:
     def settle_tasks(
         self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int
     ) -> list[IslandWork]:
-        """Return kernels and tasks that go on with the best attempts of objectives alone, from where they stand.
-
-        Args:
-            problems: Their arrays.
-            inputs: Where the caller's numbers were checked.
-            partition: Islands of the problems.
-            problem_count: Problems of the solve.
-        """
+        """Return kernels and tasks that go on with the best attempts of objectives alone, from where they stand."""
         tasks = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         found = [(one, task) for one, task in tasks if not one.source.program.errors and not one.waves]
         scratch = allocate_attempts(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
@@ -249,7 +223,6 @@ class IslandKernels:
         return found
 
     def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp], precision: Precision) -> IslandCode:
-        """The code of an island that has these trees and rows."""
         own_rows = tuple(map(int, rows))
         key = (tuple(map(int, trees)), own_rows, precision, self.checks_collision)
         if key not in self._codes:
@@ -280,7 +253,6 @@ class IslandKernels:
         return self._codes[key]
 
     def _task(self, code: IslandCode, problems: Problems, partition: Partition, precision: Precision) -> Any:
-        """A task but for the problems that it covers."""
         task: Any = IslandTask()
         task.settings, task.tolerances = problems.settings, problems.tolerances
         task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
@@ -306,7 +278,7 @@ class IslandKernels:
         scales: Mapping[str, wp.array[Any]],
         exact: InputArrays | None,
     ) -> dict[str, wp.array[Any]]:
-        """Where the kernel finds starts and data of the objectives; targets in float64 where input arrays are given."""
+        """Addresses of starts and data of the objectives; targets in float64 where input arrays are given."""
         objectives: Any = self._rows.objectives
         lines: list[tuple[int, int, int, int]] = []
         for one in needed:

@@ -99,14 +99,7 @@ class PacketLaunches:
         return ()
 
     def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
-        """Return the launches of one part.
-
-        Args:
-            size: Size of the solve.
-            work: The islands.
-            part: Which part.
-            parts: Number of parts.
-        """
+        """Return the launches of one part of a solve of this size."""
         steps, codes = [], list[Any]()
         for one, task in work:
             inputs, device = [task, part, parts], task.settings.device
@@ -144,14 +137,7 @@ class ThreadLaunches:
         return 2 ** math.ceil(math.log2(problem_count)), int(seeds), int(is_timed)
 
     def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
-        """Return the launches of all problems, which are one part.
-
-        Args:
-            size: Size of the solve.
-            work: The islands.
-            part: 0.
-            parts: 1.
-        """
+        """Return the launches of all problems, which are one part of 1."""
         problem_count, seeds, is_timed = size
         steps: list[Step] = []
         for one, task in work:

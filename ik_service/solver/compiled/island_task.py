@@ -170,12 +170,7 @@ def end_round(task: TaskRef, p: int, island: int, seeds: int, has_targets: bool)
 
 
 def coordinate_columns(program: IslandProgram, robot: KinematicRobot) -> list[int]:
-    """Return the column in joint_q of each coordinate of an island.
-
-    Args:
-        program: Arithmetic of the island.
-        robot: The robot.
-    """
+    """Return the column in joint_q of each coordinate of an island."""
     found = []
     for a, component in coordinate_names(program):
         joint = int(np.searchsorted(robot.joint_qd_start, robot.active_dof[a], side="right")) - 1
@@ -187,14 +182,8 @@ def coordinate_columns(program: IslandProgram, robot: KinematicRobot) -> list[in
 def island_constants(
     program: IslandProgram, model: DeviceModel, *, precision: Precision = "float32", hard_limits: bool = True
 ) -> dict[str, wp.array[Any]]:
-    """Return the arrays of an IslandTask that say which DOFs and coordinates the island has.
-
-    Args:
-        program: Arithmetic of the island.
-        model: The robot on the device.
-        precision: Of the kernel.
-        hard_limits: Whether followers keep their limits.
-    """
+    """Return the arrays of an IslandTask that say which DOFs and coordinates the island has."""
+    # Only with `hard_limits` followers keep their limits
     robot, device = model.robot, model.device
     place = {a: k for k, (a, component) in reversed(list(enumerate(coordinate_names(program))))}
     followers = [dof for dof in follower_dofs(model) if int(robot.dof_active[dof]) in place]

@@ -19,14 +19,7 @@ POSE_INPUTS = 3 + 4 + 6  # of a whole pose: position, quaternion, weights
 
 
 def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, data_columns: int = 0) -> IterationSource:
-    """Return the iteration that solves an island.
-
-    Args:
-        program: Arithmetic of the island.
-        lanes: Width and precision.
-        entries_max: See `IterationSource`, the next too.
-        data_columns: See there.
-    """
+    """Return the iteration that solves an island; `entries_max` and `data_columns` as for `IterationSource`."""
     has_target = bool(program.errors)
     damping = DAMPING if has_target else OBJECTIVE_DAMPING
     if has_target and program.levels:

@@ -22,10 +22,6 @@ class LoopClosing:
     """Moves answers to where loops are closed, in float64, by rows of loops alone.
 
     The step is that of the compiled engine, the least one that lowers the rows; joints that move no loop stay.
-
-    Args:
-        layout: All rows of the solver.
-        hard_limits: Whether joint limits are enforced.
     """
 
     def __init__(self, layout: RowLayout, *, hard_limits: bool) -> None:

@@ -37,13 +37,8 @@ UNCOUNTED_STEPS = wp.constant(1.0e9)  # steps before the first of an idle lane
 def packet_kernel(  # noqa: C901  # it counts the branches of the functions inside as its own
     source: IterationSource, collision: ClearanceSize | None = None, *, calls: bool
 ) -> wp.Kernel:
-    """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts.
-
-    Args:
-        source: The iteration.
-        collision: Sizes of the check for collision; None for none.
-        calls: Whether the iteration is called at its address.
-    """
+    """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts."""
+    # With `calls` the iteration is called at its address
     lanes = AttemptFunctions(source, collision)
     State, Real = lanes.State, lanes.Real
     StateRef: Any = lanes.StateRef

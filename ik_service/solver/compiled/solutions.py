@@ -279,12 +279,8 @@ class SolutionSelection:
         self._difference.host[:] = difference
 
     def measure_from(self, start: NDArray[Any] | None, count: int) -> None:
-        """Set the configurations from which changes of joints are measured, before the launches run.
-
-        Args:
-            start: As the caller gives them, [joint_coord_count] or [problems, joint_coord_count]; None for the middle.
-            count: How many problems.
-        """
+        """Set the configurations from which changes of joints are measured, before the launches run."""
+        # As the caller gives starts, [joint_coord_count] or [problems, joint_coord_count]; None for the middle
         try:
             with np.errstate(over="ignore"):  # numbers that float32 does not have are a fault, too
                 given = self._robot.mid_joint_q if start is None else start
@@ -301,10 +297,8 @@ class SolutionSelection:
         part: int,
         parts: int,
     ) -> PartLaunches:
-        """Record rounds of attempts, each of the problems that want more solutions.
-
-        Attempts begin where their problems start: joints that no row moves stay there.
-        """
+        """Record rounds of attempts, each of the problems that want more solutions."""
+        # Attempts begin where their problems start: joints that no row moves stay there
         problems = self._problems
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
         order = [self._order.device, self._difference.device]
@@ -333,12 +327,7 @@ class SolutionSelection:
         return found
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
-        """Make a solution of every problem its answer.
-
-        Args:
-            partition: Islands of the problems.
-            number: Which solution of each, from 0, [problems]; an island that has fewer gives its last.
-        """
+        """Make solution `number` [problems], from 0, the answer; an island that has fewer gives its last."""
         self._number.host[: len(number)] = number
         if self._taking is None or self._taking[0] is not partition:
             rest = self._of_solutions(partition, self._tries(partition))
@@ -361,5 +350,5 @@ class SolutionSelection:
         return tries
 
     def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:
-        """What taking a solution reads besides its number, and the best attempts that it writes."""
+        """Arguments of taking a solution besides its number, and the best attempts that it writes."""
         return [tries, partition.device_nisland, self._found, self._problems.best]

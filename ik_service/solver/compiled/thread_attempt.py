@@ -170,7 +170,7 @@ class ThreadAttempts(AttemptFunctions):
 
     @typing.no_type_check
     def _draw(self) -> Any:
-        """What `seed_value` gives all DOFs where seeds come from the sequence."""
+        """Values that `seed_value` gives all DOFs where seeds come from the sequence."""
         StateRef: Any = self.StateRef
         program, SCRATCH = self.source.program, self.source.state.gradient
         sequence, DOFS = draw_sequence(self._robot.trees), len(program.dofs)
@@ -199,7 +199,7 @@ class ThreadAttempts(AttemptFunctions):
 
     @typing.no_type_check
     def _draw_otherwise(self) -> Any:
-        """What `seed_value` gives all DOFs by any sampler, in the row of the answer: a loop that is no longer code."""
+        """Values that `seed_value` gives all DOFs by any sampler, in the row of the answer: a loop, not longer code."""
         ROTATIONS = rotation_bits(self.source.program)
 
         @wp.func
@@ -228,7 +228,7 @@ class ThreadAttempts(AttemptFunctions):
 
     @typing.no_type_check
     def _begin(self) -> Any:
-        """What every attempt begins with, beside its configuration; `AttemptStart` has the same."""
+        """Numbers that every attempt begins with, beside its configuration; `AttemptStart` has the same."""
         StateRef: Any = self.StateRef
         at, place, program = self.at, self.source.state, self.source.program
         COORDINATES, Q, TRIAL = len(coordinate_names(program)), place.q, place.trial
@@ -333,10 +333,8 @@ def _limits_text(dofs: Sequence[int], datum: str, columns: int) -> str:
 
 
 def _inputs_text(inputs: Sequence[DataInput], first: int, datum: str, columns: int) -> str:
-    """C++ that puts the inputs of a program, which are float32, into the data of a thread, from number `first` on.
-
-    Those that stand side by side are read from one address.
-    """
+    """C++ that puts the float32 inputs of a program into the data of a thread, from number `first` on."""
+    # Those that stand side by side are read from one address
     lines = [f"float* const d = &{datum};"]
     stores = list[str]()
     for begin, count in _runs(inputs):
@@ -372,5 +370,4 @@ def _runs(inputs: Sequence[DataInput]) -> list[tuple[int, int]]:
 
 
 def _unsigned(values: Sequence[int]) -> Any:
-    """Return whole numbers of 32 bits without sign as a constant for kernels."""
     return wp.types.vector(len(values), wp.uint32)(*values)

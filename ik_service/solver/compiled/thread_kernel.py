@@ -71,13 +71,8 @@ def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
 
 @typing.no_type_check
 def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None) -> wp.Kernel:
-    """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts.
-
-    Args:
-        source: The iteration, at width 1, its data apart in `BLOCK` columns.
-        robot: The robot of its program.
-        collision: Sizes of the check for collision; None for none.
-    """
+    """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts."""
+    # The iteration has width 1, its data apart in `BLOCK` columns
     thread = ThreadAttempts(source, robot, collision)
     State, iterate, at = thread.State, thread.iterate, thread.at
     StateRef: Any = thread.StateRef
@@ -141,12 +136,10 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
 
 
 def _options(source: IterationSource) -> dict[str, Any]:
-    """Options of the kernel.
-
-    The state lives in registers: its places are constant, since all loops over them are unrolled. What still finds no
-    register goes to shared memory, as much as leaves room for the warps. Divisions and square roots need not be exact
-    to the last bit, and are long otherwise.
-    """
+    """Options of the kernel."""
+    # The state lives in registers: its places are constant, since all loops over them are unrolled. What still finds no
+    # register goes to shared memory, as much as leaves room for the warps. Divisions and square roots need not be exact
+    # to the last bit, and are long otherwise.
     warps = WARPS_PER_SM if len(source.program.dofs) <= SMALL_ISLAND else WARPS_PER_SM_OF_LARGE
     return {
         "module": "unique",
@@ -160,11 +153,7 @@ def _options(source: IterationSource) -> dict[str, Any]:
 
 @typing.no_type_check
 def finish_kernel(source: IterationSource) -> wp.Kernel:
-    """Return the kernel that makes one attempt at every problem and keeps it; its argument is the task.
-
-    Args:
-        source: The iteration, at width 1.
-    """
+    """Return the kernel that makes one attempt at every problem and keeps it; its argument is the task."""
     lane = AttemptFunctions(source)
     State, Real, iterate = lane.State, lane.Real, lane.iterate
     read_data, start_attempt, keep_answer = lane.read_data, lane.start_attempt, lane.keep_answer

@@ -56,13 +56,7 @@ def _reopen_stopped(task: IslandTask, storage: AttemptStorage, threads: int):
 
 
 class WaveDeadline:
-    """The launches that a deadline adds to the waves of an island.
-
-    Args:
-        task: What the waves work on.
-        storage: Where.
-        threads: Threads for the problems.
-    """
+    """Launches that a deadline adds to the waves of an island; `threads` is the number of threads for the problems."""
 
     def __init__(self, task: Any, storage: Any, threads: int) -> None:
         def recorded(kernel: wp.Kernel, size: int, *more: int) -> Callable[[], None]:

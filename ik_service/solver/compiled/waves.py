@@ -231,15 +231,9 @@ def threads_at_once(device: wp.Device) -> int:
 
 
 def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: int, attempts: int) -> Any:
-    """Return storage for the attempts of islands that are solved one after the other.
-
-    Args:
-        device: Where it is needed.
-        coordinates: Of the island that has most.
-        data: Numbers that the iteration only reads, of the island that has most.
-        problems: Of the largest solve.
-        attempts: Of the largest solve.
-    """
+    """Return storage for the attempts of islands that are solved one after the other."""
+    # Coordinates, and data that the iteration only reads, are of the island that has most; problems and attempts of the
+    # largest solve
     rows = max(problems, min(WAVE_ATTEMPTS_MAX, attempts))
     blocks = -(-min(threads_at_once(device), rows) // WAVE_BLOCK_DIM)
 
@@ -257,7 +251,7 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
 
 
 class Deadline(Protocol):
-    """What ends waves before all problems are solved."""
+    """End of waves before all problems are solved."""
 
     def stop(self) -> None:
         """Leave the next two waves no problems, if it is late."""
@@ -269,21 +263,11 @@ class Deadline(Protocol):
 def record_waves(
     kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any, deadline: Deadline | None = None
 ) -> Callable[[], None]:
-    """Return what solves an island of all its problems into the task's best attempts.
-
-    It launches, or becomes part of a graph that is being recorded, and holds the arrays of task and storage by address
-    only. The numbers of problems and seeds that stand on the device when it runs may be smaller. Where it launches on a
-    GPU it waits after every other wave, to learn whether there is another one.
-
-    Args:
-        kernel: Of `thread_kernel`, for the island.
-        task: What to work on; where not every attempt is kept, the ranks of its best attempts are UNRANKED, and its
-            searches before their first seeds.
-        problem_count: Problems of the task, at most.
-        seeds: Seeds per problem, at most.
-        storage: Of `allocate_storage`.
-        deadline: What a deadline adds; None for none.
-    """
+    """Return a function that solves an island of all its problems into the task's best attempts."""
+    # It launches, or becomes part of a graph that is being recorded, and holds the arrays of task and storage by
+    # address only. The numbers of problems and seeds that stand on the device when it runs may be smaller. Where it
+    # launches on a GPU it waits after every other wave, to learn whether there is another one. Where not every attempt
+    # is kept, the ranks of the task's best attempts are UNRANKED, and its searches before their first seeds.
     by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
     assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
     device = task.settings.device

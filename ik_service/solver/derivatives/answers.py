@@ -77,12 +77,8 @@ class Answers:
         return Answers(self.rows, tiled(self.joint_q, times), data, is_hard, is_soft, multipliers, limits=None)
 
     def moved(self, tangents: Float64Array, *, on_pieces: bool = True) -> RowValues:
-        """Evaluate the rows in the answers and, after these, moved along tangents of the active DOFs.
-
-        Args:
-            tangents: Shape [times, active DOFs].
-            on_pieces: Whether rows that are put together of pieces stay on those of the answers.
-        """
+        """Evaluate the rows in the answers and, after these, moved along tangents [times, active DOFs]."""
+        # With `on_pieces` rows that are put together of pieces stay on those of the answers
         n, robot, columns = len(self.joint_q), self.rows.robot, self.rows.columns
         tangents = np.vstack([np.zeros((1, tangents.shape[1])), tangents]) @ columns.T
         many = self.repeated(len(tangents))
@@ -90,11 +86,7 @@ class Answers:
         return self.rows.values(motion, many.data, n if on_pieces else None)
 
     def bend(self, factors: Float64Array) -> Float64Array:
-        """Give the sum of the rows' second derivatives times factors, shape [n, active DOFs, active DOFs].
-
-        Args:
-            factors: Shape [n, rows].
-        """
+        """Give the sum of the rows' second derivatives times factors [n, rows], shape [n, active DOFs, active DOFs]."""
         count, n = self.rows.robot.active_dof_count, len(self.joint_q)
         found = np.zeros((n, count, count))
         each = max(LINES_AT_ONCE // (len(DIFFERENCE_STEPS) * n), 1)
@@ -107,29 +99,13 @@ class Answers:
         return found
 
     def by_pose(self, target: int, axes: NDArray[np.intp], motion: BodyMotion, *, of_tool: bool) -> Float64Array:
-        """Give how rows, and after them the gradient of the Lagrangian with rows as they are, change with a pose.
-
-        Args:
-            target: The target.
-            axes: Three of its position, then three of its rotation vector.
-            motion: Poses in the answers.
-            of_tool: Whether it is that of the tool frame.
-
-        Returns:
-            Shape [n, rows + active DOFs, axes].
-        """
+        """Give how rows, then the gradient of the Lagrangian, change with a pose, [n, rows + active DOFs, axes]."""
+        # Axes 0 to 2 are of the position, 3 to 5 of the rotation vector; `of_tool` means those of the tool frame
         return self._by_data(target, np.eye(TWIST)[axes], partial(_with_pose_moved, of_tool=of_tool), motion)
 
     def by_field(self, block: int, name: str, motion: BodyMotion) -> Float64Array:
-        """Give the same with the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns].
-
-        Numbers that are brought to length 1 together change nothing along themselves.
-
-        Args:
-            block: Number of the target, objective or constraint that has it.
-            name: Its name.
-            motion: Poses in the answers.
-        """
+        """Give the same with the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns]."""
+        # Numbers that are brought to length 1 together change nothing along themselves
 
         def moved(data: Data, moves: Float64Array) -> Data:
             return {**data, name: data[name] + moves}
@@ -209,14 +185,7 @@ class AnswerIslands(NamedTuple):
     def of(
         self, p: int, is_hard: NDArray[np.bool_], is_soft: NDArray[np.bool_], dof_tree: NDArray[np.integer]
     ) -> Iterator["IslandRows"]:
-        """Give the rows and the active DOFs of each island of a problem.
-
-        Args:
-            p: The problem.
-            is_hard: Which rows are hard, shape [rows].
-            is_soft: Which rows cost, shape [rows].
-            dof_tree: Tree of each active DOF.
-        """
+        """Give the rows and the active DOFs of each island of problem p."""
         for island in range(int(self.number[p])):
             own = self.row[p] == island
             dofs = np.flatnonzero(self.tree[p, dof_tree] == island)
@@ -224,7 +193,7 @@ class AnswerIslands(NamedTuple):
 
 
 class IslandRows(NamedTuple):
-    """What is in an island: hard rows, soft rows, active DOFs."""
+    """Hard rows, soft rows and active DOFs of an island."""
 
     hard: NDArray[np.intp]
     soft: NDArray[np.intp]
@@ -233,25 +202,14 @@ class IslandRows(NamedTuple):
     def minimum(
         self, jacobian: Float64Array, weights: Float64Array, bend: Float64Array, free: NDArray[np.bool_]
     ) -> Minimum:
-        """Give the minimum that it is at.
-
-        Args:
-            jacobian: Derivatives of all rows, shape [rows, active DOFs].
-            weights: Weights of all rows, shape [rows].
-            bend: Second derivatives, shape [active DOFs, active DOFs].
-            free: Active DOFs that no limit holds.
-        """
+        """Give the minimum of the island, from all rows and active DOFs."""
         hard, soft = (jacobian[np.ix_(rows, self.dofs)] for rows in (self.hard, self.soft))
         return Minimum(hard, weights[self.hard], soft, bend[np.ix_(self.dofs, self.dofs)], free[self.dofs])
 
 
 def check_derivable(result: IKResult, targets: Sequence[Target], given: TargetArrays) -> None:
-    """Check that answers to targets have derivatives at all.
-
-    Raises:
-        EngineError: A target has a frame or tolerances of its own.
-        InputError: There is another number of them.
-    """
+    """Check that answers to targets have derivatives at all."""
+    # Raises EngineError for a target with a frame or tolerances of its own, InputError for another number of targets
     if any(target.frame is not None for target in targets):
         raise EngineError("Answers to targets with a frame, free axes or tolerances have no derivatives.")
     if given.problem_count != len(result):

@@ -48,14 +48,9 @@ class HostBlock:
         return any(node.operation in PIECES for node in reachable(outputs))
 
     def values(self, motion: BodyMotion, data: Data, pieces_of: int | None = None) -> RowValues:
-        """Evaluate the rows, with their derivatives by all DOFs.
-
-        Args:
-            motion: Poses and motion subspace in the configurations.
-            data: Numbers of the fields, with those of the rows' weights.
-            pieces_of: So many configurations come first, and others after them in the same order again and again: of
-                rows that are put together of pieces, all are evaluated on the piece of the first. None for their own.
-        """
+        """Evaluate the rows, with their derivatives by all DOFs."""
+        # `pieces_of` configurations come first, and others after them in the same order again and again: of rows that
+        # are put together of pieces, all are evaluated on the piece of the first. None for their own.
         n, dofs = motion.S.shape[:2]
         rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, dofs))
         for table in self.tables:
@@ -91,7 +86,6 @@ class HostBlock:
 
 
 def _outputs(stated: StatedRows) -> list[Expression]:
-    """Give the rows, then their derivatives."""
     return [*stated.rows, *_derivatives(stated)]
 
 

@@ -17,7 +17,7 @@ TWIST = 6
 
 
 class DofState(IntEnum):
-    """What holds a DOF at an answer."""
+    """Reason why a DOF of an answer may or may not move."""
 
     FREE = 0
     """Nothing: it follows the targets."""
@@ -28,7 +28,7 @@ class DofState(IntEnum):
 
 
 class Further(NamedTuple):
-    """What answers are derived by, beside targets and their tool frames."""
+    """Fields and limits by which answers are derived, beside targets and their tool frames."""
 
     # numbers of blocks of rows (targets first, then objectives), and names of their fields
     fields: tuple[tuple[int, str], ...] = ()
@@ -243,7 +243,6 @@ COLUMNS = tuple(field.name for field in fields(Linearisation) if field.name not 
 
 
 def _change_by(by: Float64Array, *parts: tuple[str, ArrayLike | None]) -> Float64Array:
-    """Give how configurations change with poses, from the names and values of their changes."""
     shape = (*np.delete(by.shape[:3], 1), 3)
     change = [np.zeros(shape) if value is None else _shaped(name, value, shape) for name, value in parts]
     return np.asarray(np.einsum("ndtk,ntk->nd", by, np.concatenate(change, axis=-1)))

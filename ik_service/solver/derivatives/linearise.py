@@ -95,13 +95,8 @@ def _of_part(
     islands: AnswerIslands,
     within: AskedLimits | None,
 ) -> tuple[Linearisation, NDArray[np.bool_]]:
-    """Give the derivatives of some answers: by the poses of all targets, then by those of their tool frames, if any.
-
-    After these come numbers of fields, and limits.
-
-    Returns:
-        The derivatives, and islands whose targets count as met and cannot be, shape [n, trees].
-    """
+    """Give the derivatives of some answers by poses of all targets, tool frames, fields and limits, in this order."""
+    # Returns too which islands have targets that count as met and cannot be, shape [n, trees]
     robot, n, poses = rows.robot, len(joint_q), len(axes)
     answers, is_mixed = _sorted(rows, data, joint_q, islands, within)
     answers, held, settled = _at_minimum(answers, islands)
@@ -182,11 +177,9 @@ def _at_kinks(answers: Answers, held: "_Held") -> NDArray[np.bool_]:
 def _is_singular(
     answer: Answers, jacobian: Float64Array, own: IslandRows, met: MetRows, free: NDArray[np.bool_]
 ) -> bool:
-    """Say whether rows that are met depend on each other in an answer, and do not beside it.
-
-    Where a sum of rows changes in no direction, its second derivatives say whether it does after a step that keeps
-    loops closed.
-    """
+    """Say whether rows that are met depend on each other in an answer, and do not beside it."""
+    # Where a sum of rows changes in no direction, its second derivatives say whether it does after a step that keeps
+    # loops closed
     if not (met.idle.shape[1] and met.still.shape[1]):
         return False
     own_free = own.dofs[free[own.dofs]]
@@ -210,14 +203,9 @@ def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:
 def _sorted(
     rows: HostRows, data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands, limits: AskedLimits | None
 ) -> tuple[Answers, NDArray[np.bool_]]:
-    """Sort rows into those that are met and those that cost, island by island.
-
-    Targets are met unless rows of priority 0 weigh against them there. Where they are not, and others yield to them,
-    there are two costs of which one comes first.
-
-    Returns:
-        The answers, and where that is so, shape [n].
-    """
+    """Sort rows into those that are met and those that cost, island by island."""
+    # Targets are met unless rows of priority 0 weigh against them there. Where they are not, and others yield to them,
+    # there are two costs of which one comes first: the second result says in which answers, [n].
     values = rows.values(body_motion(rows.robot, joint_q), data)
     on = (rows.weights(data, len(joint_q)) > 0.0) & (islands.row >= 0)
     acts = (values.rows != 0.0) | values.jacobian.any(axis=2)  # limits do not while they are kept
@@ -236,7 +224,7 @@ def _sorted(
 
 
 class _Held(NamedTuple):
-    """What holds the active DOFs of answers, shape [n, active DOFs] each."""
+    """Limits that hold the active DOFs of answers, shape [n, active DOFs] each."""
 
     state: NDArray[np.int8]  # `DofState`
     is_pressed: NDArray[np.bool_]  # whether a DOF would leave through the limit that holds it, or cannot leave it
@@ -245,11 +233,7 @@ class _Held(NamedTuple):
 
 
 def _at_minimum(answers: Answers, islands: AnswerIslands) -> tuple[Answers, _Held, NDArray[np.bool_]]:
-    """Go from answers to their minima by Newton's method.
-
-    Returns:
-        The answers there, what holds their DOFs, and whether each has settled.
-    """
+    """Go to minima by Newton's method; return the answers there, what holds their DOFs, and whether each settled."""
     rows, robot, weights = answers.rows, answers.rows.robot, answers.weights
     n = len(answers.joint_q)
     last, alive = np.full(n, np.inf), np.ones(n, dtype=bool)
@@ -278,13 +262,8 @@ def _at_minimum(answers: Answers, islands: AnswerIslands) -> tuple[Answers, _Hel
 
 
 def _with_limits(answers: Answers, values: RowValues, *, rests: bool = False) -> tuple[Answers, _Held]:
-    """Find what holds each active DOF, and the multipliers of the hard rows.
-
-    Args:
-        answers: The answers.
-        values: Their rows.
-        rests: Whether they have settled: DOFs that may leave a limit and have not are at it.
-    """
+    """Find what holds each active DOF, and the multipliers of the hard rows."""
+    # With `rests` they have settled: DOFs that may leave a limit and have not are at it
     soft = np.where(answers.is_soft[..., None], values.jacobian, 0.0)
     gradient = applied(soft.swapaxes(1, 2), values.rows)
     at_lower, at_upper, way = answers.rows.beside_limits(answers.joint_q, answers.limits)

@@ -52,15 +52,7 @@ def pose_kernel(path: int) -> wp.Kernel:
 
 
 class LinkChains:
-    """The ways to some links of a robot.
-
-    Args:
-        robot: The robot.
-        links: Names of the links.
-
-    Raises:
-        UnknownNameError: The robot has no link of a name.
-    """
+    """Chains of joints to some links of a robot, by name."""
 
     def __init__(self, robot: RobotModel, links: Sequence[str]) -> None:
         self.robot, self.link_count = robot, len(links)
@@ -68,24 +60,14 @@ class LinkChains:
         self._kernel = pose_kernel(max(int(np.diff(self._kinematics.path_start.numpy()).max(initial=0)), 1))
 
     def poses(self, joint_q: Float64Array) -> Float64Array:
-        """Give the poses of the links in the world [m, xyzw], shape [n, links, 7].
-
-        Args:
-            joint_q: Configurations, shape [n, joint_coord_count].
-        """
+        """Give the poses of the links in the world [m, xyzw], shape [n, links, 7]."""
         found = np.zeros((len(joint_q), self.link_count, POSE))
         self._launch(joint_q, found, np.zeros((0, 0)), pulls_back=False)
         return found
 
     def pull_back(self, joint_q: Float64Array, by_poses: Float64Array) -> Float64Array:
-        """Give a gradient by configurations, shape [n, joint_coord_count]: each coordinate counts by itself.
-
-        That by a quaternion is tangent to it: its length changes nothing.
-
-        Args:
-            joint_q: The configurations, alike.
-            by_poses: The gradient by the poses, shape [n, links, 7].
-        """
+        """Give the gradient by configurations, [n, joint_coord_count], of that by the poses, [n, links, 7]."""
+        # Each coordinate counts by itself; the gradient by a quaternion is tangent to it: its length changes nothing
         found = np.zeros((len(joint_q), self.robot.joint_coord_count))
         self._launch(joint_q, by_poses, found, pulls_back=True)
         return found

@@ -65,14 +65,7 @@ def linearise_met(
 def target_islands(
     tree: NDArray[np.integer], place: NDArray[np.integer], number: int, dof_tree: NDArray[np.integer]
 ) -> list[TargetIsland]:
-    """Return the islands of a problem that have rows.
-
-    Args:
-        tree: Island of each tree, -1 for none, shape [trees].
-        place: Island of each row of a target, -1 for none, shape [targets, 6].
-        number: How many islands there are.
-        dof_tree: Tree of each active DOF.
-    """
+    """Return the islands of a problem that have rows: island of each tree [trees] and row [targets, 6], -1 for none."""
     found = [TargetIsland(np.flatnonzero(tree[dof_tree] == k), place == k) for k in range(number)]
     return [one for one in found if one.rows.any()]
 
@@ -86,7 +79,6 @@ def _alike(problems: NDArray[np.intp], lines: NDArray[np.integer]) -> Iterator[N
 
 
 def _values(data: Sequence[Data], name: str, own: NDArray[np.intp]) -> Float64Array:
-    """Give a field of all targets in some problems, shape [problems, targets, columns]."""
     lines = [one[name] if name in one else identity_transform()[None] for one in data]
     return np.stack([np.broadcast_to(one[own] if len(one) > 1 else one, (len(own), one.shape[1])) for one in lines], 1)
 

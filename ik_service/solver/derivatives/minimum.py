@@ -33,7 +33,7 @@ def row_lengths(rows: Float64Array, weights: Float64Array) -> Float64Array:
 
 
 class MetRows(NamedTuple):
-    """What rows that are met leave to the DOFs that are free."""
+    """Freedom that rows which are met leave to the DOFs that are free."""
 
     rank: int  # how many are independent, each judged by its own length
     inverse: Float64Array  # shortest change by changes of the rows, shape [free DOFs, rows]
@@ -42,12 +42,7 @@ class MetRows(NamedTuple):
 
     @classmethod
     def of(cls, rows: Float64Array, weights: Float64Array) -> "MetRows":
-        """Take rows apart.
-
-        Args:
-            rows: Their derivatives by the free DOFs, shape [rows, free DOFs].
-            weights: Their weights, shape [rows].
-        """
+        """Take rows [rows, free DOFs] of these weights apart."""
         length = row_lengths(rows, weights)
         left, singular, right = np.linalg.svd(rows / length[:, None])
         rank = int((singular > SINGULAR * max(singular.max(initial=0.0), 1.0)).sum())
@@ -60,7 +55,7 @@ class MetRows(NamedTuple):
 
 
 class MinimumShift(NamedTuple):
-    """How a minimum follows some numbers."""
+    """Motion of a minimum with some numbers."""
 
     change: Float64Array  # of each active DOF with each number, shape [active DOFs, numbers]
     is_least: bool  # whether no direction lowers the cost
@@ -78,31 +73,21 @@ class Minimum(NamedTuple):
 
     @property
     def met(self) -> MetRows:
-        """What the hard rows leave to the free DOFs."""
+        """Give the freedom that the hard rows leave to the free DOFs."""
         return MetRows.of(self.hard[:, self.free], self.weights)
 
     def by_limits(self, held: NDArray[np.bool_]) -> tuple[NDArray[np.intp], Float64Array]:
-        """Give how the configuration follows the limits that hold DOFs, each of which goes with its own.
-
-        Args:
-            held: Which DOFs have one, shape [active DOFs].
-
-        Returns:
-            Their numbers, and the change of each active DOF with each, shape [active DOFs, limits].
-        """
+        """Give how the configuration follows the limits that hold DOFs, each of which goes with its own."""
+        # Returns their numbers, and the change of each active DOF with each, shape [active DOFs, limits]
         own = np.flatnonzero(held)
         change = self.shift(self.hard[:, own], self.soft[:, own], self.bend[:, own]).change
         change[own, np.arange(len(own))] = 1.0
         return own, change
 
     def shift(self, hard: Float64Array, soft: Float64Array, bend: Float64Array) -> MinimumShift:
-        """Give how the configuration follows some numbers.
-
-        Args:
-            hard: Derivatives of the hard rows by the numbers, shape [hard rows, numbers].
-            soft: Those of the soft rows, shape [soft rows, numbers].
-            bend: Those of g with the rows and multipliers as they are, shape [active DOFs, numbers].
-        """
+        """Give how the configuration follows numbers, from derivatives of hard and soft rows and of g by them."""
+        # Shapes [hard rows, numbers], [soft rows, numbers], and [active DOFs, numbers] with rows and multipliers as
+        # they are
         change = np.zeros_like(bend)
         if not self.free.any():
             return MinimumShift(change, is_least=True, is_clear=True)

@@ -19,21 +19,13 @@ def shown(values: NDArray[Any]) -> Any:
 
 
 def load(kernel: wp.Kernel) -> None:
-    """Load a kernel; it is compiled if the cache lacks it.
-
-    Raises:
-        KernelCacheError: Compiled kernels can be neither read nor kept.
-    """
+    """Load a kernel, compiled if the cache lacks it; KernelCacheError where kernels can be neither read nor kept."""
     with DEVICE_LOCK, KernelsFor():
         load_kernels_alone(kernel.module, wp.get_device("cpu"))
 
 
 def launch(kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
-    """Launch a kernel over so many problems; it is compiled if the cache lacks it.
-
-    Raises:
-        KernelCacheError: Compiled kernels can be neither read nor kept.
-    """
+    """Launch a kernel over so many problems; it is loaded as `load` does."""
     with DEVICE_LOCK, KernelsFor():
         load_kernels_alone(kernel.module, wp.get_device("cpu"))
         wp.launch(kernel, count, inputs, device="cpu", record_tape=False)

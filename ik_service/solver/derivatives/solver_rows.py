@@ -31,7 +31,7 @@ AT_LIMIT = 1e-6
 
 
 class LimitDistances(NamedTuple):
-    """Where active DOFs stand beside their limits, shape [n, active DOFs] each."""
+    """Distances of active DOFs from their limits, shape [n, active DOFs] each."""
 
     at_lower: NDArray[np.bool_]  # at the lower one
     at_upper: NDArray[np.bool_]  # at the upper one
@@ -39,7 +39,7 @@ class LimitDistances(NamedTuple):
 
 
 class LimitOwners(NamedTuple):
-    """Whose limits bound active DOFs at one end, shape [active DOFs] each."""
+    """Limits of DOFs that bound active DOFs at one end, shape [active DOFs] each."""
 
     dof: NDArray[np.int32]  # the DOF of the robot
     rate: Float64Array  # how far the active DOF goes with its limit
@@ -48,13 +48,7 @@ class LimitOwners(NamedTuple):
 class HostRows:
     """The rows of a solver on the host.
 
-    Args:
-        robot: The robot.
-        rows: Its rows on the device.
-        hard_limits: Whether answers keep the limits of joints.
-
-    Raises:
-        EngineError: An objective does not state its rows, or a joint that closes a loop has limits.
+    Raises EngineError where an objective does not state its rows, or a joint that closes a loop has limits.
     """
 
     def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
@@ -83,13 +77,8 @@ class HostRows:
     def data(
         self, targets: Sequence[Target], given: TargetArrays, enabled: NDArray[np.bool_] | None
     ) -> list[dict[str, Float64Array]]:
-        """Give the numbers of all fields, those of targets as the caller has them, not rounded.
-
-        Args:
-            targets: The targets.
-            given: Their values, checked.
-            enabled: Which constraints of the robot are met, shape [1 or n, constraints]; None for all.
-        """
+        """Give the numbers of all fields, those of targets as the caller has them, not rounded."""
+        # `enabled` says which constraints of the robot are met, [1 or n, constraints]; None for all
         found, constraints = list[dict[str, Float64Array]](), 0
         for k, objective in enumerate(self._objectives):
             own = {
@@ -106,16 +95,8 @@ class HostRows:
         return found
 
     def further(self, wanted: Sequence[tuple[object, str]], *, limits: bool) -> Further:
-        """Say by what answers are derived beside targets.
-
-        Args:
-            wanted: Objectives, and names of their fields.
-            limits: Whether limits are among it.
-
-        Raises:
-            InputError: They are no pairs, or an objective is not of this solver.
-            UnknownNameError: It has no field of a name.
-        """
+        """Say by which objectives' fields, and whether by limits, answers are derived beside targets."""
+        # Raises InputError for no pairs or an objective of another solver, UnknownNameError for a field that it has not
         places, columns = list[tuple[int, str]](), list[int]()
         try:
             pairs = [(objective, name) for objective, name in wanted]
@@ -162,12 +143,7 @@ class HostRows:
         return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
 
     def beside_limits(self, joint_q: Float64Array, limits: AskedLimits | None) -> LimitDistances:
-        """Say which active DOFs are at limits that answers keep.
-
-        Args:
-            joint_q: Configurations, shape [n, joint_coord_count].
-            limits: Those of their solve; None for the robot's.
-        """
+        """Say which active DOFs are at limits that answers keep: those of their solve, or the robot's."""
         coordinate = self.robot.dof_coordinate[self.robot.active_dof]
         place = np.where(coordinate >= 0, joint_q[:, np.maximum(coordinate, 0)], np.nan)
         lower, upper = self._ends(limits)
@@ -204,7 +180,6 @@ class HostRows:
 def _of_target(
     target: Target, position: NDArray[np.floating] | None, orientation: NDArray[np.floating] | None, length_unit: float
 ) -> Data:
-    """Give the numbers of a target's rows."""
     on = np.repeat([position is not None, orientation is not None], 3)
     found = {ROW_WEIGHTS: np.atleast_2d(target.weights_in_metres(length_unit)) * on}
     if position is not None:

@@ -116,7 +116,7 @@ class TargetIsland(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """How DOFs go on from configurations."""
+    """Steps and derivatives of DOFs in configurations."""
 
     step: Float64Array  # the shortest step of the active DOFs onto the targets, shape [n, active DOFs]
     touches: NDArray[np.bool_]  # whether a row depends on an active DOF, shape [n, active DOFs]
@@ -145,11 +145,7 @@ class TargetMotion:
         self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
     def load(self, islands: Sequence[TargetIsland]) -> None:
-        """Load the kernels for some islands; they are compiled if the cache lacks them.
-
-        Raises:
-            KernelCacheError: Compiled kernels can be neither read nor kept.
-        """
+        """Load the kernels for some islands; KernelCacheError where they can be neither read nor kept."""
         for island in islands:
             load(self._kernel(island))
 

@@ -44,12 +44,7 @@ class AskedLimits(NamedTuple):
 
     @classmethod
     def joined(cls, parts: "Sequence[AskedLimits]", counts: Sequence[int]) -> "AskedLimits":
-        """Return those of several batches, one after the other.
-
-        Args:
-            parts: Their limits.
-            counts: How many problems each has.
-        """
+        """Return those of several batches of so many problems, one after the other."""
         each = list(zip(parts, counts, strict=True))
         lower, upper, frozen = (
             np.concatenate([np.broadcast_to(one[k], (count, one[k].shape[1])) for one, count in each]) for k in range(3)
@@ -122,11 +117,7 @@ class LimitReading:
             self._start = np.where(is_rounded | is_fault, within, own)
 
     def narrow(self, given: Any) -> None:
-        """Narrow the limits to intervals, given as `joint_limits` of `read_limits`.
-
-        Raises:
-            InputError: No pairs of numbers, or nothing is left of the limits.
-        """
+        """Narrow the limits to intervals, given as `joint_limits` of `read_limits`."""
         robot = self._robot
         if isinstance(given, Mapping):
             pairs = {name: _pair(f"joint_limits of '{name}'", pair) for name, pair in given.items()}
@@ -150,11 +141,7 @@ class LimitReading:
         self._keep_within("joint_limits", *of_active)
 
     def keep_near(self, given: Any) -> None:
-        """Narrow the limits to where DOFs are no further from the start, given as `max_change` of `read_limits`.
-
-        Raises:
-            InputError: No numbers, negative ones, or nothing is left of the limits.
-        """
+        """Narrow the limits to where DOFs are no further from the start, given as `max_change` of `read_limits`."""
         robot, start = self._robot, self._require_start("max_change")
         most = self._by_dof("max_change", given, np.inf)
         if not (most >= 0.0).all():  # with NaN
@@ -169,11 +156,7 @@ class LimitReading:
         self._keep_within("max_change", start - of_active, start + of_active)
 
     def freeze(self, given: Any) -> None:
-        """Hold DOFs where they start, whatever else is asked for, given as `frozen` of `read_limits`.
-
-        Raises:
-            InputError: No names or booleans, there is no start, or a DOF starts beyond the limits of the robot.
-        """
+        """Hold DOFs where they start, whatever else is asked for, given as `frozen` of `read_limits`."""
         robot, start = self._robot, self._require_start("frozen")
         if isinstance(given, str):
             raise InputError("frozen must be names, a mapping, or booleans by columns, got one text: put it in a list.")

@@ -15,18 +15,9 @@ ARGUMENT = "constraint_enabled"
 
 
 def read_enabled(names: Sequence[str], given: Any, problem_count: int) -> NDArray[np.bool_] | None:
-    """Return which loops are enabled, one line where all problems agree, [1 or problem_count, loops]; None for all.
-
-    Args:
-        names: Names of the robot's loops.
-        given: What the caller gives: an array, or a mapping from names; those that it leaves out are enabled. None for
-            all.
-        problem_count: Number of problems.
-
-    Raises:
-        UnknownNameError: The robot has no loop of a name.
-        InputError: A value is not True or False, or has a wrong shape.
-    """
+    """Return which loops are enabled, one line where all problems agree, [1 or problem_count, loops]; None for all."""
+    # A mapping enables the loops that it leaves out. Raises UnknownNameError where the robot has no loop of a name,
+    # InputError for a value other than True or False or a wrong shape
     if given is None:
         return None
     enabled = _by_name(names, given, problem_count) if isinstance(given, Mapping) else _flags(ARGUMENT, given)

@@ -12,17 +12,9 @@ CPU_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the ho
 
 
 def as_numpy(name: str, value: Any) -> Any:
-    """Return a NumPy view of a Warp array or of anything with `__dlpack__`, and everything else as it is.
-
-    Memory of another device is copied to the host. The view may be read-only.
-
-    Args:
-        name: What the value is, for messages.
-        value: The value; of a list or tuple every entry is seen so.
-
-    Raises:
-        InputError: The library does not give its memory away.
-    """
+    """Return a NumPy view of a Warp array or of anything with `__dlpack__`, and everything else as it is."""
+    # Memory of another device is copied to the host; the view may be read-only. Of a list or tuple every entry is seen
+    # so. Raises InputError where the library does not give its memory away.
     if type(value) is np.ndarray or value is None:
         return value
     if type(value) in (list, tuple):

@@ -20,18 +20,8 @@ FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
 def read_targets(
     targets: Sequence[Target], positions: Any, orientations: Any, problem_count: Any, *, wxyz: bool = False
 ) -> TargetArrays:
-    """Return the arrays of a solve by target: views of the caller's where these are floats of the host.
-
-    Args:
-        targets: Declared targets.
-        positions: What the caller gives as positions.
-        orientations: What the caller gives as orientations.
-        problem_count: Number of problems where the arrays do not say it.
-        wxyz: Whether the caller's quaternions are in the order wxyz; those returned are xyzw.
-
-    Raises:
-        InputError: A shape or a count that is not allowed, or, where it took a closer look, a value.
-    """
+    """Return the arrays of a solve by target, xyzw: views of the caller's where these are floats of the host."""
+    # Raises InputError for a shape or a count that is not allowed, or, where it took a closer look, a value
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     given = _by_target(targets, positions, orientations, problem_count)
     if not wxyz:
@@ -51,18 +41,9 @@ def _by_target(targets: Sequence[Target], positions: Any, orientations: Any, pro
 
 
 def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, problem_count: int) -> NDArray[Any]:
-    """Return configurations in the robot's order, [joint_coord_count] or [problem_count, joint_coord_count].
-
-    Args:
-        robot: The robot.
-        order: Where the caller's columns stand.
-        name: What they are, for messages.
-        joint_q: What the caller gives; coordinates that the order leaves out are those of `robot.mid_joint_q`.
-        problem_count: Number of problems.
-
-    Raises:
-        InputError: Neither of these shapes, or no numbers.
-    """
+    """Return configurations in the robot's order, [joint_coord_count] or [problem_count, joint_coord_count]."""
+    # Coordinates that the order leaves out are those of `robot.mid_joint_q`. Raises InputError for neither of these
+    # shapes, or no numbers.
     q = as_numpy(name, joint_q)
     if type(q) is not np.ndarray or q.dtype.kind != "f":
         q = host_array(name, q)
@@ -96,11 +77,7 @@ def rows_of(array: Any, problems: slice | NDArray[np.intp]) -> Any:
 
 
 def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_count: int) -> None:
-    """Check that data per problem has a line for every problem.
-
-    Raises:
-        InputError: It has another number of lines.
-    """
+    """Check that data per problem has a line for every problem; InputError if not."""
     for objective in objectives:
         if isinstance(objective, IKObjective):
             objective.require_problem_count(problem_count)
@@ -113,15 +90,7 @@ def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_co
 
 
 def check_one_line(objectives: Sequence[Any], targets: Sequence[Target]) -> None:
-    """Check that no data is per problem.
-
-    Args:
-        objectives: Objectives.
-        targets: Targets that have lines per problem.
-
-    Raises:
-        InputError: Some is.
-    """
+    """Check that no data is per problem; InputError if some is. `targets` are those that have lines per problem."""
     many = [type(objective).__name__ for objective in objectives if has_lines_per_problem(objective)]
     many += [f"Target '{target.link}'" for target in targets]
     if many:
@@ -136,17 +105,8 @@ def has_lines_per_problem(objective: Any) -> bool:
 def raise_fault(
     robot: RobotModel, order: CallerOrder, targets: Sequence[Target], given: tuple[Any, Any, Any, Any]
 ) -> NoReturn:
-    """Say what the kernels have found wrong with a number.
-
-    Args:
-        robot: The robot.
-        order: Where the caller's columns stand.
-        targets: Declared targets.
-        given: Positions, orientations, start configurations and number of problems, as the caller gave them.
-
-    Raises:
-        InputError: Always.
-    """
+    """Raise the InputError that says what the kernels have found wrong with a number."""
+    # `given` are positions, orientations, start configurations and number of problems, as the caller gave them
     positions, orientations_xyzw, initial_joint_q, problem_count = given
     count = check_targets(targets, positions, orientations_xyzw, problem_count).problem_count
     if initial_joint_q is not None:

@@ -49,19 +49,9 @@ class TargetArrays:
 def check_targets(
     targets: Sequence[object], positions: object, orientations_xyzw: object, problem_count: int | None
 ) -> TargetArrays:
-    """Check the arrays of a solve and split them by target.
-
-    Args:
-        targets: Declared targets.
-        positions: Target positions [m], shape [n, 3] for one target, or [3] for one problem; [n, targets, 3] for
-            several, a list with one array or None per target, or None. A target with neither positions nor orientations
-            is left out.
-        orientations_xyzw: Target orientations, shapes alike with 4.
-        problem_count: Number of problems where the arrays do not say it.
-
-    Raises:
-        InputError: A shape, a count or a value that is not allowed; the message names it.
-    """
+    """Check the arrays of a solve, given as to `IKSolver.solve`, and split them by target."""
+    # A target with neither positions nor orientations is left out. Raises InputError for a shape, a count or a value
+    # that is not allowed; the message names it.
     by_position = by_target("positions", positions, len(targets), 3)
     by_orientation = by_target("orientations_xyzw", orientations_xyzw, len(targets), 4)
     counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
@@ -82,13 +72,7 @@ def check_targets(
 
 
 def plain_targets(value: object, target_count: int, width: int) -> tuple[NDArray[Any] | None, ...] | None:
-    """Split an array by target without looking at its numbers; None where that takes a closer look.
-
-    Args:
-        value: What a caller gives as positions or orientations.
-        target_count: Number of declared targets.
-        width: 3 or 4.
-    """
+    """Split an array by target without looking at its numbers; None where that takes a closer look."""
     if value is None:
         return (None,) * target_count
     if type(value) is np.ndarray and value.dtype.kind == "f":
@@ -102,23 +86,14 @@ def plain_targets(value: object, target_count: int, width: int) -> tuple[NDArray
 
 
 def _is_plain(array: object, width: int) -> bool:
-    """Whether this is a column of one target, or none."""
     if array is None:
         return True
     return type(array) is np.ndarray and array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] == width
 
 
 def host_array(name: str, value: object, *, may_be_infinite: bool = False) -> NDArray[np.float64]:
-    """Return any array as float64 on the host: NumPy, Warp, DLPack or nested sequences.
-
-    Args:
-        name: What it is, for messages.
-        value: The array.
-        may_be_infinite: Whether infinity is allowed.
-
-    Raises:
-        InputError: Not numbers, or numbers that are not finite; the message gives the first one's index.
-    """
+    """Return any array as float64 on the host: NumPy, Warp, DLPack or nested sequences."""
+    # Raises InputError for no numbers, or numbers that are not finite; the message gives the first one's index
     try:
         array = np.asarray(as_numpy(name, value))
         if array.dtype.kind not in "fiu":
@@ -139,17 +114,7 @@ def host_array(name: str, value: object, *, may_be_infinite: bool = False) -> ND
 
 
 def by_target(name: str, value: object, target_count: int, width: int) -> tuple[NDArray[np.float64] | None, ...]:
-    """Split an array by target, its numbers as they are: [n, width] or None for each.
-
-    Args:
-        name: What the array is, for messages.
-        value: The array, a list with one or None per target, or None.
-        target_count: Number of declared targets.
-        width: 3 for positions, 4 for quaternions.
-
-    Raises:
-        InputError: A shape or a number that is not allowed.
-    """
+    """Split an array by target, its numbers as they are: [n, width] or None for each; InputError for bad shapes."""
     if value is None:
         return (None,) * target_count
     if target_count == 0:
@@ -184,11 +149,7 @@ def _shaped(name: str, array: NDArray[np.float64], width: int) -> NDArray[np.flo
 
 
 def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return quaternions [n, 4] at exactly unit length.
-
-    Raises:
-        InputError: One is off unit length by more than UNIT_TOLERANCE.
-    """
+    """Return quaternions [n, 4] at exactly unit length; InputError where one is off by more than UNIT_TOLERANCE."""
     length = np.linalg.norm(quaternions, axis=1)
     bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_TOLERANCE)
     if bad.size:

@@ -73,12 +73,9 @@ class Target:
 
 
 def as_target(target: "Target | str", robot: RobotModel) -> Target:
-    """Return a target whose links are known to exist and whose arrays are checked.
-
-    Raises:
-        UnknownNameError: A link is not in the robot.
-        InputError: The entry is neither a link name nor a Target, or its offset or weights are not allowed.
-    """
+    """Return a target whose links are known to exist and whose arrays are checked."""
+    # Raises UnknownNameError for a link that is not in the robot, InputError for an entry that is neither a link name
+    # nor a Target, or an offset or weights that are not allowed
     if isinstance(target, str):
         target = Target(target)
     if not isinstance(target, Target):
@@ -125,12 +122,9 @@ def _with_tolerances(target: Target) -> Target:
 def replaced(
     targets: tuple[Target, ...], number: int, data: Mapping[str, Any], robot: RobotModel
 ) -> tuple[Target, ...]:
-    """Return targets of which one has other data, by the names of `DATA`; None for what it has.
-
-    Raises:
-        InputError: There is no such target, it has no offset or no tolerance and is given one, or a value is not
-            allowed.
-    """
+    """Return targets of which one has other data, by the names of `DATA`; None for what it has."""
+    # Raises InputError where there is no such target, it has no offset or no tolerance and is given one, or a value is
+    # not allowed
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     if not (whole and 0 <= number < len(targets)):
         raise InputError(f"target is {number!r}. Allowed: 0 to {len(targets) - 1}.")
@@ -157,15 +151,8 @@ def _one_or_many(
 def pose_objective(
     target: Target, positions: Any, orientations_xyzw: Any, row_weights: Any, deadband: Any = None
 ) -> IKObjectivePose | IKObjectiveNearPose:
-    """Return the objective that stands for a checked target.
-
-    Args:
-        target: The target.
-        positions: Its positions [m], [3] or [n, 3].
-        orientations_xyzw: Its orientations, [4] or [n, 4].
-        row_weights: Weights of the six rows, [6] or [n, 6].
-        deadband: What counts as no error, [7] or [n, 7], where the target has a frame of its own.
-    """
+    """Return the objective that stands for a checked target, with one line of data or one per problem."""
+    # A deadband [7] or [n, 7], which counts as no error, belongs to targets with a frame of their own
     given = {"offset": target.offset, "reference_link": target.reference_link, "row_weights": row_weights}
     if target.frame is None:
         return IKObjectivePose(target.link, positions, orientations_xyzw, **given)

@@ -19,11 +19,7 @@ LARGEST_ANGLE = math.pi  # the largest angle between two orientations
 
 
 def free_rows(link: str, free: object) -> NDArray[np.bool_]:
-    """Return which rows names of axes stand for, bool [6].
-
-    Raises:
-        InputError: A name is none of `AXES`.
-    """
+    """Return which rows names of axes stand for, bool [6]; InputError where a name is none of `AXES`."""
     names = (free,) if isinstance(free, str) else free
     if not isinstance(names, Sequence) or not all(isinstance(name, str) and name in AXES for name in names):
         raise InputError(f"Target '{link}': free is {in_a_line(free)}. Allowed: a list of {', '.join(AXES)}.")
@@ -31,16 +27,8 @@ def free_rows(link: str, free: object) -> NDArray[np.bool_]:
 
 
 def check_tolerance(link: str, tolerance: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
-    """Check tolerances of a target.
-
-    Args:
-        link: Name of its link.
-        tolerance: Shape [6] or [n, 6]; infinity frees a row.
-        weights: Weights of the rows with those that are free, shape alike.
-
-    Raises:
-        InputError: A tolerance that is not allowed, or two that bound no cone beside a free rotation.
-    """
+    """Check tolerances [6] or [n, 6] of a target beside its weights; infinity frees a row."""
+    # Raises InputError for a tolerance that is not allowed, or two that bound no cone beside a free rotation
     if not (tolerance >= 0.0).all():
         raise InputError(f"Target '{link}': tolerance holds {tolerance.min():g}. Allowed: 0 and above.")
     angles, judged = np.atleast_2d(tolerance)[:, 3:], np.atleast_2d(weights)[:, 3:] > 0.0

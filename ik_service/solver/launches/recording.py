@@ -91,10 +91,8 @@ class Recording:
         self._uses: Counter[int] = Counter()
 
     def prepare(self, count: int) -> Replay:
-        """Record what so many problems need, with the device to oneself; return what does it all.
-
-        While a caller records a graph that is launches, which become part of it; so it does not wait.
-        """
+        """Record launches for so many problems, with the device to oneself; return what does it all."""
+        # While a caller records a graph that is launches, which become part of it; so it does not wait
         is_captured = not self._waits and self._device.is_capturing
         if not is_captured and (replay := self._graphs.get(count)) is not None:
             self._graphs.move_to_end(count)

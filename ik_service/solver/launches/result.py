@@ -85,11 +85,7 @@ class IKResult(ResultColumns):
 
 
 def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
-    """Return problems of several results as one.
-
-    Args:
-        parts: Results of the same solver and options, and which of their rows to take, in order.
-    """
+    """Return problems of several results of one solver and options as one: rows of each, in order."""
     first, rows = parts[0]
     if len(parts) == 1 and rows == slice(0, len(first)):
         return first
@@ -113,7 +109,6 @@ def replace_by_successes(result: IKResult, problems: NDArray[np.intp], others: I
 
 
 def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict[str, Any]:
-    """The columns of consecutive parts that are there, one after the other."""
     first, rows = parts[0]
     if len(parts) == 1:
         return {name: values[rows] for name in names if (values := getattr(first, name)) is not None}
@@ -123,7 +118,7 @@ def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict
 
 @dataclass(frozen=True, eq=False)
 class ResultHead:
-    """What is the same in all results of a solver."""
+    """Names and places that all results of a solver share."""
 
     robot: RobotModel
     order: CallerOrder
@@ -146,14 +141,7 @@ class ResultHead:
 
 
 def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
-    """Return what a solve has left in its workspace.
-
-    Args:
-        head: What all results of the solver share.
-        work: The workspace.
-        prepared: What the engine has done.
-        settings: Size and options of the solve.
-    """
+    """Return what a solve has left in its workspace."""
     result = _collect(head, work, prepared, settings)
     return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
 
@@ -176,10 +164,8 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
 def _with_solutions(
     head: ResultHead, work: Workspace, result: IKResult, prepared: PreparedSolve, settings: SolveSettings
 ) -> IKResult:
-    """Add the solutions, each verified; where the first fails and another one succeeds, that one becomes the answer.
-
-    The first is chosen in float32, where an error near the tolerance may round to the other side of it.
-    """
+    """Add the solutions, each verified; where the first fails and another one succeeds, that one becomes the answer."""
+    # The first is chosen in float32, where an error near the tolerance may round to the other side of it
     selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solutions
     columns = work.verification.columns
     assert selection is not None  # several solutions have been asked for

@@ -108,12 +108,8 @@ class Workspace:
         return self.inputs.use_targets(targets) | self.verification.use_targets(targets)
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
-        """Set the numbers of a solve; `inputs` have yet to go to the device.
-
-        Args:
-            settings: Size and options of the solve.
-            has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
-        """
+        """Set the numbers of a solve; `inputs` have yet to go to the device."""
+        # Where starts are given, seed 1 is the middle
         if self.copies:
             self._pushed = ()
         asked = (settings.options, settings.problem_count, settings.seeds, has_start)
@@ -123,11 +119,8 @@ class Workspace:
             self._asked = asked
 
     def push_numbers(self) -> None:
-        """Copy the numbers of a solve to the device, for launches that copy nothing; what stands there stays.
-
-        Raises:
-            InputError: A graph is being recorded, and there are other numbers on the device.
-        """
+        """Upload the numbers of a solve for launches recorded without copies; skip this where they are unchanged."""
+        # Raises InputError where a graph is being recorded, and there are other numbers on the device
         pushed, device = (self._asked, self.inputs.given.host.tobytes()), self._model.device
         if pushed == self._pushed:
             return
@@ -204,12 +197,8 @@ class Workspace:
         return PartLaunches([*map(per_problem, launches), *fetches], [partition])
 
     def recorded(self, islands: RecordedIslands, *, values: bool) -> RecordedLaunches:
-        """Return the launches of a solve of pose targets on one thread, for export.
-
-        Args:
-            islands: Those of the engine.
-            values: Whether the values of constraints are wanted.
-        """
+        """Return the launches of a solve of pose targets on one thread, for export."""
+        # With `values` those of constraints are among them
         problems, inputs, verification = self.problems, self.inputs, self.verification
         read = inputs.launches(problems, verification.tools, 0, 1)
         judged = problems, inputs, islands.partition, 0, 1, islands.joint_q_float64

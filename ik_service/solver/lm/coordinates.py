@@ -41,13 +41,8 @@ class Coordinates:
 
 
 def coordinates_of(model: DeviceModel, limits: Sequence[wp.array[Any]], *, hard_limits: bool) -> Any:
-    """Return the `Coordinates` of a robot.
-
-    Args:
-        model: The robot on the device.
-        limits: Lower and upper limits that are enforced, float64 [1 or problems, active_dof_count].
-        hard_limits: Whether limits of followers are enforced.
-    """
+    """Return the `Coordinates` of a robot; limits are float64 [1 or problems, active_dof_count]."""
+    # Followers keep their limits only with `hard_limits`
     robot, count = model.robot, model.joint_coord_count
     quaternion = np.full(robot.active_dof_count, -1)
     for joint, first in robot.quaternion_starts.items():
@@ -157,14 +152,8 @@ def follower_dofs(model: DeviceModel) -> list[int]:
 def follower_table(
     model: DeviceModel, dofs: list[int], *, exact: bool = False, hard_limits: bool = True
 ) -> NDArray[np.float64]:
-    """Return multiplier, offset and limits of DOFs that follow others, [dofs, 4].
-
-    Args:
-        model: The robot on the device.
-        dofs: The DOFs.
-        exact: Whether limits are those in float64; else they are rounded inwards to float32.
-        hard_limits: Whether they keep their limits; else these are infinite.
-    """
+    """Return multiplier, offset and limits of DOFs that follow others, [dofs, 4]; endless without `hard_limits`."""
+    # Limits are exact in float64, else rounded inwards to float32
     robot = model.robot
     lower, upper = robot.joint_limit_lower, robot.joint_limit_upper
     if not exact:

@@ -52,10 +52,8 @@ def bounded(value: Any, lower: Any, upper: Any):
 
 
 def recurrence_increments(dimensions: int) -> NDArray[np.uint32]:
-    """Return the increments of the additive recurrence as 32-bit fractions, shape [dimensions].
-
-    The base is the positive root of x^(d+1) = x + 1, whose powers are evenly spread in d dimensions (Roberts 2018).
-    """
+    """Return the increments of the additive recurrence as 32-bit fractions, shape [dimensions]."""
+    # The base is the positive root of x^(d+1) = x + 1, whose powers are evenly spread in d dimensions (Roberts 2018)
     root = 2.0
     for _ in range(64):
         root = (1.0 + root) ** (1.0 / (dimensions + 1))
@@ -104,13 +102,8 @@ def draw_sequence(trees: KinematicTrees) -> DrawSequence:
 
 
 def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.array[Any]]) -> typing.Any:
-    """Return the `SeedRanges` of a robot.
-
-    Args:
-        model: The robot on the device.
-        drawn: Whether any row can depend on the DOF, shape [active_dof_count].
-        ends: Lower and upper ends of the draws, float32 [1 or problems, active_dof_count].
-    """
+    """Return the `SeedRanges` of a robot, from the active DOFs that rows can depend on."""
+    # Ends of the draws are float32 [1 or problems, active_dof_count]
     sequence, device = draw_sequence(model.robot.trees), model.device
     ranges: typing.Any = SeedRanges()
     ranges.lower, ranges.upper = ends

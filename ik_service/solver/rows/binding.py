@@ -30,11 +30,9 @@ CONSTRAINT_ROW = wp.constant(int(RowKind.CONSTRAINT))
 
 
 def differentiates_itself(objective: Any) -> bool:
-    """Return whether an objective has a `compute_jacobian_autodiff` that is not that of its base class.
-
-    In `newton.ik` that of the base class only raises, so what its own solver evaluates without it is differentiated by
-    the solver, as are objectives of our own base class.
-    """
+    """Return whether an objective has a `compute_jacobian_autodiff` that is not that of its base class."""
+    # In `newton.ik` that of the base class only raises, so what its own solver evaluates without it is differentiated
+    # by the solver, as are objectives of our own base class
     for base in type(objective).__mro__:
         if "compute_jacobian_autodiff" in vars(base):
             return base.__name__ != IKObjective.__name__
@@ -53,12 +51,9 @@ def member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
 
 
 def bind_objective(objective: Any, solver: object, model: DeviceModel) -> None:
-    """Bind an objective to a solver, by the hooks that it has.
-
-    Raises:
-        ObjectiveError: It is no objective, or bound to another solver.
-        UnknownNameError: It names a link that the robot has not.
-    """
+    """Bind an objective to a solver, by the hooks that it has."""
+    # Raises ObjectiveError where it is no objective, or bound to another solver, UnknownNameError where it names a link
+    # that the robot has not
     require_contract(objective)
     bind_solver = getattr(objective, "bind_solver", None)
     if bind_solver is not None:
@@ -76,11 +71,7 @@ def release_objective(objective: Any, solver: object) -> None:
 
 
 def require_contract(objective: Any) -> None:
-    """Check that an object has the hooks of an objective.
-
-    Raises:
-        ObjectiveError: A hook is missing; the message names it.
-    """
+    """Check that an object has the hooks of an objective; the ObjectiveError names the one that is missing."""
     hooks = (
         "residual_dim",
         "compute_residuals",

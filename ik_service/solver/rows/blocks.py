@@ -101,15 +101,9 @@ class Rows:
         return [k for k, own in enumerate(self.kinds) if own is kind]
 
     def set_support(self, dofs: NDArray[np.bool_], probed: NDArray[np.bool_], apart: NDArray[np.bool_]) -> None:
-        """Say which entries of the Jacobian can differ from zero.
-
-        The others are written once, as zeros, when the Jacobian is allocated.
-
-        Args:
-            dofs: DOFs that each row can depend on, bool [rows, joint_dof_count].
-            probed: Whether a row may depend on others as well, bool [rows].
-            apart: Objectives whose rows are differentiated one by one, bool [objectives].
-        """
+        """Say which entries of the Jacobian can differ from zero; the others are written once, when it is allocated."""
+        # `dofs` are those that each row can depend on, bool [rows, joint_dof_count]; `probed` rows may depend on others
+        # as well, bool [rows]; rows of objectives `apart` are differentiated one by one
         for k, (objective, start) in enumerate(zip(self.objectives, self.start, strict=True)):
             block = slice(start, start + objective.residual_dim())
             if self.taped[k] and not self.hooked[k] and not apart[k]:
@@ -154,13 +148,9 @@ class Rows:
     def compute_residuals(
         self, poses: Poses, tapes: "RowTapes | None" = None, stale: "wp.array[Any] | None" = None
     ) -> None:
-        """Write body poses and the residuals of all objectives.
-
-        Args:
-            poses: Where.
-            tapes: Those that record the launches of objectives, where their Jacobian is asked for next.
-            stale: 0 for the lines that have their body poses already, int32 [n]; None for none of them.
-        """
+        """Write body poses and the residuals of all objectives."""
+        # The tapes record the launches of objectives whose Jacobian is asked for next. `stale` is 0 for the lines that
+        # have their body poses already, int32 [n].
         forward_kinematics(self.model, poses.joint_q, poses.body_q, stale)
         self._compute_blocks(poses, tapes)
 
@@ -174,14 +164,7 @@ class Rows:
     def compute_jacobian(
         self, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: "RowTapes"
     ) -> None:
-        """Write the Jacobian of all objectives at configurations whose residuals have just been computed.
-
-        Args:
-            poses: Where; `compute_residuals` has just run on it, with `tapes`.
-            joint_S_s: Out: motion subspace, [n, joint_dof_count].
-            jacobian: Out, [n, total_residuals, joint_dof_count].
-            tapes: The tapes of these poses.
-        """
+        """Write joint_S_s and the Jacobian at poses on which `compute_residuals` has just run, with the same tapes."""
         self._clear(jacobian)
         if not all(self.hooked):
             motion_subspace(self.model, poses.body_q, joint_S_s)
@@ -207,14 +190,10 @@ class Rows:
 
 @contextmanager
 def _checked_arrays(objective: Any, device: wp.Device) -> Iterator[None]:
-    """Let no hook of an objective launch a GPU kernel on arrays that the GPU cannot reach.
-
-    Warp does not look unless it is told to, and the access to such an array ends the GPU's context for all of the
-    process. Hooks run where launches are recorded, so a solve pays nothing for it.
-
-    Raises:
-        ObjectiveError: The objective has an array elsewhere; the message names kernel, argument and devices.
-    """
+    """Let no hook of an objective launch a GPU kernel on arrays that the GPU cannot reach."""
+    # Warp does not look unless it is told to, and the access to such an array ends the GPU's context for all of the
+    # process. Hooks run where launches are recorded, so a solve pays nothing for it. The ObjectiveError names kernel,
+    # argument and devices.
     before, relaxed = wp.config.launch_array_access_mode, wp.config.LaunchArrayAccessMode.RELAXED
     if not device.is_cuda or before != relaxed:
         yield
@@ -242,12 +221,7 @@ def _clear_rows(
 
 
 class RowTapes:
-    """Tapes of the objectives that are differentiated by them, over one set of poses.
-
-    Args:
-        rows: The layout.
-        poses: The poses; they have gradients where `rows` needs them.
-    """
+    """Tapes of the objectives that are differentiated by them, over one set of poses."""
 
     def __init__(self, rows: Rows, poses: Poses) -> None:
         self._rows = rows
@@ -282,13 +256,7 @@ class RowTapes:
 
 
 class StepTape:
-    """A tape from a step in the DOFs to the residuals, recorded anew at every configuration.
-
-    Args:
-        rows: The layout.
-        n_batch: Lines of the batch.
-        problem_idx: Problem of every line, int32 [n_batch].
-    """
+    """A tape from a step in the DOFs to the residuals, recorded anew at every configuration."""
 
     def __init__(self, rows: Rows, n_batch: int, problem_idx: wp.array[Any]) -> None:
         self.poses = Poses.allocate(rows.model, n_batch, rows.count, problem_idx, requires_grad=True)

@@ -34,11 +34,8 @@ class ConstraintRows:
         self._enabled: NDArray[np.bool_] | None = None  # of the last solve, as `enable` was given it
 
     def enable(self, enabled: NDArray[np.bool_] | None) -> None:
-        """Switch constraints on and off; weights change only where others are enabled than before.
-
-        Args:
-            enabled: One line for all problems or one each, [1 or problems, constraints]; None for all.
-        """
+        """Switch constraints on and off, [1 or problems, constraints]; None for all on."""
+        # Weights change only where others are enabled than before
         if enabled is None and self._enabled is None:
             return
         every = np.ones((1, len(self.objectives)), dtype=bool)

@@ -26,7 +26,7 @@ PASSES_APART = wp.constant(1.0e-4)  # share of an entry by which the passes may 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Which rows of an objective share a backward pass."""
+    """Rows of an objective that share a backward pass."""
 
     count: int  # number of passes
     of_row: wp.array[Any]  # pass of each row, int32 [rows]
@@ -35,13 +35,8 @@ class RowGroups:
 
     @classmethod
     def of(cls, support: NDArray[np.bool_], device: wp.Device, *, probed: bool) -> "RowGroups":
-        """Group rows.
-
-        Args:
-            support: DOFs that each row can depend on, bool [rows, joint_dof_count].
-            device: Where the arrays are to live.
-            probed: Whether rows may depend on others as well.
-        """
+        """Group rows by the DOFs that each can depend on, bool [rows, joint_dof_count]."""
+        # Probed rows may depend on others as well
         groups = disjoint_rows(support, PASS_ROWS_MAX if probed else len(support))
         if 2 * len(groups) >= len(support) and (probed or len(groups) == len(support)):
             return cls.single(len(support), support.shape[1], device)

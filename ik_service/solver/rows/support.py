@@ -150,22 +150,12 @@ def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
 
 
 def touched_dofs(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which active DOFs rows can depend on, bool [active_dof_count].
-
-    Args:
-        model: The robot on the device.
-        support: Support of the rows, bool [rows, joint_dof_count].
-    """
+    """Return which active DOFs rows of a support [rows, joint_dof_count] can depend on, bool [active_dof_count]."""
     return np.asarray(active_columns(model, support).any(axis=0))
 
 
 def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which active DOFs each row can depend on, bool [rows, active_dof_count].
-
-    Args:
-        model: The robot on the device.
-        support: Support of the rows, bool [rows, joint_dof_count].
-    """
+    """Return which active DOFs each row of a support can depend on, bool [rows, active_dof_count]."""
     active = model.robot.dof_active
     touched = np.zeros((len(support), model.active_dof_count), dtype=bool)
     for dof in np.flatnonzero(active >= 0):

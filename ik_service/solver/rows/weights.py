@@ -54,9 +54,8 @@ class RowWeights:
 class TargetWeights:
     """Weights of targets, which stay from solve to solve.
 
-    Args:
-        targets: The targets; row_weights of two axes are lines of problems, even where there is one.
-        length_unit: That of the robot: floors, which scale with weights, then scale with its size.
+    Row weights of two axes are lines of problems, even where there is one. Floors, which scale with weights, scale with
+    the robot's length unit.
     """
 
     def __init__(self, targets: Sequence[Target], length_unit: float) -> None:
@@ -66,13 +65,8 @@ class TargetWeights:
         self._known: dict[bytes, RowWeights] = {}
 
     def with_objectives(self, given: bytes, objectives: Sequence[IKObjective], problem_count: int) -> RowWeights:
-        """Return the weights of all rows in a solve.
-
-        Args:
-            given: int32 [2 x targets], 1 where the caller gives positions and orientations; else the rows are off.
-            objectives: The further objectives, whose rows follow.
-            problem_count: Problems of the solve.
-        """
+        """Return the weights of all rows in a solve; `given` as in `InputArrays` without its first number."""
+        # Rows of a target without positions or orientations are off
         if self._is_common and not objectives:  # the most frequent solve, of which nothing is computed twice
             known = self._known.get(given)
             if known is None:
@@ -133,12 +127,8 @@ class IslandScales:
         self.lightest2, self.heaviest2, self.secondary, self.tertiary = arrays
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
-        """Take the scales of the islands of a solve.
-
-        Args:
-            weights: Weights of the rows.
-            row_island: Island of every row, -1 for none, shape [1 or problem_count, rows].
-        """
+        """Take the scales of the islands of a solve."""
+        # `row_island` is the island of every row, -1 for none, [1 or problem_count, rows]
         n, by_row, islands = len(weights.lines), np.ascontiguousarray(weights.lines.T), row_island.T
         for island in range(int(row_island.max(initial=-1)) + 1):
             own = islands == island  # [rows, 1 or n]

@@ -60,20 +60,7 @@ class AssistedSolves:
     def solve(
         self, head: ResultHead, batch: ProblemBatch, options: SolverOptions, judged: NDArray[Any] | None = None
     ) -> IKResult | None:
-        """Solve a batch of problems.
-
-        Args:
-            head: What all results share.
-            batch: The problems.
-            options: Options of this solve.
-            judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
-
-        Returns:
-            The result; None where a number is faulty.
-
-        Raises:
-            InputError: As for `SolverCore.check`.
-        """
+        """Solve problems, or judge configurations [problems, joint_coord_count]; None for a faulty number."""
         began, guess = time.monotonic(), None
         if self.core.robot.loops and batch.start is None and batch.limits is None:
             self.core.check(batch)
@@ -86,7 +73,7 @@ class AssistedSolves:
         return result
 
     def _fallbacks(self, batch: ProblemBatch, options: SolverOptions) -> list[Fallback]:
-        """Return what looks for answers where the solve has none, in order."""
+        """Return the searches for answers where the solve has none, in order."""
         may_touch = batch.worlds is not None
         found: list[Fallback] = [self._combinations] if may_touch else []
         if self._alone is not None:
@@ -131,14 +118,8 @@ class AssistedSolves:
 
 
 def _solver_of_targets(setup: SolverSetup, robot: RobotModel, targets: Sequence[Target], *, alone: bool) -> TargetSolve:
-    """Return what solves these targets without further rows.
-
-    Args:
-        setup: Where and how.
-        robot: The robot.
-        targets: The targets.
-        alone: Whether it goes without further solves, and is finished as finely as the engine can.
-    """
+    """Return a solver of these targets without further rows."""
+    # With `alone` it goes without further solves, and is finished as finely as the engine can
     solves = AssistedSolves(robot, targets, (), setup)
     core = solves.core
     head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(setup.device))

@@ -50,12 +50,7 @@ CHOICES = 4
 
 
 class CollisionRepair:
-    """Finds such answers for one solver.
-
-    Args:
-        core: The solver.
-        hard_limits: Whether answers keep the limits of joints.
-    """
+    """Finds such answers for one solver."""
 
     statuses: tuple[IKStatus, ...] = (IKStatus.BLOCKED_BY_COLLISION,)
 
@@ -152,15 +147,9 @@ def _by_coordinate(rows: HostRows) -> Float64Array:
 def _step(
     r: Float64Array, jacobian: Float64Array, missing: Float64Array, slopes: Float64Array, limits: LimitDistances
 ) -> Float64Array:
-    """Return the step that lowers rows and makes room, [n, DOFs].
-
-    Args:
-        r: Rows, [n, rows].
-        jacobian: Their derivatives by the DOFs, [n, rows, DOFs].
-        missing: By how much distances are to grow [m], below 0 by how much they may shrink, [n, distances].
-        slopes: How they grow by the DOFs, [n, distances, DOFs].
-        limits: At which limits the DOFs are.
-    """
+    """Return the step that lowers rows and makes room, [n, DOFs]."""
+    # `missing` [n, distances] is by how much distances are to grow [m], below 0 by how much they may shrink; `slopes`
+    # [n, distances, DOFs] is how they grow
     by_rows = np.swapaxes(jacobian, 1, 2)
     hessian, gradient = by_rows @ jacobian, by_rows @ r[..., np.newaxis]
     largest = hessian.diagonal(axis1=1, axis2=2).max(axis=1) + (slopes * slopes).sum(axis=1).max(axis=1)

@@ -49,15 +49,7 @@ class IslandSolutions(NamedTuple):
     def read(
         cls, robot: RobotModel, problems: Problems, prepared: PreparedSolve, count: int, wanted: int
     ) -> "IslandSolutions":
-        """Return what a solve has left in the arrays of its problems.
-
-        Args:
-            robot: The robot.
-            problems: The arrays.
-            prepared: The solve, of several solutions.
-            count: Number of problems.
-            wanted: Solutions that were asked for.
-        """
+        """Return what a solve of several solutions has left in the arrays of its problems."""
         selection, partition = prepared.selection, prepared.partition
         assert selection is not None  # several have been asked for
         joint_q = np.empty((count, wanted, robot.joint_coord_count))
@@ -75,13 +67,8 @@ class IslandSolutions(NamedTuple):
     def combined(
         self, problems: NDArray[np.intp], first: int, size: int
     ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Return some combinations of problems, in order, [n, joint_coord_count], and the problem of each, [n].
-
-        Args:
-            problems: The problems.
-            first: Number of the first combination of each.
-            size: Combinations of each at most.
-        """
+        """Return combinations [n, joint_coord_count], `size` at most per problem, and the problem of each."""
+        # They come in order, from number `first` on
         found, alike = np.unique(np.maximum(self.found[problems], 1), axis=0, return_inverse=True)
         orders = np.full((len(found), size, found.shape[1]), -1)
         for order, own in zip(orders, found.tolist(), strict=True):
@@ -96,11 +83,7 @@ class IslandSolutions(NamedTuple):
 
 
 class FreeCombinations:
-    """Looks for combinations of the islands of one solver's problems.
-
-    Args:
-        core: The solver.
-    """
+    """Looks for combinations of the islands of one solver's problems."""
 
     statuses: tuple[IKStatus, ...] = (IKStatus.BLOCKED_BY_COLLISION,)
 

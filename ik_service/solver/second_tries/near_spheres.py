@@ -52,12 +52,7 @@ def near_kernel(size: ClearanceSize) -> wp.Kernel:
 
 
 class NearSpheres:
-    """Tells what is near in configurations of a robot.
-
-    Args:
-        model: The robot on the device; it has a collision model.
-        lanes: Packets of the solver's kernels.
-    """
+    """Nearest spheres in configurations of a robot that has a collision model."""
 
     def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
         self._model, self._data = model, CollisionData(model, lanes)
@@ -69,16 +64,9 @@ class NearSpheres:
         self._data.use(worlds.worlds, worlds.number, worlds.enabled, worlds.attached, 0.0)
 
     def of(self, joint_q: FloatArray, farthest: float) -> tuple[FloatArray, FloatArray]:
-        """Return distances [m], and how much each grows by every coordinate [m per rad or m].
-
-        Args:
-            joint_q: Configurations, [n, joint_coord_count].
-            farthest: Distance from which on spheres are left out [m].
-
-        Returns:
-            Distances [n, NEAR], the least first, inf where there are fewer, and slopes [n, NEAR, joint_coord_count], 0
-            for coordinates of ball and floating joints.
-        """
+        """Return distances [m] below `farthest`, and how much each grows by every coordinate [m per rad or m]."""
+        # Distances are [n, NEAR], the least first, inf where there are fewer; slopes [n, NEAR, joint_coord_count], 0
+        # for coordinates of ball and floating joints
         device, data, (count, coordinates) = self._model.device, self._data, joint_q.shape
         spheres = data.spheres(range(self._model.robot.trees.ntree))
         found = wp.zeros(count, dtype=wp.int32, device=device)

@@ -103,12 +103,7 @@ def _beyond(
 
 
 class OpenedLoops:
-    """Finds the starts of one solver.
-
-    Args:
-        robot: The robot.
-        make: Makes what solves targets of a robot.
-    """
+    """Finds the starts of one solver."""
 
     def __init__(self, robot: RobotModel, make: Callable[[RobotModel, Sequence[Target]], TargetSolve]) -> None:
         self._robot, self._make = robot, make
@@ -117,20 +112,10 @@ class OpenedLoops:
         self._solve: TargetSolve | None = None
 
     def starts(self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> Float64Array | None:
-        """Return where problems start in place of the middle of the ranges, [problems, joint_coord_count].
-
-        Problems in which a loop is not enabled start in the middle.
-
-        Args:
-            targets: The targets of the solver.
-            batch: The problems.
-            options: Options of the solve.
-
-        Returns:
-            The starts; None where nothing follows from targets, such as from those without their whole pose, where
-            loops are not enabled in any problem or a number is faulty, or where the options ask for more than one good
-            answer or for one that depends on the start.
-        """
+        """Return where problems start in place of the middle of the ranges, [problems, joint_coord_count]."""
+        # Problems in which a loop is not enabled start in the middle. None where nothing follows from targets, such as
+        # from those without their whole pose, where loops are not enabled in any problem or a number is faulty, or
+        # where the options ask for more than one good answer or for one that depends on the start.
         may_start_anywhere = (
             options.best_of is None and options.approximate is None and options.sampler in ("roberts", "uniform")
         )

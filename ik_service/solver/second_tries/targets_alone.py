@@ -40,42 +40,25 @@ class Fallback(Protocol):
         """Return for which problems of a solve there is something to search for, whatever their status."""
 
     def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
-        """Return answers of problems.
-
-        Args:
-            batch: The problems.
-            time_left: Gives the options of the solve that did not solve them, its deadline what is left of it.
-            joint_q: Its answers [problems, joint_coord_count].
-        """
+        """Return answers of problems whose solve ended at `joint_q`."""
+        # `time_left` gives the options of that solve, its deadline what is left of it
 
     def judging(
         self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
     ) -> tuple[ProblemBatch, SolverOptions]:
-        """Return the solve that judges chosen configurations.
-
-        It is a whole solve, whose own answers are left aside; what it tells of its course is of its own attempts.
-
-        Args:
-            batch: The problems.
-            chosen: The configurations.
-            options: Options of the solve that did not solve them, without its deadline.
-        """
+        """Return the solve that judges chosen configurations, under the options of the solve without its deadline."""
+        # It is a whole solve, whose own answers are left aside; what it tells of its course is of its own attempts
 
 
 class TargetSolve(Protocol):
-    """What solves targets without further rows, in the robot's own order of coordinates."""
+    """Solver of targets without further rows, in the robot's own order of coordinates."""
 
     def __call__(self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
         """Return answers to targets, of the data that these have; None where a number is faulty."""
 
 
 class TargetsAlone:
-    """Finds such answers for one solver, all of whose further rows yield to its targets.
-
-    Args:
-        core: The solver.
-        make: Makes what solves targets of its robot.
-    """
+    """Finds such answers for one solver, all of whose further rows yield to its targets."""
 
     statuses: tuple[IKStatus, ...] = (
         IKStatus.STALLED,

@@ -114,17 +114,9 @@ class Batch:
             self.forget_graph()
 
     def run(self, count: int, use_graph: bool, check: bool = False, deadline_s: float | None = None) -> None:
-        """Work until every problem has its answer, or until the deadline.
-
-        Args:
-            count: Number of problems.
-            use_graph: Whether to record an iteration and replay it.
-            check: Whether to compare the Jacobian with finite differences at the first start configurations.
-            deadline_s: Time after which no attempt begins [s], counted from when all is recorded; None for none.
-
-        Raises:
-            ObjectiveError: `check` found a wrong Jacobian.
-        """
+        """Work until every problem has its answer, or until the deadline, counted from when all is recorded."""
+        # With `check` the Jacobian is compared with finite differences at the first starts; ObjectiveError where it is
+        # wrong
         use_graph = use_graph and not self._rows.on_host
         if check or (use_graph and self._graph is None):
             self._begin()
@@ -226,11 +218,8 @@ class Batch:
         self._refill()
 
     def _record(self) -> wp.Graph | None:
-        """Run one iteration, which loads every kernel, and record a few as a graph, which does not run them.
-
-        Returns:
-            The graph; None where launches of other threads are under way, or an objective computes on the host.
-        """
+        """Run one iteration, which loads every kernel, and record a few as a graph, which does not run them."""
+        # None where launches of other threads are under way, or an objective computes on the host
         self._iterate()
         with recording() as may_record:
             if not may_record:

@@ -18,11 +18,9 @@ from ik_service.solver.staged.attempts import Slots
 @lru_cache
 @typing.no_type_check
 def contact_kernel(size: ClearanceSize) -> Any:
-    """Return the kernel that writes the depths of attempts that have just ended; launched for each slot.
-
-    Where several islands are solved apart, slots hold attempts of different seeds side by side: only the answer is
-    checked then.
-    """
+    """Return the kernel that writes the depths of attempts that have just ended; launched for each slot."""
+    # Where several islands are solved apart, slots hold attempts of different seeds side by side: only the answer is
+    # checked then
     clearance, Configuration, COUNT = (
         clearance_function(size),
         wp.types.vector(size.coordinates, wp.float32),

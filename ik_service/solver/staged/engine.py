@@ -23,7 +23,7 @@ SHRINK_AT = 16  # a batch this many times too large is laid out anew
 
 
 class Closing(Protocol):
-    """What closes the loops of answers in float64."""
+    """Closing of the loops of answers in float64."""
 
     def close(self, work: Workspace, count: int) -> HostDeviceArray:
         """Return the best attempts of a solve in float64, loops closed."""
@@ -55,11 +55,7 @@ class StagedEngine:
         self.batch: Batch | None = None
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
-        """Return the settings of a solve.
-
-        Raises:
-            InputError: An option is not supported, or there are more attempts than can be numbered.
-        """
+        """Return the settings of a solve; InputError for an unsupported option or too many attempts."""
         settings = SolveSettings.of(problem_count, options.seed_count, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or (settings.float64_finish and self._closing is None):
             raise InputError(
@@ -82,15 +78,7 @@ class StagedEngine:
         """Do nothing: the versions of the objectives' data tell when an array has been exchanged."""
 
     def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
-        """Solve, with the device lock held; again where a row depends on a tree that was not known.
-
-        Args:
-            work: Arrays and launches of the solver.
-            settings: Size of the solve.
-
-        Raises:
-            ObjectiveError: `check_jacobians` found a wrong Jacobian.
-        """
+        """Solve, with the device lock held; again where a row depends on a tree that was not known."""
         count = settings.problem_count
         while True:
             batch = self._fit_batch(work.problems, settings)  # binds the objectives, whose weights tell the islands
@@ -110,11 +98,7 @@ class StagedEngine:
             self.use_layout()
 
     def record_islands(self, work: Workspace, count: int, **options: Any) -> NoReturn:
-        """Refuse: nothing can be exported.
-
-        Raises:
-            EngineError: Always.
-        """
+        """Refuse: nothing can be exported."""
         raise EngineError(NOT_RECORDABLE)
 
     def _fit_batch(self, problems: Problems, settings: SolveSettings) -> Batch:

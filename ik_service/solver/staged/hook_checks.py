@@ -25,17 +25,8 @@ _logger = logging.getLogger(__name__)
 
 
 def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.array[Any]) -> None:
-    """Compare a Jacobian with central differences of the residuals at the same configurations.
-
-    Args:
-        model: The robot on the device.
-        rows: Layout of the objectives.
-        poses: Configurations whose residuals and Jacobian have just been computed.
-        jacobian: The Jacobian, [n_batch, total_residuals, joint_dof_count].
-
-    Raises:
-        ObjectiveError: An entry differs; the message names the objective, its row and the DOF.
-    """
+    """Compare a Jacobian with central differences of the residuals at poses where both have just been computed."""
+    # The ObjectiveError names the objective, its row and the DOF
     actual = jacobian.numpy().astype(np.float64)
     expected = _central_differences(model, rows, poses)
     scale = np.maximum(np.abs(expected).max(axis=2, keepdims=True), 1.0)
@@ -71,19 +62,10 @@ def _central_differences(model: DeviceModel, rows: Rows, poses: Poses) -> NDArra
 def compute_on_host(
     rows: Rows, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: RowTapes
 ) -> bool:
-    """Return whether hooks of an objective compute on the host, with `.numpy()` or `assign` for example.
-
-    Such hooks read an array of Warp on the host, the robot's constants apart; or, recorded at one configuration and
-    replayed at another, they do not give the rows that they give there unrecorded. The solve then launches every
-    iteration anew; a line of the log names the objective.
-
-    Args:
-        rows: Layout of the objectives, with a recording allowed.
-        poses: Scratch: configurations and residuals of the batch.
-        joint_S_s: Scratch: motion subspace.
-        jacobian: Scratch, [n_batch, total_residuals, joint_dof_count].
-        tapes: The tapes of these poses.
-    """
+    """Return whether hooks of an objective compute on the host, with `.numpy()` or `assign` for example."""
+    # Such hooks read an array of Warp on the host, the robot's constants apart; or, recorded at one configuration and
+    # replayed at another, they do not give the rows that they give there unrecorded. The solve then launches every
+    # iteration anew; a line of the log names the objective. Poses, joint_S_s and Jacobian are scratch.
     own = [k for k, objective in enumerate(rows.objectives) if not isinstance(objective, ExpressionObjective)]
     if not own:
         return False
@@ -126,11 +108,9 @@ def compute_on_host(
 
 @contextmanager
 def _reads_on_host(rows: Rows, own: Sequence[int]) -> Iterator[set[int]]:
-    """Give the numbers of the objectives whose hooks read an array on the host in this block and in this thread.
-
-    Every such read uses one of two attributes of Warp's arrays. A read outside the methods of an objective, for example
-    by a function on a tape, counts for every objective.
-    """
+    """Give the numbers of the objectives whose hooks read an array on the host in this block and in this thread."""
+    # Every such read uses one of two attributes of Warp's arrays. A read outside the methods of an objective, for
+    # example by a function on a tape, counts for every objective.
     found, thread, names = set[int](), threading.get_ident(), ("__array_interface__", "__dlpack__")
     before = {name: vars(wp.array)[name] for name in names}
     constants = [array for name, array in vars(rows.model).items() if name not in ("joint_q", "body_q")]

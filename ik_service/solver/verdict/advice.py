@@ -59,13 +59,8 @@ def _contact(result: ResultColumns, problem: int, names: Sequence[str]) -> str:
 
 
 def why_static(robot: RobotModel, target: Target, *, angular: bool = False) -> str | None:
-    """Return why no active joint moves a target's link, naming it, or None where one does.
-
-    Args:
-        robot: The robot.
-        target: The link, and the link that it is seen from.
-        angular: Whether to look only at joints that turn the link.
-    """
+    """Return why no active joint moves a target's link, naming it, or None where one does."""
+    # With `angular` only joints count that turn the link, seen from its reference link
     joints = _joints_between(robot, target)
     active = [joint for joint in joints if robot.dof_active[robot.joint_qd_start[joint]] >= 0]
     turning = [joint for joint in active if robot.joint_dof_dim[joint, 1] > 0]

@@ -142,14 +142,8 @@ class CollisionVerdict:
     def steps(
         self, which: Sequence[Any], judged_q: wp.array[Any], success: wp.array[Any], status: wp.array[Any]
     ) -> list[tuple[wp.Kernel, list[Any]]]:
-        """Give the kernels for one part of the problems, in order, each with its arguments.
-
-        Args:
-            which: Settings, part and parts.
-            judged_q: What is returned, in float64.
-            success: Whether every target is met; taken back where there is too little clearance.
-            status: Status of the problems.
-        """
+        """Give kernels and arguments, for settings, part and parts, that judge configurations in float64."""
+        # Success is taken back where there is too little clearance
         judge = [*which, self._data.margin, self.clearance.device, success, status]
         return [*self._clearance_steps(which, judged_q), (_judge_clearance, judge)]
 

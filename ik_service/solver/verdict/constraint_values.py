@@ -77,13 +77,7 @@ class ConstraintValues:
     def steps(
         self, which: Sequence[Any], body_q: "wp.array[Any] | None", judged_q: wp.array[Any]
     ) -> list[tuple[wp.Kernel, list[Any]]]:
-        """Give the kernels for one part of the problems, each with its arguments.
-
-        Args:
-            which: Settings, part and parts.
-            body_q: Poses of the bodies, in float64.
-            judged_q: What is returned, in float64.
-        """
+        """Give kernels and arguments for settings, part and parts; poses and joint_q in float64."""
         steps: list[tuple[Any, list[Any]]] = []
         for first, one in self._groups:
             assert self.columns is not None  # there are values

@@ -75,12 +75,8 @@ def judge_row(
 
 
 def exact_rows(group: RowGroup, *, weighted: bool) -> tuple[list[str], list[str]]:
-    """Return the lines that compute the rows of an element in float64, and their variables.
-
-    Args:
-        group: The group.
-        weighted: Whether the lines load the weights of the rows, which are no factors here.
-    """
+    """Return the lines that compute the rows of an element in float64, and their variables."""
+    # With `weighted` the lines load the weights of the rows, which are no factors here
     stated, names = state_rows(group), dict[Expression, str]()
     body = [*loads(group, stated, exact=True, weighted=weighted), *straight_line(stated.plain, names, exact=True)]
     return body, [names[row] for row in stated.plain]
@@ -176,13 +172,7 @@ class RowVerification:
     def steps(
         self, which: Sequence[Any], judged_q: wp.array[Any], partition: Partition
     ) -> list[tuple[wp.Kernel, list[Any]]]:
-        """Give the kernels for one part of the problems, in order, each with its arguments.
-
-        Args:
-            which: Settings, part and parts.
-            judged_q: What is returned, in float64.
-            partition: Islands of the problems.
-        """
+        """Give the kernels for settings, part and parts, in order, each with its arguments; judged_q in float64."""
         if not self._groups:
             return []
         device = self._model.device

@@ -293,11 +293,7 @@ class Verification:
         self.tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
 
     def results(self, *, float64_finish: bool) -> list[HostDeviceArray]:
-        """Return what a result is made of.
-
-        Args:
-            float64_finish: Whether configurations are wanted in float64.
-        """
+        """Return the arrays of a result, configurations in float64 or float32."""
         left_out, values = "joint_q" if float64_finish else "judged_q", self.constraint_values.columns
         found = [array for name, array in self.columns.items() if name != left_out]
         if self.collision is not None:
@@ -305,12 +301,7 @@ class Verification:
         return found if values is None else [*found, values]
 
     def read(self, count: int, *, float64_finish: bool) -> dict[str, Any]:
-        """Return the columns of the first problems, by name.
-
-        Args:
-            count: How many problems.
-            float64_finish: Whether configurations are wanted in float64.
-        """
+        """Return the columns of the first problems, by name."""
         values = self._answers.read(count)
         return values | {"joint_q": self.columns["judged_q"].read(count)} if float64_finish else values
 
@@ -367,5 +358,4 @@ class Verification:
 
 
 def _tool(target: Target) -> NDArray[np.float64]:
-    """T_link_tool, [7] or [n, 7]."""
     return identity_transform() if target.offset is None else np.asarray(target.offset, np.float64)
