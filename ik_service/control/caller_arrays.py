@@ -15,11 +15,7 @@ from objectives import InputError
 
 
 class CallerArrays:
-    """Reads what a caller gives into the arrays of a tick, and writes its answers in the caller's order of joints.
-
-    Attributes:
-        result: The one result, whose arrays are views of the answers where the caller's order is the robot's.
-    """
+    """Reads what a caller gives into the arrays of a tick, and writes its answers in the caller's order of joints."""
 
     def __init__(
         self,
@@ -36,6 +32,7 @@ class CallerArrays:
         self._joint_q, self._joint_qd = arrays.joint_q.host, arrays.joint_qd.host
         answers = arrays.answers  # what the tick before has commanded
         self._last_joint_q, self._last_joint_qd = answers["joint_q_out"].host, answers["joint_qd_out"].host
+        # the one result, whose arrays are views of the answers where the caller's order is the robot's
         self.result = self._make_result(islands)
 
     def _make_result(self, count: int) -> ControlResult:

@@ -41,18 +41,7 @@ class SoftRows:
 
 
 class ControlTasks:
-    """The objectives of a controller, bound to its robot, and which of their data stand in float64.
-
-    Attributes:
-        targets: The pose targets.
-        objectives: All objectives: those of the targets, further tasks, loops, soft rows.
-        task_count: How many of them are tasks: the first ones, up to the loops.
-        loops: Numbers of those of the constraints of the robot: its loops, equations between coordinates, and what it
-            keeps of velocities.
-        damping: Number of the one that holds joints where they are; -1 for none.
-        wide: Data in float64, by number of the objective and name of the field.
-        posture: Device array of the posture, float64 [1 or robots, joint_coord_count], or None.
-    """
+    """The objectives of a controller, bound to its robot, and which of their data stand in float64."""
 
     def __init__(
         self,
@@ -65,19 +54,25 @@ class ControlTasks:
         owner: object,
     ) -> None:
         self._model, self.targets, self._tolerances = model, tuple(targets), tolerances
+        # data in float64, by number of the objective and name of the field
         self.wide: dict[tuple[int, str], WideData] = {}
+        # device array of the posture, float64 [1 or robots, joint_coord_count], or None
         self.posture: wp.array[Any] | None = None
-        self.damping = -1
+        self.damping = -1  # number of the one that holds joints where they are; -1 for none
+        # all objectives: those of the targets, further tasks, loops, soft rows
         self.objectives: list[ExpressionObjective] = []
         for target in targets:
             self._add_target(target, arrays)
         tasks: list[IKObjective] = [*self.objectives, *further]
+        # task_count: how many of them are tasks: the first ones, up to the loops
         self.task_count, self.objectives = len(tasks), []
         for k, task in enumerate(tasks):
             self.objectives.append(self._bound(task, owner))
             self._require_motion(self.objectives[k], targets[k] if k < len(targets) else None)
         constraints = (*model.robot.every_constraint, *model.robot.velocity_constraints)
         self.objectives += [self._bound_constraint(one, owner) for one in constraints]
+        # numbers of those of the constraints of the robot: its loops, equations between coordinates, and what it keeps
+        # of velocities
         self.loops = range(self.task_count, len(self.objectives))
         self._add_soft_rows(soft, arrays)
         for objective in self.objectives[self.loops.stop :]:

@@ -40,19 +40,7 @@ from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
 
 class SolverCore:
-    """Rows, arrays and engine of one solver, in the robot's own order of coordinates.
-
-    Attributes:
-        robot: The robot.
-        model: The robot on the device.
-        lanes: Packets of its kernels.
-        targets: The targets, with their objectives.
-        objectives: The further objectives.
-        work: Arrays of the problems, with room for the largest solve so far.
-        layout: The rows.
-        collision: What is checked for collision; None where the robot has no collision model.
-        engine: The engine, which was chosen once.
-    """
+    """Rows, arrays and engine of one solver, in the robot's own order of coordinates."""
 
     def __init__(
         self,
@@ -72,7 +60,7 @@ class SolverCore:
         """Bind the objectives, lay out their rows and choose the engine."""
         options, join = self._options, self._join
         self.model = self.robot.on_device(str(self._device))
-        self.work = self._workspace(1)
+        self.work = self._workspace(1)  # arrays of the problems, with room for the largest solve so far
         targets = self.targets.make_objectives(self.work.problems)
         self._constraints = ConstraintRows(self.robot)
         others = [
@@ -83,8 +71,11 @@ class SolverCore:
         try:
             self.layout = RowLayout(self, self.model, targets, others, options.jacobian_type())
             has_model = self.robot.collision_model is not None
+            # packets of its kernels
             self.lanes = Lanes(1) if island_launches.in_threads(self._device) else Lanes.on_cpu()
+            # what is checked for collision; None where the robot has no collision model
             self.collision = CollisionData(self.model, self.lanes) if has_model else None
+            # the engine, which was chosen once
             self.engine = choose_engine(
                 engine, self.layout, options, join=join, threads=self._threads, collision=self.collision
             )

@@ -23,19 +23,9 @@ AT_LIMIT_SHARE = 1e-3  # share of the way between two limits within which a DOF 
 
 
 class StepSource(ABC):
-    """C++ of the step of an island: `step{a}` for each of its DOFs.
+    """C++ of the step of an island: `step{a}` for each of its DOFs."""
 
-    Args:
-        program: Arithmetic of the island.
-        lanes: Width and precision.
-        damping: Damping of the step.
-        elimination: The factorisation that it needs.
-
-    Attributes:
-        computed: Those of `lengths2` that `text` computes; the others are outputs of the program.
-    """
-
-    computed: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()  # those of `lengths2` that `text` computes; the others are outputs of the program
 
     def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, elimination: Elimination) -> None:
         self._program, self._lanes, self._damping, self._elimination = program, lanes, damping, elimination

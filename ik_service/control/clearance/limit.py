@@ -84,14 +84,11 @@ SETTLING_TIME, PARTING_TIME = 0.05, 0.01
 class ClearanceLimit:
     """The limit of clearance of a controller.
 
-    Attributes:
-        keep: Launches what makes the move that the islands propose one that is free of contact.
-
     Raises:
         InputError: A joint turns what slides without a limit, or links are never as far apart as the margin.
     """
 
-    keep: Callable[[], None]
+    keep: Callable[[], None]  # launches what makes the move that the islands propose one that is free of contact
 
     def __init__(
         self,

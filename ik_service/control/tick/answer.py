@@ -34,22 +34,9 @@ SMALLEST_SINE = wp.constant(wp.float64(NUMBERS["TINY"]))
 
 
 class TickCommand(TickApproach):
-    """The functions of a packet of robots, to be called in kernels.
+    """The functions of a packet of robots, to be called in kernels."""
 
-    Attributes:
-        Share: Type of a number for every lane.
-        settle: Shortens the steps of the robots where that is asked for, and says how much of them is left:
-            (state, lanes, task, first, scaling).
-        lower: Lowers rows that yield, where there are such: (state, lanes, task, first).
-        close: Closes loops, where there are such: the same arguments.
-        propose: Writes where the tasks lead, and J'r and J'J of the rows where the tick starts: (state, lanes, task,
-            first, scaling).
-        take: Reads what has become of where they lead: as `propose`.
-        measure: Errors of the targets, into the state, and smallest singular values: (state, sigma).
-        answer: Writes what became of the robots: (state, lanes, task, first, scaling, sigma).
-    """
-
-    close: Any
+    close: Any  # closes loops, where there are such: the same arguments
 
     def __init__(
         self,
@@ -69,7 +56,7 @@ class TickCommand(TickApproach):
     @typing.no_type_check
     def _define_measure(self, source: MeasureSource) -> None:
         StateRef: Any = self.StateRef
-        self.Share: Any = wp.types.vector(self.source.lanes.width, self.Real)
+        self.Share: Any = wp.types.vector(self.source.lanes.width, self.Real)  # type of a number for every lane
         ShareRef: Any = reference_to(self.Share)
 
         @wp.func_native(self.text.function(*fragments(*BOXES, "settle")))
@@ -82,6 +69,10 @@ class TickCommand(TickApproach):
         def lower(state: StateRef, lanes: int, task: TickRef, first: int):
             pass
 
+        # settle: shortens the steps of the robots where that is asked for, and says how much of them is left: (state,
+        # lanes, task, first, scaling)
+        # lower: lowers rows that yield, where there are such: (state, lanes, task, first)
+        # measure: errors of the targets, into the state, and smallest singular values: (state, sigma)
         self.settle, self.lower, self.close, self.measure = settle, lower, lower, measure
 
     @typing.no_type_check
@@ -89,7 +80,9 @@ class TickCommand(TickApproach):
         StateRef: Any = self.StateRef
         ShareRef: Any = reference_to(self.Share)
         if not self.clears:
-            self.propose = self.take = self.lower
+            # writes where the tasks lead, and J'r and J'J of the rows where the tick starts: (state, lanes, task,
+            # first, scaling)
+            self.propose = self.take = self.lower  # reads what has become of where they lead: as `propose`
             return
         lines = self._normal_equations(source)
 
@@ -159,4 +152,4 @@ class TickCommand(TickApproach):
                         if (ROTATIONS >> k) & 1 == 1 and task.faulty[first + lane, task.island] == 0:
                             turn_speed(state, lane, task, first + lane, k)
 
-        self.answer = answer
+        self.answer = answer  # writes what became of the robots: (state, lanes, task, first, scaling, sigma)

@@ -153,21 +153,7 @@ for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordi
 
 
 class TickApproach(IterationFunctions):
-    """The functions of a packet of robots up to its iterations, to be called in kernels.
-
-    Attributes:
-        clears: As given.
-        text: Writes functions over packets.
-        commanded: First place of the configuration that is commanded.
-        read: Reads the data of the rows: the same arguments as the next.
-        begin: Puts robots, the first of which is given, into a packet: (state, lanes, task, first, stage).
-        iterate_all: Makes so many iterations while a lane has something to gain; 1 if one has:
-            (state, lanes, task, first, count).
-        look_aside: Moves robots beside saddles at which they stand: (state, lanes, task, first).
-        keep_reference: Keeps where the tasks of the tick before lead the robots: (state, lanes, task, first).
-        approach: Turns where the tasks lead into where the robots may come: the same arguments.
-        set_goals: Makes the rows there the goals of the rows: (state).
-    """
+    """The functions of a packet of robots up to its iterations, to be called in kernels."""
 
     def __init__(
         self,
@@ -181,6 +167,7 @@ class TickApproach(IterationFunctions):
         super().__init__(source)
         self.clears = clears
         program = source.program
+        # first place of the configuration that is commanded
         self.commanded = source.state.trial if apart else source.state.q
         rotations, places = rotation_bits(program), coordinate_places(program)
         kinds = [kind for kind, _ in error_outputs(program) if kind != "rows"]
@@ -265,10 +252,13 @@ class TickApproach(IterationFunctions):
                 read(state, lanes, task, first, stage)
             begin_joints(state, lanes, task, first, stage)
 
+        # read: reads the data of the rows: the same arguments as the next
+        # begin: puts robots, the first of which is given, into a packet: (state, lanes, task, first, stage)
         self.read, self.begin = read, begin
 
     @typing.no_type_check
     def _define_iterations(self) -> None:
+        # makes so many iterations while a lane has something to gain; 1 if one has: (state, lanes, task, first, count)
         self.iterate_all = self.repeated(self.iterate)
         State: Any = self.State
         StateRef: Any = self.StateRef
@@ -287,7 +277,7 @@ class TickApproach(IterationFunctions):
                 iterate(other, ENDLESS)
                 keep_aside(state, lanes, task, first, other)
 
-        self.look_aside = look_aside
+        self.look_aside = look_aside  # moves robots beside saddles at which they stand: (state, lanes, task, first)
 
     @typing.no_type_check
     def repeated(self, iterate: Any) -> Any:
@@ -330,4 +320,7 @@ class TickApproach(IterationFunctions):
         @wp.func_native(measure.goals_text())
         def set_goals(state: StateRef): ...
 
+        # keep_reference: keeps where the tasks of the tick before lead the robots: (state, lanes, task, first)
+        # approach: turns where the tasks lead into where the robots may come: the same arguments
+        # set_goals: makes the rows there the goals of the rows: (state)
         self.keep_reference, self.approach, self.set_goals = keep_reference, approach, set_goals

@@ -15,21 +15,7 @@ POSE = 7  # numbers of a target: position and quaternion xyzw
 
 
 class TickArrays:
-    """The arrays of a controller.
-
-    Attributes:
-        clears: As given.
-        settings: Whole numbers of a tick.
-        numbers: Other numbers of a tick.
-        targets: Poses, float64 [robots, targets, 7].
-        joint_q: Configurations that a tick starts from, float64 [robots, joint_coord_count].
-        joint_qd: Speeds of the tick before, float64 [robots, joint_dof_count].
-        clearance: Of where to go [m], infinite where it is no limit, float64 [robots].
-        running: 1 where more iterations may help, int32 [packets and more, trees]; islands are no more than trees.
-        answers: What a tick answers, by its names in `TickTask`.
-        has_accelerations: Whether any acceleration is limited.
-        are_apart: Whether the host does not see the memory of the device, so that arrays have to be copied.
-    """
+    """The arrays of a controller."""
 
     def __init__(
         self,
@@ -50,13 +36,18 @@ class TickArrays:
             return HostDeviceArray(shape, wp.int32, device, per_problem=False)
 
         self.settings, self.numbers = integers(TICK_SETTINGS_COUNT), numbers(NUMBERS_COUNT)
+        # whether the host does not see the memory of the device, so that arrays have to be copied
         self.are_apart = self.settings.has_host_copy
-        self.targets = numbers(robots, max(targets, 1), POSE)
+        self.targets = numbers(robots, max(targets, 1), POSE)  # poses, float64 [robots, targets, 7]
+        # joint_q: configurations that a tick starts from, float64 [robots, joint_coord_count]
+        # joint_qd: speeds of the tick before, float64 [robots, joint_dof_count]
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
-        self.clearance = numbers(robots)
+        self.clearance = numbers(robots)  # of where to go [m], infinite where it is no limit, float64 [robots]
         self.clearance.host[:] = np.inf
+        # 1 where more iterations may help, int32 [packets and more, trees]; islands are no more than trees
         self.running = integers(robots, islands)
         extents = {"coordinates": model.joint_coord_count, "dofs": dofs, "islands": islands, "targets": targets}
+        # what a tick answers, by its names in `TickTask`
         self.answers = {
             name: (integers if column.dtype == "int32" else numbers)(robots, *(extents[axis] for axis in column.axes))
             for name, column in TICK_COLUMNS.items()

@@ -24,11 +24,7 @@ class ClearanceLaunches(Protocol):
 
 
 class TickLaunches:
-    """Launches the kernels of all islands.
-
-    Attributes:
-        launches: One for each island.
-    """
+    """Launches the kernels of all islands."""
 
     def __init__(
         self,

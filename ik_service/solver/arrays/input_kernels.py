@@ -207,17 +207,7 @@ def _clear_fault(
 
 
 class InputArrays:
-    """Staging arrays of a solver, with the launches that read them.
-
-    Attributes:
-        positions: Positions of the targets, [capacity, targets, 3].
-        orientations_xyzw: Orientations, [capacity, targets, 4].
-        starts: Configurations of seed 0, [capacity, joint_coord_count].
-        given: What is given, [1 + 2 x targets]: no start, one for all problems or one each; then for each target
-            whether it has positions, and whether orientations.
-        fault: Marks of faulty numbers, [parts].
-        start_coordinates: What starts are completed with, `StartCoordinates`.
-    """
+    """Staging arrays of a solver, with the launches that read them."""
 
     def __init__(
         self,
@@ -232,15 +222,22 @@ class InputArrays:
     ) -> None:
         device, count = model.device, len(targets)
         self._model, self._targets = model, targets
+        # positions of the targets, [capacity, targets, 3]
         self.positions = HostDeviceArray((capacity, max(count, 1), 3), wp.float64, device, block=block)
+        # orientations, [capacity, targets, 4]
         self.orientations_xyzw = HostDeviceArray((capacity, max(count, 1), 4), wp.float64, device, block=block)
+        # configurations of seed 0, [capacity, joint_coord_count]
         self.starts = HostDeviceArray((capacity, model.joint_coord_count), wp.float64, device)
+        # what is given, [1 + 2 x targets]: no start, one for all problems or one each; then for each target whether it
+        # has positions, and whether orientations
         self.given = HostDeviceArray((1 + 2 * count,), wp.int32, device, per_problem=False, block=block)
+        # marks of faulty numbers, [parts]
         self.fault = HostDeviceArray((parts,), wp.int32, device, per_problem=False, block=block)
         self._touches: list[wp.array[Any]] = [
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
         self._weights = [roomy_array(_row_weights(one, model), wp.float32, capacity, device) for one in targets]
+        # what starts are completed with, `StartCoordinates`
         self.start_coordinates = start_coordinates(model, hard_limits=hard_limits)
         self._bases: list[tuple[int, wp.array[Any], int]] = [
             (first, wp.array(T_ends, dtype=wp.transformd, device=device), k)

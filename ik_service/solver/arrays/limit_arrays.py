@@ -32,20 +32,11 @@ Ends = Sequence[NDArray[Any]]
 
 
 class LimitArrays:
-    """Limits of the problems of a solve: lower and upper ones, [1 or problems, DOFs or coordinates].
-
-    Args:
-        model: The robot on the device.
-        hard_limits: Whether answers keep the robot's limits.
-        lines: 1, or the problems there is room for.
-
-    Attributes:
-        draw_ranges: Where DOFs without limits start.
-    """
+    """Limits of the problems of a solve: lower and upper ones, [1 or problems, DOFs or coordinates]."""
 
     def __init__(self, model: DeviceModel, *, hard_limits: bool, lines: int = 1) -> None:
         robot, device = model.robot, model.device
-        self.draw_ranges = DrawRanges(model)
+        self.draw_ranges = DrawRanges(model)  # where DOFs without limits start
         self._own = self._own_forms(model, hard_limits=hard_limits)
         self._arrays = {
             name: tuple(HostDeviceArray((lines, len(end)), LIMIT_TYPES[name], device) for end in self._own[name])

@@ -15,17 +15,6 @@ from objectives.tasks.near_pose import DEADBAND
 class PoseTargets:
     """Targets, and the objectives that stand for them.
 
-    Args:
-        robot: The robot.
-        targets: The targets.
-
-    Attributes:
-        all: The targets, checked.
-        with_lines: Those with a tool or weights per problem.
-        touches: Which trees each touches, bool [targets, trees].
-        objectives: Their objectives, once there are arrays.
-        is_replaced: Whether `replace` has been called since the last `upload`.
-
     Raises:
         UnknownNameError: A link is not in the robot.
         InputError: An offset or weights that are not allowed.
@@ -34,14 +23,16 @@ class PoseTargets:
     def __init__(self, robot: RobotModel, targets: Sequence[Target | str]) -> None:
         self._robot = robot
         self._take(tuple(as_target(target, robot) for target in targets))
-        self.touches = touched_trees(robot, self.all)
+        self.touches = touched_trees(robot, self.all)  # which trees each touches, bool [targets, trees]
+        # their objectives, once there are arrays
         self.objectives: tuple[IKObjectiveNearPose | IKObjectivePose, ...] = ()
-        self.is_replaced = False
+        self.is_replaced = False  # whether `replace` has been called since the last `upload`
         self._tolerances: tuple[float, float] | None = None
         self._versions: list[int] = []  # of the objectives' data, by which launches have been recorded
 
     def _take(self, targets: tuple[Target, ...]) -> None:
-        self.all = targets
+        self.all = targets  # the targets, checked
+        # those with a tool or weights per problem
         self.with_lines = [target for target in targets if has_lines(target)]
         self._are_near = any(target.frame is not None for target in targets)
 

@@ -35,30 +35,10 @@ FINISH_ITERATIONS = 4  # times as many as an attempt in float32 has: at limits a
 
 
 class Problems:
-    """Device arrays with one line per problem.
+    """Device arrays with one line per problem."""
 
-    Attributes:
-        islands: Islands of every problem, found by `record_discovery`.
-        start_joint_q: Configurations of seed 0, [capacity, joint_coord_count].
-        positions: Target positions, one [capacity, 3] per target.
-        orientations_xyzw: Target orientations, one [capacity, 4] per target.
-        row_weights: Weights of the targets' rows, one [capacity, 6] per target.
-        tree_hash: Hash of the targets that touch a tree, uint32 [capacity, tree_count].
-        settings: Integer settings of the solve, int32.
-        tolerances: Position and orientation tolerance.
-        every: The numbers of all problems, int32.
-        best: The best attempt of every problem and island so far.
-        finish_settings: Settings of the attempt in float64 that follows: one seed, which is kept whatever comes.
-        unused_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
-        lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
-        heaviest2: Square of the largest.
-        priorities: `Priorities` of the rows.
-        limits: Joint limits of the problems, once the rows are known.
-        turns: The `Turns` of joints that come back on the turn nearest the start, alike.
-    """
-
-    limits: LimitArrays
-    turns: Any
+    limits: LimitArrays  # joint limits of the problems, once the rows are known
+    turns: Any  # the `Turns` of joints that come back on the turn nearest the start, alike
 
     def __init__(
         self,
@@ -72,19 +52,23 @@ class Problems:
             return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
 
         self.capacity = capacity
-        self.start_joint_q = floats(model.joint_coord_count)
-        self.positions = [floats(3) for _ in targets]
-        self.orientations_xyzw = [floats(4) for _ in targets]
-        self.row_weights = [floats(6) for _ in targets]
+        self.start_joint_q = floats(model.joint_coord_count)  # configurations of seed 0, [capacity, joint_coord_count]
+        self.positions = [floats(3) for _ in targets]  # target positions, one [capacity, 3] per target
+        self.orientations_xyzw = [floats(4) for _ in targets]  # target orientations, one [capacity, 4] per target
+        self.row_weights = [floats(6) for _ in targets]  # weights of the targets' rows, one [capacity, 6] per target
         shape = (capacity, tree_count)
+        # hash of the targets that touch a tree, uint32 [capacity, tree_count]
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
         self._settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block)
         self._tolerances = HostDeviceArray((2,), wp.float32, model.device, per_problem=False, block=block)
+        # tolerances: position and orientation tolerance
         self.settings, self.tolerances = self._settings.device, self._tolerances.device
         self._finish_settings = HostDeviceArray(
             (SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block
         )
+        # settings of the attempt in float64 that follows: one seed, which is kept whatever comes
         self.finish_settings = self._finish_settings.device
+        # the numbers of all problems, int32
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
         self._structure: RowStructure | None = None
         self._model = model
@@ -93,14 +77,17 @@ class Problems:
         """Make room for islands and answers of rows, and trees that are related to them like this."""
         model, capacity = self._model, self.capacity
         self._structure = structure
-        self.islands = allocate_islands(structure, capacity)
+        self.islands = allocate_islands(structure, capacity)  # islands of every problem, found by `record_discovery`
         self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
         self._row_weight2 = wp.zeros((capacity, structure.row_count), dtype=wp.float32, device=model.device)
         shape = (capacity, structure.tree_count)
+        # square of the least weight of any row of an island, [capacity, trees]: floors scale with it
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
-        self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
+        self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)  # square of the largest
         self.priorities = priorities_of(rows, *shape)
+        # its configurations in float32, which nobody reads, [capacity, joint_coord_count]
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
+        # the best attempt of every problem and island so far
         self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
         self.searches = allocate_searches(capacity, structure.tree_count, model.device)
 

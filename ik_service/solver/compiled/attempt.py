@@ -41,20 +41,7 @@ from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, chord_angle, is
 
 
 class AttemptFunctions(AttemptStart):
-    """The functions of attempts for one program, to be called in kernels.
-
-    Args:
-        source: The iteration.
-        collision: Sizes of the check for collision; None for none.
-
-    Attributes:
-        judge_attempt: Rank, cost, status, whether the targets are met, and the cost that attempts compete by, of an
-            attempt that has ended: the same arguments as start_attempt.
-        steps_aside: Lets an attempt that has ended go on where it may stand at a saddle; returns whether it does:
-            (state, lane, task, problem).
-        keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
-            the same arguments.
-    """
+    """The functions of attempts for one program, to be called in kernels."""
 
     def __init__(self, source: IterationSource, collision: ClearanceSize | None = None) -> None:
         super().__init__(source)
@@ -248,6 +235,8 @@ class AttemptFunctions(AttemptStart):
             state[FACTOR * W + lane] = Real(1.0)
             return True
 
+        # lets an attempt that has ended go on where it may stand at a saddle; returns whether it does: (state, lane,
+        # task, problem)
         self.steps_aside = steps_aside
 
     @typing.no_type_check
@@ -322,6 +311,8 @@ class AttemptFunctions(AttemptStart):
                 cost = 0.5 * (float(at(state, LEVEL * W + lane)) + float(at(state, (LEVEL + 1) * W + lane)))
             return rank, cost, status, met, search_cost
 
+        # rank, cost, status, whether the targets are met, and the cost that attempts compete by, of an attempt that has
+        # ended: the same arguments as start_attempt
         self.judge_attempt = judge_attempt
 
     @typing.no_type_check
@@ -363,4 +354,6 @@ class AttemptFunctions(AttemptStart):
                 write_joint_q(state, lane, task, line)
             return rank
 
+        # judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank: the same
+        # arguments
         self.keep_answer = keep_answer

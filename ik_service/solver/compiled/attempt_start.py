@@ -17,16 +17,7 @@ FLOAT32_ROUNDINGS = wp.constant(5.0e-7)  # of a limit: by so much it is rounded 
 
 
 class AttemptStart(IterationFunctions):
-    """The functions by which a lane takes an attempt, for one program.
-
-    Args:
-        source: The iteration.
-
-    Attributes:
-        read_data: Gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place
-            of state where they stand apart.
-        start_attempt: Gives a lane that has its data a seed: (state, lane, task, problem, island, seed).
-    """
+    """The functions by which a lane takes an attempt, for one program."""
 
     def __init__(self, source: IterationSource) -> None:
         super().__init__(source)
@@ -73,6 +64,8 @@ class AttemptStart(IterationFunctions):
             w = wp.min(p, task.lightest2.shape[0] - 1)
             put(data, lane, FLOOR, Real(FLOOR2) * Real(task.lightest2[w, island]))
 
+        # gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place of state
+        # where they stand apart
         self.read_data = read_data
 
     @typing.no_type_check
@@ -162,4 +155,5 @@ class AttemptStart(IterationFunctions):
                 if task.settings[ITERATIONS] <= SECONDARY_STAGE_STEPS:
                     state[STAGE * W + lane] = Real(LAST_STAGE)
 
+        # gives a lane that has its data a seed: (state, lane, task, problem, island, seed)
         self.start_attempt = start_attempt

@@ -53,13 +53,7 @@ class Plan:
 
 
 class CompiledEngine:
-    """The compiled engine of one solver.
-
-    Attributes:
-        kernels: The kernels of the islands.
-        plans: What has been recorded, by what it is for.
-        executor: The threads, where there are several.
-    """
+    """The compiled engine of one solver."""
 
     name: Literal["compiled"] = "compiled"
     finish: Literal["float64"] = "float64"
@@ -101,7 +95,7 @@ class CompiledEngine:
 
     def forget(self) -> None:
         """Drop what has been recorded, because arrays that it reads have been exchanged."""
-        self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()
+        self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()  # what has been recorded, by what it is for
         self._selections: dict[tuple[int, int], SolutionSelection] = {}
         self._choice: SolutionSelection | None = None
         self._joint_q_float64: HostDeviceArray | None = None

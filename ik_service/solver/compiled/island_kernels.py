@@ -104,13 +104,7 @@ def _structures(layout: RowLayout, *, join: bool) -> list[tuple[list[int], NDArr
 
 
 class IslandKernels:
-    """The generated kernels of one solver, and the tasks that they work on.
-
-    Attributes:
-        launches: How the kernels are launched.
-        collision: As given.
-        checks_collision: Whether the solve that is prepared checks it.
-    """
+    """The generated kernels of one solver, and the tasks that they work on."""
 
     def __init__(
         self,
@@ -128,6 +122,7 @@ class IslandKernels:
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
         self._ranges: tuple[LimitArrays, Any] | None = None  # those of the limits of the last solve
         self._codes: OrderedDict[tuple[object, ...], IslandCode] = OrderedDict()
+        # checks_collision: whether the solve that is prepared checks it
         self.collision, self.checks_collision = collision, False
 
     def for_gpus(self, *, join: bool) -> "IslandKernels":

@@ -79,13 +79,10 @@ IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
 
 
 class PacketLaunches:
-    """Each island in one launch, of any number of problems, for every part of the problems.
+    """Each island in one launch, of any number of problems, for every part of the problems."""
 
-    Attributes:
-        step_entries_max: Most entries that an island's steps are solved with: a chain of 200 DOFs with one target, for
-            which Clang takes some 10 s, or 48 DOFs with as many rows, for which it takes 30 s.
-    """
-
+    # most entries that an island's steps are solved with: a chain of 200 DOFs with one target, for which Clang takes
+    # some 10 s, or 48 DOFs with as many rows, for which it takes 30 s
     step_entries_max = 1250
 
     def kernel(
@@ -114,12 +111,10 @@ class ThreadLaunches:
     """Each island in waves of attempts, for up to so many problems and seeds; in float64 an attempt per problem.
 
     Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
-
-    Attributes:
-        step_entries_max: Most entries that an island's steps are solved with: a humanoid of 34 DOFs with five targets
-            (307), for which NVRTC takes some 20 s; a thread has 255 registers, and the rest of it in local memory.
     """
 
+    # most entries that an island's steps are solved with: a humanoid of 34 DOFs with five targets (307), for which
+    # NVRTC takes some 20 s; a thread has 255 registers, and the rest of it in local memory
     step_entries_max = 310
 
     def __init__(self) -> None:

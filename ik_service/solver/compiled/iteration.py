@@ -37,28 +37,16 @@ def is_plain(program: IslandProgram) -> bool:
 
 
 class IterationFunctions:
-    """The state of lanes and the iteration on it, to be used in kernels.
+    """The state of lanes and the iteration on it, to be used in kernels."""
 
-    Args:
-        source: The iteration.
-
-    Attributes:
-        Real: Type of a number.
-        State: Type of a state.
-        StateRef: Type of a reference to one.
-        iterate: Which lanes have finished after one more iteration, as bits: (state, iterations), and where data
-            stand apart: (state, iterations, data, lane).
-        at: A number of a state: (state, place).
-        further_places: Of a lane's state, behind those of the iteration.
-    """
-
-    further_places = 0
+    further_places = 0  # of a lane's state, behind those of the iteration
 
     def __init__(self, source: IterationSource) -> None:
         self.source = source
-        self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
+        self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64  # type of a number
+        # type of a state
         self.State: Any = wp.types.vector((source.state.size + self.further_places) * source.lanes.width, self.Real)
-        self.StateRef: Any = reference_to(self.State)
+        self.StateRef: Any = reference_to(self.State)  # type of a reference to one
         self._define_state()
 
     @typing.no_type_check
@@ -79,6 +67,9 @@ class IterationFunctions:
         @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
         def at(state: StateRef, place: int) -> Real: ...
 
+        # iterate: which lanes have finished after one more iteration, as bits: (state, iterations), and where data
+        # stand apart: (state, iterations, data, lane)
+        # at: a number of a state: (state, place)
         self.iterate, self.at = iterate, at
 
 

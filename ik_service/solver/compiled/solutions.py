@@ -232,28 +232,18 @@ def _begin_round(
 
 
 class SolutionSelection:
-    """Room for all attempts of all problems, and the launches that choose among them.
-
-    Args:
-        model: The robot on the device.
-        problems: Arrays of the problems.
-        capacity: Problems there is room for.
-        seeds: Attempts at each.
-        solutions: Distinct solutions wanted of each.
-
-    Attributes:
-        attempts: The attempts; attempt s of problem p is in line `p * seeds + s`.
-        capacity: Problems there is room for.
-        seeds: Attempts at each problem.
-        solutions: Distinct solutions wanted of each.
-        solution_count: How many distinct solutions each problem has, [capacity].
-    """
+    """Room for all attempts of all problems, and the launches that choose among them."""
 
     def __init__(self, model: DeviceModel, problems: Problems, capacity: int, seeds: int, solutions: int) -> None:
         device, trees = model.device, model.robot.trees.ntree
+        # capacity: problems there is room for
+        # seeds: attempts at each problem
+        # solutions: distinct solutions wanted of each
         self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
         self._device, self._problems = device, problems
+        # the attempts; attempt s of problem p is in line `p * seeds + s`
         self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
+        # how many distinct solutions each problem has, [capacity]
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)

@@ -64,19 +64,7 @@ def plain_cosine(gradient: float, diagonal: float, norm2: float):
 
 
 class ThreadAttempts(AttemptFunctions):
-    """The functions of attempts for threads, as `AttemptFunctions` has them, but for the arguments of two.
-
-    Args:
-        source: The iteration, at width 1, its data apart.
-        robot: The robot of its program.
-        collision: Sizes of the check for collision; None for none.
-
-    Attributes:
-        read_data: Gives a thread what the iteration only reads: (data, thread, task, problem, island, is_first), where
-            is_first says that the thread has had no attempt before in this launch.
-        start_attempt: Gives a thread that has its data a seed: (state, storage, thread, task, problem, seed, row).
-        note_bounds: Notes which limits hold DOFs back, before `judge_attempt`: (state, data, thread).
-    """
+    """The functions of attempts for threads, as `AttemptFunctions` has them, but for the arguments of two."""
 
     def __init__(self, source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None) -> None:
         self._robot = robot
@@ -127,6 +115,8 @@ class ThreadAttempts(AttemptFunctions):
                 w = wp.min(p, task.lightest2.shape[0] - 1)
                 put(data, thread, 2 * DOFS + INPUTS, FLOOR2 * task.lightest2[w, island])
 
+        # read_data: gives a thread what the iteration only reads: (data, thread, task, problem, island, is_first),
+        # where is_first says that the thread has had no attempt before in this launch
         self._read, self.read_data = read, read_data
 
     @typing.no_type_check
@@ -166,6 +156,7 @@ class ThreadAttempts(AttemptFunctions):
                     start_rotation(state, 0, task, p, k, s)
             begin(state, task)
 
+        # gives a thread that has its data a seed: (state, storage, thread, task, problem, seed, row)
         self.start_attempt = start_attempt
 
     @typing.no_type_check
@@ -316,6 +307,7 @@ class ThreadAttempts(AttemptFunctions):
                 status = status_in_full(state, lane, task, p, island)
             return status
 
+        # notes which limits hold DOFs back, before `judge_attempt`: (state, data, thread)
         self.note_bounds = note_bounds
         if not self.source.with_hessian:
             self._status_of = status_of

@@ -32,17 +32,7 @@ from objectives import InputError
 
 
 class Workspace:
-    """Arrays and launches of one solver.
-
-    Attributes:
-        problems: Arrays of the problems.
-        inputs: Targets and starts as the caller gives them.
-        verification: Answers, verified.
-        weights: Weights of the targets' rows.
-        asked_limits: Limits of the last solve, narrower than the robot's; None for the robot's.
-        start: Configurations of seed 0 of the last solve as they were given, beyond limits or not; None for none.
-        copies: Whether launches that are recorded now copy between host and device.
-    """
+    """Arrays and launches of one solver."""
 
     def __init__(
         self,
@@ -55,19 +45,22 @@ class Workspace:
         threads: int,  # most threads to use
     ) -> None:
         self._model, self._hard_limits = model, hard_limits
-        self.weights = TargetWeights(targets, self._model.robot.length_unit)
+        self.weights = TargetWeights(targets, self._model.robot.length_unit)  # weights of the targets' rows
         trees, block = touches.shape[1], block_on(model.device)
         self.problems = Problems(model, targets, trees, capacity, block)
         given: dict[str, Any] = {"hard_limits": hard_limits, "parts": threads, "block": block}
+        # targets and starts as the caller gives them
         self.inputs = InputArrays(model, targets, touches, capacity, **given)
         self.verification = Verification(model, targets, trees, capacity, block)
         self._scales = IslandScales(capacity, trees, model.device)  # of islands found on the device
         self._turns: Any = None  # until the rows are known
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
         self._narrower: LimitArrays | None = None
+        # limits of the last solve, narrower than the robot's; None for the robot's
         self.asked_limits: AskedLimits | None = None
+        # configurations of seed 0 of the last solve as they were given, beyond limits or not; None for none
         self.start: NDArray[Any] | None = None
-        self.copies = True
+        self.copies = True  # whether launches that are recorded now copy between host and device
         self._pushed, self._asked = tuple[object, ...](), tuple[object, ...]()
         self.forget()
 

@@ -115,18 +115,12 @@ def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.
 
 
 class DrawRanges:
-    """Where DOFs without limits start: within one turn, or one unit of length each way.
-
-    Args:
-        model: The robot on the device.
-
-    Attributes:
-        width: Of the range of each active DOF, float32 [rad or m].
-        lowest: Where it begins if the DOF has no limit at all.
-    """
+    """Where DOFs without limits start: within one turn, or one unit of length each way."""
 
     def __init__(self, model: DeviceModel) -> None:
         robot, count = model.robot, model.active_dof_count
+        # width: of the range of each active DOF, float32 [rad or m]
+        # lowest: where it begins if the DOF has no limit at all
         self.width, self.lowest = np.zeros(count, np.float32), np.zeros(count, np.float32)
         for a, d in enumerate(robot.active_dof):
             joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1

@@ -54,25 +54,9 @@ def kind_of(objective: IKObjective) -> RowKind:
 
 
 class Rows:
-    """The objectives of a solver, laid out as blocks of one residual vector.
+    """The objectives of a solver, laid out as blocks of one residual vector."""
 
-    Attributes:
-        model: The robot on the solver's device.
-        objectives: All objectives, in the order of their blocks.
-        kinds: `RowKind` of each objective's rows.
-        others: The objectives that are not those of targets, in the order of their blocks.
-        secondary: Numbers of the objectives whose rows yield to those of targets and of objectives of priority 0.
-        sizes: Number of rows of each objective.
-        start: First row of each.
-        count: Number of rows.
-        row_kind: `RowKind` of each row, int32 [count].
-        taped: Whether each objective is differentiated by a tape.
-        hooked: Whether it does that in a hook of its own.
-        mixed: Objectives of whose rows two have shared a backward pass and a DOF, int32 [objectives].
-        on_host: Whether hooks of an objective compute on the host; None until that is known.
-    """
-
-    on_host: bool | None = None
+    on_host: bool | None = None  # whether hooks of an objective compute on the host; None until that is known
 
     def __init__(
         self,
@@ -82,17 +66,23 @@ class Rows:
         # Jacobian mode; objectives without an analytic Jacobian are differentiated by a tape in every mode
         mode: IKJacobianType,
     ) -> None:
+        # model: the robot on the solver's device
+        # objectives: all objectives, in the order of their blocks
         self.model, self.objectives, self.mode = model, (*targets, *others), mode
-        self.others = tuple(others)
-        self.kinds = (*(RowKind.TARGET for _ in targets), *map(kind_of, others))
+        self.others = tuple(others)  # the objectives that are not those of targets, in the order of their blocks
+        self.kinds = (*(RowKind.TARGET for _ in targets), *map(kind_of, others))  # `RowKind` of each objective's rows
+        # numbers of the objectives whose rows yield to those of targets and of objectives of priority 0
         self.secondary = [len(targets) + k for k, objective in enumerate(others) if is_secondary(objective)]
-        self.sizes = [objective.residual_dim() for objective in self.objectives]
-        self.start = [sum(self.sizes[:k]) for k in range(len(self.sizes))]
-        self.count = sum(self.sizes)
-        self.row_kind = np.repeat(np.array(self.kinds, np.int32), self.sizes)
+        self.sizes = [objective.residual_dim() for objective in self.objectives]  # number of rows of each objective
+        self.start = [sum(self.sizes[:k]) for k in range(len(self.sizes))]  # first row of each
+        self.count = sum(self.sizes)  # number of rows
+        self.row_kind = np.repeat(np.array(self.kinds, np.int32), self.sizes)  # `RowKind` of each row, int32 [count]
         self._cleared: tuple[wp.array[Any], ...] | None = None
+        # whether each objective is differentiated by a tape
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
+        # whether it does that in a hook of its own
         self.hooked = [taped and differentiates_itself(o) for o, taped in zip(self.objectives, self.taped, strict=True)]
+        # objectives of whose rows two have shared a backward pass and a DOF, int32 [objectives]
         self.mixed = wp.zeros(len(self.sizes), dtype=wp.int32, device=model.device)
         self._groups = [RowGroups.single(size, model.joint_dof_count, model.device) for size in self.sizes]
 

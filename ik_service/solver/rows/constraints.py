@@ -14,12 +14,6 @@ MOTION_TOLERANCE = 1e-8  # [m and rad] of a row on velocities over a tick: nothi
 class ConstraintRows:
     """The rows of a robot's constraints, of one solver; where one is not enabled it has weights of 0.
 
-    Args:
-        robot: The robot.
-
-    Attributes:
-        objectives: The objectives of the constraints.
-
     Raises:
         InputError: The robot has constraints on velocities.
     """
@@ -30,7 +24,7 @@ class ConstraintRows:
                 f"Constraint '{one.name}' is on velocities, which a solve does not have: controllers and "
                 "robot.constraints keep it. Leave it out here: robot.with_velocity_constraints([])."
             )
-        self.objectives = tuple(map(constraint_rows, robot.every_constraint))
+        self.objectives = tuple(map(constraint_rows, robot.every_constraint))  # the objectives of the constraints
         self._enabled: NDArray[np.bool_] | None = None  # of the last solve, as `enable` was given it
 
     def enable(self, enabled: NDArray[np.bool_] | None) -> None:

@@ -21,19 +21,13 @@ if TYPE_CHECKING:
 class RowLayout:
     """Rows of the objectives of a solver, and what they depend on.
 
-    Attributes:
-        rows: Residual rows of all objectives.
-        support: DOFs that each row can depend on.
-        incidence: Whether a row can depend on a DOF of a tree, bool [rows, trees].
-        structure: The same on the device.
-
     Raises:
         ObjectiveError: An objective breaks its contract or is bound to another solver.
         UnknownNameError: An objective names a link that the robot does not have.
     """
 
-    incidence: NDArray[np.bool_]
-    structure: RowStructure
+    incidence: NDArray[np.bool_]  # whether a row can depend on a DOF of a tree, bool [rows, trees]
+    structure: RowStructure  # the same on the device
 
     def __init__(
         self,
@@ -46,8 +40,8 @@ class RowLayout:
         self._model = model
         for objective in (*targets, *others):
             bind_objective(objective, solver, model)
-        self.rows = Rows(model, targets, others, mode)
-        self.support = Support(model, self.rows)
+        self.rows = Rows(model, targets, others, mode)  # residual rows of all objectives
+        self.support = Support(model, self.rows)  # DOFs that each row can depend on
         self.refresh()
 
     def of_kind(self, kind: RowKind) -> "Self":

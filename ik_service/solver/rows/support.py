@@ -23,18 +23,11 @@ BEYOND = 1.6  # how far they reach, in half ranges
 
 
 class Support:
-    """The support of all rows of a solver.
-
-    Args:
-        model: The robot on the device.
-        rows: Layout of the objectives; bound to a small batch here where an objective has to be probed.
-
-    Attributes:
-        dofs: Whether a row can depend on a DOF, bool [rows, joint_dof_count].
-    """
+    """The support of all rows of a solver."""
 
     def __init__(self, model: DeviceModel, rows: Rows) -> None:
         self._model, self._rows = model, rows
+        # whether a row can depend on a DOF, bool [rows, joint_dof_count]
         self.dofs = np.zeros((rows.count, model.joint_dof_count), dtype=bool)
         self._probed = np.zeros(rows.count, dtype=bool)
         for objective, start in zip(rows.objectives, rows.start, strict=True):

@@ -108,22 +108,14 @@ def objective_weights(objective: IKObjective) -> Float32Array:
 
 
 class IslandScales:
-    """How the rows of every island are weighed.
-
-    Args:
-        lines: 1 for all problems, or room for one each.
-        tree_count: Trees of the robot.
-        device: Where they are needed.
-
-    Attributes:
-        lightest2: Square of the least weight of its rows, of those that come first where others yield.
-        heaviest2: Square of the largest.
-        secondary: Factor of its rows that yield to others of it; 1 where there are not both.
-        tertiary: Factor of those that yield to these again, alike.
-    """
+    """How the rows of every island are weighed."""
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
         arrays = [HostDeviceArray((lines, tree_count), wp.float32, device) for _ in range(4)]
+        # lightest2: square of the least weight of its rows, of those that come first where others yield
+        # heaviest2: square of the largest
+        # secondary: factor of its rows that yield to others of it; 1 where there are not both
+        # tertiary: factor of those that yield to these again, alike
         self.lightest2, self.heaviest2, self.secondary, self.tertiary = arrays
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:

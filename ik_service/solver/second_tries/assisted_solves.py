@@ -33,13 +33,7 @@ from objectives import IKObjective
 
 
 class AssistedSolves:
-    """A solver's core, and what else is solved for its problems.
-
-    Attributes:
-        core: Rows, arrays and engine.
-        rehearses: Whether a solve does all further solves, so that their code is loaded; its answers are not to be
-            used.
-    """
+    """A solver's core, and what else is solved for its problems."""
 
     def __init__(
         self,
@@ -49,6 +43,9 @@ class AssistedSolves:
         setup: SolverSetup,  # alike
     ) -> None:
         core = SolverCore(robot, targets, objectives, setup)
+        # core: rows, arrays and engine
+        # rehearses: whether a solve does all further solves, so that their code is loaded; its answers are not to be
+        # used
         self.core, self.rehearses = core, False
         self._opened = OpenedLoops(robot, partial(_solver_of_targets, replace(setup, join=False), alone=True))
         hard_limits = setup.options.joint_limits == "hard"

@@ -28,13 +28,9 @@ FoundAnswers: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_]]
 
 
 class Fallback(Protocol):
-    """A search for answers of one solver's problems. The solver judges what it finds.
+    """A search for answers of one solver's problems. The solver judges what it finds."""
 
-    Attributes:
-        statuses: How the problems have ended that it is for.
-    """
-
-    statuses: tuple[IKStatus, ...]
+    statuses: tuple[IKStatus, ...]  # how the problems have ended that it is for
 
     def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
         """Return for which problems of a solve there is something to search for, whatever their status."""

@@ -30,12 +30,7 @@ class Closing(Protocol):
 
 
 class StagedEngine:
-    """The staged engine of one solver.
-
-    Attributes:
-        finish: The finest precision of its answers.
-        batch: The batch of the last solve; None once the layout has changed.
-    """
+    """The staged engine of one solver."""
 
     name: Literal["staged"] = "staged"
 
@@ -50,9 +45,10 @@ class StagedEngine:
     ) -> None:
         self._collision = collision
         self._layout, self._options, self._join, self._closing = layout, options, join, closing
+        # the finest precision of its answers
         self.finish: Literal["float32", "float64"] = "float32" if closing is None else "float64"
         self._data_version = -1
-        self.batch: Batch | None = None
+        self.batch: Batch | None = None  # the batch of the last solve; None once the layout has changed
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
         """Return the settings of a solve; InputError for an unsupported option or too many attempts."""

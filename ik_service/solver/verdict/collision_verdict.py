@@ -112,18 +112,7 @@ def _judge_clearance(
 
 
 class CollisionVerdict:
-    """Launches that write clearances and judge by them.
-
-    Args:
-        model: The robot on the device; it has a collision model.
-        data: What a solve checks.
-        capacity: Problems there is room for.
-
-    Attributes:
-        clearance: [m], [capacity].
-        closest: The two that are closest: places of links that have spheres, then of what is attached, then of objects;
-            -1 for none, [capacity, 2].
-    """
+    """Launches that write clearances and judge by them."""
 
     def __init__(self, model: DeviceModel, data: CollisionData, capacity: int) -> None:
         self._model, self._data, device = model, data, model.device
@@ -132,7 +121,9 @@ class CollisionVerdict:
         self._spheres = _exact_spheres(self._of, device)
         links = len(model.robot.body_spheres.links) + MAX_ATTACHED
         self._kernel = clearance_kernel(_room(model.body_count), _room(links))
-        self.clearance = HostDeviceArray((capacity,), wp.float64, device)
+        self.clearance = HostDeviceArray((capacity,), wp.float64, device)  # [m], [capacity]
+        # the two that are closest: places of links that have spheres, then of what is attached, then of objects; -1 for
+        # none, [capacity, 2]
         self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
 
     def kernels(self) -> list[wp.Kernel]:

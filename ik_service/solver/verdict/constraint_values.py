@@ -40,16 +40,7 @@ def value_kernel(group: RowGroup) -> wp.Kernel:
 
 
 class ConstraintValues:
-    """Launches that write errors of constraints and coordinates of closing joints.
-
-    Args:
-        model: The robot on the device.
-        rows: Rows of the solver.
-        capacity: Problems there is room for.
-
-    Attributes:
-        columns: Values, float64 [capacity, values]; None where there are none.
-    """
+    """Launches that write errors of constraints and coordinates of closing joints."""
 
     def __init__(self, model: DeviceModel, rows: Rows, capacity: int) -> None:
         objectives: list[Any] = [one for one in rows.objectives if is_robot_constraint(one)]
@@ -61,6 +52,7 @@ class ConstraintValues:
         self._starts = starts[:-1]
         width = self._add(first, [(one, table) for one, table in closing if table is not None])
         self._error_count = first
+        # values, float64 [capacity, values]; None where there are none
         self.columns = HostDeviceArray((capacity, width), wp.float64, model.device) if width else None
 
     def _add(self, first: int, tables: Sequence[tuple[Any, ElementTable]]) -> int:

@@ -135,22 +135,11 @@ class JudgedGroup:
 
 
 class RowVerification:
-    """Launches that find the islands with a row that is not within its tolerance.
-
-    Args:
-        model: The robot on the device.
-        rows: Rows of the solver.
-        trees: Trees of the robot.
-        capacity: Problems there is room for.
-
-    Attributes:
-        missed: MISSED where a row of an island misses, OPEN where it is one of a loop, in the last column those of no
-            island, int32 [capacity or 1, trees + 1]; zero where all are within their tolerances.
-        body_q: Poses of all bodies in float64, [capacity, body_count]; None where no row has a tolerance.
-    """
+    """Launches that find the islands with a row that is not within its tolerance."""
 
     def __init__(self, model: DeviceModel, rows: Rows, trees: int, capacity: int) -> None:
         self._model = model
+        # poses of all bodies in float64, [capacity, body_count]; None where no row has a tolerance
         self.body_q: wp.array[Any] | None = None
         self._groups = [
             JudgedGroup.of(objective, start, table, model.device)
@@ -159,6 +148,8 @@ class RowVerification:
             for table in objective.element_tables(model)
         ]
         lines = capacity if self._groups else 1
+        # MISSED where a row of an island misses, OPEN where it is one of a loop, in the last column those of no island,
+        # int32 [capacity or 1, trees + 1]; zero where all are within their tolerances
         self.missed: wp.array[Any] = wp.zeros((lines, trees + 1), dtype=wp.int32, device=model.device)
         if self._groups:
             self._robot = float64_kinematics(model, ())

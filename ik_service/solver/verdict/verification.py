@@ -206,18 +206,10 @@ def _compare_with_limits(
 
 
 class Verification:
-    """Answers of a solver, with the launches that write them.
+    """Answers of a solver, with the launches that write them."""
 
-    Attributes:
-        columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
-            `judged_q` is `joint_q` in float64.
-        tools: Tool frame of each target, `T_link_tool`, [1 or problems].
-        constraint_values: Values of the robot's constraints, once the rows are known.
-        collision: Clearances, where the answers are checked for collision.
-    """
-
-    constraint_values: ConstraintValues
-    collision: CollisionVerdict | None = None
+    constraint_values: ConstraintValues  # values of the robot's constraints, once the rows are known
+    collision: CollisionVerdict | None = None  # clearances, where the answers are checked for collision
 
     def __init__(
         self,
@@ -238,6 +230,8 @@ class Verification:
 
         answers = {column.name: array_of(column) for column in DEVICE_COLUMNS}
         of_islands = {column.name: array_of(column) for column in DEVICE_ISLAND_COLUMNS}
+        # the columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
+        # `judged_q` is `joint_q` in float64
         self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
         self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
@@ -247,6 +241,7 @@ class Verification:
         self._no_deadband: wp.array[Any] = wp.zeros((1, DEADBAND_WIDTH), dtype=wp.float32, device=device)
         links = [target.link for target in targets]
         self._robot = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
+        # tool frame of each target, `T_link_tool`, [1 or problems]
         self.tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
