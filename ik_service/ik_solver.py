@@ -89,7 +89,7 @@ class IKSolver:
     ) -> None:
         check_construction(robot, targets, objectives, engine, threads, islands, options, wxyz)
         self.robot, self.options = robot, options if options is not None else SolverOptions()
-        self.islands_enabled, self.device = islands, resolve_device(device)
+        self.device = resolve_device(device)
         self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         setup = SolverSetup(self.device, engine, not islands, 1 if threads is None else threads, self.options)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.problems.tick_paths import ACCELERATION, LINK, TickPath
 from benchmarks.report import Report
 from ik_service.control import ControlLimits, IKController
-from ik_service.control.tick.packed_launch import packed_launch
+from ik_service.control.tick.tick_launches import packed_launch
 from ik_service.control.tick_islands import lanes_on
 from ik_service.robots import RobotModel
 

@@ -11,7 +11,6 @@ from ik_service.compiler.code.space import StepSpace
 from ik_service.compiler.code.stages import SECONDARY_STAGE, SECONDARY_STAGE_STEPS, stage_range
 from ik_service.compiler.code.state import NOT_EVALUATED, Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.code.statements import packet, statements
-from ik_service.compiler.coverage import uncovered
 from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.island_program import (
     FIXED,
@@ -23,7 +22,7 @@ from ik_service.compiler.island_program import (
     DataInput,
     IslandProgram,
 )
-from ik_service.compiler.signature import IslandSignature
+from ik_service.compiler.signature import IslandSignature, uncovered
 
 __all__ = [
     "ATTEMPT_SLACK",

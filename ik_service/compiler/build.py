@@ -17,7 +17,6 @@ from ik_service.compiler.island_program import (
     TURN_WIDTH,
     DataInput,
     IslandProgram,
-    RowLoop,
     TargetError,
     multiplier,
     own_multiplier,
@@ -93,12 +92,13 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     met = {*targets, *signature.constraints}  # what an attempt has to meet
     n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
     turns = _turns(quaternions) if signature.limit_turns else []
+    looped_inputs = [one for loop in loops for one in loop.inputs]
     return IslandProgram(
         graph=graph,
         dofs=dofs,
         quaternions=quaternions,
         halves={**scope.chain.halves, **scope.start.halves},
-        inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals, *_looped(loops)),
+        inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals, *looped_inputs),
         norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged)), *norms], zero),
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         levels=_levels(squares, scope),
@@ -155,10 +155,6 @@ def _levels(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tu
         scale = scope.scale_of(k)
         levels[k in last] = levels[k in last] + (square if scale is None else square / (scale * scale))
     return tuple(levels)
-
-
-def _looped(loops: Sequence[RowLoop]) -> list[DataInput]:
-    return [one for loop in loops for one in loop.inputs]
 
 
 def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: ExpressionGraph) -> list[Expression]:

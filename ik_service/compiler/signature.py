@@ -1,4 +1,4 @@
-"""What the program of an island is made from, as a value: equal signatures have equal programs.
+"""Signature of an island, the value that its program is made from: equal signatures have equal programs.
 
 It holds no data: targets, weights of rows, offsets and limits are inputs of a program.
 """
@@ -14,6 +14,14 @@ from objectives import IKModel
 from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.rows import RowGroup
+
+
+def uncovered(objectives: Sequence[object]) -> str | None:
+    """Return why objectives of a solver cannot be compiled, or None if they can."""
+    for objective in objectives:
+        if not isinstance(objective, ExpressionObjective):
+            return f"{type(objective).__name__} is not stated as expressions"
+    return None
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,6 @@ class WideData:
     is_quaternion: bool = False  # whether it is a quaternion that may be a little off unit length
 
 
-@dataclass(frozen=True)
-class SoftRows:
-    """Rows that draw joints somewhere, lightly."""
-
-    posture: Any  # configuration, shape [joint_coord_count] or [robots, joint_coord_count]; None for none
-    posture_weight: float  # weight of its rows [units of length per rad or m]
-    damping_weight: float  # weight of the rows that hold joints where they are, alike; 0 for none
-
-
 class ControlTasks:
     """The objectives of a controller, bound to its robot, and which of their data stand in float64."""
 
@@ -48,10 +39,13 @@ class ControlTasks:
         model: DeviceModel,
         targets: Sequence[Target],  # pose targets, checked
         further: Sequence[IKObjective],
-        soft: SoftRows,
-        tolerances: tuple[float, float],  # distance [m] and angle [rad] within which a target counts as met
         arrays: TickArrays,
         owner: object,
+        *,
+        tolerances: tuple[float, float],  # distance [m] and angle [rad] within which a target counts as met
+        posture: Any,  # [joint_coord_count] or [robots, joint_coord_count]; None for none
+        posture_weight: float,  # of rows that draw joints to the posture [units of length per rad or m]
+        damping_weight: float,  # of rows that hold joints where they are, in the same; 0 for none
     ) -> None:
         self._model, self.targets, self._tolerances = model, tuple(targets), tolerances
         # data in float64, by number of the objective and name of the field
@@ -74,7 +68,7 @@ class ControlTasks:
         # numbers of those of the constraints of the robot: its loops, equations between coordinates, and what it keeps
         # of velocities
         self.loops = range(self.task_count, len(self.objectives))
-        self._add_soft_rows(soft, arrays)
+        self._add_soft_rows(arrays, posture, posture_weight, damping_weight)
         for objective in self.objectives[self.loops.stop :]:
             self._bound(objective, owner)
 
@@ -125,26 +119,26 @@ class ControlTasks:
         placeholder = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
         self.objectives.append(pose_objective(target, *placeholder, weights, deadband))
 
-    def _add_soft_rows(self, soft: SoftRows, arrays: TickArrays) -> None:
+    def _add_soft_rows(self, arrays: TickArrays, posture: Any, posture_weight: float, damping_weight: float) -> None:
         robot, unit = self._model.robot, self._model.robot.length_unit
         moved = np.zeros(robot.joint_dof_count, dtype=bool)
         for objective in self.objectives:
             moved |= objective.row_support(self._model).any(axis=0)
-        if soft.posture is not None and soft.posture_weight > 0.0:
+        if posture is not None and posture_weight > 0.0:
             moved[:] = True
-            lines = np.atleast_2d(host_array("posture", soft.posture))
+            lines = np.atleast_2d(host_array("posture", posture))
             robots = arrays.joint_q.device.shape[0]
             if lines.shape[0] not in (1, robots) or lines.shape[1:] != (robot.joint_coord_count,):
                 allowed = f"[{robot.joint_coord_count}] or [{robots}, {robot.joint_coord_count}]"
-                raise InputError(f"posture has shape {list(np.shape(soft.posture))}. Allowed: {allowed}.")
+                raise InputError(f"posture has shape {list(np.shape(posture))}. Allowed: {allowed}.")
             self.posture = device_array(lines, wp.float64, self._model.device)
             self.wide[len(self.objectives), "joint_q_reference"] = WideData(self.posture)
-            posture = IKObjectivePosture(lines, weight=unit * soft.posture_weight, joints=_leading_joints(robot, moved))
-            self.objectives.append(posture)
-        if soft.damping_weight > 0.0:
+            joints = _leading_joints(robot, moved)
+            self.objectives.append(IKObjectivePosture(lines, weight=unit * posture_weight, joints=joints))
+        if damping_weight > 0.0:
             self.wide[len(self.objectives), "joint_q_reference"] = WideData(arrays.joint_q.device)
             joints = _leading_joints(robot, moved)
-            damping = IKObjectiveDamping(robot.mid_joint_q, weight=unit * soft.damping_weight, joints=joints)
+            damping = IKObjectiveDamping(robot.mid_joint_q, weight=unit * damping_weight, joints=joints)
             damping.priority = 0  # it slows targets, too
             self.damping = len(self.objectives)
             self.objectives.append(damping)

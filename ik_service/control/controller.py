@@ -11,7 +11,7 @@ from ik_service.collision.body_spheres import checked_attached
 from ik_service.collision.world import AttachedObject, World
 from ik_service.control.caller_arrays import CallerArrays
 from ik_service.control.clearance.limit import ClearanceLimit
-from ik_service.control.control_tasks import ControlTasks, SoftRows
+from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.following import ticks_along_path, waypoint_targets
 from ik_service.control.limits import (
     ControlLimits,
@@ -50,7 +50,7 @@ class IKController:
     """Takes robots of one model towards targets, a tick at a time. Not thread-safe; the robot may be shared.
 
     Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
-    acceleration together (`ik_service.control.tick.joint_box` has their precedence). They hold inside the solve, so
+    acceleration together (`ik_service.control.limits` has their precedence). They hold inside the solve, so
     what one joint may not do others make up for. Loops that the robot closes come before all targets and objectives:
     within these limits they are closed in every tick, or the status is LOOP_OPEN. Nothing is drawn at random and no
     other branch is tried. Once constructed, a controller neither allocates nor compiles in a tick. It commands nothing
@@ -134,9 +134,17 @@ class IKController:
         with DEVICE_LOCK, KernelsFor(whom_of(robot.name, [target.link for target in self.targets])):
             model = robot.on_device(device)
             self._arrays = TickArrays(model, robots, len(self.targets), resolved, clears=margin is not None)
-            soft = SoftRows(posture, posture_weight, damping_weight)
-            allowed = position_tolerance, orientation_tolerance
-            self._tasks = ControlTasks(model, self.targets, objectives, soft, allowed, self._arrays, self)
+            self._tasks = ControlTasks(
+                model,
+                self.targets,
+                objectives,
+                self._arrays,
+                self,
+                tolerances=(position_tolerance, orientation_tolerance),
+                posture=posture,
+                posture_weight=posture_weight,
+                damping_weight=damping_weight,
+            )
             self._islands = TickIslands(model, self._tasks, self._arrays, robots)
             self._clearance: ClearanceLimit | None = None
             if margin is not None:

@@ -1,7 +1,8 @@
-"""Limits of a controller's joints beyond the positions that the robot's model has."""
+"""Limits of a controller's joints beyond the positions that the robot's model has, and their precedence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from numbers import Real
 
 import numpy as np
@@ -13,9 +14,33 @@ from ik_service.mechanism.coupling import mapped_limits
 from ik_service.robots import JointType, RobotModel
 from objectives import InputError
 
+
+class LimitKind(IntEnum):
+    """Kind of a limit that holds a joint back in a tick.
+
+    All limits of a joint together leave an interval in which it may be at the end of a tick:
+
+        braking distance to the position limits, speed, joint step -> an interval of moves that holds 0
+        acceleration -> narrows it, and gives way where none of them allows it
+        where the joint is + moves -> an interval of positions, never empty
+
+    Precedence: position limits and braking distance, then speed and joint step, then acceleration. A joint that is
+    outside its limits, as real ones are by a little, may stay where it is or come back, and never goes further out.
+    Braking is counted in ticks of the same length, not continuously: a joint that keeps to its interval in every tick
+    can stop in front of the limit without ever braking harder than its acceleration limit allows.
+    """
+
+    NONE = 0
+    POSITION = 1
+    BRAKING = 2
+    VELOCITY = 3
+    JOINT_STEP = 4
+    ACCELERATION = 5
+    CLEARANCE = 6
+
+
+KINDS = {kind.name: kind.value for kind in LimitKind}
 Float64Array = NDArray[np.float64]
-
-
 TURN_STEP_MAX = 3.0
 """Largest turn of a joint in a tick [rad] where wheels are to roll: from half a turn on it would be taken for less."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.control.tick.joint_box import LimitKind
+from ik_service.control.limits import LimitKind
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 
 Float64Array = NDArray[np.float64]

@@ -16,8 +16,8 @@ from ik_service.compiler import FLOAT64_ERROR, IslandProgram, IslandSignature, L
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.kernel import TickCode, tick_code
-from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
+from ik_service.control.tick.tick_launches import packed_launch
 from ik_service.control.tick.yielding import YieldingRows
 from ik_service.control.tick_data import TickData
 from ik_service.errors import EngineError

@@ -18,7 +18,7 @@ from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone, wh
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.kernel_modules import SOLVE_ON_DEVICE
 from ik_service.solver.arrays.pose_targets import PoseTargets
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.construction import SolverSetup
 from ik_service.solver.engine import choose_engine
@@ -222,7 +222,7 @@ class SolverCore:
         with DEVICE_LOCK, KernelsFor(self._whom):
             work = self._fitted_workspace(2, replace(self._options, best_of=None), worlds)
             work.use_limits(None, None, 0)
-            return work.recorded(self.engine.record_islands(work, 2, **given), values=for_gpus)
+            return self.engine.recorded(work, 2, **given)
 
     def _workspace(self, capacity: int) -> Workspace:
         hard = self._options.joint_limits == "hard"

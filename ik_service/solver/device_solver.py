@@ -17,7 +17,7 @@ from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.result_schema import DEVICE_COLUMNS, OF_COORDINATES, OF_DOFS
 from ik_service.solver.array_graphs import ArrayGraphs, arrays_key
 from ik_service.solver.arrays.input_kernels import NO_START, OWN_START
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.core import SolverCore
 from ik_service.solver.derivatives.linearisation import TWIST
 from ik_service.solver.device_arrays import check_outputs, device_columns, device_starts, problem_count

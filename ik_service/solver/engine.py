@@ -4,12 +4,12 @@ from typing import Literal, Protocol
 
 from ik_service.collision.collision_data import CollisionData
 from ik_service.errors import EngineError
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.island_kernels import why_uncovered
 from ik_service.solver.compiled.loop_closing import LoopClosing
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.recorded_launches import PreparedSolve, RecordedIslands
+from ik_service.solver.launches.recorded_launches import PreparedSolve, RecordedLaunches
 from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.layout import RowLayout
@@ -42,7 +42,7 @@ class Engine(Protocol):
     def bind_rows(self) -> None:
         """Have the objectives' weights at hand."""
 
-    def record_islands(
+    def recorded(
         self,
         work: Workspace,
         count: int,
@@ -51,8 +51,8 @@ class Engine(Protocol):
         for_gpus: bool,
         float64_finish: bool,
         collision: bool,
-    ) -> RecordedIslands:
-        """Return its launches one by one, for export; an EngineError says where it cannot."""
+    ) -> RecordedLaunches:
+        """Return the launches of a solve one by one, for export; an EngineError says where it cannot."""
 
 
 def choose_engine(

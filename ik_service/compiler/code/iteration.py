@@ -18,7 +18,7 @@ from ik_service.compiler.code.first_rows_step import FirstRowsStep
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
 from ik_service.compiler.code.rotation_step import rotation_step
-from ik_service.compiler.code.row_step import step_source
+from ik_service.compiler.code.row_step import RowStep
 from ik_service.compiler.code.space import StepSpace
 from ik_service.compiler.code.stages import (
     REST_GAIN,
@@ -40,7 +40,7 @@ from ik_service.compiler.code.state import (
     error_places,
 )
 from ik_service.compiler.code.statements import packet, statements
-from ik_service.compiler.code.step import AT_LIMIT_SHARE
+from ik_service.compiler.code.step import AT_LIMIT_SHARE, DofStep, StepSource
 from ik_service.compiler.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
 from objectives.expression import Expression, reachable
 
@@ -80,9 +80,10 @@ class IterationSource:
         self.with_hessian, self.kept_rows, self.first_rows = with_hessian, kept_rows, first_rows
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
         self.space = StepSpace.of_program(program, in_dofs=with_hessian or in_dofs, most=entries_max)
-        self.step = step_source(program, lanes, damping, self.space)
+        of_step = (program, lanes, damping, self.space.elimination)
+        self.step: StepSource = RowStep(*of_step) if self.space.in_rows else DofStep(*of_step)
         if first_rows:
-            self.step = FirstRowsStep(program, lanes, damping, self.space.elimination, first_rows)
+            self.step = FirstRowsStep(*of_step, first_rows)
         self._turns_downhill = damping.settles and not (state or kept_rows or first_rows or program.quaternions)
         kept = {"with_hessian": with_hessian, "with_pressure": bool(first_rows or program.multiplied)}
         kept["padded"], self.padded = padded, padded

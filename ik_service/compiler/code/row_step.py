@@ -2,9 +2,8 @@
 
 from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.lanes import Lanes
-from ik_service.compiler.code.space import StepSpace
 from ik_service.compiler.code.state import Damping
-from ik_service.compiler.code.step import DofStep, StepSource
+from ik_service.compiler.code.step import StepSource
 from ik_service.compiler.island_program import IslandProgram, total
 from objectives.expression import Expression
 
@@ -117,8 +116,3 @@ class RowStep(StepSource):
             parts += [f"inverse{a} * pull{a}"] if k in self._alone else []
             lines.append(f"const F step{a} = {' + '.join(parts) or self._lanes.everywhere(self._number(0.0))};")
         return lines
-
-
-def step_source(program: IslandProgram, lanes: Lanes, damping: Damping, space: StepSpace) -> StepSource:
-    """Return the step of an island."""
-    return (RowStep if space.in_rows else DofStep)(program, lanes, damping, space.elimination)

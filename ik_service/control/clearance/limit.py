@@ -30,8 +30,8 @@ from ik_service.control.clearance.task import (
     ClearanceTask,
 )
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import CLEARANCE_LEAST, device_array
+from ik_service.control.tick.tick_launches import packed_launch
 from ik_service.kernels.device_lock import turn_on
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.mechanism.coupling import follower_numbers

@@ -9,7 +9,7 @@ import warp as wp
 
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.task import ClearanceTaskRef
-from ik_service.control.tick.joint_box import KINDS
+from ik_service.control.limits import KINDS
 from ik_service.control.tick.packet_text import PacketText, fragments
 from ik_service.control.tick.task import DT
 from ik_service.kernels import typed_warp

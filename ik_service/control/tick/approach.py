@@ -13,8 +13,8 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import GOAL, TURN, TURN_WIDTH, IterationSource, MeasureSource, coordinate_names, error_outputs
+from ik_service.control.limits import KINDS
 from ik_service.control.tick import task as tick_task
-from ik_service.control.tick.joint_box import KINDS
 from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.kernels.typed_warp import reference_to

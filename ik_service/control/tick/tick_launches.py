@@ -1,8 +1,9 @@
-"""Launches of a tick: with so many iterations, or with iterations until a deadline."""
+"""Launches of a tick, their arguments packed once: with so many iterations, or with iterations until a deadline."""
 
+import ctypes
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import warp as wp
 
@@ -15,6 +16,27 @@ TICK_ITERATIONS_MAX = 100  # of a tick that has a deadline
 # Steps of a tick however late it is. A first step that limits of speed cut may lead away from the target; the second
 # holds the joints that are at limits. With one alone, a controller that is always late may stay where it is for good.
 STEPS_MIN = 2
+
+
+def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp.Device) -> Callable[[], None]:
+    """Return a function that launches a kernel on these arguments again and again."""
+    # It holds the arrays by address: the caller keeps them. On a CPU it neither allocates nor locks, and has ended when
+    # it returns; on a GPU it takes its turn on the device's stream.
+    recorded = wp.launch(kernel, dim, inputs, device=device, record_cmd=True)
+    if device.is_cuda:
+        on_stream: Callable[[], None] = recorded.launch
+        return on_stream
+    # What Warp does in every launch on a CPU, but for packing the arguments anew.
+    bounds, *values = recorded.params
+    names = [argument.label for argument in kernel.adj.args]
+    fields = [(name, type(value)) for name, value in zip(names, values, strict=True)]
+    packed = type("Arguments", (ctypes.Structure,), {"_fields_": fields})(*values)
+    at_bounds, at_packed, forward = ctypes.byref(bounds), ctypes.byref(packed), recorded.hooks.forward
+
+    def launch(_kept: object = (recorded, bounds, packed)) -> None:  # `forward` has only addresses of these
+        forward(at_bounds, at_packed)
+
+    return launch
 
 
 class ClearanceLaunches(Protocol):
@@ -56,15 +78,11 @@ class TickLaunches:
             self._launch((clearance.keep, *self.launches))
 
     def _launch(self, launches: Sequence[Callable[[], None]]) -> None:
-        if self._arrays.are_apart:
-            self._launch_apart(launches)
+        if not self._arrays.are_apart:
+            for launch in launches:
+                launch()
             return
-        for launch in launches:
-            launch()
-
-    def _launch_apart(self, launches: Sequence[Callable[[], None]]) -> None:
-        """The same where the host does not see the memory of the device, with the device to itself."""
-        with DEVICE_LOCK:
+        with DEVICE_LOCK:  # the host does not see the memory of the device
             self._arrays.push()
             for launch in launches:
                 launch()

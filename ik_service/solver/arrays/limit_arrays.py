@@ -18,15 +18,15 @@ from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.target_arrays import NUMBER_MAX
 from ik_service.solver.lm.seeds import DrawRanges
 
+# Forms of the limits, attributes of `LimitArrays`, and their types.
 LIMIT_TYPES: Mapping[str, Any] = {
-    "float32": wp.float64,
-    "float64": wp.float64,
-    "draws": wp.float32,
-    "returned": wp.float64,
-    "told": wp.float64,
-    "at_limit": wp.float32,
+    "float32": wp.float64,  # of the active DOFs, for steps in float32: rounded inwards to it
+    "float64": wp.float64,  # of the active DOFs, for steps in float64
+    "draws": wp.float32,  # of the active DOFs: between these starts are drawn
+    "returned": wp.float64,  # of the coordinates: answers are within them; infinite where none are kept
+    "told": wp.float64,  # of the coordinates: margins are distances to them; infinite for DOFs that stay
+    "at_limit": wp.float32,  # of all DOFs: one that is there or beyond is at its limit; infinite as above
 }
-"""Types of the forms, which are those of `LimitArrays`."""
 Ends = Sequence[NDArray[Any]]
 """Lower and upper limits."""
 
@@ -42,41 +42,13 @@ class LimitArrays:
             name: tuple(HostDeviceArray((lines, len(end)), LIMIT_TYPES[name], device) for end in self._own[name])
             for name in LIMIT_TYPES
         }
+        forms = (tuple(array.device for array in self._arrays[form]) for form in LIMIT_TYPES)
+        self.float32, self.float64, self.draws, self.returned, self.told, self.at_limit = forms
         coordinate = robot.dof_coordinate[robot.active_dof]
         self._scalar = np.flatnonzero(coordinate >= 0)  # active DOFs that have a coordinate of their own
         self._place, self._dof = coordinate[self._scalar], robot.active_dof[self._scalar]
         self._middle = robot.mid_joint_q
         self._write({name: [end[None] for end in ends] for name, ends in self._own.items()}, lines)
-
-    @property
-    def float32(self) -> tuple[wp.array[Any], ...]:
-        """Of the active DOFs, for steps in float32: rounded inwards to it, float64."""
-        return self._of("float32")
-
-    @property
-    def float64(self) -> tuple[wp.array[Any], ...]:
-        """Of the active DOFs, for steps in float64."""
-        return self._of("float64")
-
-    @property
-    def draws(self) -> tuple[wp.array[Any], ...]:
-        """Of the active DOFs, float32: between these starts are drawn."""
-        return self._of("draws")
-
-    @property
-    def returned(self) -> tuple[wp.array[Any], ...]:
-        """Of the coordinates, float64: what is returned is within them; infinite where none are kept."""
-        return self._of("returned")
-
-    @property
-    def told(self) -> tuple[wp.array[Any], ...]:
-        """Of the coordinates, float64: margins are distances to them; infinite for DOFs that stay where they start."""
-        return self._of("told")
-
-    @property
-    def at_limit(self) -> tuple[wp.array[Any], ...]:
-        """Of all DOFs, float32: one that is there or beyond is told to be at its limit; infinite alike."""
-        return self._of("at_limit")
 
     def take(self, asked: AskedLimits, start: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
         """Take other limits of the first problems, which answers keep; return where problems start within these."""
@@ -102,9 +74,6 @@ class LimitArrays:
         found = np.tile(starts, (len(within) // len(starts), 1))
         found[:, self._place] = within
         return found if len(found) > 1 else found[0]
-
-    def _of(self, form: str) -> tuple[wp.array[Any], ...]:
-        return tuple(array.device for array in self._arrays[form])
 
     def _write(self, forms: Mapping[str, Ends], count: int) -> None:
         for name, ends in forms.items():

@@ -1,8 +1,8 @@
-"""Per-problem arrays on the device: starts, targets, islands and answers, sized for the largest solve so far."""
+"""Size of a solve, and its per-problem arrays on the device, sized for the largest solve so far."""
 
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import warp as wp
@@ -13,7 +13,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.best_attempts import allocate_attempts, allocate_searches
 from ik_service.solver.arrays.limit_arrays import LimitArrays
 from ik_service.solver.arrays.nearest_turn import turns_within
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.given.options import ATTEMPTS_MAX, SolverOptions
 from ik_service.solver.given.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import SAMPLERS, SETTINGS_COUNT, STOP
 from ik_service.solver.rows.binding import CONSTRAINT_ROW, TARGET_ROW, RowKind
@@ -30,6 +30,32 @@ from ik_service.solver.rows.priorities import (
     scale_of_weights,
 )
 from ik_service.solver.rows.weights import objective_scale
+from objectives import InputError
+
+
+class SolveSettings(NamedTuple):
+    """Size of one solve, with its options; made by `of`."""
+
+    problem_count: int
+    seeds: int  # seeds per problem
+    options: SolverOptions
+    checks_collision: bool  # whether attempts are checked for collision
+    # whether seeds are run after the first success: all of them, or until there are solutions enough
+    runs_all_seeds: bool
+    float64_finish: bool  # whether answers are improved in float64
+
+    @classmethod
+    def of(cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool) -> "SolveSettings":
+        """Return the settings of a solve."""
+        float64 = options.precision == "float64"
+        return cls(problem_count, seeds, options, checks_collision, options.runs_all_seeds, float64)
+
+    def require_numbers(self) -> None:
+        """Check that the attempts can be numbered; InputError where there are too many."""
+        if self.problem_count * self.seeds > ATTEMPTS_MAX:
+            attempts = f"{self.problem_count} problems x {self.seeds} seeds"
+            raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
+
 
 FINISH_ITERATIONS = 4  # times as many as an attempt in float32 has: at limits and singularities float64 has a long way
 

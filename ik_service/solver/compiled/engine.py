@@ -24,13 +24,12 @@ from ik_service.solver.arrays.best_attempts import BestAttempts, Searches, mark_
 from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.arrays.partition import Partition, common_partition
 from ik_service.solver.arrays.parts import first_problem
-from ik_service.solver.arrays.problem_arrays import Problems
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedIslands, RecordedStep
+from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP
@@ -134,7 +133,7 @@ class CompiledEngine:
             plan.stamp = weights.stamp
         return self._prepared(settings, plan.partition, plan.recording.prepare(count))
 
-    def record_islands(
+    def recorded(
         self,
         work: Workspace,  # arrays and launches of the solver
         count: int,
@@ -143,7 +142,7 @@ class CompiledEngine:
         for_gpus: bool,  # whether to use the kernels for GPUs
         float64_finish: bool,  # whether answers are improved in float64
         collision: bool,  # whether attempts are checked for collision
-    ) -> RecordedIslands:
+    ) -> RecordedLaunches:
         """Return the launches of a solve one by one, for export; no target has weights per problem."""
         # Raises EngineError for rows of other kinds than targets, or an island that is too large
         if not all(map(is_robot_constraint, self._others)):
@@ -170,7 +169,7 @@ class CompiledEngine:
             lines = {"joint_q_float64": joint_q_float64, "unused_joint_q": problems.unused_joint_q}
             for name in BestAttempts.__annotations__:
                 lines[f"finish_{name}"] = getattr(tasks[0][1].best, name)
-        return RecordedIslands(partition, tuple(found), joint_q_float64, lines)
+        return work.recorded(partition, found, joint_q_float64, lines, values=for_gpus)
 
     def _plan(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> Plan:
         """Record a solve of problems in which the same rows are on."""

@@ -17,7 +17,7 @@ from ik_service.solver.compiled.packet_kernel import packet_kernel
 from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
-from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem, without_count
+from ik_service.solver.launches.recording import PartLaunches, Step, per_problem, without_count
 
 KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
 
@@ -103,7 +103,7 @@ class PacketLaunches:
             if one.iteration is not None:
                 task.iterate, code = address_of(one.iteration, device)
                 codes.append(code)
-            steps.append(as_recorded(wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True)))
+            steps.append(without_count(wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True).launch))
         return PartLaunches(steps, [*work, codes])
 
 

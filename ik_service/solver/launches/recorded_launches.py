@@ -76,13 +76,3 @@ class PreparedSolve(NamedTuple):
     run: Callable[[], None] = lambda: None
     joint_q_float64: HostDeviceArray | None = None  # answers in float64, where they are improved so
     selection: Selection | None = None  # the solutions, where several or the best one are asked for
-
-
-@dataclass(frozen=True)
-class RecordedIslands:
-    """Recorded launches of an engine, for export."""
-
-    partition: Partition  # islands that all problems have in common
-    steps: tuple[RecordedStep, ...]
-    joint_q_float64: "wp.array[Any] | None"  # answers in float64, where they are improved so
-    lines: dict[str, wp.array[Any]]  # arrays with a line for every problem that these need for that, by what they hold

@@ -52,11 +52,6 @@ def without_count(run: Callable[[], None]) -> Step:
     return lambda count: run()
 
 
-def as_recorded(launch: wp.Launch) -> Step:
-    """Return the step that launches with the dimension that was recorded."""
-    return without_count(launch.launch)
-
-
 def per_problem(launch: wp.Launch, lanes: int = 1) -> Step:
     """Return the step that launches with so many threads for each problem."""
     last = -1

@@ -21,7 +21,7 @@ from ik_service.result_schema import (
     ResultColumns,
 )
 from ik_service.robots import RobotModel
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.launches.recorded_launches import PreparedSolve
 from ik_service.solver.launches.workspace import Workspace

@@ -19,12 +19,11 @@ from ik_service.solver.arrays.kernel_modules import SOLVE_IO
 from ik_service.solver.arrays.limit_arrays import LimitArrays
 from ik_service.solver.arrays.nearest_turn import coordinates_constrained, coordinates_read, find_turns
 from ik_service.solver.arrays.partition import Partition, discovered_partition
-from ik_service.solver.arrays.problem_arrays import Problems
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.recorded_launches import PreparedSolve, RecordedIslands, RecordedLaunches, RecordedStep
-from ik_service.solver.launches.recording import PartLaunches, Recording, as_recorded, per_problem
+from ik_service.solver.launches.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep
+from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem, without_count
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import IslandScales, TargetWeights, weights_on_device
 from ik_service.solver.verdict.verification import Verification
@@ -174,7 +173,7 @@ class Workspace:
             per_problem(launch) for launch in self.inputs.launches(self.problems, self.verification.tools, part, parts)
         ]
         if not self.copies:
-            return PartLaunches([*launches, as_recorded(self.inputs.record_clearing(part))])
+            return PartLaunches([*launches, without_count(self.inputs.record_clearing(part).launch)])
         inputs = [*self.problems.inputs, self.verification.tolerances, *self.inputs.inputs]
         pushes = [mirror.push for mirror in copied_together(inputs)]
         return PartLaunches([*pushes, *launches, self.inputs.fault.fetch])
@@ -189,15 +188,22 @@ class Workspace:
         fetches = [mirror.fetch for mirror in copied_together(results)]
         return PartLaunches([*map(per_problem, launches), *fetches], [partition])
 
-    def recorded(self, islands: RecordedIslands, *, values: bool) -> RecordedLaunches:
-        """Return the launches of a solve of pose targets on one thread, for export."""
-        # With `values` those of constraints are among them
+    def recorded(
+        self,
+        partition: Partition,
+        islands: Sequence[RecordedStep],
+        joint_q_float64: "wp.array[Any] | None",  # answers in float64, where they are improved so
+        further: "dict[str, wp.array[Any]]",  # arrays of that with a line for every problem, by what they hold
+        *,
+        values: bool,  # whether values of constraints are recorded
+    ) -> RecordedLaunches:
+        """Return the launches of a solve of pose targets on one thread, around those of the islands, for export."""
         problems, inputs, verification = self.problems, self.inputs, self.verification
         read = inputs.launches(problems, verification.tools, 0, 1)
-        judged = problems, inputs, islands.partition, 0, 1, islands.joint_q_float64
+        judged = problems, inputs, partition, 0, 1, joint_q_float64
         verify = verification.launches(*judged, values=values)
         steps = [RecordedStep.of_launch("read", launch) for launch in read]
-        steps += [*islands.steps, *(RecordedStep.of_launch("judge", launch) for launch in verify)]
+        steps += [*islands, *(RecordedStep.of_launch("judge", launch) for launch in verify)]
         lines = {
             "given_positions": inputs.positions.device,
             "given_orientations_xyzw": inputs.orientations_xyzw.device,
@@ -212,7 +218,7 @@ class Workspace:
             lines[f"target_positions_{k}"] = problems.positions[k]
             lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]
             lines[f"target_row_weights_{k}"] = problems.row_weights[k]
-        lines |= verification.lines() | islands.lines
+        lines |= verification.lines() | further
         numbers = {
             "settings": problems.settings,
             "tolerances": problems.tolerances,
@@ -220,10 +226,10 @@ class Workspace:
             "given": inputs.given.device,
             "fault": inputs.fault.device,
         }
-        if islands.joint_q_float64 is not None:
+        if joint_q_float64 is not None:
             numbers["finish_settings"] = problems.finish_settings
         objectives: Any = self._rows.objectives
         data = tuple(objective.data(name) for objective in objectives for name in objective.data_rows())
-        scales = islands.partition.scales
+        scales = partition.scales
         data += (scales.secondary.device, scales.tertiary.device)
         return RecordedLaunches(tuple(steps), lines, numbers, data, problems.limits)

@@ -8,8 +8,7 @@ import warp as wp
 from ik_service.collision.collision_data import CollisionData
 from ik_service.errors import EngineError
 from ik_service.kernels.host_device_array import HostDeviceArray
-from ik_service.solver.arrays.problem_arrays import Problems
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve
 from ik_service.solver.launches.workspace import Workspace
@@ -93,7 +92,7 @@ class StagedEngine:
             work.use_layout(self._layout)
             self.use_layout()
 
-    def record_islands(self, work: Workspace, count: int, **options: Any) -> NoReturn:
+    def recorded(self, work: Workspace, count: int, **options: Any) -> NoReturn:
         """Refuse: nothing can be exported."""
         raise EngineError(NOT_RECORDABLE)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ik_service.compiler import Lanes
-from ik_service.control.tick.joint_box import KINDS, LimitKind
+from ik_service.control.limits import KINDS, LimitKind
 from ik_service.control.tick.packet_text import PacketText, fragments
 
 INF = np.inf

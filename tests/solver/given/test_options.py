@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ik_service.solver.arrays.solve_settings import SolveSettings
+from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.given.options import SolverOptions
 from objectives import InputError
 
