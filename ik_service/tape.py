@@ -126,7 +126,6 @@ def _one_axis(batch: tuple[int, ...]) -> tuple[int]:
 
 
 def _add(arrays: "Mapping[str, wp.array[Any]]", changes: Mapping[str, Float64Array]) -> None:
-    """Add to the gradients of arrays."""
     for name, one in arrays.items():
         before = one.grad.numpy()
         change = changes[name]

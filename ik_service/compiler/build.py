@@ -158,7 +158,6 @@ def _levels(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tu
 
 
 def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: ExpressionGraph) -> list[Expression]:
-    """Rows less what they are to reach."""
     left = list(rows)
     for goal in goals:
         left[goal.column] = left[goal.column] - graph.variable(goal.name)
@@ -192,7 +191,6 @@ def _shares_of_tolerances(
 
 
 def _largest(values: Sequence[Expression]) -> Expression | None:
-    """The largest of some expressions, None of none."""
     found = values[0] if values else None
     for value in values[1:]:
         found = value.graph.constant(0.0) + maximum(value, found or value)

@@ -123,7 +123,6 @@ class _Builder:
         return vector(constants(self.robot.joint_axis[dof]))
 
     def _turn(self, joint: int, dof: int) -> QuaternionXYZW:
-        """The rotation of a joint whose first angular DOF this is."""
         robot, dofs, active = self.robot, self.active_dofs, int(self.robot.dof_active[dof])
         if JointType(robot.joint_type[joint]).quaternion_offset is not None:
             return quaternion_coordinate(robot, joint, self.graph, dofs)

@@ -122,7 +122,6 @@ class _Loop:
 
     # ------------------------------------------------------------------ the statement
     def _values(self) -> dict[str, Scalar]:
-        """Values for the variables of the group's symbols."""
         group, stated, elements = self.group, state_rows(self.group), [one.elements[0] for one in self.members]
         values: dict[str, Scalar] = {WEIGHT: self.weight}
         fields = {}
@@ -172,7 +171,6 @@ class _Loop:
         return self.graph.variable(f"{self.name}_input{len(self.numbers.inputs) - 1}")
 
     def _input(self, name: str, row: int) -> Expression:
-        """A number of a row: its weight or tolerance."""
         return self._datum(name, [one.first_row + row for one in self.members])
 
     # ------------------------------------------------------------------ DOFs
@@ -205,7 +203,6 @@ class _Loop:
 
 
 def _place(values: list[int], value: int) -> int:
-    """Place of a number in a list, to which it is added where it is not there."""
     if value not in values:
         values.append(value)
     return values.index(value)

@@ -1,4 +1,4 @@
-"""What a controller minimises: pose targets, further objectives, and soft rows that decide what these leave open."""
+"""Objectives of a controller: pose targets, further objectives, and soft rows that decide what these leave open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -18,13 +18,8 @@ from objectives import InputError
 class LimitKind(IntEnum):
     """Kind of a limit that holds a joint back in a tick.
 
-    All limits of a joint together leave an interval in which it may be at the end of a tick:
-
-        braking distance to the position limits, speed, joint step -> an interval of moves that holds 0
-        acceleration -> narrows it, and gives way where none of them allows it
-        where the joint is + moves -> an interval of positions, never empty
-
-    Precedence: position limits and braking distance, then speed and joint step, then acceleration. A joint that is
+    Precedence: position limits and braking distance, then speed and joint step, then acceleration. The first leave an
+    interval of moves that holds 0; acceleration narrows it, and gives way where none of them allows it. A joint that is
     outside its limits, as real ones are by a little, may stay where it is or come back, and never goes further out.
     Braking is counted in ticks of the same length, not continuously: a joint that keeps to its interval in every tick
     can stop in front of the limit without ever braking harder than its acceleration limit allows.

@@ -1,4 +1,4 @@
-"""What a tick answers."""
+"""Result of a tick."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -57,7 +57,6 @@ class ControlResult:
     seconds: float = 0.0
 
     def __repr__(self) -> str:
-        """Give the number of robots and their statuses."""
         names = ", ".join(sorted(set(self.status_names)))
         return f"<ControlResult: robots {len(self.joint_q)}, coordinates {self.joint_q.shape[1]}, status {names}>"
 

@@ -1,4 +1,4 @@
-"""Where the kernels of a tick find the data of the objectives."""
+"""Places of the data of the objectives, for the kernels of a tick."""
 
 from typing import Any
 
@@ -87,7 +87,6 @@ class TickData:
         return {name: list(values) for name, values in zip(names, columns, strict=True)}
 
     def _check_lines(self, objective: Any, field: str, lines: int) -> None:
-        """Check that an objective has its data for one robot or for all."""
         objective.require_problem_count(self._robots)
         if 1 < lines < self._robots:
             owner = type(objective).__name__

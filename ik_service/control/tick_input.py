@@ -1,4 +1,4 @@
-"""What callers give to a controller, checked: counts, times, and arrays of numbers."""
+"""Checks of what callers give to a controller: counts, times, and arrays of numbers."""
 
 import math
 from numbers import Integral

@@ -121,7 +121,6 @@ class TickIslands:
         return [int(k) for k in np.unique(numbers[rows])]
 
     def _loops_of(self, island: int) -> tuple[int, ...]:
-        """Numbers of the objectives of an island that are loops."""
         return tuple(k for k in self._objectives_of(island) if k in self._tasks.loops)
 
     def _signature(self, island: int, yielding: YieldingRows | None) -> IslandSignature:

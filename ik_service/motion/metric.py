@@ -1,4 +1,4 @@
-"""How far configurations are apart: the change of every DOF, angles that can turn without end taken the short way."""
+"""Distance of configurations: the change of every DOF, angles that can turn without end taken the short way."""
 
 import math
 from collections.abc import Sequence

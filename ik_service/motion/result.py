@@ -1,4 +1,4 @@
-"""What following a path gives, by the solver or tick by tick."""
+"""Result of following a path, by the solver or tick by tick."""
 
 import math
 from dataclasses import dataclass, replace
@@ -60,12 +60,10 @@ class PathResult:
     clearance: Float64Array | None = None
 
     def __repr__(self) -> str:
-        """Give the number of waypoints and how many are met."""
         met = f"{int(self.success.sum())} of {len(self)} waypoints met"
         return f"<PathResult: {met}, {len(self.coordinate_names)} coordinates, dt {self.dt:g} s>"
 
     def __len__(self) -> int:
-        """Return the number of waypoints."""
         return len(self.success)
 
     @property
@@ -106,7 +104,7 @@ class RateLimits:
 
     @property
     def largest_step(self) -> Float64Array:
-        """What the speeds allow from waypoint to waypoint [m or rad], [joint_dof_count]."""
+        """Return the most that the speeds allow from waypoint to waypoint [m or rad], [joint_dof_count]."""
         return self.velocity * self.dt
 
 
@@ -125,7 +123,7 @@ def _above_zero(name: str, values: Float64Array) -> Float64Array:
 
 @dataclass(frozen=True, eq=False)
 class WaypointAnswers:
-    """Whether the waypoints are met; see `PathResult`."""
+    """Verdicts on waypoints; see `PathResult`."""
 
     success: NDArray[np.bool_]
     status: NDArray[np.int8]

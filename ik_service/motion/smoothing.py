@@ -35,7 +35,6 @@ def smooth(waypoints: Waypoints, path: FloatArray, solved: NDArray[np.bool_], la
 
 
 def _average(group: Group, starts: FloatArray, solved: NDArray[np.bool_]) -> None:
-    """Move waypoints towards the mean of their neighbours, in place."""
     pull = 0.25 * (group.metric.change(starts[1:-1], starts[:-2]) + group.metric.change(starts[1:-1], starts[2:]))
     inside = solved[1:-1] & solved[:-2] & solved[2:] & (np.abs(pull).max(axis=1, initial=0.0) < MOVE_MAX)
     moved = group.metric.moved(starts[1:-1], pull)

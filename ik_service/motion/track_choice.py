@@ -1,4 +1,4 @@
-"""Which track each waypoint takes, group by group, turns of limited joints counted where they matter."""
+"""Choice of a track for each waypoint, group by group, turns of limited joints counted where they matter."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -82,7 +82,6 @@ def _anchors(success: NDArray[np.bool_]) -> NDArray[np.intp]:
 def _beginnings(
     waypoints: Waypoints, anchors: NDArray[np.intp], first: FloatArray, solutions: int, start: FloatArray | None
 ) -> _Beginnings:
-    """Distinct solutions at the anchors."""
     robot, rng = waypoints.robot, np.random.default_rng(waypoints.options.random_seed)
     drawn = robot.random_joint_q(rng, STARTS_PER_SOLUTION * solutions)
     found: list[_Beginnings] = []
@@ -112,7 +111,6 @@ def _beginnings(
 def _distinct(
     group: Group, joint_q: FloatArray, good: NDArray[np.bool_], most: int, difference: float
 ) -> NDArray[np.intp]:
-    """The first few successes that differ from one another."""
     chosen: list[int] = []
     for k in np.flatnonzero(good):
         gaps = group.metric.change(joint_q[chosen], joint_q[k]) if chosen else np.full((1, 1), np.inf)

@@ -1,4 +1,4 @@
-"""Whether ways from configuration to configuration are free of contact.
+"""Clearance on ways from configuration to configuration.
 
 A way is straight in the joints. From what the joints move spheres at most and from the clearances at both ends of a way
 follows how near to contact it can come; where that leaves too much open, its middle is looked at, and so on.

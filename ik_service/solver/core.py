@@ -57,7 +57,6 @@ class SolverCore:
             self._set_up(setup.engine)
 
     def _set_up(self, engine: str) -> None:
-        """Bind the objectives, lay out their rows and choose the engine."""
         options, join = self._options, self._join
         self.model = self.robot.on_device(str(self._device))
         self.work = self._workspace(1)  # arrays of the problems, with room for the largest solve so far
@@ -230,7 +229,6 @@ class SolverCore:
         return Workspace(self.model, targets.all, targets.touches, capacity, hard_limits=hard, threads=self._threads)
 
     def _fit_workspace(self, problem_count: int) -> None:
-        """Grow the per-problem arrays where they are too small."""
         if problem_count > self.work.problems.capacity:
             self.work = self._workspace(2 ** math.ceil(math.log2(problem_count)))
             self.targets.use_arrays(self.work.problems)
@@ -243,7 +241,6 @@ class SolverCore:
         self.engine.use_layout()
 
     def _upload_targets(self) -> None:
-        """Copy tool frames and weights that have been replaced to the device."""
         if self.targets.is_replaced:
             exchanged = self.targets.upload()
             if self.work.use_targets(self.targets.all) or exchanged:
@@ -252,7 +249,6 @@ class SolverCore:
 
 
 def _soft_limits() -> IKObjective:
-    """Return the rows of joint limits, which are weighed against targets."""
     limits = IKObjectiveJointLimit()
     limits.priority = 0
     return limits

@@ -87,7 +87,6 @@ def poses(joint_q: Tensor, name: str, links: int) -> Tensor:
 
 @poses.register_fake
 def _of_poses(joint_q: Tensor, name: str, links: int) -> Tensor:
-    """Tell the shape alone."""
     return joint_q.new_empty(joint_q.shape[0], links, 7)
 
 
@@ -99,7 +98,6 @@ def pull_back_poses(joint_q: Tensor, by_poses: Tensor, name: str) -> Tensor:
 
 @pull_back_poses.register_fake
 def _of_pull_back_poses(joint_q: Tensor, by_poses: Tensor, name: str) -> Tensor:
-    """Tell the shape alone."""
     return torch.empty_like(joint_q)
 
 

@@ -78,7 +78,6 @@ def _of_solve(
     name: str,
     derives: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tell shapes alone."""
     solver, like = _SOLVERS[name], _one_of(positions, orientations_xyzw)
     n, coordinates = like.shape[0], len(solver.coordinate_names)
     shape = rates_shape(solver, n) if derives else (n, 0, 0, TWIST)
@@ -159,7 +158,6 @@ def pull_back(
 def _of_pull_back(
     by: Tensor, by_joint_q: Tensor, orientations_xyzw: Tensor | None, offsets: Tensor | None, targets: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Tell shapes alone."""
     n, tools = by.shape[0], 0 if offsets is None else targets
     return by.new_empty(n, targets, 3), by.new_empty(n, targets, 4), by.new_empty(n, tools, POSE)
 

@@ -1,4 +1,4 @@
-"""What operators of PyTorch need to be known to `torch.vmap`, and to find the objects that they are about."""
+"""Registration of operators of PyTorch with `torch.vmap`, and names by which they find their objects."""
 
 import itertools
 import weakref

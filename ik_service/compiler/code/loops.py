@@ -66,7 +66,6 @@ def _table(kind: str, name: str, rows: Sequence[Sequence[object]]) -> str:
 
 
 def _kind(lanes: Lanes, loop: RowLoop, read: Callable[[str], str]) -> list[str]:
-    """The rows of one kind, and their sums."""
     frames = len(loop.kinds[0].frames)
     outputs = [*loop.rows, *(part for row in loop.parts for part in row), *loop.shares2]
     per_element = [

@@ -105,7 +105,6 @@ class DofStep(StepSource):
         return [*self._factors(), *self._elimination.solve(lambda a: f"gradient{a}", "step")]
 
     def _factors(self) -> list[str]:
-        """Statements that factor J'J + damping."""
         lanes, elimination, coupled = self._lanes, self._elimination, set(self._program.coupled)
         floors = [
             f"const F damping{a} = {self._damping_of(f'hessian{a}_{a}', self._damping.smallest)};"

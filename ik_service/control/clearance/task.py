@@ -1,4 +1,4 @@
-"""What the kernels of a clearance limit work on: one struct of device arrays."""
+"""Data of the kernels of a clearance limit: one struct of device arrays."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the kernel of an island works on in a tick: one struct of device arrays."""
+"""Data of the kernel of an island in a tick: one struct of device arrays."""
 
 from typing import Any
 

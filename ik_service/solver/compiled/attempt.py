@@ -1,4 +1,4 @@
-"""How an attempt that has ended is judged and kept, as functions made for one program; see `iteration`."""
+"""Judging and keeping an attempt that has ended, as functions made for one program; see `iteration`."""
 
 import math
 import typing

@@ -1,4 +1,4 @@
-"""How a lane takes an attempt: the data of its problem, and the seed that it starts from."""
+"""Start of an attempt in a lane: the data of its problem, and the seed that it starts from."""
 
 import typing
 from typing import Any

@@ -172,7 +172,6 @@ class CompiledEngine:
         return work.recorded(partition, found, joint_q_float64, lines, values=for_gpus)
 
     def _plan(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> Plan:
-        """Record a solve of problems in which the same rows are on."""
         device, lines = self._model.device, 1 if weights.is_common else work.problems.capacity
         partition = common_partition(weights, self._layout.incidence, device, join=self._join, lines=lines)
         solve = self._solve_launches(work, partition, settings)

@@ -1,4 +1,4 @@
-"""How the islands of a solve are launched: packets of lanes on a CPU, threads on a GPU."""
+"""Launches of the islands of a solve: packets of lanes on a CPU, threads on a GPU."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the kernel of an island works on: one struct of device arrays, most of them shared by all islands of a solve."""
+"""Data of the kernel of an island: one struct of device arrays, most of them shared by all islands of a solve."""
 
 import typing
 from typing import Any

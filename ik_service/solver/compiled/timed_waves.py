@@ -1,4 +1,4 @@
-"""What a deadline adds to waves of attempts on a GPU: one more is made at most once the mark of the deadline stands.
+"""Deadline of waves of attempts on a GPU: one more is made at most once the mark of the deadline stands.
 
     after the first wave and after every two   the mark? then the problems that are listed are the stopped ones
     at the end                                 all searches have ended but those of stopped problems

@@ -36,7 +36,6 @@ class Further(NamedTuple):
     limits: bool = False  # whether limits of joints are among it
 
     def __bool__(self) -> bool:
-        """Whether there is anything."""
         return bool(self.fields) or self.limits
 
 
@@ -177,7 +176,6 @@ class Linearisation:
         return self.order.coordinate_rates(self.joint_q, rates)
 
     def __len__(self) -> int:
-        """Return the number of problems."""
         return len(self.by_targets)
 
     def jvp(

@@ -71,7 +71,6 @@ def target_islands(
 
 
 def _alike(problems: NDArray[np.intp], lines: NDArray[np.integer]) -> Iterator[NDArray[np.intp]]:
-    """Group problems whose lines are equal."""
     while len(problems):
         same = (lines[problems] == lines[problems[0]]).all(axis=1)
         yield problems[same]

@@ -1,4 +1,4 @@
-"""Which loops of a robot are to be closed in which problem, as a caller gives it."""
+"""Loops of a robot that are to be closed in each problem, as a caller gives them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a solve returns."""
+"""Result of a solve, and how it is collected from the arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -64,12 +64,10 @@ class IKResult(ResultColumns):
     limits: AskedLimits | None = None
 
     def __repr__(self) -> str:
-        """Say how many problems there were and how many are solved."""
         solved = f"{int(self.success.sum())} of {len(self)} problems solved"
         return f"<IKResult: {solved}, {len(self.coordinate_names)} coordinates, engine {self.engine} on {self.device}>"
 
     def __len__(self) -> int:
-        """Return the number of problems."""
         return len(self.success)
 
     @property

@@ -1,4 +1,4 @@
-"""How steps are damped and accepted: one rule of damping, and two policies of acceptance.
+"""Damping and acceptance of steps: one rule of damping, and two policies of acceptance.
 
 The damping of a step is `factor * (min(DAMPING_SHARE * |r|^2, DAMPING_MAX * h) + floor)`, h the largest diagonal entry
 of J'J: proportional to the error (Chan and Lawrence 1988) up to a share of h. The factor is 1 for the first step of an

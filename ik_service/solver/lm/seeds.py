@@ -115,7 +115,7 @@ def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.
 
 
 class DrawRanges:
-    """Where DOFs without limits start: within one turn, or one unit of length each way."""
+    """Ranges of starts of DOFs without limits: within one turn, or one unit of length each way."""
 
     def __init__(self, model: DeviceModel) -> None:
         robot, count = model.robot, model.active_dof_count

@@ -1,4 +1,4 @@
-"""How near to its targets an attempt has to be, read off residuals in float32; success is judged later, in float64."""
+"""Nearness of an attempt to its targets, read off residuals in float32; success is judged later, in float64."""
 
 import typing
 

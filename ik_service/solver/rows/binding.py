@@ -12,7 +12,7 @@ from objectives.expression.expression_objective import ExpressionObjective
 
 
 class RowKind(IntEnum):
-    """What a row of the residual vector is for; `kind_of` gives each objective its kind."""
+    """Kind of a row of the residual vector; `kind_of` gives each objective its kind."""
 
     TARGET = 0
     """A row of a pose target: it has to come within its tolerance."""

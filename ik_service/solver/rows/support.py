@@ -45,7 +45,7 @@ class Support:
 
     @property
     def trees(self) -> NDArray[np.bool_]:
-        """Whether the support of a row holds DOFs of a tree, bool [rows, trees]."""
+        """Return whether the support of a row holds DOFs of a tree, bool [rows, trees]."""
         treeid = self._model.robot.trees.dof_treeid
         member = treeid[:, None] == np.arange(self._model.robot.trees.ntree)
         return np.asarray(self.dofs @ member)

@@ -108,7 +108,7 @@ def objective_weights(objective: IKObjective) -> Float32Array:
 
 
 class IslandScales:
-    """How the rows of every island are weighed."""
+    """Weighing of the rows of every island."""
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
         arrays = [HostDeviceArray((lines, tree_count), wp.float32, device) for _ in range(4)]

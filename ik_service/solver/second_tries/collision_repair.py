@@ -110,7 +110,6 @@ class CollisionRepair:
         return chosen, np.isfinite(least)
 
     def _rows(self, batch: ProblemBatch, options: SolverOptions) -> tuple[HostRows, list[dict[str, Float64Array]]]:
-        """Return the rows, and their numbers in these problems."""
         core = self._core
         with batch.data_of(core.targets, core.objectives):
             rows = HostRows(core.robot, core.layout.rows, hard_limits=self._hard_limits)

@@ -148,7 +148,6 @@ class FreeCombinations:
     def _clearances(
         self, joint_q: NDArray[np.float64], owners: NDArray[np.intp], worlds: CheckedWorlds
     ) -> NDArray[np.float64]:
-        """Give the clearance of each combination in the world of its problem."""
         index = worlds.number if len(worlds.number) == 1 else worlds.number[owners]
         enabled = worlds.enabled
         if enabled is not None and len(enabled) > 1:

@@ -1,4 +1,4 @@
-"""What is near in configurations: distances of spheres from what they are nearest to, and how these change."""
+"""Distances of spheres from what they are nearest to in configurations, and how these change."""
 
 import typing
 from functools import lru_cache

@@ -146,5 +146,4 @@ class OpenedLoops:
 
 
 def _links(problem: OpenedProblem | None) -> list[tuple[str, str | None]]:
-    """Return the links of a problem, with those in whose frames their poses are."""
     return [] if problem is None else [(target.link, target.reference_link) for target in problem.targets]

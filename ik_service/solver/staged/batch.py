@@ -149,7 +149,6 @@ class Batch:
         self._graph = None
 
     def _begin(self) -> None:
-        """Empty the slots and hand out the first attempts."""
         self._slots.phase.fill_(IDLE)
         self._slots.running.zero_()
         self._slots.problem_idx.zero_()

@@ -1,4 +1,4 @@
-"""Whether an attempt that has ended meets a target: decides if its island needs another seed.
+"""Targets that an attempt which has ended meets: they decide if its island needs another seed.
 
 Read off the residual rows, in float32. Whether the answer is a success is judged later, in float64.
 """

@@ -73,7 +73,6 @@ class IslandReport:
     locked_joints: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the report as lines of text."""
         lines = [f"{self.robot}: {len(self.islands)} island{'' if len(self.islands) == 1 else 's'}"]
         for number, island in enumerate(self.islands):
             lines += [f"  island {number}", f"    rows: {', '.join(island.rows)}"]
@@ -131,7 +130,7 @@ def _blocks(rows: Rows) -> list[slice]:
 
 
 def _rows_on(objective: IKObjective, target: Target | None, problem: int) -> NDArray[np.bool_]:
-    """Which rows of an objective are on, as in `RowWeights`; a target's values may still free some in a solve."""
+    """Rows of an objective that are on, as in `RowWeights`; a target's values may still free some in a solve."""
     if target is not None:
         weights: Any = None if target.row_weights is None and target.tolerance is None else target.weights()
     else:
@@ -171,7 +170,7 @@ def _is_static(robot: RobotModel, link: str) -> bool:
 def _why_unmoved(
     robot: RobotModel, target: Target | None, links: Sequence[str], moved: NDArray[np.bool_]
 ) -> str | None:
-    """Why rows of an objective are in no island, or None where they are in one."""
+    """Reason why rows of an objective are in no island, or None where they are in one."""
     if target is not None:
         return None if moved.all() else why_static(robot, target, angular=bool(moved.any()))
     if moved.any():

@@ -74,7 +74,6 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     row_labels: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Say how many problems there are; an index names the islands of one."""
         counts = ", ".join(map(str, np.unique(self.nisland)))
         return f"<IslandResults: {len(self)} problems of {counts} islands>"
 
@@ -100,7 +99,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Which entries belong to an island, bool [n, trees]."""
+        """Return the entries that belong to an island, bool [n, trees]."""
         return np.asarray(np.arange(self.tree_island.shape[1]) < self.nisland[:, None])
 
     @property
@@ -120,12 +119,10 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         return self._count(self.dof_island)
 
     def _count(self, member_island: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Count the members (trees or DOFs) of each island."""
         islands = np.arange(self.tree_island.shape[1], dtype=np.int32)
         return np.asarray((member_island[:, None, :] == islands[:, None]).sum(axis=2, dtype=np.int32))
 
     def __len__(self) -> int:
-        """Return the number of problems."""
         return len(self.nisland)
 
     @overload
@@ -143,7 +140,6 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         return tuple(self._named(int(problem), island) for island in range(int(self.nisland[problem])))
 
     def __iter__(self) -> Iterator[tuple[IslandResult, ...]]:
-        """Go through the problems."""
         return (self[problem] for problem in range(len(self)))
 
     def _named(self, problem: int, island: int) -> IslandResult:
