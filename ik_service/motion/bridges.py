@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ik_service.motion.choice import roughness
 from ik_service.motion.metric import CHANGE_ROUNDING
 from ik_service.motion.tracks import MERGED, Tracks
-from ik_service.motion.waypoints import Group, Waypoints
+from ik_service.motion.waypoints import Waypoints
 
 FloatArray = NDArray[np.floating[Any]]
 BRIDGES_MAX = 12  # jumps that are taken up
@@ -27,116 +27,101 @@ class _Bridge(NamedTuple):
     starts: FloatArray
 
 
-def bridge(
-    waypoints: Waypoints,
-    tracks: Tracks,
-    number: int,  # number of the group of joints
-    chosen: NDArray[np.intp],  # track of every waypoint, -1 where there is none
-    path: FloatArray,  # the configurations chosen, [waypoints, coordinates]
-    largest_step: FloatArray,  # what the speed limits allow in a step, [dofs of the group]
-    start: FloatArray | None,  # configuration before the first waypoint, [coordinates], if there is one
-) -> None:
-    """Spread jumps that break the speed limits, the largest first, in place."""
-    group, chosen = waypoints.groups[number], chosen.copy()
-    taken: set[int] = set()
-    if start is not None and np.abs(group.metric.change(start, path[0])).max() < MERGED:
-        start = None  # the path begins there; its first waypoint stays
-    for _ in range(BRIDGES_MAX):
-        before = path[:-1] if start is None else np.concatenate([start[None], path[:-1]])
-        after = path[1:] if start is None else path
-        shift = 0 if start is None else -1
-        excess = (np.abs(group.metric.change(before, after)) / largest_step).max(axis=1, initial=0.0)
-        solved = chosen != -1
-        joined = solved[1:] & solved[:-1] if start is None else solved & np.append(True, solved[:-1])
-        excess[~joined] = 0.0
-        excess[[jump - shift for jump in taken]] = 0.0
-        if not excess.size or excess.max() <= CHANGE_ROUNDING:
-            return
-        jump = int(excess.argmax()) + shift
-        taken.add(jump)
-        _spread(waypoints, tracks, number, chosen, path, largest_step, start, jump)
+class Bridges:
+    """A path of one group of joints, whose jumps are spread in place."""
 
+    def __init__(
+        self,
+        waypoints: Waypoints,
+        tracks: Tracks,
+        number: int,  # of the group of joints
+        chosen: NDArray[np.intp],  # track of every waypoint, -1 where there is none
+        path: FloatArray,  # the configurations chosen, [waypoints, coordinates]
+        largest_step: FloatArray,  # what the speed limits allow in a step, [dofs of the group]
+        start: FloatArray | None,  # configuration before the first waypoint, [coordinates], if there is one
+    ) -> None:
+        self._waypoints, self._tracks, self._number = waypoints, tracks, number
+        self._group, self._chosen, self._path = waypoints.groups[number], chosen.copy(), path
+        self._largest_step, self._start = largest_step, start
+        if start is not None and np.abs(self._group.metric.change(start, path[0])).max() < MERGED:
+            self._start = None  # the path begins there; its first waypoint stays
 
-def _spread(
-    waypoints: Waypoints,
-    tracks: Tracks,
-    number: int,
-    chosen: NDArray[np.intp],
-    path: FloatArray,
-    largest_step: FloatArray,
-    start: FloatArray | None,
-    jump: int,
-) -> None:
-    """Spread the jump after a waypoint, in place, if that makes it smaller."""
-    group = waypoints.groups[number]
-    gaps = np.flatnonzero(chosen == -1)
-    least_first = int(gaps[gaps <= jump].max(initial=-1 if start is not None else 0)) + 1
-    most_last = int(gaps[gaps > jump].min(initial=len(path))) - 2
-    least_first += int((gaps <= jump).any())  # the waypoint before it is where a bridge begins
-    best, reach, widest = None, NARROWEST, max(jump + 1 - least_first, most_last - jump)
-    least = (np.inf, np.inf)
-    while widest > 0:
-        first, last = max(least_first, jump + 1 - reach), min(most_last, jump + reach)
-        bridges = [
-            found
-            for ends in ((first, last), (first, jump), (jump + 1, last))
-            for found in _starts(group, tracks, number, chosen, path, start, *ends)
-        ]
-        for one, middle in _solved(waypoints, number, bridges):
-            left = start if one.first == 0 else path[one.first - 1]
-            whole = np.concatenate([np.asarray(left)[None], middle, path[one.last + 1 : one.last + 2]])
-            old = np.concatenate([np.asarray(left)[None], path[one.first : one.last + 2]])
-            found = roughness(group.metric, whole, largest_step)
-            if found < min(least, roughness(group.metric, old, largest_step)):
-                best, least = (one, middle), found
-        if least[0] <= CHANGE_ROUNDING or reach >= widest:
-            break
-        reach *= 2
-    if best is not None:
-        here = np.arange(best[0].first, best[0].last + 1)
-        path[np.ix_(here, group.coordinates)] = best[1][:, group.coordinates]
-        chosen[here] = -2  # solved, but on no track
+    def spread(self) -> None:
+        """Spread jumps that break the speed limits, the largest first."""
+        path, start, taken = self._path, self._start, set[int]()
+        for _ in range(BRIDGES_MAX):
+            before = path[:-1] if start is None else np.concatenate([start[None], path[:-1]])
+            after = path[1:] if start is None else path
+            shift = 0 if start is None else -1
+            excess = (np.abs(self._group.metric.change(before, after)) / self._largest_step).max(axis=1, initial=0.0)
+            solved = self._chosen != -1
+            joined = solved[1:] & solved[:-1] if start is None else solved & np.append(True, solved[:-1])
+            excess[~joined] = 0.0
+            excess[[jump - shift for jump in taken]] = 0.0
+            if not excess.size or excess.max() <= CHANGE_ROUNDING:
+                return
+            jump = int(excess.argmax()) + shift
+            taken.add(jump)
+            self._spread(jump)
 
+    def _spread(self, jump: int) -> None:
+        """Spread the jump after a waypoint, if that makes it smaller."""
+        group, chosen, path, start = self._group, self._chosen, self._path, self._start
+        gaps = np.flatnonzero(chosen == -1)
+        least_first = int(gaps[gaps <= jump].max(initial=-1 if start is not None else 0)) + 1
+        most_last = int(gaps[gaps > jump].min(initial=len(path))) - 2
+        least_first += int((gaps <= jump).any())  # the waypoint before it is where a bridge begins
+        best, reach, widest = None, NARROWEST, max(jump + 1 - least_first, most_last - jump)
+        least = (np.inf, np.inf)
+        while widest > 0:
+            first, last = max(least_first, jump + 1 - reach), min(most_last, jump + reach)
+            ends = (first, last), (first, jump), (jump + 1, last)
+            for one, middle in self._solved([found for pair in ends for found in self._starts(*pair)]):
+                left = start if one.first == 0 else path[one.first - 1]
+                whole = np.concatenate([np.asarray(left)[None], middle, path[one.last + 1 : one.last + 2]])
+                old = np.concatenate([np.asarray(left)[None], path[one.first : one.last + 2]])
+                found = roughness(group.metric, whole, self._largest_step)
+                if found < min(least, roughness(group.metric, old, self._largest_step)):
+                    best, least = (one, middle), found
+            if least[0] <= CHANGE_ROUNDING or reach >= widest:
+                break
+            reach *= 2
+        if best is not None:
+            here = np.arange(best[0].first, best[0].last + 1)
+            path[np.ix_(here, group.coordinates)] = best[1][:, group.coordinates]
+            chosen[here] = -2  # solved, but on no track
 
-def _starts(
-    group: Group,
-    tracks: Tracks,
-    number: int,
-    chosen: NDArray[np.intp],
-    path: FloatArray,
-    start: FloatArray | None,
-    first: int,
-    last: int,
-) -> list[_Bridge]:
-    """Configurations part of the way from before the first waypoint to after the last: of both ends, of both tracks."""
-    if last < first:
-        return []
-    share = np.linspace(0.0, 1.0, last - first + 3)[1:-1, None]
-    share = share * share * (3.0 - 2.0 * share)
-    left, right = np.asarray(start if first == 0 else path[first - 1]), path[last + 1]
-    found = [group.metric.moved(np.repeat(left[None], len(share), axis=0), share * group.metric.change(left, right))]
-    ends = (0 if first == 0 else int(chosen[first - 1])), int(chosen[last + 1])
-    if min(ends) >= 0 and tracks.alive[first : last + 1, ends, number].all():
-        one, other = (tracks.joint_q[first : last + 1, end].astype(np.float64) for end in ends)
-        found.append(group.metric.moved(one, share * group.metric.change(one, other)))
-    bridges = []
-    for blend in found:
-        starts = path[first : last + 1].copy()
-        starts[:, group.coordinates] = blend[:, group.coordinates]
-        bridges.append(_Bridge(first, last, starts))
-    return bridges
+    def _starts(self, first: int, last: int) -> list[_Bridge]:
+        """Blends from before the first waypoint to after the last: of both ends, of both tracks."""
+        if last < first:
+            return []
+        group, chosen, path = self._group, self._chosen, self._path
+        share = np.linspace(0.0, 1.0, last - first + 3)[1:-1, None]
+        share = share * share * (3.0 - 2.0 * share)
+        left, right = np.asarray(self._start if first == 0 else path[first - 1]), path[last + 1]
+        change = share * group.metric.change(left, right)
+        found = [group.metric.moved(np.repeat(left[None], len(share), axis=0), change)]
+        ends = (0 if first == 0 else int(chosen[first - 1])), int(chosen[last + 1])
+        if min(ends) >= 0 and self._tracks.alive[first : last + 1, ends, self._number].all():
+            one, other = (self._tracks.joint_q[first : last + 1, end].astype(np.float64) for end in ends)
+            found.append(group.metric.moved(one, share * group.metric.change(one, other)))
+        bridges = []
+        for blend in found:
+            starts = path[first : last + 1].copy()
+            starts[:, group.coordinates] = blend[:, group.coordinates]
+            bridges.append(_Bridge(first, last, starts))
+        return bridges
 
-
-def _solved(waypoints: Waypoints, number: int, bridges: list[_Bridge]) -> list[tuple[_Bridge, FloatArray]]:
-    """The bridges all of whose waypoints have a solution, with those."""
-    if not bridges:
-        return []
-    which = np.concatenate([np.arange(one.first, one.last + 1) for one in bridges])
-    joint_q, good = waypoints.solved(which, np.concatenate([one.starts for one in bridges]))
-    found, begin = [], 0
-    for one in bridges:
-        rows = slice(begin, begin + len(one.starts))
-        begin = rows.stop
-        if good[rows, number].all():
-            found.append((one, joint_q[rows]))
-    return found
+    def _solved(self, bridges: list[_Bridge]) -> list[tuple[_Bridge, FloatArray]]:
+        """The bridges all of whose waypoints have a solution, with those."""
+        if not bridges:
+            return []
+        which = np.concatenate([np.arange(one.first, one.last + 1) for one in bridges])
+        joint_q, good = self._waypoints.solved(which, np.concatenate([one.starts for one in bridges]))
+        found, begin = [], 0
+        for one in bridges:
+            rows = slice(begin, begin + len(one.starts))
+            begin = rows.stop
+            if good[rows, self._number].all():
+                found.append((one, joint_q[rows]))
+        return found

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.motion.bridges import bridge
+from ik_service.motion.bridges import Bridges
 from ik_service.motion.metric import JointMetric
 from ik_service.motion.result import PathResult, RateLimits, WaypointAnswers, path_result
 from ik_service.motion.smoothing import smooth
@@ -99,7 +99,7 @@ def follow(
         own = np.ix_(layers, group.coordinates)
         path[own] = tracks.joint_q[layers, chosen[layers]][:, group.coordinates]
         if layers.size:
-            bridge(waypoints, tracks, number, chosen, path, largest_step, start)
+            Bridges(waypoints, tracks, number, chosen, path, largest_step, start).spread()
         solved[np.ix_(np.flatnonzero(chosen < 0), group.coordinates)] = False
     smooth(waypoints, path, solved, rates.largest_step)
     for group in waypoints.groups:

@@ -45,7 +45,7 @@ def followed(solver):
 
 def test_jumps_are_spread_until_the_speeds_are_kept(solver, monkeypatch):
     spread = followed(solver)
-    monkeypatch.setattr(following, "bridge", lambda *arguments: None)
+    monkeypatch.setattr(following.Bridges, "spread", lambda own: None)
     as_chosen = followed(solver)
     assert min(as_chosen) > 0
     assert spread == [0, 0, 0]
