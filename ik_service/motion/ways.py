@@ -5,7 +5,7 @@ follows how near to contact it can come; where that leaves too much open, its mi
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from ik_service.collision.body_spheres import BodySpheres, with_attached
 from ik_service.collision.check import check_collision
 from ik_service.collision.distance_grid import DistanceGrid
 from ik_service.collision.levers import levers
+from ik_service.motion.metric import JointMetric
 from ik_service.robots import RobotModel
 from ik_service.solver.given.worlds import CheckedWorlds
 
@@ -22,16 +23,6 @@ RESOLUTION = 2e-5
 """Ways on which no sphere moves further than this are not divided [m]; half of it is asked for beside the margin."""
 SEEN_SHARE = 0.9
 """Share of the clearance that was seen which no other place on a way is below."""
-
-
-class Metric(Protocol):
-    """Distances of configurations, DOF by DOF."""
-
-    def straight(self, start: FloatArray, end: FloatArray) -> FloatArray:
-        """Return the changes of DOFs that lead from one to the other, [n, dofs]."""
-
-    def moved(self, start: FloatArray, change: FloatArray) -> FloatArray:
-        """Return configurations moved by changes."""
 
 
 class WayCheck(NamedTuple):
@@ -55,7 +46,7 @@ class WayCheck(NamedTuple):
 
 
 def least_on_ways(
-    robot: RobotModel, check: WayCheck, metric: Metric, points: FloatArray, margin: float
+    robot: RobotModel, check: WayCheck, metric: JointMetric, points: FloatArray, margin: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the least clearance on the ways from point to point [m], and whether all of each keeps the margin."""
     # The clearance is one that was seen, and is at most a ninth more than the least where it keeps the margin. Points

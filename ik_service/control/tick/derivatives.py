@@ -4,7 +4,7 @@ start, speeds, targets -> each moved by two steps both ways, a tick from each ->
 one of fourth order -> where they agree, derivatives
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -81,8 +81,21 @@ def tick_derivatives(
     dt: float,  # how long it takes [s]
 ) -> TickDerivatives:
     """Derive a tick."""
+
+    def started(axis: Float64Array, by: float) -> TickAnswer:
+        return tick(robot.integrate(joint_q, np.tile(by * axis, (len(joint_q), 1))), joint_qd, targets)
+
+    def sped(axis: Float64Array, by: float) -> TickAnswer:
+        return tick(joint_q, joint_qd + by / dt * axis, targets)
+
+    def aimed(target: int, axis: int, by: float) -> TickAnswer:
+        return tick(joint_q, joint_qd, _moved(targets, target, axis, by))
+
+    axes = np.eye(robot.joint_dof_count)[dofs]
+    ways = [partial(way, axis) for way in (started, sped) for axis in axes]
+    ways += [partial(aimed, target, axis) for target in range(targets.shape[1]) for axis in range(TWIST)]
     base = tick(joint_q, joint_qd, targets)
-    answers = [[tick(*moved(by)) for by in TICK_STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets, dt)]
+    answers = [[way(by) for by in TICK_STEPS] for way in ways]
     count, several = len(dofs), targets.shape[1]
     found, is_smooth = dict[str, Float64Array](), base.is_sound.copy()
     for part, unit in (("joint_q", 1.0), ("joint_qd", 1.0 / dt)):
@@ -107,30 +120,6 @@ def _slopes(middle: Float64Array, sides: Float64Array) -> tuple[Float64Array, Fl
     bends = (sides[0] - 2.0 * middle + sides[1]) / MOVED, (sides[2] - 2.0 * middle + sides[3]) / (2.0 * MOVED)
     # Curvature bends twice as much over twice the way, a kink as much.
     return (4.0 * near - far) / 3.0, np.maximum(np.abs(near - far), np.abs(2.0 * bends[0] - bends[1]))
-
-
-def _moves(
-    robot: RobotModel,
-    dofs: NDArray[np.intp],
-    joint_q: Float64Array,
-    joint_qd: Float64Array,
-    targets: Float64Array,
-    dt: float,
-) -> Iterator[Callable[[float], tuple[Float64Array, Float64Array, Float64Array]]]:
-
-    def started(axis: Float64Array, by: float) -> tuple[Float64Array, Float64Array, Float64Array]:
-        return robot.integrate(joint_q, np.tile(by * axis, (len(joint_q), 1))), joint_qd, targets
-
-    def sped(axis: Float64Array, by: float) -> tuple[Float64Array, Float64Array, Float64Array]:
-        return joint_q, joint_qd + by / dt * axis, targets
-
-    def aimed(target: int, axis: int, by: float) -> tuple[Float64Array, Float64Array, Float64Array]:
-        return joint_q, joint_qd, _moved(targets, target, axis, by)
-
-    axes = np.eye(robot.joint_dof_count)[dofs]
-    for moved in (started, sped):
-        yield from (partial(moved, axis) for axis in axes)
-    yield from (partial(aimed, target, axis) for target in range(targets.shape[1]) for axis in range(TWIST))
 
 
 def _moved(targets: Float64Array, target: int, axis: int, by: float) -> Float64Array:

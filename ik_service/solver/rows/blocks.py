@@ -66,8 +66,6 @@ class Rows:
         # Jacobian mode; objectives without an analytic Jacobian are differentiated by a tape in every mode
         mode: IKJacobianType,
     ) -> None:
-        # model: the robot on the solver's device
-        # objectives: all objectives, in the order of their blocks
         self.model, self.objectives, self.mode = model, (*targets, *others), mode
         self.others = tuple(others)  # the objectives that are not those of targets, in the order of their blocks
         self.kinds = (*(RowKind.TARGET for _ in targets), *map(kind_of, others))  # `RowKind` of each objective's rows

@@ -193,14 +193,7 @@ def _store_entries(
 
 
 class RowGradients:
-    """Backward passes of objectives over one set of poses.
-
-    Args:
-        model: The robot on the device.
-        body_q: Poses of bodies, with a gradient, [n, body_count].
-        joint_q: Coordinates, with a gradient, [n, joint_coord_count].
-        residuals: Rows of all objectives, with a gradient, [n, total_residuals].
-    """
+    """Backward passes of objectives over one set of poses, coordinates and rows, which all have gradients."""
 
     def __init__(
         self, model: DeviceModel, body_q: wp.array[Any], joint_q: wp.array[Any], residuals: wp.array[Any]

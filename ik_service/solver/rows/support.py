@@ -40,7 +40,7 @@ class Support:
             self.dofs[self._probed] = _probe(model, rows)[self._probed]
         self._apart = np.zeros(len(rows.objectives), dtype=bool)  # objectives whose rows share no backward pass
         self._unexpected: wp.array[Any] | None = None
-        self._update_rows()
+        self._rows.set_support(self.dofs, self._probed, self._apart)
         self._make_check()
 
     @property
@@ -79,7 +79,7 @@ class Support:
         self.dofs |= unexpected
         self._apart |= mixed
         self._rows.mixed.zero_()
-        self._update_rows()
+        self._rows.set_support(self.dofs, self._probed, self._apart)
         self._make_check()
         return True
 
@@ -92,9 +92,6 @@ class Support:
         unchecked = self._probed & ~self._rows.checked_otherwise
         self._checked: wp.array[Any] = wp.array(np.flatnonzero(unchecked), dtype=wp.int32, device=device)
         self._unexpected = wp.zeros(self.dofs.shape, dtype=wp.int32, device=device)
-
-    def _update_rows(self) -> None:
-        self._rows.set_support(self.dofs, self._probed, self._apart)
 
 
 @wp.kernel(module="unique", enable_backward=False)
