@@ -54,7 +54,7 @@ def split_loops(
 
 
 def _can_loop(one: AppliedGroup) -> bool:
-    """Whether an element's rows are all in the island and of frames alone."""
+    """True where an element's rows are all in the island and of frames alone."""
     group = one.group
     only_frames = bool(group.frames) and not (group.summed or group.coordinates or group.quaternions)
     return only_frames and len(one.wanted) == group.row_count
@@ -175,7 +175,7 @@ class _Loop:
 
     # ------------------------------------------------------------------ DOFs
     def _is_relative(self) -> bool:
-        """Whether the derivatives by the twists of both frames are opposite."""
+        """True where the derivatives by the twists of both frames are opposite."""
         return state_rows(self.group).common_motion_cancels and len(self.group.frames) == 2
 
     def _kinds(self, bodies: list[int], twists: list[int]) -> Iterator[LoopKind]:

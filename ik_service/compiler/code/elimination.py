@@ -1,4 +1,4 @@
-"""Which entries of the Cholesky factor of J'J + damping I are not zero for all numbers, and in which order they come.
+"""Entries of the Cholesky factor of J'J + damping I that are not zero for all numbers, and their order.
 
 Two DOFs are coupled where some row depends on both, and eliminating one couples all that it is coupled with. DOFs are
 eliminated from the tips of a tree to its root: those that a DOF of a limb is coupled with stand above it in a chain and

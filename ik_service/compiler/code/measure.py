@@ -1,4 +1,4 @@
-"""What is asked of a configuration that has been reached: errors of its targets, and how near to singular it is.
+"""Measurement of a configuration that has been reached: errors of its targets, and its distance from singular ones.
 
 a configuration in the state -> errors of the pose targets, Jacobian of the rows that count
 -> J J' or J'J, the smaller of the two -> its smallest eigenvalue, the square of J's smallest singular value
@@ -63,7 +63,7 @@ class MeasureSource:
         return [*header, *self.lines(outputs, configuration)]
 
     def _is_by_dofs(self) -> bool:
-        """Whether J'J is smaller than J J'."""
+        """True where J'J is smaller than J J'."""
         return len(self._rows) > len(self._iteration.program.dofs)
 
     def _weights(self, k: int) -> list[str]:

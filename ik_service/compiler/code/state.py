@@ -12,7 +12,7 @@ INPUT_ROOM = 48  # inputs of a padded state are a multiple; 40 and 64 measured s
 
 @dataclass(frozen=True)
 class Damping:
-    """How an entry d of a diagonal is damped: factor * (min(share |r|^2 + bend |g|, most h) + floor).
+    """Damping of an entry d of a diagonal: factor * (min(share |r|^2 + bend |g|, most h) + floor).
 
     h is the largest entry, and the floor least (d + smallest h), or least h where smallest is 1.
     """
@@ -36,7 +36,7 @@ class Damping:
 
 @dataclass(frozen=True)
 class LaneState:
-    """Where the numbers of a lane stand in its state: first places of the groups.
+    """Layout of the numbers of a lane in its state: first places of the groups.
 
     What the iteration only reads, from the limits on, takes no places where it stands apart.
     """

@@ -1,4 +1,4 @@
-"""What keeps a tick clear: the move that tasks lead to, made one that is free of contact and can be stopped in time.
+"""Clearance of a tick: the move that tasks lead to, made one that is free of contact and can be stopped in time.
 
 1. Find what is near where the tick starts.
 2. Take the move that the tasks lead to. If a pair would come too near there, take the move that serves the tasks best

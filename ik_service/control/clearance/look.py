@@ -1,4 +1,4 @@
-"""What is near where a tick starts, and how far it may come nearer.
+"""Nearest pairs where a tick starts, and how far each may come nearer.
 
 nearest pairs, their distances and slopes by every coordinate -> slopes by the coordinates that lead
 """

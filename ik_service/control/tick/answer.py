@@ -1,4 +1,4 @@
-"""How a tick ends for a packet of robots: their commands, errors, limits and statuses.
+"""End of a tick for a packet of robots: their commands, errors, limits and statuses.
 
 best configuration -> shortened as a whole if asked -> errors, singular value
 -> command, what holds the robot back, status

@@ -1,4 +1,4 @@
-"""How a tick begins for a packet of robots: intervals of joints, data of the tasks, and how far a robot may come.
+"""Start of a tick for a packet of robots: intervals of joints, data of the tasks, and how far a robot may come.
 
 where the robots are, their speeds, limits -> intervals of their joints; what tasks ask for -> data of the program
 with limits of acceleration, before that: where the tasks of the tick before and of this one lead

@@ -1,4 +1,4 @@
-"""How a tick follows where it starts, how fast that is, and its targets: differences of other ticks, in float64.
+"""Derivatives of a tick by its start, speeds and targets: differences of other ticks, in float64.
 
 start, speeds, targets -> each moved by two steps both ways, a tick from each -> central differences of both, which give
 one of fourth order -> where they agree, derivatives

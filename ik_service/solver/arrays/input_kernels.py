@@ -271,7 +271,7 @@ class InputArrays:
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:
-        """What the launches read; starts, which few solves have, are on the device already."""
+        """Arrays that the launches read; starts, which few solves have, are on the device already."""
         return self.positions, self.orientations_xyzw, self.given, self.fault
 
     def is_faulty(self) -> bool:

@@ -165,7 +165,7 @@ def turns_within(turns: Any, limits: Sequence[wp.array[Any]]) -> Any:
 
 
 def _turns_along(model: DeviceModel, follower: int) -> bool:
-    """Whether a follower comes round by whole turns, or stands still, when its leader makes one."""
+    """True where a follower comes round by whole turns, or stands still, when its leader makes one."""
     robot = model.robot
     multiplier = float(robot.dof_multiplier[follower])
     joint = int(np.searchsorted(robot.joint_qd_start, follower, side="right")) - 1

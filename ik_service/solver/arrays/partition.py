@@ -1,4 +1,4 @@
-"""How the problems of a solve fall into islands: one partition for all where the same rows are on, else one each.
+"""Islands of the problems of a solve: one partition for all where the same rows are on, else one each.
 
 Most solves have the same rows on in all problems: then the islands are found once on the host and kept with what has
 been compiled and recorded for them.

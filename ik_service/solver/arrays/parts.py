@@ -1,4 +1,4 @@
-"""How the problems of a solve are split among threads: a part is a range of problem numbers, the same in every launch.
+"""Parts of the problems of a solve, one per thread: ranges of problem numbers, the same in every launch.
 
 The launches of one part run one after another; those of different parts run side by side and do not wait for each
 other. So a launch of a part reads and writes lines of the part's own problems and of no others. A launch that works

@@ -1,4 +1,4 @@
-"""Which attempt of an island is the best, and which are distinct solutions."""
+"""Ranking of the attempts of an island: the best one, and those that are distinct solutions."""
 
 import math
 import typing

@@ -1,4 +1,4 @@
-"""How a thread of a GPU takes an attempt and judges one: the numbers of `attempt`, with few instructions.
+"""Attempts of a thread of a GPU, taken and judged: the numbers of `attempt`, with few instructions.
 
 Threads of a warp run an iteration together, but take attempts when theirs have ended, and the warp goes through that
 once for one thread as for all. So it has to be short. What follows from the signature of an island is constant here:

@@ -43,7 +43,7 @@ class HostBlock:
 
     @property
     def has_kinks(self) -> bool:
-        """Whether the rows are put together of pieces."""
+        """True where the rows are put together of pieces."""
         outputs = (one for table in self.tables for one in _outputs(state_rows(table.group)))
         return any(node.operation in PIECES for node in reachable(outputs))
 

@@ -1,4 +1,4 @@
-"""How answers of a solve follow their targets, kept apart from the solver: valid after later solves."""
+"""Derivatives of the answers of a solve, kept apart from the solver: valid after later solves."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,4 +1,4 @@
-"""How DOFs follow targets that are met: in float64, on packets of problems, on the host's CPU.
+"""Motion of DOFs with targets that are met: in float64, on packets of problems, on the host's CPU.
 
 configurations, targets -> errors and Jacobian J along the chains -> N = J'(J J')^-1 of the DOFs that are free
 -> the shortest step onto the targets, and how each DOF follows each number of them

@@ -1,4 +1,4 @@
-"""Which worlds the problems of a solve are in, and which of their objects are there, as a caller gives it."""
+"""Worlds that the problems of a solve are in, and their objects that are there, as a caller gives them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from objectives import InputError
 
 
 class CheckedWorlds(NamedTuple):
-    """What a solve checks beside the robot itself."""
+    """Worlds and attached objects that a solve checks beside the robot itself."""
 
     worlds: tuple[World, ...]  # the worlds; there may be none
     number: NDArray[np.int32]  # which of them each problem has, int32 [1 or problems]

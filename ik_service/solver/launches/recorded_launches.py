@@ -59,10 +59,10 @@ class Selection(Protocol):
 
     @property
     def solution_count(self) -> HostDeviceArray:
-        """How many distinct solutions each problem has."""
+        """Number of distinct solutions of each problem."""
 
     def found(self, count: int) -> NDArray[np.int32]:
-        """How many the islands of the first problems have, [count, trees]."""
+        """Return the numbers of solutions of the islands of the first problems, [count, trees]."""
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
         """Make a solution of every problem its answer; which, [problems], counts from 0."""

@@ -1,4 +1,4 @@
-"""Which attempt of a problem and island wins: the lowest seed that succeeds, else the one nearest to success.
+"""Ranking of the attempts at a problem and island: the lowest seed that succeeds, else the one nearest to success.
 
 That is of attempts that meet their targets in contact the one of least depth, else the one of least cost, or, where a
 solve asks for that, the one of the first seed.

@@ -1,4 +1,4 @@
-"""Which seeds of an island are tried: one after another until one succeeds, or the least cost has come up often enough.
+"""Search of an island: seeds one after another until one succeeds, or the least cost has come up often enough.
 
 Where no attempt succeeds, as for targets out of reach or objectives alone, and the caller has not said how many seeds
 are tried, the search ends when EQUAL_MINIMA attempts have ended at the least cost, EQUAL_MINIMA_OF_MANY where an island

@@ -107,13 +107,13 @@ class Rows:
 
     @property
     def checked_otherwise(self) -> NDArray[np.bool_]:
-        """Whether a second backward pass shows what a row depends on beside its support, bool [rows]."""
+        """Rows of which a second backward pass shows a dependence beside their support, bool [rows]."""
         twice = [groups.factor is not None for groups in self._groups]
         return np.repeat(twice, [objective.residual_dim() for objective in self.objectives])
 
     @property
     def has_gradients(self) -> bool:
-        """Whether poses have gradients, for backward passes from their residuals."""
+        """True where poses have gradients, for backward passes from their residuals."""
         return any(taped and not hooked for taped, hooked in zip(self.taped, self.hooked, strict=True))
 
     def bind(self, n_batch: int, problem_idx: wp.array[Any]) -> None:

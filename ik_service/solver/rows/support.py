@@ -1,4 +1,4 @@
-"""Which DOFs each row can depend on: as its objective states, or else as its Jacobian shows.
+"""DOFs that each row can depend on: as its objective states, or else as its Jacobian shows.
 
 An objective that does not state its support gets the union of the non-zero entries over several random configurations,
 also beyond the limits, where penalties act. Every Jacobian of a solve is compared with it; an entry in a tree that is
@@ -52,7 +52,7 @@ class Support:
 
     @property
     def active_dofs(self) -> NDArray[np.bool_]:
-        """Whether any row can depend on an active DOF, bool [active_dof_count]."""
+        """Active DOFs that any row can depend on, bool [active_dof_count]."""
         active = self._model.robot.dof_active
         found = np.zeros(self._model.active_dof_count, dtype=bool)
         found[active[self.dofs.any(axis=0) & (active >= 0)]] = True

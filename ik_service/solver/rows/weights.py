@@ -41,7 +41,7 @@ class RowWeights:
 
     @cached_property
     def on(self) -> NDArray[np.bool_] | None:
-        """Which rows have a weight that is not 0 or less, shape [rows]; None where problems differ in that."""
+        """Rows that have a weight that is not 0 or less, bool [rows]; None where problems differ in that."""
         on = ~(self.lines <= 0.0)  # NaN is on, so that the solve sees it
         return np.asarray(on[0]) if (on == on[0]).all() else None
 
