@@ -29,8 +29,8 @@ def derived_solve(
     solver: IKSolver, positions: Any, orientations_xyzw: Any, start: Any, offsets: NDArray[Any] | None, *, derives: bool
 ) -> DerivedSolve:
     """Solve, and derive the answers if asked; InputError as in `IKSolver.solve`."""
-    # Positions [n, targets, 3] or None, quaternions alike in the order xyzw even if the solver takes wxyz, starts [n,
-    # coordinates] or None, tool frames [n, targets, 7] or None for those that the solver has, which it keeps
+    # Positions [n, targets, 3] or None, quaternions [n, targets, 4] in the order xyzw even if the solver takes wxyz,
+    # starts [n, coordinates] or None, tool frames [n, targets, 7] or None for those that the solver has, which it keeps
     if solver.wxyz and orientations_xyzw is not None:
         orientations_xyzw = np.roll(as_numpy("orientations_xyzw", orientations_xyzw), 1, axis=-1)
     targets = [one if one is None or one.shape[1] > 1 else one[:, 0] for one in (positions, orientations_xyzw)]

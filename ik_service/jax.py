@@ -31,7 +31,7 @@ class Given(NamedTuple):
     """Arguments of a solve, with one axis of problems, n."""
 
     positions: Array | None  # shape [n, targets, 3]; None where they are free
-    orientations_xyzw: Array | None  # alike, with 4
+    orientations_xyzw: Array | None  # shape [n, targets, 4]; None where they are free
     start: Array | None  # where to start, shape [n, coordinates]; None for the solver's own
     offsets: Array | None  # tool frames, shape [n, targets, 7]; None for those that the solver has
 

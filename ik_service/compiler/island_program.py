@@ -71,7 +71,7 @@ class RowLoop:
     kinds: tuple[LoopKind, ...]
     # position and orientation xyzw of the bodies, in the graph of the program
     frames: tuple[tuple[Expression, ...], ...]
-    twists: tuple[tuple[Expression, ...], ...]  # twists of DOFs, alike
+    twists: tuple[tuple[Expression, ...], ...]  # twists of DOFs, in the graph of the program
     table: tuple[tuple[float, ...], ...]  # numbers of each element
     inputs: tuple[DataInput, ...]  # data of all elements, those of an element side by side
 

@@ -19,8 +19,8 @@ Float64Array = NDArray[np.float64]
 
 def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: Any) -> Float64Array:
     """Return the targets of every tick as `IKController.step` takes them, [waypoints, targets, 7]."""
-    # Positions are [n, 3] for one target, else [n, targets, 3]; unit quaternions alike, in the order that they have.
-    # Raises InputError for a shape or number that is not allowed, or a target without positions or orientations.
+    # Positions are [n, 3] for one target, else [n, targets, 3]; unit quaternions [n, 4] or [n, targets, 4] keep their
+    # order. Raises InputError for a shape or number that is not allowed, or a target without positions or orientations.
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     given = check_targets(targets, positions, orientations, None)
     poses = np.empty((given.problem_count, len(targets), 7))

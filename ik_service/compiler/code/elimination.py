@@ -19,7 +19,7 @@ class Elimination:
     order: tuple[int, ...]  # DOFs as they are eliminated
     # rows of the column of each DOF, below the diagonal: those eliminated after it that it is coupled with
     later: dict[int, tuple[int, ...]]
-    # columns of the row of each DOF, left of the diagonal: those eliminated before it, alike
+    # columns of the row of each DOF, left of the diagonal: those eliminated before it that it is coupled with
     earlier: dict[int, tuple[int, ...]]
 
     @classmethod

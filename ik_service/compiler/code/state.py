@@ -42,7 +42,7 @@ class LaneState:
     """
 
     q: int  # best configuration so far: a number per active DOF, four for a rotation that has a quaternion
-    trial: int  # configuration to be evaluated next, alike
+    trial: int  # configuration to be evaluated next, laid out as q
     gradient: int  # J'r at q, per DOF
     lengths2: int  # squared lengths of the columns of J at q, per DOF, or one for all
     errors: int  # squared errors of the targets, and of rows with tolerances, at q

@@ -64,7 +64,7 @@ class Problems:
     """Device arrays with one line per problem."""
 
     limits: LimitArrays  # joint limits of the problems, once the rows are known
-    turns: Any  # the `Turns` of joints that come back on the turn nearest the start, alike
+    turns: Any  # the `Turns` of joints that come back on the turn nearest the start, once the rows are known
 
     def __init__(
         self,

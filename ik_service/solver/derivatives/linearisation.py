@@ -46,9 +46,9 @@ class TargetTangents(NamedTuple):
     """Derivatives of a number by what answers are derived by."""
 
     positions: Float64Array  # by positions [1/m], shape [n, targets, 3]
-    rotations: Float64Array  # by rotation vectors about the axes of the frame that targets are given in [1/rad], alike
-    offset_positions: Float64Array  # by those of tool frames, alike; of 0 targets where none is declared with an offset
-    offset_rotations: Float64Array  # by rotation vectors about the axes of the link, alike
+    rotations: Float64Array  # by rotation vectors in the frame of the targets [1/rad], shape [n, targets, 3]
+    offset_positions: Float64Array  # by those of tool frames, [n, targets, 3]; of 0 targets where none has an offset
+    offset_rotations: Float64Array  # by rotation vectors about the axes of the link, [n, targets, 3]
     data: tuple[Float64Array, ...]  # by the fields that were asked for, in their order, shape [n, columns] each
     limits: Float64Array  # by the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for
 

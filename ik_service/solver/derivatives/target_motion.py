@@ -122,7 +122,7 @@ class Motion(NamedTuple):
     touches: NDArray[np.bool_]  # whether a row depends on an active DOF, shape [n, active DOFs]
     is_regular: NDArray[np.bool_]  # whether the rows are told apart, shape [n]
     by_targets: Float64Array  # how each DOF follows, shape [n, joint_dof_count, targets, 6]
-    by_offsets: Float64Array  # how each follows the tools, alike; of 0 targets where none has one
+    by_offsets: Float64Array  # by tool frames, shape [n, joint_dof_count, targets, 6]; of 0 targets where none has one
 
 
 class TargetMotion:
@@ -134,7 +134,7 @@ class TargetMotion:
         targets: Sequence[Target],
         tools: Float64Array,  # their tool frames T_link_tool, shape [n, targets, 7]
         positions: Float64Array,  # their values, shape [n, targets, 3]; any for those that are free
-        orientations_xyzw: Float64Array,  # alike, [n, targets, 4]
+        orientations_xyzw: Float64Array,  # unit quaternions, shape [n, targets, 4]
     ) -> None:
         self._robot, self._given = robot, (tools, positions, orientations_xyzw)
         model, links = robot.on_device("cpu"), [target.link for target in targets]
@@ -187,7 +187,7 @@ def island_motion(
     robot: KinematicRobot,
     island: TargetIsland,
     has_reference: NDArray[np.integer],  # whether each target has a reference link, shape [targets]
-    has_tool: NDArray[np.integer],  # whether each has a tool frame that it is derived by, alike
+    has_tool: NDArray[np.integer],  # whether each has a tool frame that it is derived by, shape [targets]
     device: wp.Device | str = "cpu",  # where kernels read it
 ) -> Any:
     """Return an island as kernels on a device read it."""

@@ -36,7 +36,7 @@ LEAST_SCALE = wp.constant(2.0**-EXPONENT_MAX)
 def secondary_scale(
     weights: NDArray[np.floating],  # weights of the rows of an island, [rows, 1 or n]
     primary: NDArray[np.bool_],  # rows that come first, [rows, 1 or n]
-    secondary: NDArray[np.bool_],  # rows that yield to them, alike
+    secondary: NDArray[np.bool_],  # rows that yield to them, [rows, 1 or n]
     # what their heaviest weight is to be of the lightest primary one, or that of each column
     share: float | NDArray[np.float64],
 ) -> NDArray[np.float64]:

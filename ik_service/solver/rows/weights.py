@@ -115,7 +115,7 @@ class IslandScales:
         # lightest2: square of the least weight of its rows, of those that come first where others yield
         # heaviest2: square of the largest
         # secondary: factor of its rows that yield to others of it; 1 where there are not both
-        # tertiary: factor of those that yield to these again, alike
+        # tertiary: factor of those that yield to these again; 1 where there are not both
         self.lightest2, self.heaviest2, self.secondary, self.tertiary = arrays
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:

@@ -38,9 +38,9 @@ class AssistedSolves:
     def __init__(
         self,
         robot: RobotModel,
-        targets: Sequence[Target | str],  # as for `SolverCore`, and what follows
-        objectives: Sequence[IKObjective],  # alike
-        setup: SolverSetup,  # alike
+        targets: Sequence[Target | str],
+        objectives: Sequence[IKObjective],
+        setup: SolverSetup,
     ) -> None:
         core = SolverCore(robot, targets, objectives, setup)
         # core: rows, arrays and engine
