@@ -43,19 +43,9 @@ def backward_rows(
     dq_dof: wp.array[wp.float32],
     jacobian: wp.array[wp.float32],
 ) -> None:
-    """Write rows of the Jacobian.
+    """Write rows of the Jacobian, shape [n, total, joint_dof_count]; see `IKObjective.compute_jacobian_autodiff`.
 
-    Args:
-        name: Class of the objective whose rows they are, for the message.
-        tape: A record whose `outputs[0]` are the flattened residuals, shape [n * total]; its gradients must be zero,
-            and are zero again afterwards.
-        rows: Rows to differentiate.
-        seed: Zeros, of the shape of the residuals; zeros again afterwards.
-        dq_dof: Where the tape starts, shape [n, joint_dof_count].
-        jacobian: Written in `rows`, shape [n, total, joint_dof_count].
-
-    Raises:
-        ObjectiveError: No gradient arrives at `dq_dof`.
+    `seed` has the shape of the residuals, and is zero before and after. ObjectiveError where no gradient arrives.
     """
     recorded: typing.Any = tape  # `outputs` is the solver's own addition to it
     residuals = recorded.outputs[0]

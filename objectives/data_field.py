@@ -13,18 +13,9 @@ UNIT_TOLERANCE = 1e-3  # quaternions off unit length by more are taken for mista
 
 
 def fitting_array(array: "wp.array[Any] | None", numbers: npt.NDArray[Any], dtype: Any, device: Any) -> wp.array[Any]:
-    """Write numbers into the lines of an array, or of a larger one where they do not fit.
+    """Write numbers [lines, ...] into the lines of an array, or of one with room for the next power of two; give it.
 
     Kernels read line min(problem, lines - 1): one line goes into all lines of an array, several into its first ones.
-
-    Args:
-        array: The array in use, None if there is none.
-        numbers: Shape [lines, ...].
-        dtype: Warp type of an element.
-        device: Where an array is to be made.
-
-    Returns:
-        The array; a larger one has room for the next power of two.
     """
     lines = len(numbers)
     if array is None:

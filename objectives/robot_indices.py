@@ -27,7 +27,6 @@ class RobotIndices:
     """Index arrays of a model, on the host. Made when an objective is bound, never in a solve."""
 
     def __init__(self, model: IKModel) -> None:
-        """Copy the index arrays of a model."""
         self.model = model
         self.ancestor: npt.NDArray[np.int32] = model.joint_ancestor.numpy()
         self.child: npt.NDArray[np.int32] = model.joint_child.numpy()

@@ -48,11 +48,7 @@ class BodySpheres:
 
 
 def body_spheres(robot: KinematicRobot, model: CollisionModel) -> BodySpheres:
-    """Put the spheres of a model on the bodies of its robot.
-
-    Raises:
-        UnknownNameError: The robot has no link of a name.
-    """
+    """Put the spheres of a model on the bodies of its robot; UnknownNameError for a link that is not there."""
     places = {link: place for place, link in enumerate(model.spheres)}
     pairs = np.array([[places[a], places[b]] for a, b in model.pairs], dtype=np.int32).reshape(-1, 2)
     return _spheres_on(robot, [(link, link, own) for link, own in model.spheres.items()], pairs)
@@ -94,13 +90,7 @@ def with_attached(robot: KinematicRobot, spheres: BodySpheres, attached: Mapping
 def checked_attached(
     robot: KinematicRobot, spheres: BodySpheres, attached: Mapping[str, AttachedObject], others: Collection[str]
 ) -> Mapping[str, AttachedObject]:
-    """Return objects that are attached to links of a robot.
-
-    Args:
-        robot: The robot.
-        spheres: Its spheres.
-        attached: The objects by name.
-        others: Names of all objects of worlds.
+    """Return objects that are attached to links, by name; `others` are names of all objects of worlds.
 
     Raises:
         UnknownNameError: The robot has no link of a name.

@@ -56,15 +56,7 @@ def check_collision(
 ) -> CollisionCheck:
     """Check configurations; links that no joint moves are not checked against the world: they stand in it.
 
-    Args:
-        robot: The robot.
-        spheres: Its spheres.
-        joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
-        world: Obstacles; None for none.
-        enabled: Which objects are there, shape [objects] or [n, objects]; None for all.
-
-    Raises:
-        InputError: Wrong shapes, non-finite values, or a quaternion of length zero.
+    Arguments and errors are those of `RobotModel.collision`.
     """
     configurations = checked_joint_q(robot, joint_q)
     present = _checked_enabled(world, enabled, len(configurations))

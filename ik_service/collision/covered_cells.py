@@ -56,11 +56,7 @@ class Spheres:
         return self._places.centers[self.chosen]
 
     def take_in(self, points: Float64Array) -> bool:
-        """Let spheres have points; return whether there are more spheres than before.
-
-        Args:
-            points: [m], shape [n, 3].
-        """
+        """Let spheres have points [m], shape [n, 3]; return whether there are more spheres than before."""
         gaps, _ = nearest_gaps(points, self.centers, self.radii, 1)
         points = points[gaps[:, 0] > 0.0]
         if not len(points):
@@ -193,12 +189,7 @@ BOUND_STEP = 1.05
 
 
 def cover_box(half: Float64Array, bound: float) -> Float64Array:
-    """Give spheres that cover a box around the origin, centres [m] and radii [m], shape [k, 4].
-
-    Args:
-        half: Half of its edges [m], shape [3].
-        bound: By how much spheres stand out of it [m].
-    """
+    """Give spheres [k, 4] [m] that cover a box around the origin and stand out by a bound; `half` its edges, [3]."""
     counts = _cells(half, bound)
     while counts is None:
         bound *= BOUND_STEP

@@ -125,11 +125,7 @@ def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float 
 def cover_points(solid: Solid, stands_out: float, looks_out: float, growth: float) -> Spheres:
     """Choose spheres that have points of a solid: those of its surface, and of a grid inside.
 
-    Args:
-        solid: The solid.
-        stands_out: By how much a sphere stands out to begin with [m].
-        looks_out: How far points may be outside of all spheres [m]; spheres are larger by it than they are in the end.
-        growth: By how much a sphere grows before another one is added [m].
+    They stand out by `stands_out` [m] to begin with, and are larger by `looks_out` [m] than they are in the end.
     """
     inside, half = _grid_inside(solid)
     radii = stands_out - solid.signed_distance(inside) + looks_out

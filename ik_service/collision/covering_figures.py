@@ -25,12 +25,7 @@ class CoveringFigures(NamedTuple):
 
 
 def covering_figures(solid: Solid, spheres: Float64Array) -> CoveringFigures:
-    """Measure how well spheres cover a solid.
-
-    Args:
-        solid: The solid.
-        spheres: Centres [m] and radii [m], shape [k, 4].
-    """
+    """Measure how well spheres, centres [m] and radii [m], shape [k, 4], cover a solid."""
     centers, radii = spheres[:, :3], spheres[:, 3]
     beyond = np.linalg.norm(solid.surface[:, np.newaxis] - centers, axis=-1) - radii
     outside = _outer_points(centers, radii)

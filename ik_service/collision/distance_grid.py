@@ -55,11 +55,9 @@ class DistanceGrid:
         object.__setattr__(self, "pose", tuple(checked_transform(pose, "The pose of a grid").tolist()))
 
     def __reduce__(self) -> tuple[type["DistanceGrid"], tuple[object, ...]]:
-        """Pickle what the constructor takes."""
         return type(self), (self.values, self.spacing, self.pose)
 
     def __repr__(self) -> str:
-        """Give the sizes."""
         nodes = " x ".join(map(str, self.values.shape))
         return f"<DistanceGrid: {nodes} nodes, {1e3 * self.spacing:g} mm apart>"
 

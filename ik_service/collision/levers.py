@@ -15,15 +15,9 @@ from objectives.errors import InputError
 def levers(
     robot: KinematicRobot, spheres: BodySpheres, joint_q: NDArray[np.floating[Any]] | None = None
 ) -> Float64Array:
-    """Return how far centres of a link's spheres move at most for a unit of each DOF, in any configuration.
+    """Return how far sphere centres move at most per unit of each DOF [m per rad or m], [links, joint_dof_count].
 
-    Args:
-        robot: The robot.
-        spheres: Its spheres.
-        joint_q: Configurations that count, too, shape [n, joint_coord_count]; they may be beyond limits.
-
-    Returns:
-        m per rad or m, shape [links, joint_dof_count]; 0 where it does not move them.
+    This holds in any configuration within limits, and in those of `joint_q`, [n, joint_coord_count], if beyond.
 
     Raises:
         InputError: A joint turns what slides without a limit.
@@ -51,12 +45,9 @@ def levers(
 
 
 def farthest_slides(robot: KinematicRobot) -> Float64Array:
-    """Return how far from 0 joints slide at most for which `levers` are right, by their limits.
+    """Return how far from 0 joints may slide for `levers` to be right [m], [joint_coord_count]; inf where they turn.
 
     What turns moves as much further for each metre by which joints that slide are beyond that, together.
-
-    Returns:
-        m, shape [joint_coord_count]; inf for coordinates along which nothing slides.
     """
     found = np.full(robot.joint_coord_count, np.inf)
     for joint in range(robot.joint_count):
@@ -69,11 +60,9 @@ def farthest_slides(robot: KinematicRobot) -> Float64Array:
 
 
 def slides_between(robot: KinematicRobot) -> Float64Array:
-    """Return how far the joints between two bodies slide together, by their limits [m].
+    """Return how far the joints between two bodies slide together [m], shape [joint_count + 1, joint_count + 1].
 
-    Returns:
-        Shape [joint_count + 1, joint_count + 1], by bodies, the world last: at -1. A joint that slides without a limit
-        counts as one of 2 `UNBOUNDED`.
+    The world is last, at -1. A joint that slides without a limit counts as one of 2 `UNBOUNDED`.
     """
     count = robot.joint_count
     slide, carries = np.zeros(count), np.zeros((count + 1, count))

@@ -37,7 +37,6 @@ class Sphere:
     position: Numbers = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
-        """Check the numbers; see ``_check_lengths``."""
         _check_lengths(self, "radius")
         object.__setattr__(self, "position", _numbers(self, "position", 3))
 
@@ -66,7 +65,6 @@ class RoundShape:
     pose: Numbers = IDENTITY_POSE
 
     def __post_init__(self) -> None:
-        """Check the numbers; see ``_check_lengths``."""
         _check_lengths(self, "radius", "length")
         object.__setattr__(self, "pose", _pose(self))
 
@@ -103,7 +101,6 @@ class Box:
     pose: Numbers = IDENTITY_POSE
 
     def __post_init__(self) -> None:
-        """Check the numbers; see ``_check_lengths``."""
         object.__setattr__(self, "size", _numbers(self, "size", 3))
         if min(self.size) < 0.0:
             raise InputError(f"Edges of a box must not be negative, got {self.size}.")
@@ -129,11 +126,7 @@ class HalfSpace:
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        """Normalise the normal.
-
-        Raises:
-            InputError: It has no length of 1, or a number is too large.
-        """
+        """Normalise the normal; InputError where it has no length of 1, or a number is too large."""
         normal = np.array(_numbers(self, "normal", 3))
         length = float(np.linalg.norm(normal))
         if abs(length - 1.0) > UNIT_LENGTH_TOLERANCE:
@@ -166,11 +159,7 @@ def _outside_and_inside(beyond: Float64Array) -> Float64Array:
 
 
 def _check_lengths(shape: Sphere | RoundShape, *names: str) -> None:
-    """Take lengths as floats.
-
-    Raises:
-        InputError: One is no number, negative or too large.
-    """
+    """Take lengths as floats; InputError where one is no number, negative or too large."""
     for name in names:
         value = _number(shape, name)
         if value < 0.0:

@@ -69,10 +69,9 @@ class SphereArrays:
         return found
 
     def of_trees(self, trees: Collection[int]) -> Any:
-        """Return the `CollisionSpheres` of what some trees move; but for pairs and bits they share their arrays.
+        """Return the `CollisionSpheres` of what some trees move, against each other, static links and worlds.
 
-        Args:
-            trees: Links of these trees are checked against each other, against static links, and against the world.
+        But for pairs and bits they share their arrays.
         """
         robot, spheres = self._model.robot, self._spheres
         tree = np.where(spheres.link_body >= 0, robot.trees.body_treeid[spheres.link_body], -1)

@@ -48,11 +48,9 @@ class World:
         object.__setattr__(self, "objects", MappingProxyType(dict(self.objects)))
 
     def __reduce__(self) -> tuple[type["World"], tuple[dict[str, Obstacle]]]:
-        """Pickle what the constructor takes."""
         return type(self), (dict(self.objects),)
 
     def __repr__(self) -> str:
-        """Give the number of objects."""
         return f"<World: {len(self.objects)} objects>"
 
     @cached_property
@@ -103,7 +101,6 @@ class AttachedObject:
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[type["AttachedObject"], tuple[object, ...]]:
-        """Pickle what the constructor takes."""
         return type(self), (self.link, np.array(self.spheres), self.touches)
 
     @property
@@ -112,5 +109,4 @@ class AttachedObject:
         return self.link, self.spheres.tobytes(), self.touches
 
     def __repr__(self) -> str:
-        """Give the sizes."""
         return f"<AttachedObject: {len(self.spheres)} spheres on {self.link}>"

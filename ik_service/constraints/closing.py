@@ -57,19 +57,9 @@ def statuses(found: Descent) -> NDArray[np.int32]:
 def assembly_modes(
     rows: BoundedRows, first: Descent, free: BoolArray, on: BoolArray, count: int, rng: np.random.Generator
 ) -> tuple[Float64Array, NDArray[np.int32]]:
-    """Find further closed configurations in which what drives the mechanism stays where it is.
+    """Give assembly modes, the nearest first, [n, count, joint_coord_count], NaN where there are fewer; and how many.
 
-    Args:
-        rows: The rows of the loops.
-        first: What has been found; it is the first mode where it is closed.
-        free: Which active DOFs may move, shape [active_dof_count].
-        on: Rows of enabled constraints, shape [n, rows].
-        count: Modes wanted.
-        rng: For the starts.
-
-    Returns:
-        Modes, nearest to the first one first, NaN where there are fewer, shape [n, count, joint_coord_count], and how
-        many there are.
+    What drives the mechanism stays where it is in `first`, which is the first mode where it is closed.
     """
     robot, n = rows.robot, len(first.joint_q)
     modes = np.full((n, count, robot.joint_coord_count), np.nan)

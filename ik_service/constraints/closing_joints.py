@@ -179,11 +179,9 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def closing_coordinates(loops: Sequence[LoopConstraint], poses: Float64Array) -> Float64Array:
-    """Measure the closing joints where they come nearest to closing their loops, shape [n, closing coordinates].
+    """Measure closing joints where they come nearest to closing loops, shape [n, closing coordinates].
 
-    Args:
-        loops: The loops.
-        poses: Frames and reference frames, shape [2, n, loops, 7].
+    `poses` are those of frames and reference frames, shape [2, n, loops, 7].
     """
     found = [np.zeros((poses.shape[1], 0))]
     for k, loop in enumerate(loops):

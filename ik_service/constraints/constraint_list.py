@@ -29,11 +29,9 @@ class ConstraintList:
     robot: KinematicRobot
 
     def __len__(self) -> int:
-        """Give the number of constraints."""
         return len(self.constraints)
 
     def __iter__(self) -> Iterator[Constraint]:
-        """Go through the constraints."""
         return iter(self.constraints)
 
     @cached_property

@@ -44,7 +44,6 @@ class ConstraintSet(ConstraintList):
     """
 
     def __repr__(self) -> str:
-        """Give the names and the sizes in one line."""
         rows = f"{self.error_count} error rows, {self.residual_count} residual rows"
         return f"<ConstraintSet: {', '.join(self.names()) or 'none'}; {rows}>"
 
@@ -97,7 +96,6 @@ class ConstraintSet(ConstraintList):
         return body_motion(self._error_rows.whole, self._error_rows.configurations(joint_q))
 
     def _moving(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> tuple[Float64Array, Float64Array]:
-        """Read configurations of the whole and rates of all DOFs."""
         whole_q = self._error_rows.configurations(joint_q)
         return _alike(whole_q, "joint_qd", self._error_rows.velocities(whole_q, joint_qd))
 
@@ -323,11 +321,7 @@ class ConstraintSet(ConstraintList):
 
 
 def _alike(joint_q: np.ndarray, other: str, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give configurations and another array with as many lines; one line counts for all.
-
-    Raises:
-        InputError: They have different numbers of lines, and neither has one.
-    """
+    """Give configurations and another array with as many lines, one line counting for all; InputError otherwise."""
     if len(joint_q) != len(b) and 1 not in (len(joint_q), len(b)):
         raise InputError(f"joint_q has {len(joint_q)} lines and {other} {len(b)}; they must be as many, or one.")
     n = len(b) if len(joint_q) == 1 else len(joint_q)

@@ -127,13 +127,7 @@ def damped_step(jacobian: Float64Array, rows: Float64Array, damping: Float64Arra
 
 
 def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> Descent:
-    """Step from configurations until the enabled rows are met or no step brings them nearer.
-
-    Args:
-        problem: Rows and free DOFs.
-        start: Checked configurations, shape [n, joint_coord_count].
-        on: Rows of enabled constraints, shape [n, rows].
-    """
+    """Step from configurations until enabled rows, `on` [n, rows], are met or no step brings them nearer."""
     joint_q = problem.clamped(start)
     rows, jacobian = problem.linearised(joint_q, on)
     n = len(joint_q)

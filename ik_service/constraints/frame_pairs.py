@@ -36,11 +36,7 @@ class FramePairs:
         return np.asarray(self.moved[0].astype(float) - self.moved[1])
 
     def poses(self, T_world_body: Float64Array) -> Float64Array:
-        """Place the frames in the world, shape [2, n, loops, 7].
-
-        Args:
-            T_world_body: Poses of all bodies, shape [n, body_count, 7].
-        """
+        """Place the frames in the world, shape [2, n, loops, 7], by poses of all bodies, shape [n, body_count, 7]."""
         world = np.broadcast_to(identity_transform(), (len(T_world_body), 1, 7))
         with_world = np.concatenate([T_world_body, world], axis=1)
         shape = (len(T_world_body), *self.T_body_frame.shape[1:])

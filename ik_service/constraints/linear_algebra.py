@@ -26,7 +26,7 @@ def coupling_matrix(robot: KinematicRobot) -> Float64Array:
 
 
 def named_dofs(robot: KinematicRobot, names: Sequence[str], what: str) -> list[int]:
-    """Find DOFs by names of joints or DOFs.
+    """Find DOFs by names of joints or DOFs; errors call the list `what`.
 
     Raises:
         UnknownNameError: The robot has neither a joint nor a DOF of a name.
@@ -61,12 +61,7 @@ def applied(matrices: Float64Array, vectors: Float64Array) -> Float64Array:
 
 
 def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
-    """Give the smallest change [n, columns] that brings rest + rows change as near to zero as can be.
-
-    Args:
-        rows: Shape [n, rows, columns]; dependent rows are borne.
-        rest: Shape [n, rows].
-    """
+    """Give the smallest change [n, columns] that brings rest [n, rows] + rows change nearest to 0; rows may depend."""
     return -applied(np.asarray(np.linalg.pinv(rows, rcond=RANK_TOLERANCE), np.float64), rest)
 
 

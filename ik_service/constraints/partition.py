@@ -33,19 +33,9 @@ def partitioned(
     row_map: RowMap,
     independent: Sequence[str] | None = None,
 ) -> DofPartition:
-    """Divide the active DOFs of a mechanism.
+    """Divide the active DOFs by rows [n, rows] and their Jacobian [n, rows, joint_dof_count].
 
-    Args:
-        robot: The robot.
-        values: Rows, shape [n, rows].
-        jacobian: Their derivatives by all DOFs, shape [n, rows, joint_dof_count].
-        on: Whether they are enabled, shape [n, rows].
-        row_map: Names of the rows.
-        independent: Names of joints or DOFs; None to choose in the first configuration.
-
-    Raises:
-        UnknownNameError: The robot has no joint of a name.
-        InputError: The choice is not independent, or leaves coordinates that do not follow.
+    Arguments and errors are those of `ConstraintSet.partition`; `on` says which rows are enabled, shape [n, rows].
     """
     spread = coupling_matrix(robot)
     rows = (jacobian @ spread) * on[..., np.newaxis]

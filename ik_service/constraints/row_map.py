@@ -25,38 +25,28 @@ class ConstraintRow(NamedTuple):
 class RowMap:
     """Rows of constraints in the order of the constraints.
 
+    Args:
+        components: Names of the rows of each constraint.
+
     Attributes:
         count: Number of rows.
         starts: First row of each constraint and, last, the number of rows.
     """
 
     def __init__(self, components: Mapping[str, Sequence[str]]) -> None:
-        """Number the rows.
-
-        Args:
-            components: Names of the rows of each constraint.
-        """
         self._places = [ConstraintRow(name, one) for name, parts in components.items() for one in parts]
         self._names = tuple(components)
         self.count = len(self._places)
         self.starts = tuple(np.cumsum([0, *map(len, components.values())]).tolist())
 
     def row_at(self, row: int) -> ConstraintRow:
-        """Name a row.
-
-        Raises:
-            InputError: There is no such row.
-        """
+        """Name a row; InputError where there is none."""
         if not 0 <= row < self.count:
             raise InputError(f"Row {row} is not among the rows of constraints: 0 to {self.count - 1}.")
         return self._places[row]
 
     def rows(self, name: str) -> slice:
-        """Give the rows of a constraint.
-
-        Raises:
-            UnknownNameError: There is no such constraint.
-        """
+        """Give the rows of a constraint; UnknownNameError where there is none."""
         k = constraint_index(self._names, name)
         return slice(self.starts[k], self.starts[k + 1])
 
@@ -72,11 +62,7 @@ class RowMap:
 
 
 def constraint_index(names: Sequence[str], name: str) -> int:
-    """Find a constraint.
-
-    Raises:
-        UnknownNameError: There is none of this name; the message lists them and the closest ones.
-    """
+    """Find a constraint; UnknownNameError, with all names and the closest ones, where there is none."""
     if name not in names:
         raise UnknownNameError(unknown_name(f"Constraint '{name}' is not in the robot.", "Constraint", names, name))
     return names.index(name)

@@ -97,15 +97,7 @@ def evaluated(
     twists: Float64Array | None = None,
     numbers: Mapping[str, float] | None = None,
 ) -> Float64Array:
-    """Evaluate expressions in many configurations, shape [n, outputs].
-
-    Args:
-        outputs: Of one statement.
-        size: Pitch or distance of the loop.
-        poses: Frame and reference frame, shape [2, n, 7].
-        twists: Their twists, shape [2, n, 6], where the outputs need them.
-        numbers: Further numbers that they need, by name.
-    """
+    """Evaluate expressions of one statement at poses [2, n, 7] and twists [2, n, 6] of both frames, [n, outputs]."""
     values = {name: np.asarray(number) for name, number in {SIZE: size, **(numbers or {})}.items()}
     for names, columns in ((POSES, poses), (TWISTS, twists)):
         if columns is not None:

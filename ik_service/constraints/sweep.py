@@ -22,11 +22,7 @@ LONGEST_STEP = 0.2  # [rad or m]: longer ones are gone in parts, since loops may
 
 
 def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
-    """Give the values of a sweep: from the first bound by steps, the second one included.
-
-    Raises:
-        InputError: The step is not a positive number, a bound is not finite, or there are too many steps.
-    """
+    """Give the values of a sweep: from the first bound by steps, the second one included; InputError for none."""
     first, last = map(float, bounds)
     if not (np.isfinite([first, last]).all() and np.isfinite(step) and step > 0.0):
         raise InputError(f"A sweep from {first} to {last} by {step}. Allowed: finite bounds and a step above 0.")
@@ -40,18 +36,9 @@ def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
 def swept(
     rows: BoundedRows, start: Float64Array, coordinate: int, values: Float64Array, free: BoolArray, on: BoolArray
 ) -> tuple[Float64Array, NDArray[np.int32]]:
-    """Close at each value of a coordinate.
+    """Close at each value of a coordinate: configurations [n, steps, joint_coord_count] and statuses [n, steps].
 
-    Args:
-        rows: The rows of the loops.
-        start: Configurations, shape [n, joint_coord_count].
-        coordinate: The coordinate.
-        values: What it is, step by step.
-        free: Which active DOFs may move, that of the coordinate not among them, shape [active_dof_count].
-        on: Rows of enabled constraints, shape [n, rows].
-
-    Returns:
-        Configurations [n, steps, joint_coord_count] and statuses [n, steps].
+    The DOF of the coordinate is not among those that are `free`, shape [active_dof_count].
     """
     problem, joint_q = ClosingProblem(rows, free), start.copy()
     joint_q[:, coordinate] = values[0]
@@ -68,12 +55,11 @@ def swept(
 
 
 def scalar_coordinate(robot: KinematicRobot, joint: str, component: str | None) -> int:
-    """Find the DOF of a joint, or of a component of it, that has a coordinate of its own.
+    """Find the DOF of a joint, or of a component of it, that has a coordinate of its own and follows no other.
 
     Raises:
         UnknownNameError: The robot has no such joint.
-        InputError: The joint has no such component, or it has several and none is named, it is a quaternion's, or it
-            follows another joint.
+        InputError: There is no such DOF, or several and no component is named.
     """
     index = robot.joint_index(joint)
     dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))

@@ -94,12 +94,7 @@ def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
 
 
 def chosen_links(robot: KinematicRobot, links: Sequence[str] | None) -> Sequence[int]:
-    """Give the indices of links by their names; None for all.
-
-    Raises:
-        UnknownNameError: The robot has no such link.
-        InputError: A text in place of a list.
-    """
+    """Give the indices of links by names, None for all; UnknownNameError, or InputError for a text, not a list."""
     if isinstance(links, str):
         raise InputError(f"links must be a list of names, got the text {links!r}.")
     return range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
@@ -120,16 +115,7 @@ def _with_ancestors(robot: KinematicRobot, bodies: set[int]) -> list[int]:
 
 
 def poses_of_bodies(robot: KinematicRobot, configurations: Float64Array, bodies: Sequence[int]) -> dict[int, BodyPose]:
-    """Give the world poses of bodies.
-
-    Args:
-        robot: The robot.
-        configurations: Checked configurations, shape [n, joint_coord_count].
-        bodies: Bodies to place, parents first, no parent left out.
-
-    Returns:
-        The pose of each body.
-    """
+    """Give the world poses of bodies at checked configurations [n, joint_coord_count]; parents first, none left out."""
     columns = np.ascontiguousarray(configurations.T)
     poses: dict[int, BodyPose] = {}
     for body in bodies:
@@ -176,13 +162,7 @@ def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
 
 
 def moved(step: JointStep, parent: BodyPose, q: Float64Array) -> BodyPose:
-    """Give the pose of a joint's child.
-
-    Args:
-        step: The joint.
-        parent: Pose of the body that carries it.
-        q: Its coordinates, shape [coordinates, n].
-    """
+    """Give the pose of a joint's child from that of its parent and the joint's coordinates [coordinates, n]."""
     position = shifted(parent, step.origin)
     kind = step.joint_type
     if kind is JointType.PRISMATIC:

@@ -59,14 +59,9 @@ def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
 
 
 def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
-    """Give the time derivative of the motion subspace, shape [n, joint_dof_count, 6].
+    """Give the time derivative of the motion subspace at velocities [n, joint_dof_count], [n, joint_dof_count, 6].
 
     Axes turn with the body that carries the joint; those of angular DOFs pass through the child's origin.
-
-    Args:
-        robot: The robot.
-        motion: Poses and motion subspace of configurations.
-        joint_qd: Velocities there, shape [n, joint_dof_count].
     """
     rate = np.zeros_like(motion.S)
     twists = np.zeros((len(joint_qd), robot.body_count + 1, 6))  # the last is that of the world
@@ -102,13 +97,9 @@ def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float
 
 
 def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> Float64Array:
-    """Draw configurations uniformly inside the limits, shape [n, joint_coord_count].
+    """Draw configurations uniformly inside the limits, shape [n, joint_coord_count]; see ``RobotModel.random_joint_q``.
 
-    Unlimited angles come from +-pi, unlimited lengths from +-1 m, quaternions uniformly from all rotations. A limit on
-    one side opens a range of the same width. Followers and locked joints are consistent.
-
-    Raises:
-        InputError: n is negative.
+    A limit on one side opens a range as wide as that of no limits. InputError where n is negative.
     """
     if n < 0:
         raise InputError(f"n must not be negative, got {n}.")
@@ -127,7 +118,6 @@ def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> F
 
 
 def _ranges(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
-    """Give the range that each active DOF is drawn from."""
     linear = np.concatenate([np.arange(a + b) < a for a, b in robot.joint_dof_dim] or [np.zeros(0, dtype=bool)])
     reach = np.where(linear[robot.active_dof], 1.0, np.pi)
     lower, upper = robot.active_limit_lower, robot.active_limit_upper

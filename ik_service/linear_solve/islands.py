@@ -182,15 +182,12 @@ Int32Array = NDArray[np.int32]
 def find_islands(
     incidence: NDArray[np.bool_], row_on: NDArray[np.bool_], *, join: bool = False
 ) -> tuple[int, Int32Array, Int32Array]:
-    """Return the islands of one problem.
+    """Return the islands of one problem: their number; island of each tree and of each row, -1 for none.
 
     Args:
         incidence: Whether the support of a row holds DOFs of a tree, shape [rows, trees].
         row_on: Whether a row is switched on, shape [rows].
         join: Whether all touched trees are one island.
-
-    Returns:
-        Number of islands; island of each tree and of each row, -1 for none.
     """
     trees = incidence.shape[1]
     parent = list(range(trees))

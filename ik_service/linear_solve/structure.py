@@ -9,16 +9,9 @@ from numpy.typing import NDArray
 
 
 def zeroed(struct: Any, device: wp.Device, other: int | tuple[int, ...], **shapes: int | tuple[int, ...]) -> Any:
-    """Return a Warp struct whose arrays are zero.
+    """Return a Warp struct whose arrays are zero: of the shapes that are named, others of one shape.
 
-    Args:
-        struct: The class of the struct; members that are no arrays are left to the caller.
-        device: Where the arrays are to live.
-        other: Shape of the arrays that are not named.
-        shapes: Shapes of arrays by name.
-
-    Raises:
-        TypeError: The struct has no array of such a name.
+    Members that are no arrays are left to the caller. TypeError where the struct has no array of a name.
     """
     arrays = struct()
     members: Mapping[str, Any] = struct.vars
@@ -63,7 +56,7 @@ def row_structure(
     coordinate_tree: NDArray[np.int32],
     device: wp.Device | str,
 ) -> Any:
-    """Return the `RowStructure` of a system.
+    """Return the `RowStructure` of a system on a device.
 
     Args:
         incidence: Whether the support of a row holds DOFs of a tree, shape [rows, trees].

@@ -234,11 +234,7 @@ def _starts(counts: list[int]) -> Int32Array:
 
 
 def _check_numbers(robot: RobotArrays) -> None:
-    """Check that no number of a robot is not finite or too large.
-
-    Raises:
-        InputError: One is; the message names the joint or link, the number and the bound.
-    """
+    """Refuse numbers of a robot that are not finite or too large: InputError names the joint or link, and the bound."""
     joints, links = robot.joint_names, robot.link_names
     dof_joints = [name for name, n in zip(joints, np.diff(robot.joint_qd_start), strict=True) for _ in range(n)]
     _check("Joint", joints, "frame in its parent body", robot.joint_X_p, MAX_POSITION)
@@ -253,7 +249,6 @@ def _check_numbers(robot: RobotArrays) -> None:
 
 
 def _check(owner: str, names: Sequence[str], what: str, values: Float64Array, largest: float) -> None:
-    """Check numbers that stand in one line per name."""
     outside: NDArray[np.bool_] = ~(np.abs(values) <= largest)
     if outside.any():
         place = tuple(int(i[0]) for i in np.nonzero(outside))

@@ -68,15 +68,7 @@ class CallerOrder:
         return values if self.is_own else values[..., self.dofs]
 
     def coordinate_rates(self, joint_q: Float64Array, dof_rates: Float64Array) -> Float64Array:
-        """Return how the caller's columns of joint_q change from how those of joint_qd do.
-
-        Args:
-            joint_q: Configurations, shape [n, coordinates].
-            dof_rates: Changes of the DOFs with some number or numbers, shape [n, DOFs, ...].
-
-        Returns:
-            Shape [n, coordinates, ...].
-        """
+        """Return rates of the caller's columns of joint_q, [n, coordinates, ...], by those of DOFs, [n, DOFs, ...]."""
         found = np.zeros((len(joint_q), len(self.coordinates), *dof_rates.shape[2:]))
         coordinate, dof = self._scalar
         found[:, coordinate] = dof_rates[:, dof]

@@ -56,11 +56,9 @@ class CollisionModel:
         object.__setattr__(self, "left_out", MappingProxyType(reasons))
 
     def __reduce__(self) -> tuple[type["CollisionModel"], tuple[object, ...]]:
-        """Pickle what the constructor takes."""
         return type(self), (dict(self.spheres), self.pairs, dict(self.left_out))
 
     def __repr__(self) -> str:
-        """Give the sizes."""
         return f"<CollisionModel: {self.sphere_count} spheres on {len(self.spheres)} links, {len(self.pairs)} pairs>"
 
     @property
@@ -105,11 +103,7 @@ class CollisionModel:
 
 
 def checked_pairs(pairs: Iterable[LinkPair], links: Collection[str]) -> tuple[LinkPair, ...]:
-    """Give pairs sorted, each once and with its links in alphabetical order.
-
-    Raises:
-        InputError: They are no list, or a pair is none of two links out of ``links``.
-    """
+    """Give pairs sorted, each once, its links in alphabetical order; InputError for other than pairs of `links`."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise InputError(f"Pairs must be a list, each the names of two links, got {pairs!r:.80}.")
     found = set()
@@ -132,11 +126,7 @@ def _checked_pair(pair: object) -> LinkPair:
 
 
 def checked_spheres(what: str, values: ArrayLike) -> Float64Array:
-    """Copy spheres: centres [m] and radii [m], shape [k, 4], read-only.
-
-    Raises:
-        InputError: They have another shape, a number is not finite, or a radius is not positive.
-    """
+    """Copy spheres, centres and radii [m], read-only, shape [k, 4]; for other numbers InputError about `what`."""
     try:
         spheres = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -18,14 +18,9 @@ MAX_QUATERNION_NUMBER = 1e100
 
 
 def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
-    """Read configurations as float64 with unit quaternions.
+    """Read configurations as float64 with unit quaternions, shape [n, joint_coord_count].
 
-    Args:
-        robot: The robot that they belong to.
-        joint_q: Shape [joint_coord_count] or [n, joint_coord_count].
-
-    Returns:
-        Configurations, shape [n, joint_coord_count]; the caller's own array where nothing had to change.
+    It is the caller's own array where nothing had to change.
 
     Raises:
         InputError: Wrong shape, non-finite values, or a quaternion of length zero.
@@ -47,11 +42,7 @@ def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
 
 
 def checked_tangent(robot: RobotArrays, dq: ArrayLike, what: str = "dq") -> Float64Array:
-    """Read tangents as float64, shape [n, joint_dof_count]; the message of an error calls them so.
-
-    Raises:
-        InputError: Wrong shape or non-finite values.
-    """
+    """Read tangents as float64, shape [n, joint_dof_count]; for another shape or infinities InputError about `what`."""
     return _checked_rows(dq, robot.joint_dof_count, what, robot.name)
 
 
@@ -70,17 +61,11 @@ def _checked_rows(values: ArrayLike, width: int, what: str, robot_name: str) -> 
 
 
 def dof_values(robot: KinematicRobot, name: str, given: Any, default: Float64Array) -> Float64Array:
-    """Return a number for every DOF, shape [joint_dof_count].
-
-    Args:
-        robot: The robot.
-        name: What the numbers are, for messages.
-        given: One number, a mapping from names of joints, or an array of shape [joint_dof_count]; None for the default.
-        default: What DOFs have that are not given, shape [joint_dof_count].
+    """Return a number for every DOF, [joint_dof_count]: one for all, by names of joints, or an array; else the default.
 
     Raises:
         UnknownNameError: The robot has no joint of a name.
-        InputError: Another shape, or a number below 0.
+        InputError: Another shape, or a number below 0; the message calls them `name`.
     """
     values = default.astype(np.float64)
     if isinstance(given, Mapping):

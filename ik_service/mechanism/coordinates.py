@@ -28,11 +28,7 @@ class CoordinateConstraint:
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Take numbers of any type as floats.
-
-        Raises:
-            InputError: The joints are one, or the coefficients are not 2 to 16 finite numbers.
-        """
+        """Take numbers of any type as floats; InputError for one joint alone, or not 2 to 16 finite coefficients."""
         given = numbers_of(f"Constraint '{self.name}': coefficients", self.coefficients)
         object.__setattr__(self, "coefficients", given)
         try:
@@ -58,13 +54,7 @@ class CoordinateConstraint:
 def checked_coordinate_constraints(
     constraints: Iterable[CoordinateConstraint], joints: Collection[str], scalar: Collection[str], names: Iterable[str]
 ) -> tuple[CoordinateConstraint, ...]:
-    """Give constraints as a tuple.
-
-    Args:
-        constraints: The constraints.
-        joints: Names of the robot's joints.
-        scalar: Names of those of one coordinate.
-        names: Names of its other constraints.
+    """Give constraints as a tuple; `scalar` are joints of one coordinate, `names` those of other constraints.
 
     Raises:
         InputError: Two constraints have one name, or a joint is not in the robot or has several coordinates.

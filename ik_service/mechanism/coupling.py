@@ -21,13 +21,9 @@ LIMIT_SLACK = 1e-9
 
 
 def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upper: Float64Array) -> int:
-    """Narrow the limits of a follower's leader, in place, to where the follower is inside its own; give the leader.
+    """Narrow limits of all DOFs, in place, at a follower's leader, so that the follower is inside its own.
 
-    Args:
-        robot: The robot.
-        follower: DOF that follows another.
-        lower: Lower limits of all DOFs, shape [joint_dof_count].
-        upper: Upper limits of all DOFs, same shape.
+    Returns the leader.
     """
     leader = int(robot.dof_leader[follower])
     own = float(robot.joint_limit_lower[follower]), float(robot.joint_limit_upper[follower])
@@ -51,14 +47,7 @@ def mapped_limits(robot: RobotArrays, follower: int, lower: float, upper: float)
 
 
 def follower_numbers(robot: RobotArrays, dofs: Sequence[int], lower: NDArray[Any], upper: NDArray[Any]) -> Float64Array:
-    """Give multiplier, offset, lower and upper limit of followers, shape [followers, 4].
-
-    Args:
-        robot: The robot.
-        dofs: The followers.
-        lower: Lower limits of all DOFs, shape [joint_dof_count].
-        upper: Upper limits of all DOFs, same shape.
-    """
+    """Give multiplier, offset, lower and upper limit of followers, shape [followers, 4], from limits of all DOFs."""
     columns = (robot.dof_multiplier, robot.dof_offset, lower, upper)
     return np.stack([np.asarray(column, np.float64)[list(dofs)] for column in columns], axis=-1)
 
@@ -109,29 +98,20 @@ def _mid_joint_q(robot: KinematicRobot, lower: Float64Array, upper: Float64Array
 
 
 def _set_followers(robot: KinematicRobot, joint_q: Float64Array) -> None:
-    """Set the followers' coordinates from their leaders', in place."""
     follower = robot.follower_dofs
     coordinate, leader = robot.dof_coordinate[follower], robot.dof_coordinate[robot.dof_leader[follower]]
     joint_q[..., coordinate] = robot.dof_multiplier[follower] * joint_q[..., leader] + robot.dof_offset[follower]
 
 
 def complete_joint_q(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
-    """Set followers from their leaders, in copies, shape [n, joint_coord_count]; locked joints stay where they are.
-
-    Raises:
-        InputError: Wrong shape, non-finite values, or a quaternion of length zero.
-    """
+    """Set followers from leaders, in copies, shape [n, joint_coord_count]; see ``RobotModel.complete_joint_q``."""
     completed = checked_joint_q(robot, joint_q).copy()
     _set_followers(robot, completed)
     return completed
 
 
 def clamp_joint_q(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
-    """Clamp copies into the limits, locked joints too, and complete them, shape [n, joint_coord_count].
-
-    Raises:
-        InputError: Wrong shape, non-finite values, or a quaternion of length zero.
-    """
+    """Clamp copies into limits and complete them, shape [n, joint_coord_count]; see ``RobotModel.clamp_joint_q``."""
     clamped = checked_joint_q(robot, joint_q).copy()
     leads = robot.dof_leader == np.arange(robot.joint_dof_count)
     limited = leads & (robot.dof_coordinate >= 0)
@@ -154,16 +134,9 @@ UNIT_ROUNDOFF = 2.0**-24
 
 
 def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Float32Array]:
-    """Round limits to float32, lower ones up and upper ones down.
+    """Round limits of any shape to float32, lower ones up and upper ones down, never crossed.
 
     Where no float32 lies between two limits (a joint that cannot move), both become the one nearest to their middle.
-
-    Args:
-        lower: Lower limits, any shape; finite ones within the range of float32.
-        upper: Upper limits, same shape.
-
-    Returns:
-        Lower and upper limits in float32, never crossed.
     """
     low, high = lower.astype(np.float32), upper.astype(np.float32)
     low = np.where(low < lower, np.nextafter(low, np.float32(np.inf)), low)
@@ -174,11 +147,7 @@ def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Flo
 
 
 def active_inwards(robot: KinematicRobot) -> tuple[Float32Array, Float32Array]:
-    """Round the active limits inwards, so far that followers computed in float32 stay inside their own limits.
-
-    Returns:
-        Lower and upper limits of the active DOFs, each of shape [active_dof_count].
-    """
+    """Round active limits inwards, [active_dof_count], so far that followers in float32 stay inside their own."""
     lower, upper = robot.active_limit_lower.copy(), robot.active_limit_upper.copy()
     for dof in robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]:
         multiplier, offset = float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof])

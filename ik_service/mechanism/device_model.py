@@ -94,7 +94,6 @@ class DeviceModel:
     mid_joint_q: wp.array[wp.float32]
 
     def __repr__(self) -> str:
-        """Give the robot and the device."""
         return f"<DeviceModel on {self.device} of {self.robot!r}>"
 
     @property
@@ -143,20 +142,12 @@ class DeviceModel:
         return self.robot.body_masses
 
     def link_frame(self, name: str) -> tuple[int, Float64Array]:
-        """Give the body that carries a link and ``T_body_link``; see ``RobotModel.link_frame``.
-
-        Raises:
-            UnknownNameError: The robot has no such link.
-        """
+        """Give the body that carries a link and ``T_body_link``; see ``RobotModel.link_frame``."""
         return self.robot.link_frame(name)
 
 
 def on_device(robot: KinematicRobot, device: str) -> DeviceModel:
-    """Give the view of a robot on a device, made once; safe from several threads.
-
-    Raises:
-        InputError: There is no such device.
-    """
+    """Give the view of a robot on a device, made once; safe from several threads. InputError: no such device."""
     start_warp()
     try:
         place = wp.get_device(device)

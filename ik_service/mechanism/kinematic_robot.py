@@ -68,7 +68,6 @@ class KinematicTrees:
     coordinate_treeid: Int32Array
 
     def __repr__(self) -> str:
-        """Give the number of trees and of their active DOFs."""
         return f"<KinematicTrees: {self.ntree} of {self.tree_dofnum.tolist()} active DOFs>"
 
 

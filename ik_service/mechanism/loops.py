@@ -17,11 +17,7 @@ Constraint = TypeVar("Constraint")
 
 
 def all_of(kind: type[Constraint], values: object) -> list[Constraint]:
-    """Return constraints of a kind.
-
-    Raises:
-        InputError: They are no list of such.
-    """
+    """Return constraints of a kind; InputError where they are no list of such."""
     given = list(values) if isinstance(values, Iterable) else []
     found = [one for one in given if isinstance(one, kind)]
     if not isinstance(values, Iterable) or len(found) < len(given):
@@ -30,11 +26,7 @@ def all_of(kind: type[Constraint], values: object) -> list[Constraint]:
 
 
 def numbers_of(what: str, values: object) -> tuple[float, ...]:
-    """Return numbers as floats.
-
-    Raises:
-        InputError: They are no list of numbers.
-    """
+    """Return numbers as floats; InputError, about `what`, where they are no list of numbers."""
     given = list(values) if isinstance(values, Iterable) else []
     found = [float(one) for one in given if isinstance(one, Real)]
     if not isinstance(values, Iterable) or len(found) < len(given):
@@ -43,11 +35,7 @@ def numbers_of(what: str, values: object) -> tuple[float, ...]:
 
 
 def require_number(what: str, value: object) -> None:
-    """Refuse what is neither a number nor None.
-
-    Raises:
-        InputError: It is.
-    """
+    """Refuse what is neither a number nor None with an InputError about `what`."""
     if value is not None and not isinstance(value, Real):
         raise InputError(f"{what} is {in_a_line(value)}. Allowed: a number.")
 
@@ -171,11 +159,7 @@ class LoopConstraint:
 
 
 def checked_loops(loops: Iterable[LoopConstraint], link_names: Container[str]) -> tuple[LoopConstraint, ...]:
-    """Give loops as a tuple.
-
-    Raises:
-        InputError: Two have one name or say the same, or one names a link that the robot does not have.
-    """
+    """Give loops as a tuple; InputError where two have one name or say the same, or a link is not in the robot."""
     found: dict[str, LoopConstraint] = {}
     said: dict[object, str] = {}
     for loop in all_of(LoopConstraint, loops):

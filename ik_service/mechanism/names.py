@@ -64,11 +64,7 @@ def _joined(joint: str, component: str) -> str:
 
 
 def dof_at(robot: KinematicRobot, index: int) -> DofInfo:
-    """Describe a DOF.
-
-    Raises:
-        InputError: There is no such DOF.
-    """
+    """Describe a DOF; InputError where there is no such DOF."""
     if not 0 <= index < robot.joint_dof_count:
         raise InputError(f"DOF {index} is not in robot '{robot.name}': it has DOFs 0 to {robot.joint_dof_count - 1}.")
     joint = int(np.searchsorted(robot.joint_qd_start, index, side="right")) - 1
@@ -90,17 +86,7 @@ def leaf_links(robot: RobotArrays) -> list[str]:
 
 
 def index_of(robot: KinematicRobot, what: str, names: Sequence[str], name: str) -> int:
-    """Find a name.
-
-    Args:
-        robot: The robot, for the message.
-        what: "Link" or "Joint".
-        names: The names there are.
-        name: The name looked for.
-
-    Raises:
-        UnknownNameError: It is not among them; the message lists them and the closest ones.
-    """
+    """Find a "Link" or "Joint" by name; UnknownNameError, with the names there are and the closest ones, for none."""
     try:
         return names.index(name)
     except ValueError:

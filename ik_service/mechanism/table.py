@@ -11,12 +11,7 @@ HEAD = ("DOF", "type", "lower", "upper", "moved by")
 
 
 def table(robot: KinematicRobot, title: str) -> str:
-    """Give a line for each DOF, those past `ROWS_MOST` counted.
-
-    Args:
-        robot: The robot.
-        title: The first line.
-    """
+    """Give the title and a line for each DOF, those past `ROWS_MOST` counted."""
     rows = [HEAD, *(_row(robot, dof) for dof in range(min(robot.joint_dof_count, ROWS_MOST)))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [title]

@@ -124,17 +124,10 @@ def transform_inverse(T_a_b: Float64Array) -> Float64Array:
 
 
 def checked_transform(values: ArrayLike, what: str) -> Float64Array:
-    """Read one transform that a caller gave: 7 numbers, position [m] and unit quaternion xyzw.
-
-    Args:
-        values: The numbers.
-        what: What they are, for the message.
-
-    Returns:
-        The transform with its quaternion normalised, shape [7].
+    """Read one transform, position [m] and quaternion xyzw, shape [7], and normalise its quaternion.
 
     Raises:
-        InputError: Not 7 finite numbers, or a quaternion further from unit length than ``UNIT_TOLERANCE``.
+        InputError: Not 7 finite numbers, or a quaternion further from unit length than ``UNIT_TOLERANCE``, of `what`.
     """
     try:
         transform = np.array(values, dtype=np.float64)

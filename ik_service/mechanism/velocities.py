@@ -120,12 +120,7 @@ class VelocityConstraint:
 def checked_velocity_constraints(
     constraints: Iterable[VelocityConstraint], link_names: Collection[str], names: Iterable[str]
 ) -> tuple[VelocityConstraint, ...]:
-    """Give constraints as a tuple.
-
-    Args:
-        constraints: The constraints.
-        link_names: Names of the robot's links.
-        names: Names of its other constraints.
+    """Give constraints as a tuple; `names` are those of the robot's other constraints.
 
     Raises:
         InputError: Two constraints have one name or say the same, or one names a link that the robot does not have.

@@ -97,7 +97,6 @@ class ActionQueue:
             return {action: time.monotonic() - at for action, at in {**self._added, **self._taken}.items()}
 
     def _watch(self) -> None:
-        """Tell for as long as actions are awaited."""
         goes_on = True
         while goes_on:
             time.sleep(LOOK_S)

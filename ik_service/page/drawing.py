@@ -76,12 +76,7 @@ class RobotDrawing:
             self._rods.points = loop_rods(self._robot, bodies).astype(np.float32)
 
     def paint(self, links: NDArray[np.uint8], joints: NDArray[np.uint8]) -> None:
-        """Colour the one configuration that is shown.
-
-        Args:
-            links: Colours of tips and meshes, shape [links, 3].
-            joints: Colours of joints, by the index that parts have, shape [dofs, 3].
-        """
+        """Colour the one configuration that is shown: tips and meshes [links, 3], joints [dofs, 3] by parts' index."""
         for part, node in self._drawn:
             colors = np.tile(np.array(ROD_COLOR, np.uint8), (len(part.body), 1))
             is_tip, is_mesh, is_joint = (part.role == role for role in (Role.TIP, Role.LINK, Role.JOINT))
@@ -107,11 +102,7 @@ class RobotDrawing:
         return told
 
     def drawn_position(self, link: str) -> Float64Array:
-        """Return where the tip of a link is drawn [m], as it was last sent, shape [3].
-
-        Args:
-            link: A link that carries no other.
-        """
+        """Return where the tip of a link that carries no other is drawn [m], as it was last sent, shape [3]."""
         balls, node = self._drawn[1]
         (place,) = np.flatnonzero((balls.role == Role.TIP) & (balls.index == self._robot.link_index(link)))
         return np.asarray(node.batched_positions[place], np.float64)

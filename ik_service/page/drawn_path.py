@@ -44,7 +44,6 @@ class DrawnPath:
             self.followed = None
 
     def __len__(self) -> int:
-        """Return the number of waypoints."""
         return len(self._poses)
 
     def begin(self) -> int:
@@ -65,13 +64,7 @@ class DrawnPath:
         return np.stack([places[:-1], places[1:]], axis=2).reshape(-1, 2, 3)
 
     def question(self, posed: PosedRobot, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
-        """Return the waypoints as the problems of a question, from where the robot stands.
-
-        Args:
-            posed: The robot.
-            options: Options.
-            objects: What is around the robot.
-        """
+        """Return the waypoints as the problems of a question, from where the robot stands."""
         poses = np.array(self._poses)
         targets = tuple(
             AskedTarget(link, poses[:, k, :3], poses[:, k, 3:], posed.targets[link].free)

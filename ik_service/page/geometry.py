@@ -65,11 +65,7 @@ class Parts:
     link: NDArray[np.int64]
 
     def poses(self, bodies: Float64Array) -> Float64Array:
-        """Return where the parts are in the world frame [m, xyzw], shape [n, parts, 7].
-
-        Args:
-            bodies: Where bodies are, from `placed_bodies`.
-        """
+        """Return where the parts are in the world frame [m, xyzw], shape [n, parts, 7], from `placed_bodies`."""
         return transform_multiply(bodies[:, self.body], self.X_body)
 
 
@@ -86,12 +82,7 @@ class _Row:
 
 
 def loop_rods(robot: RobotModel, bodies: Float64Array) -> Float64Array:
-    """Return the ends of rods that close loops by their length alone, in the world frame [m], shape [rods, 2, 3].
-
-    Args:
-        robot: The robot.
-        bodies: Where bodies are, from `placed_bodies`, in one configuration.
-    """
+    """Return the ends of rods that close loops by their length alone [m], [rods, 2, 3], from `placed_bodies`."""
     ends = list[list[Float64Array]]()
     for loop in robot.loops:
         if loop.distance is not None:
@@ -106,23 +97,13 @@ def _place(robot: RobotModel, bodies: Float64Array, link: str | None, offset: Fl
 
 
 def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
-    """Return `T_world_body` [m, xyzw] of every body and, last, of the world itself, shape [n, body_count + 1, 7].
-
-    Args:
-        robot: The robot.
-        joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
-    """
+    """Return `T_world_body` [m, xyzw] of every body and, last, of the world itself, shape [n, body_count + 1, 7]."""
     bodies = robot.body_poses(np.asarray(joint_q, np.float64))
     return np.concatenate([bodies, np.broadcast_to(identity_transform(), (len(bodies), 1, 7))], axis=1)
 
 
 def robot_parts(robot: RobotModel, meshes: Mapping[str, Sequence[Mesh]] | None = None) -> tuple[Parts, ...]:
-    """Return rods with discs, balls with tips, and the meshes of links, one each.
-
-    Args:
-        robot: The robot.
-        meshes: What links look like, in their frames; they have no rods then.
-    """
+    """Return rods with discs, balls with tips, and the meshes of links, one each; these links have no rods."""
     size, meshes = robot_size(robot), meshes or {}
     thickness = ROD_SHARE * size * _slenderness(robot)
     cylinders, balls, rounded = list[_Row](), list[_Row](), set[tuple[float, ...]]()

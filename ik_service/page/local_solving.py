@@ -57,11 +57,7 @@ class LocalSolving(Solving):
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
 
     def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot, one that was brought included.
-
-        Raises:
-            PageError: There is none of that name.
-        """
+        """Return the model of a robot, one that was brought included; see `Solving.robot`."""
         return self._brought[name] if name in self._brought else super().robot(name)
 
     def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
@@ -69,11 +65,7 @@ class LocalSolving(Solving):
         return self._meshes.get(name, {})
 
     def add_robot(self, name: str, text: bytes) -> str:
-        """Keep a robot that a visitor brings, as one of the last `BROUGHT_MOST`.
-
-        Raises:
-            PageError: It is no URDF, or too large.
-        """
+        """Keep a robot that a visitor brings, as one of the last `BROUGHT_MOST`; see `Solving.add_robot`."""
         if len(text) > BROUGHT_BYTES:
             raise PageError(f"'{name}' has {len(text)} bytes. Allowed: {BROUGHT_BYTES}.")
         try:
@@ -89,11 +81,7 @@ class LocalSolving(Solving):
         return name
 
     def solve(self, question: Question) -> Answer:
-        """Answer a question.
-
-        Raises:
-            PageError: A value is not allowed, or kernels cannot be compiled.
-        """
+        """Answer a question; PageError where a value is not allowed, or kernels cannot be compiled."""
         begun = time.perf_counter()
         with self._explained():
             solver = self._solver(question)
@@ -112,11 +100,7 @@ class LocalSolving(Solving):
             return _answer(solver, result, world, question.options, solve_ms, begun)
 
     def follow(self, question: Question, dt: float) -> Followed:
-        """Return joints that go through the problems of a question one after another.
-
-        Raises:
-            PageError: A value is not allowed, or kernels cannot be compiled.
-        """
+        """Return joints along a path; see `Solving.follow`."""
         begun = time.perf_counter()
         with self._explained():
             result = self._solver(question).follow(

@@ -89,11 +89,9 @@ class Page:
         self._solving.close()
 
     def __enter__(self) -> "Page":
-        """Return the page."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
     def _come(self, client: viser.ClientHandle) -> None:
@@ -105,7 +103,6 @@ class Page:
             self._forget(client.client_id)
 
     async def _leave(self, client: viser.ClientHandle) -> None:
-        """Forget a browser that has gone."""
         self._forget(client.client_id)
 
     def _forget(self, client_id: int) -> None:
@@ -114,11 +111,7 @@ class Page:
             visitor.leave()
 
     def _work(self, solves_first: bool) -> None:
-        """Do what visitors have asked for, one after another, until None comes.
-
-        Args:
-            solves_first: Whether to solve once before anybody asks, so that code is compiled by then.
-        """
+        """Do what visitors have asked for, one after another; one thread compiles before anybody asks."""
         if solves_first:
             with contextlib.suppress(PageError):  # a visitor is told
                 posed = PosedRobot(self._first, self._solving.robot(self._first))
@@ -128,11 +121,7 @@ class Page:
 
 
 def _free_port(host: str, port: int) -> int:
-    """Return the port to listen on: viser takes the next one where it is in use, and says so to nobody.
-
-    Raises:
-        PageError: The address cannot be used.
-    """
+    """Return the port to listen on, or raise: viser takes the next one where it is in use, and says so to nobody."""
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
             return int(trial.getsockname()[1])
@@ -145,11 +134,7 @@ def _free_port(host: str, port: int) -> int:
 
 @contextlib.contextmanager
 def guarded_server(host: str) -> Iterator[None]:
-    """Make the viser server that is started in this block refuse foreign origins and hosts with 403.
-
-    Args:
-        host: Address that the server listens on.
-    """
+    """Make the viser server that is started in this block refuse foreign origins and hosts with 403."""
     server = viser_server.websockets.asyncio.server
     serve = server.serve
 

@@ -121,7 +121,6 @@ class Panel:
             self.islands = self._input("islands", gui.add_checkbox("A colour for each island", False))
 
     def _add_target(self, target: TargetState, *, is_open: bool) -> None:
-        """Make the inputs of a target."""
         gui, name = self._gui, f"target {target.link}"
         with gui.add_folder(target.link, expand_by_default=is_open):
             switch = self._input(name, gui.add_checkbox("Target", target.is_on), lambda value: {"is_on": value})
@@ -214,13 +213,7 @@ class Panel:
                 number.value = round(value, 5)
 
     def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
-        """Plot where the joints with sliders are along a path; of no waypoints, take the plot away.
-
-        Args:
-            posed: The robot.
-            joint_q: Configurations, shape [n, joint_coord_count].
-            dt: Time from one to the next [s].
-        """
+        """Plot joints with sliders along a path [n, joint_coord_count], `dt` [s] apart; of no waypoints, nothing."""
         if self._plot is not None:
             self._plot.remove()
             self._plot = None
@@ -242,12 +235,7 @@ class Panel:
             )
 
     def show_solutions(self, count: int, *, is_known: bool = False) -> None:
-        """Offer solutions to be taken; 0 offers none.
-
-        Args:
-            count: How many.
-            is_known: Whether there are no others, as far as was looked for.
-        """
+        """Offer so many solutions to be taken; `is_known`: there are no others, as far as was looked for."""
         first = NO_OTHER if is_known and not count else HERE
         self.solution.options = (first, *(f"ghost {k + 1}" for k in range(count)))
         self.solution.value = first
@@ -264,11 +252,7 @@ def quaternion_of_degrees(roll: float, pitch: float, yaw: float) -> Float64Array
 
 
 def unit_quaternion(numbers: Sequence[float]) -> Float64Array:
-    """Return the quaternion of length 1 that four numbers are a multiple of, shape [4].
-
-    Raises:
-        PageError: All of them are 0, or one is no number.
-    """
+    """Return the unit quaternion that four numbers are a multiple of, shape [4]; PageError where there is none."""
     largest = np.abs(numbers).max()
     if not 0.0 < largest < np.inf:
         raise PageError(

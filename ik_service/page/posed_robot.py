@@ -117,11 +117,7 @@ class PosedRobot:
         self.targets[link] = new
 
     def pick(self, link: str) -> TargetState:
-        """Give a link a target where it is now, or take away that which counts; return it.
-
-        Raises:
-            PageError: Nothing moves the link.
-        """
+        """Give a link a target where it is now, or take away that which counts; PageError where nothing moves it."""
         old = self.targets.get(link)
         if old is not None and old.is_on:
             self.change(link, is_on=False)
@@ -182,11 +178,7 @@ class PosedRobot:
         self.error = {link: (0.0, np.nan if link in free else 0.0) for link in links}
 
     def closest(self, objects: Mapping[str, Any]) -> tuple[tuple[str, str] | None, float]:
-        """Return the two links or objects that are closest where it stands, and how far they are apart [m].
-
-        Args:
-            objects: What is around the robot.
-        """
+        """Return the two links or objects that are closest where it stands, and how far they are apart [m]."""
         if self.robot.collision_model is None:
             return None, np.inf
         world = read_world({"objects": dict(objects)}) if objects else None
@@ -196,16 +188,9 @@ class PosedRobot:
     def question(
         self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any], alone: bool = True
     ) -> Question:
-        """Return the question that a solve answers, from where the robot stands.
+        """Return the question that a solve answers, from where the robot stands; PageError where no target counts.
 
-        Args:
-            any_branch: Whether other starts may be tried.
-            options: Further options.
-            objects: What is around the robot.
-            alone: Whether arms whose targets are met and have not moved are frozen.
-
-        Raises:
-            PageError: No target counts.
+        `alone` freezes arms whose targets are met and have not moved.
         """
         if not self.asked:
             raise PageError("No target counts, so there is nothing to solve for. Tick 'Target' of a link.")
@@ -279,13 +264,7 @@ class PosedRobot:
         self.error = {target.link: tuple(errors[k].tolist()) for k, target in enumerate(self.asked)}
 
     def random_question(self, seed: int, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
-        """Return `RANDOM_TARGETS` problems of reachable targets, to be solved from starts of the solver's own.
-
-        Args:
-            seed: Of the configurations whose poses are the targets.
-            options: Further options.
-            objects: What is around the robot.
-        """
+        """Return `RANDOM_TARGETS` problems of reachable targets, to be solved from starts of the solver's own."""
         robot, rng = self.robot, np.random.default_rng(seed)
         if robot.loops:
             closure = robot.constraints.close(robot.random_joint_q(rng, RANDOM_TARGETS // 10))
@@ -301,7 +280,6 @@ class PosedRobot:
         return Question(robot=self.name, targets=targets, opened=opened, options=options, objects=objects)
 
     def _opened(self) -> tuple[str, ...]:
-        """Return the names of the constraints that are not met."""
         return () if self.keeps_loops else self.robot.constraint_names
 
     def _is_met(self, link: str) -> bool:

@@ -159,11 +159,7 @@ class Solving(ABC):
         self._models = dict[str, RobotModel]()
 
     def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot, to draw it.
-
-        Raises:
-            PageError: There is none of that name.
-        """
+        """Return the model of a robot, to draw it; PageError where there is none of that name."""
         if name not in self._models:
             if name not in self.robots:
                 raise PageError(f"There is no robot '{name}' here. Robots: {', '.join(self.robots)}.")
@@ -176,34 +172,17 @@ class Solving(ABC):
 
     @abstractmethod
     def add_robot(self, name: str, text: bytes) -> str:
-        """Take a robot that a visitor brings; return the name that it has from now on.
-
-        Args:
-            name: Name of its file.
-            text: The file, a URDF.
-
-        Raises:
-            PageError: It is no such file, or too large.
-        """
+        """Take a URDF that a visitor brings; return the name that it has from now on. PageError where it is none."""
 
     @abstractmethod
     def solve(self, question: Question) -> Answer:
-        """Answer a question.
-
-        Raises:
-            PageError: It cannot be answered.
-        """
+        """Answer a question; PageError where it cannot be answered."""
 
     @abstractmethod
     def follow(self, question: Question, dt: float) -> Followed:
-        """Return joints that go through the problems of a question one after another.
+        """Return joints that go through the problems of a question, waypoints `dt` [s] apart, from its one start.
 
-        Args:
-            question: Its problems are waypoints, with one start, where the robot comes from.
-            dt: Time from one to the next [s].
-
-        Raises:
-            PageError: It cannot be answered.
+        PageError where it cannot be answered.
         """
 
     @abstractmethod

@@ -59,11 +59,7 @@ class RemoteSolving(Solving):
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
 
     def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot, one that was brought included.
-
-        Raises:
-            PageError: There is none of that name.
-        """
+        """Return the model of a robot, one that was brought included; see `Solving.robot`."""
         return self._own.robot(name) if name in self.files else super().robot(name)
 
     def add_robot(self, name: str, text: bytes) -> str:
@@ -72,11 +68,7 @@ class RemoteSolving(Solving):
             return self._own.add_robot(name, text)
 
     def solve(self, question: Question) -> Answer:
-        """Answer a question.
-
-        Raises:
-            PageError: The service refuses it, or cannot be reached.
-        """
+        """Answer a question; PageError where the service refuses it, or cannot be reached."""
         if question.robot in self.files:
             with self._own_lock:
                 return self._own.solve(question)
@@ -109,11 +101,7 @@ class RemoteSolving(Solving):
         return _answer(robot, result, 1e3 * (time.perf_counter() - begun))
 
     def follow(self, question: Question, dt: float) -> Followed:
-        """Return joints that go through the problems of a question; this process looks for them, not the service.
-
-        Raises:
-            PageError: A value is not allowed, or kernels cannot be compiled.
-        """
+        """Return joints along a path, which this process looks for, not the service; see `Solving.follow`."""
         with self._own_lock:
             return self._own.follow(question, dt)
 

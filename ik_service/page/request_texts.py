@@ -17,13 +17,7 @@ _DIGITS = 6
 
 
 def request_html(question: Question, robot: RobotModel, solving: Solving) -> str:
-    """Return a question as texts, each to be selected with one click.
-
-    Args:
-        question: The question.
-        robot: Its robot.
-        solving: Who has solved it.
-    """
+    """Return a question as texts, each to be selected with one click."""
     file = solving.files.get(question.robot)
     texts = {
         "Python": python_text(question, file),
@@ -38,12 +32,7 @@ def request_html(question: Question, robot: RobotModel, solving: Solving) -> str
 
 
 def python_text(question: Question, file: str | None = None) -> str:
-    """Return a program that solves the same in its own process.
-
-    Args:
-        question: The question.
-        file: The robot's file, if it is not built in.
-    """
+    """Return a program that solves the same in its own process; of a robot's file, if it is not built in."""
     targets = question.targets
     declared = [_declared(target, is_free=target.turns_freely) for target in targets]
     turns = ["None" if target.turns_freely else _array(target.orientations_xyzw) for target in targets]
@@ -94,7 +83,6 @@ def _world_text(question: Question) -> str:
 
 
 def _object_text(name: str, one: Mapping[str, Any]) -> str:
-    """Write an object of a world as Python."""
     if one["shape"] == "sphere":
         return f"{name!r}: Sphere({one['radius']}, {tuple(_rounded(one['position']))})"
     pose = _rounded([*one["position"], *one.get("orientation_xyzw", (0.0, 0.0, 0.0, 1.0))])

@@ -126,11 +126,7 @@ class Stage:
     ) -> None:
         """Show where the robot stands, with joints and tips in a colour, and how far links are from their targets.
 
-        Args:
-            posed: The robot.
-            color: Of tips and joints.
-            met_color: Of those of islands whose targets are all met; None for the same.
-            shows_islands: Whether joints have the colour of their island instead.
+        Joints and tips of islands whose targets are all met have `met_color`; or joints that of their island.
         """
         colors = np.tile(np.array(color, np.uint8), (posed.robot.joint_dof_count, 1))
         tips = np.tile(np.array(color, np.uint8), (len(posed.robot.link_names), 1))

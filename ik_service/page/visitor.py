@@ -313,7 +313,6 @@ class Visitor(View):
         return answer
 
     def _look_for_solutions(self) -> None:
-        """Show other solutions for the targets as ghosts."""
         given = self._given()
         given["options"] = {"solutions": SOLUTIONS, **given["options"]}
         question = self.posed.question(any_branch=True, alone=False, **given)

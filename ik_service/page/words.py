@@ -55,11 +55,11 @@ def status_html(
     is_first: bool = False,
     objects: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return what the last solve has found.
+    """Return what the last solve has found, or why there is no answer (`trouble`).
 
     Args:
         posed: The robot.
-        trouble: Why there is no answer; empty where there is one.
+        trouble: Empty where there is an answer.
         keeps_branch: Whether the solve had no other start.
         is_first: Whether it was the first of its kind.
         objects: What is around the robot, for a pose made by hand; None where contact is not looked for.
@@ -88,13 +88,7 @@ def status_html(
 
 
 def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str:
-    """Return the status while answers are awaited: nothing in it is of an earlier answer.
-
-    Args:
-        posed: The robot.
-        seconds: How long they have been awaited [s].
-        lines: Reasons, a sentence each.
-    """
+    """Return the status while answers are awaited, with sentences why: nothing in it is of an earlier answer."""
     return _status(posed, _badge(f"Solving ... {int(seconds)} s" if seconds >= 1.0 else "Solving ...", BY_HAND), lines)
 
 

@@ -41,7 +41,6 @@ class RobotModel(CollidingRobot):
     """A robot: its arrays (see ``RobotArrays``), its float64 kinematics, and the ways to derive others from it."""
 
     def __repr__(self) -> str:
-        """Give the name and the sizes in one line."""
         dofs = f"{self.joint_dof_count} DOFs ({self.active_dof_count} active)"
         return f"<RobotModel '{self.name}': {self.joint_count} joints, {dofs}, {len(self.link_names)} links>"
 

@@ -101,13 +101,7 @@ def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
 
 
 def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[str] | None = None) -> Robot:
-    """Give the part of a robot that is made of some links.
-
-    Args:
-        robot: The robot.
-        base: Link that becomes the root.
-        kept_links: Links that are kept: the base and links below it, with all between, shape [link_count].
-        constraints: Names of constraints that the part has; None for all that it can have.
+    """Give the part of a robot that is made of a base link, the new root, and links below it, with all between.
 
     Raises:
         UnknownNameError: The robot has no constraint of a name.

@@ -45,17 +45,16 @@ def _move_coordinates(
 
 
 class FirstOrderMotion:
-    """Configurations of a robot on a device, to be moved along their tangents."""
+    """Configurations of a robot on its device, to be moved along their tangents.
+
+    Args:
+        model: The robot.
+        joint_q: Coordinates, shape [n, joint_coord_count].
+        body_q: Poses of the bodies, world frame, shape [n, body_count, 7].
+        joint_S_s: Motion subspace, shape [n, joint_dof_count, 6].
+    """
 
     def __init__(self, model: IKModel, joint_q: FloatArray, body_q: FloatArray, joint_S_s: FloatArray) -> None:
-        """Bring configurations to the device of the model.
-
-        Args:
-            model: The robot.
-            joint_q: Coordinates, shape [n, joint_coord_count].
-            body_q: Poses of the bodies, world frame, shape [n, body_count, 7].
-            joint_S_s: Motion subspace, shape [n, joint_dof_count, 6].
-        """
         device = model.device
         self._inputs = [
             (

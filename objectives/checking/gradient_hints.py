@@ -8,11 +8,7 @@ import warp as wp
 
 
 def gradient_hint(launches: Sequence[Any]) -> str:
-    """Name what in the launched kernels gives wrong gradients, or nothing where no known cause is there.
-
-    Args:
-        launches: What a tape has recorded; each a list that begins with its kernel, or a function.
-    """
+    """Name what in the launched kernels of a tape gives wrong gradients, or nothing where no known cause is there."""
     kernels = list(dict.fromkeys(launch[0] for launch in launches if isinstance(launch, list)))
     for kernel in kernels:
         if not _has_backward(kernel):

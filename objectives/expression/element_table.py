@@ -71,13 +71,7 @@ class ElementTable:
 
 
 def build_element_table(group: RowGroup, elements: Sequence[Element], first_row: int, model: IKModel) -> ElementTable:
-    """Pack the elements of a group for a robot.
-
-    Args:
-        group: The statement.
-        elements: At least one element.
-        first_row: First row of the elements within their objective.
-        model: The robot, on any device.
+    """Pack the elements of a group, at least one, for a robot, from a row of their objective on.
 
     Raises:
         UnknownNameError: An element names a link that the robot does not have.

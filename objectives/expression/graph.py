@@ -22,7 +22,6 @@ class ExpressionGraph:
     """The nodes of one program in the order of their making: operands stand before the operations that use them."""
 
     def __init__(self) -> None:
-        """Start with no nodes."""
         self.nodes: list[Expression] = []
         self._known: dict[tuple[object, ...], Expression] = {}
 

@@ -142,14 +142,7 @@ def _for_every_element(body: Iterable[str]) -> list[str]:
 
 
 def loads(group: RowGroup, stated: StatedRows, *, exact: bool = False, weighted: bool = True) -> list[str]:
-    """Write the lines that give every input its value.
-
-    Args:
-        group: The group.
-        stated: Its statement.
-        exact: Whether configurations and poses are float64; data are float32.
-        weighted: Whether weights of the rows are inputs.
-    """
+    """Write the lines that give every input its value; `exact`: configurations and poses are float64, data float32."""
     fields = [name for name, _ in group.data]
     offsets = {group.frames.index(frame): fields.index(field) for frame, field in group.offsets}
     lines: list[str] = []

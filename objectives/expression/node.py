@@ -39,11 +39,9 @@ class Condition:
         self.node = node
 
     def __and__(self, other: "Condition | bool") -> "Condition":
-        """Where both hold."""
         return self._with(Operation.BOTH, other)
 
     def __or__(self, other: "Condition | bool") -> "Condition":
-        """Where one of them holds."""
         return self._with(Operation.EITHER, other)
 
     def _with(self, operation: Operation, other: "Condition | bool") -> "Condition":
@@ -55,11 +53,7 @@ class Condition:
         return Condition(graph.fold(operation, self.node, other.node))
 
     def __bool__(self) -> bool:
-        """Refuse: whether it holds is not known before the rows are computed.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse: whether it holds is not known before the rows are computed."""
         raise TypeError("A condition on expressions is no bool. Use where(condition, a, b), and & and | to combine.")
 
     __rand__ = __and__
@@ -80,7 +74,6 @@ class Expression:
         value: float | None = None,
         name: str = "",
     ) -> None:
-        """Make a node; only the graph does that."""
         self.graph, self.operation, self.operands = graph, operation, operands
         self.value, self.name = value, name
         self.index = len(graph.nodes)
@@ -100,31 +93,24 @@ class Expression:
         raise TypeError(f"An expression combines with expressions and numbers, not with {type(other).__name__}.")
 
     def __add__(self, other: "Scalar") -> "Expression":
-        """Sum."""
         return self.graph.fold(Operation.ADD, self, self._lift(other))
 
     def __sub__(self, other: "Scalar") -> "Expression":
-        """Difference."""
         return self.graph.fold(Operation.SUBTRACT, self, self._lift(other))
 
     def __rsub__(self, other: float) -> "Expression":
-        """Difference from a number."""
         return self.graph.fold(Operation.SUBTRACT, self._lift(other), self)
 
     def __mul__(self, other: "Scalar") -> "Expression":
-        """Product."""
         return self.graph.fold(Operation.MULTIPLY, self, self._lift(other))
 
     def __truediv__(self, other: "Scalar") -> "Expression":
-        """Quotient."""
         return self.graph.fold(Operation.DIVIDE, self, self._lift(other))
 
     def __rtruediv__(self, other: float) -> "Expression":
-        """Quotient of a number and this."""
         return self.graph.fold(Operation.DIVIDE, self._lift(other), self)
 
     def __neg__(self) -> "Expression":
-        """Negative."""
         return self.graph.fold(Operation.NEGATE, self)
 
     def __abs__(self) -> "Expression":
@@ -134,19 +120,15 @@ class Expression:
         return self.graph.fold(Operation.MULTIPLY, self.graph.apply(Operation.SIGN, self), self)
 
     def __lt__(self, other: "Scalar") -> Condition:
-        """Whether this is less."""
         return Condition(self.graph.fold(Operation.LESS, self, self._lift(other)))
 
     def __le__(self, other: "Scalar") -> Condition:
-        """Whether this is less or equal."""
         return Condition(self.graph.fold(Operation.LESS_EQUAL, self, self._lift(other)))
 
     def __gt__(self, other: "Scalar") -> Condition:
-        """Whether this is greater."""
         return Condition(self.graph.fold(Operation.LESS, self._lift(other), self))
 
     def __ge__(self, other: "Scalar") -> Condition:
-        """Whether this is greater or equal."""
         return Condition(self.graph.fold(Operation.LESS_EQUAL, self._lift(other), self))
 
     __radd__ = __add__

@@ -102,14 +102,7 @@ FAR = 1e30  # in place of a limit that is not there
 
 
 def limit_pairs(joint: str, limits: Any) -> tuple[tuple[float, float], ...]:
-    """Check the limits of a joint that closes a loop.
-
-    Args:
-        joint: Name of the joint.
-        limits: As in `IKObjectiveLoop`, not None.
-
-    Returns:
-        Lower and upper limit of each coordinate.
+    """Check limits of a joint that closes a loop, as in `IKObjectiveLoop`; give both limits of each coordinate.
 
     Raises:
         InputError: The joint has no coordinates that may have limits, or a value has a wrong shape, is not a number, or

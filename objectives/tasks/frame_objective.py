@@ -17,11 +17,7 @@ from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
 
 
 def checked_offset(owner: str, name: str, value: Any) -> FloatArray:
-    """Return T_link_frame [7] with a quaternion of length 1; None is the link's own frame.
-
-    Raises:
-        InputError: It is not seven finite numbers, or its quaternion is not of unit length.
-    """
+    """Return T_link_frame [7] with a quaternion of length 1, None for the link's own frame; else InputError."""
     transform = IDENTITY if value is None else np.asarray(value, np.float64)
     if transform.shape != (7,) or not np.isfinite(transform).all():
         raise InputError(f"{owner}: {name} is {value}; allowed: seven finite numbers, position and xyzw.")

@@ -54,7 +54,7 @@ class AdapterSettings:
 
 @dataclass(frozen=True)
 class _GroupSolver:
-    """What one solver is for."""
+    """The solver of a group and its tips."""
 
     solver: IKSolver
     moving: frozenset[str]
@@ -114,15 +114,7 @@ class KinematicsAdapter:
                 task.solver.solve(*poses, initial_joint_q=self.states.current, options=options)
 
     def solve_position_ik(self, request: Any, response: Any) -> Any:
-        """Answer `GetPositionIK`.
-
-        Args:
-            request: `GetPositionIK.Request`.
-            response: `GetPositionIK.Response`, filled: the state where every tip meets its pose, or the error code.
-
-        Returns:
-            The response.
-        """
+        """Answer `GetPositionIK`: fill a response with the state where every tip meets its pose, or the error code."""
         begun = time.monotonic()
         with self._lock:
             try:
@@ -135,15 +127,7 @@ class KinematicsAdapter:
         return response
 
     def solve_position_fk(self, request: Any, response: Any) -> Any:
-        """Answer `GetPositionFK`: poses of links in the frame of the request's header.
-
-        Args:
-            request: `GetPositionFK.Request`.
-            response: `GetPositionFK.Response`, filled.
-
-        Returns:
-            The response.
-        """
+        """Answer `GetPositionFK`: fill a response with poses of links in the frame of the request's header."""
         try:
             with self._lock:
                 joint_q = self.states.read(request.robot_state)

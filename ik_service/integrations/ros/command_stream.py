@@ -45,11 +45,6 @@ class StreamSettings:
     target_timeout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse values that are not allowed.
-
-        Raises:
-            InputError: Names the setting, its value and what is allowed.
-        """
         if not RATE_LEAST <= self.rate <= RATE_MOST:
             raise InputError(f"command_rate is {self.rate:g}. Allowed: {RATE_LEAST:g} to {RATE_MOST:g} Hz.")
         if not 0.0 < self.velocity_scaling <= 1.0:
@@ -123,11 +118,7 @@ class CommandStream:
         self._states.hear(joint_state)
 
     def take_target(self, stamped: Any, now: float) -> None:
-        """Take a pose for the tip to go to.
-
-        Args:
-            stamped: `geometry_msgs/PoseStamped`.
-            now: The time [s] of any clock that only goes forward.
+        """Take a `geometry_msgs/PoseStamped` for the tip to go to, at a time [s] of any clock that only goes forward.
 
         Raises:
             RequestRefusedError: The pose or its frame is not allowed, or it is not known where the joints are.
@@ -145,11 +136,7 @@ class CommandStream:
         self._still = 0
 
     def tick(self, now: float) -> tuple[Float64Array, Float64Array] | None:
-        """Return the next positions [m or rad] and speeds of the commanded joints; None where there is nothing to do.
-
-        Args:
-            now: The time [s].
-        """
+        """Return the next positions [m or rad] and speeds of the commanded joints; None where nothing is to do."""
         if not self._is_moving:
             return None
         timeout = self.settings.target_timeout

@@ -54,12 +54,7 @@ class DescribedRobot:
 def read_described_robot(
     urdf: str, srdf: str = "", settings: DescriptionSettings = DescriptionSettings()
 ) -> DescribedRobot:
-    """Read a robot.
-
-    Args:
-        urdf: Text of a URDF, or of an MJCF file.
-        srdf: Text of an SRDF; empty for none.
-        settings: How it is read.
+    """Read a robot from the text of a URDF or MJCF file, and of an SRDF; empty for none.
 
     Raises:
         RobotFileError: A text cannot be read.

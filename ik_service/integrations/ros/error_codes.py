@@ -30,24 +30,12 @@ class RequestRefusedError(InputError):
     """
 
     def __init__(self, code: MoveItErrorCode, reason: str) -> None:
-        """Keep the code beside the reason.
-
-        Args:
-            code: The error code of the answer.
-            reason: What is wrong, and what is allowed.
-        """
         self.code = code
         super().__init__(reason)
 
 
 def write_error_code(error_code: Any, value: int, message: str = "") -> None:
-    """Fill a `MoveItErrorCodes`.
-
-    Args:
-        error_code: The message; those of older distributions have no texts.
-        value: Its value.
-        message: What went wrong.
-    """
+    """Fill a `MoveItErrorCodes`; those of older distributions have no texts."""
     error_code.val = int(value)
     if hasattr(error_code, "message"):
         error_code.message = message

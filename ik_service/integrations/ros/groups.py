@@ -42,11 +42,7 @@ class SemanticDescription:
 
 
 def joints_above(robot: RobotModel, link: str) -> list[str]:
-    """Return the joints that move a link, from the root outwards, without fixed ones.
-
-    Raises:
-        UnknownNameError: The robot has no such link.
-    """
+    """Return the joints that move a link, from the root outwards, without fixed ones."""
     body, found = int(robot.link_body[robot.link_index(link)]), []
     while body >= 0:
         found.append(robot.joint_names[body])

@@ -19,11 +19,7 @@ WORLD_FRAMES = frozenset(("", "world"))
 
 
 def unit_quaternion(message: Any) -> tuple[float, float, float, float]:
-    """Return a `geometry_msgs/Quaternion` as x, y, z, w of length 1.
-
-    Raises:
-        InputError: Its length is not about 1.
-    """
+    """Return a `geometry_msgs/Quaternion` as x, y, z, w of length 1; InputError where its length is not about 1."""
     x, y, z, w = message.x, message.y, message.z, message.w
     length = math.sqrt(x * x + y * y + z * z + w * w)
     if not abs(length - 1.0) <= UNIT_SLACK:
@@ -32,11 +28,7 @@ def unit_quaternion(message: Any) -> tuple[float, float, float, float]:
 
 
 def read_pose(pose: Any) -> Float64Array:
-    """Return a `geometry_msgs/Pose` as position [m] and unit quaternion xyzw, shape [7].
-
-    Raises:
-        RequestRefusedError: A number is not finite, or the quaternion is none.
-    """
+    """Return a `geometry_msgs/Pose` as position [m] and unit quaternion xyzw, shape [7]; else RequestRefusedError."""
     place = pose.position
     try:
         found = np.array((place.x, place.y, place.z, *unit_quaternion(pose.orientation)))
@@ -69,13 +61,7 @@ class RobotFrames:
     def placed(self, frame: str, joint_q: Float64Array, moving: Collection[str] = ()) -> Float64Array | None:
         """Return where a frame is, `T_world_frame`, shape [7]; None where it is the root's.
 
-        Args:
-            frame: Its name.
-            joint_q: Where the robot is, shape [coordinates].
-            moving: Joints that will move.
-
-        Raises:
-            RequestRefusedError: It is no frame of the robot, or one that these joints move.
+        RequestRefusedError where it is no frame of the robot, or one that joints move which are to move.
         """
         name = frame.removeprefix("/")
         if name in self._root:

@@ -66,13 +66,7 @@ class RobotStates:
         return np.array(self._robot.complete_joint_q(joint_q[None])[0]) if self._has_followers else joint_q
 
     def write(self, joint_q: Float64Array, state: Any, messages: Any) -> None:
-        """Fill a `moveit_msgs/RobotState`.
-
-        Args:
-            joint_q: The configuration, shape [coordinates].
-            state: The message.
-            messages: Has the type `Transform` of `geometry_msgs`.
-        """
+        """Fill a `moveit_msgs/RobotState` from a configuration, shape [coordinates]."""
         root = self._robot.link_names[0]
         state.joint_state.header.frame_id = root
         state.joint_state.name = self.names

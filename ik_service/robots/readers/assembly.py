@@ -44,16 +44,10 @@ _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 
 def build_model(description: RobotDescription, *, floating_base: bool = False) -> RobotModel:
-    """Turn a description into a model.
+    """Turn a description into a model with every joint free that the description does not hold.
 
-    Args:
-        description: Links, joints and couplings by name.
-        floating_base: Put a floating joint ``floating_base`` between a new link ``world`` and the root (either with a
-            ``_`` behind where the name is taken).
-
-    Returns:
-        The model with every joint free that the description does not hold; loops that it cannot close are left out
-        with a warning.
+    Loops that it cannot close are left out with a warning. `floating_base` puts a floating joint ``floating_base``
+    between a new link ``world`` and the root (either with a ``_`` behind where the name is taken).
 
     Raises:
         RobotFileError: The links and joints make no tree, a name stands twice or nowhere, couplings and limits

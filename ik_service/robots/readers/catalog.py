@@ -150,15 +150,7 @@ def _check_locked(locked: Mapping[str, object], active: Sequence[str]) -> None:
 
 
 def link_shapes(source: str | PathLike[str]) -> Mapping[str, LinkShapes]:
-    """Give the shapes by which the links of a robot collide, as its file has them, by link.
-
-    Args:
-        source: As for ``load_robot``.
-
-    Raises:
-        UnknownNameError: There is no such built-in robot or file.
-        RobotFileError: The file cannot be read as a robot.
-    """
+    """Give the shapes by which the links of a robot collide, as its file has them, by link; as ``load_robot``."""
     return {link.name: link.shapes for link in _describe(source, reads_them=False).links}
 
 
@@ -237,12 +229,11 @@ def _place(source: Any) -> "tuple[Traversable, str] | None":
 
 
 def _is_text(source: object) -> bool:
-    """Whether this is a document rather than a name or a path."""
     return isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def _stem(path: Path) -> str:
-    """What the names of files beside a robot's file begin with: ``arm`` for ``arm.urdf`` and ``arm.urdf.xacro``."""
+    """Give what names of files beside a robot's file begin with: ``arm`` for ``arm.urdf`` and ``arm.urdf.xacro``."""
     return path.stem.removesuffix(".urdf") if path.suffix.lower() == ".xacro" else path.stem
 
 
@@ -286,7 +277,6 @@ def _describe(
 
 
 def _describe_model(source: Any, reads_them: bool) -> RobotDescription:
-    """Read a model of a simulator."""
     library = type(source).__module__.partition(".")[0]
     if library == "mujoco":
         from ik_service.robots.readers.mjcf import read_mjmodel

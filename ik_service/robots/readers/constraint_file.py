@@ -36,12 +36,7 @@ SUFFIXES = (".constraints.yaml", ".constraints.json")
 
 
 def read_beside(folder: "Traversable", stem: str) -> ReadConstraints:
-    """Read the documents beside a robot file; there may be none.
-
-    Args:
-        folder: Folder of the robot file.
-        stem: Name of the robot file without its suffix.
-    """
+    """Read the documents beside a robot file, whose name is `stem` without its suffix; there may be none."""
     found = ReadConstraints()
     for suffix in SUFFIXES:
         found = found.joined(read_file(folder / f"{stem}{suffix}", read_constraints))
@@ -61,12 +56,7 @@ def read_file(file: "Traversable", read: Callable[[bytes, str], ReadConstraints]
 
 
 def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
-    """Read a document of constraints.
-
-    Args:
-        text: The document; bytes must be UTF-8.
-        source: What warnings call it.
-    """
+    """Read a document of constraints, in UTF-8; warnings call it `source`."""
     try:
         lists = _lists(text)
     except InputError as error:
@@ -104,11 +94,7 @@ def _read_entries(kind: "_Kind", entries: list[Any], source: str, warnings: list
 
 
 def read_document(text: bytes | str) -> Any:
-    """Give what a document in YAML or JSON holds.
-
-    Raises:
-        InputError: It is too large, nested too deep, not UTF-8, or neither JSON nor YAML.
-    """
+    """Give what a document in YAML or JSON holds; InputError where it is neither, too large or nested too deep."""
     if len(text) > MAX_BYTES:
         raise InputError(f"It has more than {MAX_BYTES} bytes.")
     try:
@@ -154,11 +140,7 @@ def _shown(value: object) -> str:
 
 
 def read_text(name: str, value: object) -> str:
-    """Read a text that is not empty.
-
-    Raises:
-        InputError: It is none.
-    """
+    """Read a text that is not empty; InputError where it is none."""
     if not isinstance(value, str) or not value:
         raise InputError(f"'{name}' must be a text that is not empty, got {_shown(value)}.")
     return value
@@ -176,11 +158,7 @@ def _number(name: str, value: object) -> float:
 
 
 def read_numbers(name: str, value: object, count: int) -> tuple[float, ...]:
-    """Read a list of numbers.
-
-    Raises:
-        InputError: It is none, of another length, or a number is too large.
-    """
+    """Read a list of so many numbers; InputError where it is none, or a number is too large."""
     if not isinstance(value, list) or len(value) != count:
         raise InputError(f"'{name}' must be a list of {count} numbers, got {_shown(value)}.")
     return tuple(_number(name, number) for number in value)
@@ -264,11 +242,7 @@ _SHORTEST = 1e-6
 
 
 def read_closures_beside(folder: Path) -> ReadConstraints:
-    """Read the closures beside a URDF; there may be none.
-
-    Args:
-        folder: Folder of the URDF; of a package where it is called ``urdf``.
-    """
+    """Read the closures beside a URDF, or of its package if its folder is called ``urdf``; there may be none."""
     folders = [folder, folder.parent / "config", folder.parent] if folder.name == "urdf" else [folder]
     found = ReadConstraints()
     for place in folders:

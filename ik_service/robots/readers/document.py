@@ -60,11 +60,7 @@ class SrdfDocument:
 
 
 def read_srdf(data: bytes) -> SrdfDocument:
-    """Read an SRDF document; safe on untrusted bytes.
-
-    Raises:
-        RobotFileError: It is no such document, an attribute is missing, or two groups have one name.
-    """
+    """Read an SRDF document, safe on untrusted bytes; RobotFileError for none, or two groups of one name."""
     root = read_xml(data)
     if root.tag != "robot":
         raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")
@@ -89,12 +85,7 @@ def read_srdf(data: bytes) -> SrdfDocument:
 
 
 def read_srdf_file(source: "str | PathLike[str]") -> SrdfDocument:
-    """Read the text of an SRDF document, or the file at a path.
-
-    Raises:
-        UnknownNameError: There is no such file.
-        RobotFileError: It cannot be read; see ``read_srdf``.
-    """
+    """Read the text of an SRDF document, or the file at a path; UnknownNameError where there is no such file."""
     if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
         return read_srdf(source.encode("utf-8", errors="surrogatepass"))
     try:

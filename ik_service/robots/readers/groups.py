@@ -80,12 +80,7 @@ def groups_of(document: SrdfDocument, robot: RobotModel) -> dict[str, JointGroup
 
 
 def group_of(document: SrdfDocument, robot: RobotModel, name: str) -> JointGroup:
-    """Give a group of a document.
-
-    Raises:
-        UnknownNameError: The document has no such group.
-        RobotFileError: It says what cannot be; see ``load_groups``.
-    """
+    """Give a group of a document, UnknownNameError where there is no such group; see ``load_groups``."""
     if name not in document.groups:
         raise UnknownNameError(
             unknown_name(f"The SRDF document has no group '{name}'.", "Group", tuple(document.groups), name)
@@ -198,7 +193,6 @@ class _Groups:
         return tuple(link for link in links if link not in above)
 
     def _above(self, joint: int) -> set[int]:
-        """Give the joints above a joint."""
         found = set[int]()
         while (joint := int(self._robot.joint_ancestor[joint])) >= 0:
             found.add(joint)

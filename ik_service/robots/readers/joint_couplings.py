@@ -40,11 +40,9 @@ class JointCouplings:
     held: Mapping[int, float] = field(default_factory=dict)
 
     def with_equation(self, terms: Sequence[tuple[int, float]], constant: float) -> "JointCouplings":
-        """Give these and what an equation says: the sum of coefficients times coordinates is a constant.
+        """Give these and an equation: coefficients times coordinates of joints sum up to a constant.
 
-        Args:
-            terms: Joints with their coefficients; the first one whose leader can follow does.
-            constant: The sum.
+        The first joint of the terms whose leader can follow does.
 
         Raises:
             InputError: It couples more than two joints that are free by those before, contradicts those before or the
@@ -89,11 +87,7 @@ class JointCouplings:
         return replace(self, following={**self.following, first: own, **behind})
 
     def _checked(self) -> "JointCouplings":
-        """Give these with held values inside the limits to the last bit.
-
-        Raises:
-            InputError: A number is out of proportion, or limits leave no value.
-        """
+        """Give these with held values inside limits to the last bit; InputError where limits leave no value."""
         lower, upper = self.limits.T.copy()
         for joint, own in self.following.items():
             size = abs(own.multiplier)
@@ -108,11 +102,7 @@ class JointCouplings:
 
 
 def _within(value: float, lower: float, upper: float) -> float:
-    """Give a held value inside limits that it may miss by rounding.
-
-    Raises:
-        InputError: It misses them by more.
-    """
+    """Give a held value inside limits that it may miss by rounding; InputError where it misses them by more."""
     lower, upper = max(lower, -MAX_NUMBER), min(upper, MAX_NUMBER)
     if lower > upper:  # by less than LIMIT_SLACK
         lower = upper = 0.5 * (lower + upper)

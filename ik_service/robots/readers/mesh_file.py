@@ -32,13 +32,7 @@ class Mesh(NamedTuple):
 
 
 def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Path] = ()) -> Mesh:
-    """Read a mesh.
-
-    Args:
-        reference: What the robot's file says of it.
-        robot_file: That file.
-        packages: Folders in which packages of ``package://`` addresses are looked for, before those around the file
-            and those of ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
+    """Read a mesh that a robot's file refers to; see `find_mesh`.
 
     Raises:
         RobotFileError: It is not there, or cannot be read as triangles.
@@ -65,8 +59,7 @@ def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Pat
 def find_mesh(address: str, robot_file: Path, packages: Sequence[Path] = ()) -> Path:
     """Give the file that an address in a URDF names: ``package://NAME/PATH``, ``file://PATH`` or a path beside it.
 
-    Raises:
-        RobotFileError: There is no such file.
+    Packages are looked for in `packages` first; see `package_folders`. RobotFileError where there is no such file.
     """
     around = robot_file.absolute()
     parts = urlsplit(address)

@@ -61,7 +61,6 @@ def _surface_points(mesh: Mesh) -> Float64Array:
 
 
 def _signed_distance(mesh: Mesh) -> SignedDistance:
-    """Give the function of distances from a mesh."""
     middle = 0.5 * (mesh.vertices.min(axis=0) + mesh.vertices.max(axis=0))
     start_warp()
     with wp.ScopedDevice("cpu"):

@@ -16,14 +16,9 @@ from ik_service.robots.readers.description import JointDescription, MimicDescrip
 def resolve_mimics(
     joints: Sequence[JointDescription], moving: Sequence[JointDescription]
 ) -> tuple[Int32Array, Float64Array, Float64Array]:
-    """Give leader, multiplier and offset of every DOF, chains resolved.
+    """Give leader, multiplier and offset of every DOF, chains resolved, each of shape [joint_dof_count].
 
-    Args:
-        joints: All joints of the description.
-        moving: The joints that are not fixed, in body order.
-
-    Returns:
-        Leader DOF, multiplier and offset, each of shape [joint_dof_count].
+    `moving` are the joints that are not fixed, in body order.
 
     Raises:
         RobotFileError: A chain closes on itself, or its multipliers or offsets amount to numbers out of proportion.

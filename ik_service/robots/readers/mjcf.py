@@ -71,14 +71,7 @@ def _shape(kinds: Any, model: Any, geom: int) -> BoundedShape | None:
 
 
 def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read an MJCF file.
-
-    Args:
-        path: The file; files that it refers to are opened.
-        reads_constraints: Whether equalities are read.
-
-    Returns:
-        Links and joints in document order, and what closes loops of links.
+    """Read an MJCF file and the files that it refers to, with equalities or without.
 
     Raises:
         InputError: The ``mujoco`` package is not installed.
@@ -97,12 +90,7 @@ def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription
 
 
 def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read the text of an MJCF file, as `read_mjcf` does; files that it refers to are looked for where MuJoCo does.
-
-    Raises:
-        InputError: The ``mujoco`` package is not installed.
-        RobotFileError: MuJoCo cannot compile it.
-    """
+    """Read the text of an MJCF file, as `read_mjcf` does; files that it refers to are looked for where MuJoCo does."""
     mujoco = _mujoco()
     try:
         model = mujoco.MjModel.from_xml_string(text)
@@ -257,7 +245,6 @@ class _Conversion:
         return None if own is None else MimicDescription(self._joint_names[own.leader], own.multiplier, own.offset)
 
     def _add_sites(self) -> list[str]:
-        """Add the sites and give their links."""
         model, names = self._model, self._unique_names("site", self._model.nsite, self._link_names)
         for site, name in enumerate(names):
             body = self._body_names[model.site_bodyid[site]]
@@ -276,7 +263,6 @@ def _translation(position: Float64Array) -> Float64Array:
 
 
 def _motion(joint_type: JointType, axis: Float64Array, amount: float) -> Float64Array:
-    """Give the transform of a scalar joint at a coordinate."""
     if joint_type is JointType.PRISMATIC:
         return _translation(amount * axis)
     return np.concatenate([np.zeros(3), quaternion_from_axis_angle(axis, amount)])

@@ -29,12 +29,6 @@ class MjcfEqualities:
     """
 
     def __init__(self, mujoco: Any, model: Any) -> None:
-        """Read the couplings of joints.
-
-        Args:
-            mujoco: The package.
-            model: The compiled model.
-        """
         self._model, self._kinds, self._objects = model, mujoco.mjtEq, mujoco.mjtObj
         self._joint_wrap = int(mujoco.mjtWrap.mjWRAP_JOINT)
         limits = np.where(model.jnt_limited[:, None], model.jnt_range, [-np.inf, np.inf])
@@ -111,11 +105,7 @@ class MjcfEqualities:
         return terms
 
     def coordinates(self, joint_names: Sequence[str]) -> tuple[CoordinateConstraint, ...]:
-        """Give the couplings of joints that are not linear, and add warnings for those that are none.
-
-        Args:
-            joint_names: Names of the joints, by MuJoCo's joint ids.
-        """
+        """Give the couplings of joints that are not linear; names are by MuJoCo's ids. Warn of those that are none."""
         return self._read_each(self._polynomials, lambda equality: self._polynomial(equality, joint_names))
 
     def _polynomial(self, equality: int, joint_names: Sequence[str]) -> CoordinateConstraint:
@@ -137,12 +127,7 @@ class MjcfEqualities:
         return tuple(found)
 
     def loops(self, body_links: Sequence[str], site_links: Sequence[str]) -> tuple[LoopConstraint, ...]:
-        """Give the loops that equalities close, and add warnings for those that do not.
-
-        Args:
-            body_links: Links of the bodies, by MuJoCo's body ids.
-            site_links: The same of the sites.
-        """
+        """Give the loops that equalities close; links of bodies and sites are by MuJoCo's ids. Warn of the others."""
         return self._read_each(self._closing, lambda equality: self._loop(equality, body_links, site_links))
 
     def _loop(self, equality: int, body_links: Sequence[str], site_links: Sequence[str]) -> LoopConstraint:

@@ -23,13 +23,9 @@ def read_collision_model(
     document: SphereDocument | None = None,
     disabled: Iterable[LinkPair] = (),
 ) -> CollisionModel | None:
-    """Give the collision model of a robot; None where neither a file nor its shapes describe one.
+    """Give the collision model of a robot; None where neither a file of spheres nor its shapes describe one.
 
-    Args:
-        robot: The robot.
-        shapes: What each of its links collides with.
-        document: The file of spheres beside it; shapes do not count then.
-        disabled: Pairs that are not checked; links without spheres may be named.
+    Shapes do not count beside a file. `disabled` pairs are not checked; they may be of links without spheres.
 
     Raises:
         UnknownNameError: The file of spheres names a link that the robot does not have.
@@ -42,12 +38,10 @@ def read_collision_model(
 
 
 def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Array] | None:
-    """Cover the shapes of links by spheres.
+    """Cover the shapes of links by spheres, centres and radii [m], shape [k, 4], by link.
 
-    Returns:
-        By link, centres in its frame [m] and radii [m], shape [k, 4]; None where no link has shapes, one of them was
-        not read or is too large, or there are too many: a robot with a part left out would count as free where it is
-        not.
+    None where no link has shapes, one of them was not read or is too large, or there are too many: a robot with a part
+    left out would count as free where it is not.
     """
     given = {link: own for link, own in shapes.items() if own.shapes}
     if not given or flat_count(shapes) > MAX_COVERED or any(own.unread for own in shapes.values()):

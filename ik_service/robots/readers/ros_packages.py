@@ -23,10 +23,8 @@ _EXPANDING = Lock()  # xacro keeps the state of a file in its module
 def package_folders(name: str, file: Path, package_dirs: Sequence[Path] = ()) -> Iterator[Path]:
     """Give the folders that may be a package, the likeliest first; they need not exist.
 
-    Args:
-        name: Name of the package.
-        file: The file that refers to it: its package and those beside it, and beside any folder above, are looked at.
-        package_dirs: Packages, or folders of packages, which come before those.
+    They are `package_dirs`, packages or folders of these, then the package of a file and those beside it, and beside
+    any folder above, then those of the environment.
     """
     for folder in (*package_dirs, *file.absolute().parents):
         if name in (folder.name, _declared(folder)):
@@ -41,8 +39,7 @@ def package_folders(name: str, file: Path, package_dirs: Sequence[Path] = ()) ->
 def find_package(name: str, file: Path, package_dirs: Sequence[Path] = ()) -> Path:
     """Give the folder of a package: the first of `package_folders` whose package.xml says so, or else that is there.
 
-    Raises:
-        RobotFileError: None is; the message says where it was looked for.
+    RobotFileError, which says where it was looked for, where none is.
     """
     folders = (folder for folder in package_folders(name, file, package_dirs) if folder.is_dir())
     found = max(folders, key=lambda folder: _declared(folder) == name, default=None)
@@ -80,12 +77,7 @@ def _below(folder: Path, name: str) -> Iterator[Path]:
 
 
 def expand_xacro(path: Path, arguments: Mapping[str, str], package_dirs: Sequence[Path] = ()) -> bytes:
-    """Give the URDF that a xacro file stands for.
-
-    Args:
-        path: The file; files that it refers to are opened, and its expressions are evaluated.
-        arguments: Values of its arguments, by name.
-        package_dirs: As for `package_folders`.
+    """Give the URDF that a xacro file stands for; files are opened, and expressions evaluated.
 
     Raises:
         InputError: xacro is not installed.

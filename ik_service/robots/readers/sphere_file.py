@@ -44,14 +44,9 @@ class SphereDocument(NamedTuple):
 
 
 def read_spheres_beside(folder: "Traversable", stem: str) -> SphereDocument | None:
-    """Read the file of spheres beside a robot file; None where there is none.
+    """Read the file of spheres beside a robot file, whose name is `stem` without its suffix; None for none.
 
-    Args:
-        folder: Folder of the robot file.
-        stem: Name of the robot file without its suffix.
-
-    Raises:
-        RobotFileError: There are two, or it cannot be read as one.
+    RobotFileError where there are two, or it cannot be read as one.
     """
     files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     found = [file for file in files if file.is_file()]
@@ -61,11 +56,7 @@ def read_spheres_beside(folder: "Traversable", stem: str) -> SphereDocument | No
 
 
 def read_sphere_file(file: "Traversable") -> SphereDocument:
-    """Read a file of spheres.
-
-    Raises:
-        RobotFileError: It cannot be read as one.
-    """
+    """Read a file of spheres; RobotFileError where it cannot be read as one."""
     try:
         with file.open("rb") as stream:
             return read_spheres(stream.read(MAX_BYTES + 1))
@@ -76,11 +67,7 @@ def read_sphere_file(file: "Traversable") -> SphereDocument:
 
 
 def read_spheres(text: bytes | str) -> SphereDocument:
-    """Read a document of spheres.
-
-    Raises:
-        InputError: It has none of the forms, or more spheres than a robot may have.
-    """
+    """Read a document of spheres; InputError for no such form, or more spheres than a robot may have."""
     document = read_document(text)
     if not isinstance(document, Mapping):
         raise InputError("It must be a mapping.")

@@ -58,14 +58,7 @@ _X_AXIS, _Z_AXIS = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 
 def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read a URDF document.
-
-    Args:
-        data: The document, UTF-8.
-        reads_constraints: Whether loops are read.
-
-    Returns:
-        Links and joints in document order.
+    """Read a URDF document, UTF-8, with loops or without; links and joints in its order.
 
     Raises:
         RobotFileError: The document is not a URDF, or holds a value that makes no robot.

@@ -14,11 +14,7 @@ _MISSING = -1.0
 
 
 def read_visuals(data: bytes) -> dict[str, tuple[MeshReference, ...]]:
-    """Read the meshes by which links of a URDF are seen, by link; their files are not opened.
-
-    Raises:
-        RobotFileError: The document cannot be read.
-    """
+    """Read the meshes by which links of a URDF are seen, by link; their files are not opened."""
     return {link.text("name"): read_link_shapes(link, "visual").meshes for link in read_xml(data).all("link")}
 
 
@@ -75,7 +71,6 @@ def read_origin(element: XmlElement, tag: str = "origin") -> Float64Array:
 
 
 def _read_mesh(element: XmlElement, collision: XmlElement) -> MeshReference | None:
-    """Read what is said of a mesh; None where that is not as it must be."""
     try:
         return MeshReference(element.text("filename"), element.numbers("scale", (1.0, 1.0, 1.0)), _pose(collision))
     except RobotFileError:

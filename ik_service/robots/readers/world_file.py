@@ -108,14 +108,9 @@ def load_world(path: str | Path) -> World:
 
 
 def read_world(document: object, *, folder: Path | None = None) -> World:
-    """Read a world from a document.
+    """Read a world from a document; InputError, which names the object, where it is none.
 
-    Args:
-        document: What the codec of a language gives.
-        folder: Where the document is a file: grids may be files too, and numbers texts, for YAML takes 1e-3 for one.
-
-    Raises:
-        InputError: It is none; the message names the object.
+    With a folder, that of a file, grids may be files too, and numbers texts, for YAML takes 1e-3 for one.
     """
     if not isinstance(document, Mapping) or document.keys() != {"objects"}:
         raise InputError("It must be a mapping with the key 'objects' and no other.")

@@ -80,32 +80,20 @@ class XmlElement:
             self.asked += (name,)
 
     def text(self, attribute: str) -> str:
-        """Give a required attribute.
-
-        Raises:
-            RobotFileError: It is missing or empty.
-        """
+        """Give a required attribute; RobotFileError where it is missing or empty."""
         value = (self.get(attribute) or "").strip()
         if not value:
             raise self.error(f"attribute '{attribute}' is missing or empty.")
         return value
 
     def number(self, attribute: str, default: float, *, largest: float = sys.float_info.max) -> float:
-        """Give an attribute as one number, finite unless the largest one is not.
-
-        Raises:
-            RobotFileError: It is not one such number.
-        """
+        """Give an attribute as one number, finite unless the largest one is not; RobotFileError for none."""
         return self.numbers(attribute, (default,), largest=largest)[0]
 
     def numbers(
         self, attribute: str, default: tuple[float, ...], *, largest: float = sys.float_info.max
     ) -> tuple[float, ...]:
-        """Give an attribute as as many finite numbers as its default has.
-
-        Raises:
-            RobotFileError: Another count, not numbers, or not finite.
-        """
+        """Give an attribute as as many finite numbers as its default has; RobotFileError for other than these."""
         raw = self.get(attribute)
         if raw is None:
             return default
@@ -119,11 +107,7 @@ class XmlElement:
         return values
 
     def warn_of_unread(self, harmless: Collection[str]) -> None:
-        """Add warnings of the attributes and elements, here and inside, for which no reader asked.
-
-        Args:
-            harmless: Names of attributes, and tags as ``<tag>``, that change nothing.
-        """
+        """Add warnings of attributes and elements, here and inside, that no reader asked for, but for harmless ones."""
         places: dict[tuple[str, str], list[XmlElement]] = {}
         others: list[XmlElement] = []
         for name, element in _unread(self, harmless):
@@ -164,13 +148,7 @@ def shortened(text: str, length: int = 60) -> str:
 
 
 def read_xml(data: bytes) -> XmlElement:
-    """Read one XML document.
-
-    Args:
-        data: The document, UTF-8.
-
-    Returns:
-        Its root element.
+    """Read one XML document, UTF-8; give its root element.
 
     Raises:
         RobotFileError: Too large, empty, not UTF-8, not well-formed, with a document type declaration or entities,
