@@ -19,7 +19,7 @@ from objectives.expression import (
 )
 from objectives.expression import cos as cosine
 from objectives.expression import sin as sine
-from objectives.expression.folding import RULES
+from objectives.expression.graph import RULES
 from objectives.expression.operation import Operation
 
 _FUNCTIONS: Mapping[Operation, Callable[..., Scalar]] = {

@@ -1,7 +1,6 @@
 """Scalar expressions: arithmetic that is folded, derived and written as code; rows stated as expressions."""
 
-from objectives.expression.graph import (
-    ExpressionGraph,
+from objectives.expression.functions import (
     acos,
     atan2,
     cos,
@@ -17,12 +16,11 @@ from objectives.expression.graph import (
     step,
     where,
 )
-from objectives.expression.node import Condition, Expression, ExpressionBuilder, Scalar
+from objectives.expression.graph import Condition, Expression, ExpressionGraph, Scalar
 
 __all__ = [
     "Condition",
     "Expression",
-    "ExpressionBuilder",
     "ExpressionGraph",
     "Scalar",
     "acos",

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
-from objectives.expression.graph import cos, reachable, sin, sqrt, step, where
-from objectives.expression.node import Condition, Expression, Scalar
+from objectives.expression.functions import cos, reachable, sin, sqrt, step, where
+from objectives.expression.graph import Condition, Expression, Scalar
 from objectives.expression.operation import Operation
 
 _Rule = Callable[[Expression, Scalar], tuple[Scalar, ...]]

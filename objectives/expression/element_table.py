@@ -173,16 +173,7 @@ class ElementBlock:
         if with_jacobian:
             wp.load_module(jacobian_kernel(self.table.group).module, device=device)
 
-    def write_residuals(self, inputs: list[Any], residuals: wp.array[wp.float32]) -> None:
-        """Write the weighted rows of all instances; the first of the inputs has a line for each instance."""
-        self._launch(residual_kernel(self.table.group), inputs, residuals)
-
-    def write_jacobian(
-        self, inputs: list[Any], joint_S_s: wp.array[wp.spatial_vectorf], jacobian: wp.array[wp.float32]
-    ) -> None:
-        """Write the derivatives of the weighted rows; inputs as for the residuals."""
-        self._launch(jacobian_kernel(self.table.group), [*inputs, joint_S_s, self.moving_dofs], jacobian)
-
-    def _launch(self, kernel: wp.Kernel, inputs: list[Any], output: wp.array[wp.float32]) -> None:
+    def launch(self, kernel: wp.Kernel, inputs: list[Any], output: wp.array[wp.float32]) -> None:
+        """Write what a kernel of the group gives; the first of the inputs has a line for each instance."""
         body_q = inputs[0]
         wp.launch(kernel, dim=(body_q.shape[0], self.threads), inputs=inputs, outputs=[output], device=body_q.device)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 import numpy as np
 
-from objectives.expression.graph import reachable
-from objectives.expression.node import Expression
+from objectives.expression.functions import reachable
+from objectives.expression.graph import Expression
 from objectives.expression.operation import Operation
 
 _TEXT: Mapping[Operation, str] = {

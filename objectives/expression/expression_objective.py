@@ -10,6 +10,7 @@ import warp as wp
 from objectives.data_field import DataField
 from objectives.errors import InputError, ObjectiveError, UnknownNameError
 from objectives.expression.element_table import Element, ElementBlock, ElementTable, build_element_table
+from objectives.expression.kernels import jacobian_kernel, residual_kernel
 from objectives.expression.rows import ROW_TOLERANCES, ROW_WEIGHTS, RowGroup
 from objectives.model import BoolArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
@@ -297,7 +298,8 @@ class ExpressionObjective(IKObjective):
     ) -> None:
         """Write the weighted rows of all instances; see `IKObjective.compute_residuals`."""
         for block in self._blocks:
-            block.write_residuals(self._inputs(block, body_q, joint_q, problem_idx, start_idx), residuals)
+            inputs = self._inputs(block, body_q, joint_q, problem_idx, start_idx)
+            block.launch(residual_kernel(block.table.group), inputs, residuals)
 
     def compute_jacobian_analytic(
         self,
@@ -317,7 +319,7 @@ class ExpressionObjective(IKObjective):
             raise ObjectiveError(f"{type(self).__name__}: call bind_problem_index() first.")
         for block in self._blocks:
             inputs = self._inputs(block, body_q, joint_q, self.problem_index, start_idx)
-            block.write_jacobian(inputs, joint_S_s, jacobian)
+            block.launch(jacobian_kernel(block.table.group), [*inputs, joint_S_s, block.moving_dofs], jacobian)
 
     def _inputs(
         self,

@@ -1,21 +1,133 @@
-"""Scalar expressions: a graph of operations in which equal ones exist once, with derivatives and an evaluator.
+"""Nodes of graphs of scalar expressions, the graph that makes them, and the rules by which it stays small.
 
-The graph has neither vectors nor widths: the same expressions become scalar Warp source (see
-`objectives.expression.emission`) or code for SIMD packets. Expressions are built with Python's operators and the
-functions of this module, once per statement; nothing here runs in a solve. `objectives.expression.folding` keeps the
-graph small while it is built.
+Equal expressions of a graph exist once. Constants are folded, operations with 0 and 1 vanish, operands of sums and
+products stand in one order, and negations move outwards, where a sum absorbs them as a difference. The graph has no
+vectors and no widths: the same expressions become scalar Warp source (see `objectives.expression.emission`) or code for
+SIMD packets. It is built once per statement; nothing here runs in a solve.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from objectives.expression import folding
-from objectives.expression.node import Condition, Expression, Scalar
-from objectives.expression.operation import FUNCTIONS, Operation
+from objectives.expression.operation import COMPARISONS, CONDITIONS, FUNCTIONS, Operation
+
+
+class Condition:
+    """A comparison of expressions, or several of them combined by `&` and `|`; what `where` decides by.
+
+    A comparison with a number that is not one (NaN) does not hold.
+    """
+
+    __slots__ = ("node",)
+    __array_ufunc__ = None
+
+    def __init__(self, node: "Expression") -> None:
+        """Take a node whose operation gives a condition, or the number 0 or 1; only comparisons do that."""
+        self.node = node
+
+    def __and__(self, other: "Condition | bool") -> "Condition":
+        return self._with(Operation.BOTH, other)
+
+    def __or__(self, other: "Condition | bool") -> "Condition":
+        return self._with(Operation.EITHER, other)
+
+    def _with(self, operation: Operation, other: "Condition | bool") -> "Condition":
+        graph = self.node.graph
+        if isinstance(other, (bool, np.bool_)):
+            other = Condition(graph.constant(float(other)))
+        if not isinstance(other, Condition):
+            raise TypeError(f"A condition combines with conditions, not with {type(other).__name__}.")
+        return Condition(condition(operation, self.node, other.node))
+
+    def __bool__(self) -> bool:
+        """Refuse: whether it holds is not known before the rows are computed."""
+        raise TypeError("A condition on expressions is no bool. Use where(condition, a, b), and & and | to combine.")
+
+    __rand__ = __and__
+    __ror__ = __or__
+
+
+class Expression:
+    """A node of an `ExpressionGraph`. Equal expressions of one graph are the same object."""
+
+    __slots__ = ("graph", "index", "name", "operands", "operation", "value")
+    __array_ufunc__ = None  # a NumPy number on the left must not swallow the expression into an object array
+
+    def __init__(
+        self,
+        graph: "ExpressionGraph",
+        operation: Operation,
+        operands: tuple["Expression", ...] = (),
+        value: float | None = None,
+        name: str = "",
+    ) -> None:
+        self.graph, self.operation, self.operands = graph, operation, operands
+        self.value, self.name = value, name
+        self.index = len(graph.nodes)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether this is the constant 0."""
+        return self.value == 0.0
+
+    def _lift(self, other: object) -> "Expression":
+        if isinstance(other, Expression):
+            if other.graph is not self.graph:
+                raise TypeError("Expressions of different graphs do not combine.")
+            return other
+        if isinstance(other, (int, float, np.floating, np.integer)):
+            return self.graph.constant(float(other))
+        raise TypeError(f"An expression combines with expressions and numbers, not with {type(other).__name__}.")
+
+    def __add__(self, other: "Scalar") -> "Expression":
+        return add(self, self._lift(other))
+
+    def __sub__(self, other: "Scalar") -> "Expression":
+        return subtract(self, self._lift(other))
+
+    def __rsub__(self, other: float) -> "Expression":
+        return subtract(self._lift(other), self)
+
+    def __mul__(self, other: "Scalar") -> "Expression":
+        return multiply(self, self._lift(other))
+
+    def __truediv__(self, other: "Scalar") -> "Expression":
+        return divide(self, self._lift(other))
+
+    def __rtruediv__(self, other: float) -> "Expression":
+        return divide(self._lift(other), self)
+
+    def __neg__(self) -> "Expression":
+        return negate(self)
+
+    def __abs__(self) -> "Expression":
+        """Absolute value; its derivative at 0 is 1."""
+        if self.value is not None:
+            return self.graph.constant(abs(self.value))
+        return multiply(self.graph.apply(Operation.SIGN, self), self)
+
+    def __lt__(self, other: "Scalar") -> Condition:
+        return Condition(condition(Operation.LESS, self, self._lift(other)))
+
+    def __le__(self, other: "Scalar") -> Condition:
+        return Condition(condition(Operation.LESS_EQUAL, self, self._lift(other)))
+
+    def __gt__(self, other: "Scalar") -> Condition:
+        return Condition(condition(Operation.LESS, self._lift(other), self))
+
+    def __ge__(self, other: "Scalar") -> Condition:
+        return Condition(condition(Operation.LESS_EQUAL, self._lift(other), self))
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+Scalar: TypeAlias = Expression | float
+"""What a statement computes with."""
 
 
 class ExpressionGraph:
@@ -48,10 +160,6 @@ class ExpressionGraph:
         """Give the node of an operation if it exists already."""
         return self._known.get((operation, *(node.index for node in operands)))
 
-    def fold(self, operation: Operation, *operands: Expression) -> Expression:
-        """Give an operation of `folding.RULES` in its simplest form."""
-        return folding.RULES[operation](*operands)
-
     def _node(
         self,
         key: tuple[object, ...],
@@ -67,150 +175,137 @@ class ExpressionGraph:
         return node
 
 
-def _unary(operation: Operation, x: Scalar) -> Scalar:
-    value = x.value if isinstance(x, Expression) else float(x)
-    if value is None:
-        assert isinstance(x, Expression)
-        return x.graph.apply(operation, x)
-    with np.errstate(all="ignore"):
-        folded = float(FUNCTIONS[operation](np.float64(value)))
-    if not isinstance(x, Expression):
-        return folded
-    # Outside its domain a function stays in the graph: its rows are not finite where they are computed.
-    return x.graph.constant(folded) if math.isfinite(folded) else x.graph.apply(operation, x)
+def by_index(node: Expression) -> tuple[bool, int]:
+    """Order operands: constants last, otherwise the older node first."""
+    return node.value is not None, node.index
 
 
-def _extremum(operation: Operation, a: Scalar, b: Scalar) -> Scalar:
-    if not isinstance(a, Expression):
-        a, b = b, a
-    if not isinstance(a, Expression):
-        return float(FUNCTIONS[operation](a, b))
-    a, b = sorted((a, a._lift(b)), key=folding.by_index)
-    if a.value is not None and b.value is not None:
-        return a.graph.constant(float(FUNCTIONS[operation](a.value, b.value)))
+def _negated(node: Expression) -> Expression | None:
+    return node.operands[0] if node.operation is Operation.NEGATE else None
+
+
+def negate(a: Expression) -> Expression:
+    """Give -a in its simplest form."""
+    if a.value is not None:
+        return a.graph.constant(-a.value)
+    return _negated(a) or a.graph.apply(Operation.NEGATE, a)
+
+
+def add(a: Expression, b: Expression) -> Expression:
+    """Give a + b in its simplest form."""
+    a, b = sorted((a, b), key=by_index)
+    if b.value is not None:
+        return _add_constant(a, b.value)
+    minus_a, minus_b = _negated(a), _negated(b)
+    if minus_a and minus_b:
+        return -(minus_a + minus_b)
+    if minus_a:
+        return b - minus_a
+    if minus_b:
+        return a - minus_b
+    return a.graph.apply(Operation.ADD, a, b)
+
+
+def _add_constant(a: Expression, value: float) -> Expression:
+    if a.value is not None:
+        return a.graph.constant(a.value + value)
+    if value == 0.0:
+        return a
+    if a.operation is Operation.ADD and a.operands[1].value is not None:
+        return _add_constant(a.operands[0], a.operands[1].value + value)
+    if minus_a := _negated(a):
+        return a.graph.apply(Operation.SUBTRACT, a.graph.constant(value), minus_a)
+    return a.graph.apply(Operation.ADD, a, a.graph.constant(value))
+
+
+def subtract(a: Expression, b: Expression) -> Expression:
+    """Give a - b in its simplest form."""
+    if a is b:
+        return a.graph.constant(0.0)
+    minus_a, minus_b = _negated(a), _negated(b)
+    if b.value is not None:
+        return a + -b.value
+    if a.is_zero:
+        return -b
+    if minus_b:
+        return a + minus_b
+    if minus_a:
+        return -(minus_a + b)
+    if opposite := a.graph.find(Operation.SUBTRACT, b, a):
+        return -opposite
+    return a.graph.apply(Operation.SUBTRACT, a, b)
+
+
+def multiply(a: Expression, b: Expression) -> Expression:
+    """Give a b in its simplest form."""
+    a, b = sorted((a, b), key=by_index)
+    minus_a, minus_b = _negated(a), _negated(b)
+    if minus_a:
+        return -(minus_a * b)
+    if minus_b:
+        return -(a * minus_b)
+    return a.graph.apply(Operation.MULTIPLY, a, b) if b.value is None else _scale(a, b.value)
+
+
+def _scale(a: Expression, factor: float) -> Expression:
+    if a.value is not None:
+        return a.graph.constant(a.value * factor)
+    if factor == 0.0:
+        return a.graph.constant(0.0)
+    if factor < 0.0:
+        return -_scale(a, -factor)
+    if factor == 1.0:
+        return a
+    if a.operation is Operation.MULTIPLY and a.operands[1].value is not None:
+        return _scale(a.operands[0], a.operands[1].value * factor)
+    return a.graph.apply(Operation.MULTIPLY, a, a.graph.constant(factor))
+
+
+def divide(a: Expression, b: Expression) -> Expression:
+    """Give a / b in its simplest form."""
+    if b.value is not None:
+        return a * (1.0 / b.value)
+    if a.is_zero:
+        return a
+    if a is b:
+        return a.graph.constant(1.0)
+    minus_a, minus_b = _negated(a), _negated(b)
+    if minus_a:
+        return -(minus_a / b)
+    if minus_b:
+        return -(a / minus_b)
+    if a.value is not None and a.value < 0.0:
+        return -(-a / b)
+    return a.graph.apply(Operation.DIVIDE, a, b)
+
+
+def condition(operation: Operation, a: Expression, b: Expression) -> Expression:
+    """Give a comparison, or two conditions combined, in its simplest form; 0 or 1 where that is known."""
+    if operation in COMPARISONS:
+        if a.value is not None and b.value is not None:
+            return a.graph.constant(float(FUNCTIONS[operation](a.value, b.value)))
+        return a.graph.apply(operation, a, b)
+    a, b = sorted((a, b), key=by_index)
+    if b.value is not None:
+        decides = (b.value != 0.0) == (operation is Operation.EITHER)
+        return b if decides else a
     return a if a is b else a.graph.apply(operation, a, b)
 
 
-def sqrt(x: Scalar) -> Scalar:
-    """Square root; its derivative is not finite at 0, so a statement keeps the argument above it."""
-    return _unary(Operation.SQRT, x)
+def choose(condition: Expression, a: Expression, b: Expression) -> Expression:
+    """Give a where a condition holds, else b, in its simplest form."""
+    if condition.value is not None:
+        return a if condition.value != 0.0 else b
+    return a if a is b else a.graph.apply(Operation.WHERE, condition, a, b)
 
 
-def sin(x: Scalar) -> Scalar:
-    """Sine of an angle [rad]."""
-    return _unary(Operation.SIN, x)
-
-
-def cos(x: Scalar) -> Scalar:
-    """Cosine of an angle [rad]."""
-    return _unary(Operation.COS, x)
-
-
-def exp(x: Scalar) -> Scalar:
-    """Exponential function; infinite in float32 from about 88.7 on."""
-    return _unary(Operation.EXP, x)
-
-
-def log(x: Scalar) -> Scalar:
-    """Natural logarithm: NaN below 0, and not finite at 0, nor is its derivative 1 / x there."""
-    return _unary(Operation.LOG, x)
-
-
-def acos(x: Scalar) -> Scalar:
-    """Arc cosine, an angle from 0 to pi [rad].
-
-    It is NaN outside of -1 to 1, where rounding may lead, and its derivative -1 / sqrt(1 - x^2) is not finite at either
-    end: no residual that ends there has a useful one. `atan2(sine, cosine)` of the same angle has neither fault.
-    """
-    return _unary(Operation.ACOS, x)
-
-
-def atan2(y: Scalar, x: Scalar) -> Scalar:
-    """Angle of the point (x, y), from -pi to pi [rad]: 0 at the origin, where its derivatives are not finite."""
-    one = y if isinstance(y, Expression) else x
-    if not isinstance(one, Expression):
-        return float(FUNCTIONS[Operation.ATAN2](y, x))
-    a, b = one._lift(y), one._lift(x)
-    if a.value is not None and b.value is not None:
-        return one.graph.constant(float(FUNCTIONS[Operation.ATAN2](a.value, b.value)))
-    return one.graph.apply(Operation.ATAN2, a, b)
-
-
-def sign(x: Scalar) -> Scalar:
-    """-1 for negative arguments, otherwise 1 (also at 0), with derivative 0."""
-    return _unary(Operation.SIGN, x)
-
-
-def step(x: Scalar) -> Scalar:
-    """1 for positive arguments, otherwise 0 (also at 0), with derivative 0."""
-    return _unary(Operation.STEP, x)
-
-
-def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """Lesser of the two; where they are equal, the derivative is that of one of them."""
-    return _extremum(Operation.MINIMUM, a, b)
-
-
-def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """Greater of the two; where they are equal, the derivative is that of one of them."""
-    return _extremum(Operation.MAXIMUM, a, b)
-
-
-def where(condition: Condition | bool, a: Scalar, b: Scalar) -> Scalar:
-    """The first number where a condition holds, else the second; the derivative is that of the one taken.
-
-    Args:
-        condition: Comparisons of expressions (`<`, `<=`, `>`, `>=`), combined by `&` and `|`.
-        a: Where it holds.
-        b: Where it does not, and where a number that is compared is NaN.
-
-    Raises:
-        TypeError: The condition is none.
-    """
-    if isinstance(condition, (bool, np.bool_)):
-        return a if condition else b
-    if not isinstance(condition, Condition):
-        raise TypeError(f"where() decides by a comparison of expressions, not by {type(condition).__name__}.")
-    node = condition.node
-    return folding.choose(node, node._lift(a), node._lift(b))
-
-
-def reachable(outputs: Iterable[Expression]) -> list[Expression]:
-    """Give all nodes that the outputs need, the outputs too, in an order in which operands come first."""
-    found: set[Expression] = set()
-    waiting = list(outputs)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting.extend(node.operands)
-    return sorted(found, key=lambda node: node.index)
-
-
-def evaluate(
-    outputs: Sequence[Expression],
-    values: Mapping[str, npt.ArrayLike],
-    known: Mapping[Expression, npt.NDArray[Any]] | None = None,
-) -> list[npt.NDArray[np.float64]]:
-    """Evaluate expressions in float64.
-
-    Args:
-        outputs: Expressions of one graph.
-        values: A number or an array for each variable that the outputs need; arrays broadcast.
-        known: What stands for some of the other nodes instead of their own values.
-
-    Returns:
-        One array for each output; what is outside of a function's domain is not finite.
-    """
-    results: dict[Expression, npt.NDArray[np.float64]] = dict(known or {})
-    with np.errstate(all="ignore"):
-        for node in reachable(outputs):
-            if node in results:
-                continue
-            if node.operation is Operation.VARIABLE:
-                results[node] = np.asarray(values[node.name], dtype=np.float64)
-            elif node.operation is Operation.CONSTANT:
-                results[node] = np.asarray(node.value, dtype=np.float64)
-            else:
-                results[node] = FUNCTIONS[node.operation](*(results[operand] for operand in node.operands))
-    return [results[output] for output in outputs]
+RULES: Mapping[Operation, Callable[..., Expression]] = {
+    Operation.ADD: add,
+    Operation.SUBTRACT: subtract,
+    Operation.MULTIPLY: multiply,
+    Operation.DIVIDE: divide,
+    Operation.NEGATE: negate,
+    Operation.WHERE: choose,
+    **{operation: partial(condition, operation) for operation in CONDITIONS},
+}
+"""What gives an operation in its simplest form, from its operands."""

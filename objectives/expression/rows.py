@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.errors import ObjectiveError
-from objectives.expression import Expression, ExpressionBuilder, ExpressionGraph, Scalar, evaluate, reachable
+from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate, reachable
 from objectives.expression.derivative import gradient
 from objectives.expression.frame_algebra import (
     Frame,
@@ -202,7 +202,7 @@ def state_rows(group: RowGroup) -> StatedRows:
     )
 
 
-def _expressions(graph: ExpressionBuilder, values: Sequence[Scalar]) -> tuple[Expression, ...]:
+def _expressions(graph: ExpressionGraph, values: Sequence[Scalar]) -> tuple[Expression, ...]:
     zero = graph.constant(0.0)
     return tuple(zero + value for value in values)
 

@@ -14,7 +14,6 @@ from objectives.expression import (
     cos,
     evaluate,
     exp,
-    folding,
     log,
     maximum,
     minimum,
@@ -27,6 +26,7 @@ from objectives.expression import (
 )
 from objectives.expression.derivative import gradient
 from objectives.expression.emission import constant_text, invariant_part, straight_line
+from objectives.expression.graph import by_index
 from objectives.expression.operation import Operation
 
 DIFFERENCE_STEP = 1e-6  # central differences in float64 are then good to about 1e-9
@@ -143,7 +143,7 @@ class TestFolding:
         nodes = reachable([sin(x * y) + x / y])
         for node in nodes:
             assert all(nodes.index(operand) < nodes.index(node) for operand in node.operands)
-        assert folding.by_index(nodes[0]) < folding.by_index(nodes[-1])
+        assert by_index(nodes[0]) < by_index(nodes[-1])
 
 
 def _sample_expression(x, y, z):
