@@ -236,7 +236,6 @@ class DataField:
         return f"float32 numbers, shape [{width}] or [problem_count, {width}]"
 
     def _checked(self, value: Any) -> npt.NDArray[np.float32]:
-        """Check host numbers and give them as [rows, columns]."""
         try:
             numbers = np.array(value, dtype=np.float64)
         except (TypeError, ValueError) as error:

@@ -14,8 +14,7 @@ from rich.table import Table
 
 from ik_service.cli.console import escaped, output_console, progress_bar
 from ik_service.cli.covering_picture import write_picture
-from ik_service.collision.covering import Solid, cover_solid
-from ik_service.collision.covering_figures import CoveringFigures, covering_figures
+from ik_service.collision.covering import CoveringFigures, Solid, cover_solid, covering_figures
 from ik_service.collision.link_pairs import pair_contacts
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts

@@ -156,7 +156,6 @@ class CollisionData:
         return self._lines
 
     def _passes_of(self, names: Sequence[str]) -> NDArray[np.int32]:
-        """Give the bits of the attached objects that may touch each object."""
         touches = self.body_spheres.touches
         if not touches:
             return np.zeros(len(names), np.int32)

@@ -5,7 +5,6 @@ out, and spheres are added or grow for them; for the smallest cells spheres grow
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,37 +22,25 @@ DISTANCES_PER_BLOCK = 1 << 22
 SignedDistance = Callable[[Float64Array], Float64Array]
 
 
-class Places(NamedTuple):
-    """Where spheres may be, and how large they are to begin with.
-
-    Attributes:
-        centers: [m], shape [k, 3].
-        radii: [m], shape [k].
-        growth: By how much a sphere grows before another one is added [m].
-    """
-
-    centers: Float64Array
-    radii: Float64Array
-    growth: float
-
-
 class Spheres:
     """Spheres at some of the places, which become more and larger.
 
     Args:
-        places: The places.
-        chosen: Those that have a sphere.
+        centers: The places [m], shape [k, 3].
+        radii: Of spheres there to begin with [m], shape [k].
+        growth: By how much a sphere grows before another one is added [m].
+        chosen: Places that have a sphere.
     """
 
-    def __init__(self, places: Places, chosen: list[int]) -> None:
-        self._places = places
+    def __init__(self, centers: Float64Array, radii: Float64Array, growth: float, chosen: list[int]) -> None:
+        self._centers, self._radii, self._growth = centers, radii, growth
         self.chosen = np.array(chosen, dtype=np.intp)
-        self.radii = places.radii[self.chosen]
+        self.radii = radii[self.chosen]
 
     @property
     def centers(self) -> Float64Array:
         """Their centres [m], shape [spheres, 3]."""
-        return self._places.centers[self.chosen]
+        return self._centers[self.chosen]
 
     def take_in(self, points: Float64Array) -> bool:
         """Let spheres have points [m], shape [n, 3]; return whether there are more spheres than before."""
@@ -61,11 +48,11 @@ class Spheres:
         points = points[gaps[:, 0] > 0.0]
         if not len(points):
             return False
-        limit = self._places.radii[self.chosen] + self._places.growth
+        limit = self._radii[self.chosen] + self._growth
         beyond, _ = nearest_gaps(points, self.centers, limit, 1)
-        added = fewest(self._places.centers, self._places.radii, points[beyond[:, 0] > 0.0])
+        added = fewest(self._centers, self._radii, points[beyond[:, 0] > 0.0])
         self.chosen = np.append(self.chosen, np.array(added, dtype=np.intp))
-        self.radii = np.append(self.radii, self._places.radii[np.array(added, dtype=np.intp)])
+        self.radii = np.append(self.radii, self._radii[np.array(added, dtype=np.intp)])
         gaps, nearest = nearest_gaps(points, self.centers, self.radii, 1)
         self.grow(nearest[:, 0], gaps[:, 0])
         return bool(added)
@@ -176,7 +163,6 @@ def _grow_around(spheres: Spheres, beyond: Float64Array, nearest: NDArray[np.int
 def _cut(
     cells: Float64Array, nearest: NDArray[np.intp], half: Float64Array, axes: NDArray[np.bool_]
 ) -> tuple[Float64Array, NDArray[np.intp], Float64Array]:
-    """Cut cells in two along some axes."""
     half = np.where(axes, 0.5 * half, half)
     sides = np.stack(np.meshgrid(*[[-1.0, 1.0] if own else [0.0] for own in axes]), axis=-1).reshape(-1, 3)
     return (cells[:, np.newaxis] + sides * half).reshape(-1, 3), np.repeat(nearest, len(sides), axis=0), half

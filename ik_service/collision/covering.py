@@ -1,4 +1,4 @@
-"""Spheres that cover shapes: every point of a shape is in one, up to rounding; they are few, and stand out by little.
+"""Spheres that cover shapes, few that stand out by little, and how well they do; points are in one up to rounding.
 
 A capsule has them along its axis, a box at a lattice. Of any other solid, balls around points inside that stand out by
 a bound are chosen until they have points of it, then more and larger ones, until they have all cells around it.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.collision.covered_cells import MOST, Places, SignedDistance, Spheres, cover_box, cover_cells, fewest
+from ik_service.collision.covered_cells import MOST, SignedDistance, Spheres, cover_box, cover_cells, fewest
 from ik_service.collision.shapes import IDENTITY_POSE, BoundedShape, Box, Capsule, Cylinder, Sphere
 from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError
@@ -133,7 +133,7 @@ def cover_points(solid: Solid, stands_out: float, looks_out: float, growth: floa
         radii[:] = np.linalg.norm(half)
     points = np.concatenate([solid.surface, inside])
     chosen = fewest(inside, radii, points[:: max(1, len(points) // COVER_POINTS)])
-    spheres = Spheres(Places(inside, radii, growth), chosen)
+    spheres = Spheres(inside, radii, growth, chosen)
     spheres.take_in(points)
     return spheres
 
@@ -210,8 +210,48 @@ def _cylinder_surface(half: Float64Array) -> Float64Array:
     return np.concatenate([*side, *ends])
 
 
-def _ball_surface(radius: float) -> Float64Array:
-    """Give points of a ball's surface, shape [k, 3]."""
-    turns, heights = np.arange(800) * (np.pi * (1.0 + np.sqrt(5.0))), 1.0 - (2.0 * np.arange(800) + 1.0) / 800
+def _ball_surface(radius: float, count: int = 800) -> Float64Array:
+    """Give points of a ball's surface, shape [count, 3]."""
+    number = np.arange(count)
+    turns, heights = number * (np.pi * (1.0 + np.sqrt(5.0))), 1.0 - (2.0 * number + 1.0) / count
     across = np.sqrt(1.0 - heights**2)
     return radius * np.column_stack([across * np.cos(turns), across * np.sin(turns), heights])
+
+
+POINTS_OF_A_SPHERE = 400
+
+
+class CoveringFigures(NamedTuple):
+    """How well spheres cover a solid.
+
+    Attributes:
+        coverage: Share of the points of its surface that are in a sphere.
+        protrusion: By how much a sphere stands out at most [m].
+        gap_95: What 95 % of the points on the outside of the spheres are nearer to the solid than [m].
+    """
+
+    coverage: float
+    protrusion: float
+    gap_95: float
+
+
+def covering_figures(solid: Solid, spheres: Float64Array) -> CoveringFigures:
+    """Measure how well spheres, centres [m] and radii [m], shape [k, 4], cover a solid."""
+    centers, radii = spheres[:, :3], spheres[:, 3]
+    beyond = np.linalg.norm(solid.surface[:, np.newaxis] - centers, axis=-1) - radii
+    outside = _outer_points(centers, radii)
+    gaps = solid.signed_distance(outside)
+    return CoveringFigures(
+        float((beyond.min(axis=1) <= 1e-9).mean()), float(gaps.max()), float(np.quantile(np.maximum(gaps, 0.0), 0.95))
+    )
+
+
+def _outer_points(centers: Float64Array, radii: Float64Array) -> Float64Array:
+    """Give points of the spheres' surfaces that are in no other sphere, by area, shape [k, 3]."""
+    unit, kept = _ball_surface(1.0, POINTS_OF_A_SPHERE), []
+    for k, (center, radius) in enumerate(zip(centers, radii, strict=True)):
+        points = center + radius * unit[:: max(1, int((radii.max() / radius) ** 2))]  # as many per area
+        others = np.delete(np.arange(len(radii)), k)
+        inside = (np.linalg.norm(points[:, np.newaxis] - centers[others], axis=-1) < radii[others]).any(axis=1)
+        kept.append(points[~inside])
+    return np.concatenate(kept)

@@ -1,4 +1,4 @@
-"""Forward kinematics in float64 on the host: every solution is verified by it.
+"""Forward kinematics and centres of mass in float64 on the host: every solution is verified by these poses.
 
 Loops over joints and is vectorised over configurations, components first ([4, n] and [3, n]) so that every operation
 runs over contiguous memory; long batches go in blocks that stay in the cache.
@@ -15,6 +15,7 @@ from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import JointStep, KinematicRobot
 from ik_service.mechanism.transforms import Float64Array, quaternion_multiply, quaternion_rotate
 from objectives.errors import InputError
+from objectives.model import BodyMass
 
 CONFIGURATIONS_PER_BLOCK = 2048
 """Configurations per block: the arrays of one joint then fit into the second-level cache."""
@@ -197,3 +198,31 @@ def _times(matrix: Float64Array, columns: Float64Array) -> Float64Array:
 
 def _product(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Array:
     return np.moveaxis(quaternion_multiply(a_xyzw.T, b_xyzw.T), -1, 0)
+
+
+def body_masses(robot: KinematicRobot) -> tuple[BodyMass, ...]:
+    """Give the bodies that have mass; see ``RobotModel.body_masses``."""
+    found = []
+    for body in range(-1, robot.body_count):
+        links = np.flatnonzero((robot.link_body == body) & (robot.link_mass > 0.0))
+        if len(links) == 0:
+            continue
+        masses, X = robot.link_mass[links], robot.link_X_body[links]
+        centres = X[:, :3] + quaternion_rotate(X[:, 3:], robot.link_com[links])
+        com = masses @ centres / masses.sum()
+        found.append(BodyMass(body, float(masses.sum()), (float(com[0]), float(com[1]), float(com[2]))))
+    return tuple(found)
+
+
+def center_of_mass(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
+    """Give the centre of mass, shape [n, 3]; see ``RobotModel.center_of_mass``."""
+    poses = body_poses(robot, joint_q)
+    if not robot.body_masses:
+        raise InputError(f"Robot '{robot.name}' has no masses; its file gives no <inertial> above 0 kg.")
+    moments = np.zeros((len(poses), 3))
+    for one in robot.body_masses:
+        centre = np.broadcast_to(one.com, (len(poses), 3))
+        if one.body >= 0:
+            centre = poses[:, one.body, :3] + quaternion_rotate(poses[:, one.body, 3:], centre)
+        moments += one.mass * centre
+    return np.asarray(moments / sum(one.mass for one in robot.body_masses))

@@ -30,11 +30,6 @@ class BodyMotion(NamedTuple):
     S: Float64Array
 
 
-def motion_subspace(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
-    """Give the twist per unit of each DOF, shape [n, joint_dof_count, 6]; see ``RobotModel.motion_subspace``."""
-    return body_motion(robot, joint_q).S
-
-
 def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
     """Give the poses of all bodies together with the motion subspace."""
     configurations = checked_joint_q(robot, joint_q)

@@ -193,6 +193,11 @@ class RobotArrays:
         return _starts([len(JointType(t).dof_components) for t in self.joint_type])
 
     @cached_property
+    def dof_joint(self) -> Int32Array:
+        """Joint that each DOF belongs to, shape [joint_dof_count]."""
+        return read_only(np.repeat(self.joint_child, np.diff(self.joint_qd_start)))
+
+    @cached_property
     def joint_dof_dim(self) -> Int32Array:
         """Numbers of linear and of angular DOFs of each joint, shape [joint_count, 2]."""
         linear = np.array([JointType(t).linear_dof_count for t in self.joint_type], dtype=np.int32)
@@ -236,7 +241,7 @@ def _starts(counts: list[int]) -> Int32Array:
 def _check_numbers(robot: RobotArrays) -> None:
     """Refuse numbers of a robot that are not finite or too large: InputError names the joint or link, and the bound."""
     joints, links = robot.joint_names, robot.link_names
-    dof_joints = [name for name, n in zip(joints, np.diff(robot.joint_qd_start), strict=True) for _ in range(n)]
+    dof_joints = [joints[joint] for joint in robot.dof_joint]
     _check("Joint", joints, "frame in its parent body", robot.joint_X_p, MAX_POSITION)
     _check("Link", links, "frame in its body", robot.link_X_body, MAX_POSITION)
     _check("Link", links, "centre of mass", robot.link_com, MAX_NUMBER)

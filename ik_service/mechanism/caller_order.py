@@ -40,7 +40,7 @@ class CallerOrder:
         joints = [robot.joint_index(name) for name in names]
         if len(set(joints)) < len(joints):
             raise InputError(f"joint_order names a joint twice: {', '.join(names)}.")
-        movable = {int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1 for dof in robot.active_dof}
+        movable = set(robot.dof_joint[robot.active_dof].tolist())
         missing = [robot.joint_names[joint] for joint in sorted(movable - set(joints))]
         if missing:
             raise InputError(

@@ -27,7 +27,7 @@ def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upp
     """
     leader = int(robot.dof_leader[follower])
     own = float(robot.joint_limit_lower[follower]), float(robot.joint_limit_upper[follower])
-    low, high = leader_interval(float(robot.dof_multiplier[follower]), float(robot.dof_offset[follower]), *own)
+    low, high = mapped_limits(robot, follower, *own)
     lower[leader], upper[leader] = max(lower[leader], low), min(upper[leader], high)
     return leader
 

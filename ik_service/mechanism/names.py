@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ik_service.mechanism.arrays import RobotArrays
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -67,7 +65,7 @@ def dof_at(robot: KinematicRobot, index: int) -> DofInfo:
     """Describe a DOF; InputError where there is no such DOF."""
     if not 0 <= index < robot.joint_dof_count:
         raise InputError(f"DOF {index} is not in robot '{robot.name}': it has DOFs 0 to {robot.joint_dof_count - 1}.")
-    joint = int(np.searchsorted(robot.joint_qd_start, index, side="right")) - 1
+    joint = int(robot.dof_joint[index])
     component = JointType(robot.joint_type[joint]).dof_components[index - robot.joint_qd_start[joint]]
     return DofInfo(
         name=robot.dof_names[index],

@@ -1,7 +1,5 @@
 """A robot as a table of text, for people: its DOFs, their limits and what moves them."""
 
-import numpy as np
-
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 
@@ -24,8 +22,7 @@ def table(robot: KinematicRobot, title: str) -> str:
 
 
 def _row(robot: KinematicRobot, dof: int) -> tuple[str, ...]:
-    joint = int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1
-    kind = JointType(robot.joint_type[joint]).name.lower()
+    kind = JointType(robot.joint_type[robot.dof_joint[dof]]).name.lower()
     limits = (f"{limit:.4g}" for limit in (robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]))
     return (robot.dof_names[dof], kind, *limits, mover(robot, dof))
 

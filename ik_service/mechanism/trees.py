@@ -2,10 +2,11 @@
 
 A body belongs to the tree of the nearest active DOF above it; bodies that no active DOF moves are static and belong to
 none, so the world, a base and a locked torso connect nothing. DOFs on one path, of one joint, or moved together by a
-mimic coupling are in one tree. Field names are those of MuJoCo. Paths of links
-through the tree and the two links of each constraint are here, too.
+mimic coupling are in one tree. Field names are those of MuJoCo. Paths of links through the tree, the two links of each
+constraint, and the reach of a robot with the unit of length that follows from it are here, too.
 """
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -110,3 +111,28 @@ def constraint_ends(robot: KinematicRobot, constraint: Constraint) -> tuple[int,
 def moved_link(robot: RobotArrays, joint: int) -> int:
     """Give the link whose frame is that of the body of a joint: the first that stands on the body."""
     return int(np.argmax(robot.link_body == joint))
+
+
+USUAL_REACH = 64.0  # [m]: up to this, and down to one over it, a robot is of usual size
+
+
+def reach(robot: KinematicRobot) -> float:
+    """Give the longest way from the first joint of a chain to one of its links, joint by joint [m].
+
+    Locked joints count like others; where the first joint stands does not, nor how far sliders go.
+    """
+    length = np.zeros(robot.joint_count)
+    for joint, parent in enumerate(robot.joint_parent):
+        if parent >= 0:
+            length[joint] = length[parent] + np.linalg.norm(robot.joint_X_p[joint, :3])
+    moving = robot.link_body >= 0
+    ways = length[robot.link_body[moving]] + np.linalg.norm(robot.link_X_body[moving, :3], axis=1)
+    return float(ways.max(initial=0.0))
+
+
+def length_unit(robot: KinematicRobot) -> float:
+    """Give the length that counts as a metre does [m]: 1 for usual sizes, else the power of two nearest the reach."""
+    size = reach(robot)
+    if size == 0.0 or 1.0 / USUAL_REACH <= size <= USUAL_REACH:
+        return 1.0
+    return math.ldexp(1.0, round(math.log2(size)))

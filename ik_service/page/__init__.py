@@ -4,8 +4,8 @@ page.py: the server, its visitors and the threads that solve for them
 visitor.py: one visitor, and what is to be done; actions.py: what is to be done, by kind
 view.py: what a browser shows: stage.py, the scene, panel.py, and for how long answers have been awaited
 words.py: what the panel says; posed_robot.py: a robot and its targets, without any picture
-solving/: who answers, this process or a service, and what was asked, as Python, shell commands and C
-drawings/: what a robot looks like, and its nodes in the scene
+local_solving.py, remote_solving.py: who answers, this process or a service; questions.py: what is asked
+request_texts.py: what was asked, as Python, shell commands and C; geometry.py, drawing.py: what a robot looks like
 """
 
 from ik_service.extras import needs

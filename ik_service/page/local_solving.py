@@ -88,8 +88,7 @@ class LocalSolving(Solving):
             world = read_world({"objects": dict(question.objects)}) if question.objects else None
             asked = time.perf_counter()
             result = solver.solve(
-                [target.positions for target in question.targets],
-                [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
+                *question.poses,
                 initial_joint_q=question.initial_joint_q,
                 frozen=question.frozen or None,
                 constraint_enabled=dict.fromkeys(question.opened, False) or None,
@@ -104,8 +103,7 @@ class LocalSolving(Solving):
         begun = time.perf_counter()
         with self._explained():
             result = self._solver(question).follow(
-                [target.positions for target in question.targets],
-                [None if target.turns_freely else target.orientations_xyzw for target in question.targets],
+                *question.poses,
                 dt,
                 start_joint_q=None if question.initial_joint_q is None else question.initial_joint_q[0],
                 world=read_world({"objects": dict(question.objects)}) if question.objects else None,

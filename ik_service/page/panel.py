@@ -263,7 +263,6 @@ def unit_quaternion(numbers: Sequence[float]) -> Float64Array:
 
 
 def _slid_joints(robot: RobotModel) -> list[int]:
-    """Return the joints of one coordinate that follow no other and are not locked."""
     return [
         joint
         for joint in range(robot.joint_count)

@@ -306,5 +306,4 @@ def _start(name: str, robot: RobotModel) -> Float64Array:
 
 
 def _ways(robot: RobotModel, joint_q: NDArray[Any], link: str) -> int:
-    """Return how many active DOFs move a link."""
     return int((np.abs(robot.jacobian(joint_q, [link])[0, 0]) > 0.0).any(axis=0)[robot.dof_active >= 0].sum())

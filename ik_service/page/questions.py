@@ -74,6 +74,12 @@ class Question:
     objects: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def poses(self) -> tuple[list[Float64Array], list[Float64Array | None]]:
+        """Positions and orientations of the targets, as `IKSolver.solve` takes them; None for one that turns freely."""
+        turns = [None if target.turns_freely else target.orientations_xyzw for target in self.targets]
+        return [target.positions for target in self.targets], turns
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """What may need code of its own: robot, targets and free axes, loops, starts, options, shapes around it."""
         targets = tuple((target.link, target.free) for target in self.targets)

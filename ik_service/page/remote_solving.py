@@ -112,7 +112,6 @@ class RemoteSolving(Solving):
 
 
 def _page_error(address: str, error: ClientError) -> PageError:
-    """Return what a visitor is told where a service does not answer."""
     if isinstance(error, UnreachableError):
         return PageError(f"{address} does not answer. The page goes on when it does.", may_pass=True)
     if isinstance(error, ServiceError):

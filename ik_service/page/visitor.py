@@ -206,7 +206,6 @@ class Visitor(View):
         self._do_aside(pending)
 
     def _do_aside(self, pending: dict[str, Any]) -> None:
-        """Do what no solve of the targets belongs to."""
         if pending.keys() & {"axes", "release"}:
             self.stage.align_gizmos(along_world=self.panel.axes.value == WORLD_AXES)
         if "islands" in pending:
@@ -274,7 +273,6 @@ class Visitor(View):
         self._draw(words.HIT if is_hit else words.BY_HAND)
 
     def _change(self, link: str, **values: Any) -> None:
-        """Change a target as the panel says."""
         if "quaternion" in values:
             values["orientation_xyzw"] = unit_quaternion(values.pop("quaternion"))
         pose = self.stage.read_gizmo(link)
@@ -285,7 +283,6 @@ class Visitor(View):
         self.stage.gizmos[link].visible = self.posed.targets[link].is_on
 
     def _solve(self) -> None:
-        """Solve for the targets as they are now, and draw the answer."""
         left = max(self._arrives_at - time.perf_counter(), 0.0)
         gizmos = self.stage.read_gizmos()
         for link, pose in gizmos.items():

@@ -93,7 +93,6 @@ def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str
 
 
 def _status(posed: PosedRobot, head: str, lines: Sequence[str]) -> str:
-    """Return the status: HTML, then lines of text below it."""
     said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines if line)
     style = f"padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;min-height:{STATUS_LINES + len(posed.asked)}lh"
     return f"<div role='status' style='{style}'>{head}{said}</div>"

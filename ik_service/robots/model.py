@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from ik_service.collision.colliding_robot import CollidingRobot
 from ik_service.constraints.constraint_set import ConstraintSet
 from ik_service.constraints.rounding import with_slack
-from ik_service.kinematics import host_link_motion, host_masses, host_poses, host_tangent
+from ik_service.kinematics import host_link_motion, host_poses, host_tangent
 from ik_service.kinematics.host_poses import LinkPoses
-from ik_service.mechanism import coupling, names, size
+from ik_service.mechanism import coupling, names
 from ik_service.mechanism.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import ActiveMap, JointStep, KinematicTrees
@@ -27,7 +27,7 @@ from ik_service.mechanism.loops import LoopConstraint, checked_loops
 from ik_service.mechanism.names import DofInfo
 from ik_service.mechanism.table import table
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.mechanism.trees import kinematic_trees
+from ik_service.mechanism.trees import kinematic_trees, length_unit
 from ik_service.mechanism.velocities import VelocityConstraint, checked_velocity_constraints
 from ik_service.robots import variants
 from objectives.model import BodyMass
@@ -56,7 +56,7 @@ class RobotModel(CollidingRobot):
     @cached_property
     def length_unit(self) -> float:
         """Length that counts as a metre does for robots of usual size [m]: 1 for these, else about the reach."""
-        return size.length_unit(self)
+        return length_unit(self)
 
     @cached_property
     def trees(self) -> KinematicTrees:
@@ -66,7 +66,7 @@ class RobotModel(CollidingRobot):
     @cached_property
     def body_masses(self) -> tuple[BodyMass, ...]:
         """Bodies that have mass, with that of the links fixed to them; body -1 first if static links have any."""
-        return host_masses.body_masses(self)
+        return host_poses.body_masses(self)
 
     @cached_property
     def coordinate_names(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: The robot has no masses, or the configurations are not good ones.
         """
-        return host_masses.center_of_mass(self, joint_q)
+        return host_poses.center_of_mass(self, joint_q)
 
     def motion_subspace(self, joint_q: ArrayLike) -> Float64Array:
         """Give the twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].
@@ -167,7 +167,7 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
         """
-        return host_tangent.motion_subspace(self, joint_q)
+        return host_tangent.body_motion(self, joint_q).S
 
     def jacobian(self, joint_q: ArrayLike, links: Sequence[str] | None = None) -> Float64Array:
         """Give how links move with the DOFs, in float64, shape [n, links, 6, joint_dof_count].

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -122,7 +122,7 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
         [np.zeros(0, dtype=np.int64)]
         + [np.arange(robot.joint_qd_start[j], robot.joint_qd_start[j + 1], dtype=np.int64) for j in joints]
     )
-    coupling = _kept_couplings(robot, dofs)
+    leader, multiplier, offset, locked = _kept_couplings(robot, dofs)
     names = tuple(robot.joint_names[j] for j in joints)
     kept = _kept_constraints(robot, base, {robot.link_names[i] for i in links}, names, constraints)
     inherited = {one.name for own in kept.values() for one in own}
@@ -145,12 +145,12 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
         joint_velocity_limit=robot.joint_velocity_limit[dofs],
         joint_effort_limit=robot.joint_effort_limit[dofs],
         joint_acceleration_limit=robot.joint_acceleration_limit[dofs],
-        dof_leader=coupling.leader,
-        dof_multiplier=coupling.multiplier,
-        dof_offset=coupling.offset,
+        dof_leader=leader,
+        dof_multiplier=multiplier,
+        dof_offset=offset,
         dropped_constraints=tuple(one.name for one in constraints_of(robot) if one.name not in inherited),
         collision_model=None if robot.collision_model is None else robot.collision_model.of_links(link_names),
-        locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
+        locked={name: values for name, values in {**robot.locked, **locked}.items() if name in names},
         **kept,
     )
 
@@ -159,11 +159,7 @@ def _kept_constraints(
     robot: KinematicRobot, base: int, links: set[str], joints: Sequence[str], wanted: Sequence[str] | None
 ) -> dict[str, Any]:
     """Give the constraints of a part: of its links and joints, and those to the world if its base stands still."""
-    names = [one.name for one in constraints_of(robot)]
-    for name in wanted or ():
-        if name not in names:
-            opening = f"Constraint '{name}' is not in robot '{robot.name}'."
-            raise UnknownNameError(unknown_name(opening, "Constraint", names, name))
+    names = _constraints_by_name(robot, wanted or ()).keys()
     stands_still = robot.link_body[base] < 0
 
     def is_inside(one: Constraint) -> bool:
@@ -178,12 +174,22 @@ def _kept_constraints(
                 f"Constraint '{name}' cannot be in the part of robot '{robot.name}' below '{robot.link_names[base]}': "
                 "a frame or joint of it is elsewhere. Keep its links, or leave it out."
             )
-    left_out = {*outside, *(() if wanted is None else set(names) - set(wanted))}
+    left_out = {*outside, *(() if wanted is None else names - set(wanted))}
     T_base_world = transform_inverse(robot.link_X_body[base])
     return {
         field: tuple(_seen_from(T_base_world, one) for one in getattr(robot, field) if one.name not in left_out)
         for field in CONSTRAINTS
     }
+
+
+def _constraints_by_name(robot: KinematicRobot, wanted: Sequence[str]) -> dict[str, Constraint]:
+    """Give the constraints of a robot; UnknownNameError where one that is wanted is not among them."""
+    known = {one.name: one for one in constraints_of(robot)}
+    for name in wanted:
+        if name not in known:
+            opening = f"Constraint '{name}' is not in robot '{robot.name}'."
+            raise UnknownNameError(unknown_name(opening, "Constraint", list(known), name))
+    return known
 
 
 def _seen_from(T_base_world: Float64Array, one: Constraint) -> Constraint:
@@ -201,15 +207,13 @@ def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:
     return renumbering
 
 
-class _Couplings(NamedTuple):
-    leader: NDArray[np.int32]
-    multiplier: Float64Array
-    offset: Float64Array
-    locked: dict[str, tuple[float, ...]]
+def _kept_couplings(
+    robot: KinematicRobot, dofs: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], Float64Array, Float64Array, dict[str, tuple[float, ...]]]:
+    """Give leaders, multipliers and offsets of DOFs, renumbered, and the joints that are locked with their coordinates.
 
-
-def _kept_couplings(robot: KinematicRobot, dofs: NDArray[np.int64]) -> _Couplings:
-    """Renumber the couplings; a follower of a locked joint that is left out is locked by itself where it stands."""
+    A follower of a locked joint that is left out is locked by itself where it stands.
+    """
     leader = _renumbering(robot.joint_dof_count, dofs)[robot.dof_leader[dofs]]
     multiplier, offset = robot.dof_multiplier[dofs].copy(), robot.dof_offset[dofs].copy()
     locked: dict[str, tuple[float, ...]] = {}
@@ -223,7 +227,7 @@ def _kept_couplings(robot: KinematicRobot, dofs: NDArray[np.int64]) -> _Coupling
             )
         leader[k], multiplier[k], offset[k] = k, 1.0, 0.0
         locked[name] = (float(robot.mid_joint_q[robot.dof_coordinate[dofs[k]]]),)
-    return _Couplings(leader, multiplier, offset, locked)
+    return leader, multiplier, offset, locked
 
 
 def lock(robot: Robot, values: Mapping[str, float | Sequence[float]]) -> Robot:
@@ -276,7 +280,7 @@ def activate(robot: Robot, joints: Sequence[str]) -> Robot:
     fixed: dict[str, tuple[float, ...]] = {}
     for joint, name in enumerate(robot.joint_names):
         dof = int(robot.joint_qd_start[joint])
-        leader = int(np.searchsorted(robot.joint_qd_start, robot.dof_leader[dof], side="right")) - 1
+        leader = int(robot.dof_joint[robot.dof_leader[dof]])
         if joint in chosen and leader not in chosen:
             other = robot.joint_names[leader]
             raise InputError(f"Joint '{name}' follows '{other}' and moves only with it; name '{other}' as active.")
@@ -294,11 +298,7 @@ def aggregate(robot: Robot, names: Sequence[str], *, with_velocity: bool = True)
     """
     if isinstance(names, str) or not names:
         raise InputError(f"Constraints to aggregate must be a list of names, at least one, got {names!r}.")
-    known = {one.name: one for one in constraints_of(robot)}
-    for name in names:
-        if name not in known:
-            opening = f"Constraint '{name}' is not in robot '{robot.name}'."
-            raise UnknownNameError(unknown_name(opening, "Constraint", list(known), name))
+    known = _constraints_by_name(robot, names)
     anchor = constraint_ends(robot, known[names[0]])[0]
     steps: set[int] = set()
     for name in names:

@@ -205,7 +205,6 @@ class _Probe:
         return self._block(f"{method} Jacobian", jacobian.numpy().astype(np.float64))
 
     def require_support(self, method: str, jacobian: FloatArray) -> None:
-        """Check that a Jacobian is zero where the objective says so."""
         support = self.objective.row_support(self.model)
         if support is None:
             return

@@ -77,7 +77,6 @@ def _rows(inputs: RowInputs, slides: tuple[bool, ...], part: slice) -> Sequence[
 
 @cache
 def _group(slides: tuple[bool, ...], motion: Motion, *, offset: bool) -> RowGroup:
-    """Return the group for joints of these kinds."""
     part = PARTS[motion]
     kinds = "".join("s" if is_slide else "t" for is_slide in slides)
     return RowGroup(

@@ -195,7 +195,6 @@ class KinematicsAdapter:
         return result
 
     def _ways_of(self, avoids: bool) -> list[SolverOptions]:
-        """Return the options of the solves that a request may need, in their order."""
         checks = avoids and self.robot.collision_model is not None
         search = self._options if checks else replace(self._options, collision="off")
         return [replace(search, best_of="nearest"), search] if self.settings.nearest else [search]
@@ -219,23 +218,24 @@ class KinematicsAdapter:
             return self.groups[name]
         if self.groups:
             known = ", ".join(sorted(self.groups))
-            raise _refused(MoveItErrorCode.INVALID_GROUP_NAME, f"There is no group '{name}'. Groups: {known}.")
+            raise RequestRefusedError(
+                MoveItErrorCode.INVALID_GROUP_NAME, f"There is no group '{name}'. Groups: {known}."
+            )
         return PlanningGroup("", frozenset(self.robot.joint_names))
 
     def _targets(self, request: Any, group: PlanningGroup) -> tuple[tuple[str, ...], Sequence[Any]]:
-        """Return the links of a request and their stamped poses."""
         if request.pose_stamped_vector:
             stamped, names = request.pose_stamped_vector, request.ik_link_names
         else:
             stamped, names = [request.pose_stamped], [request.ik_link_name] if request.ik_link_name else []
         tips = tuple(name.removeprefix("/") for name in names) or group.tips
         if not tips:
-            raise _refused(
+            raise RequestRefusedError(
                 MoveItErrorCode.INVALID_LINK_NAME, f"The request names no link, and group '{group.name}' none."
             )
         if len(tips) != len(stamped):
             reason = f"There are {len(stamped)} poses and {len(tips)} links ({', '.join(tips)})."
-            raise _refused(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
+            raise RequestRefusedError(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
         self._check_links(tips)
         return tips, stamped
 
@@ -243,7 +243,9 @@ class KinematicsAdapter:
         unknown = [link for link in links if link not in self.robot.link_names]
         if unknown or not links or len(set(links)) < len(links):
             reason = f"The robot has no link '{unknown[0]}'." if unknown else "Links must be named, each once."
-            raise _refused(MoveItErrorCode.INVALID_LINK_NAME, f"{reason} Links: {', '.join(self.robot.link_names)}.")
+            raise RequestRefusedError(
+                MoveItErrorCode.INVALID_LINK_NAME, f"{reason} Links: {', '.join(self.robot.link_names)}."
+            )
 
     def _task(self, group: PlanningGroup, tips: tuple[str, ...]) -> _GroupSolver:
         """Return the solver of a group and its tips; all joints but those of the group that move tips are locked."""
@@ -262,15 +264,15 @@ class KinematicsAdapter:
         for tip in tips:
             if not moving.intersection(joints_above(robot, tip)):
                 reason = f"No joint of group '{group.name}' moves link '{tip}'."
-                raise _refused(MoveItErrorCode.INVALID_LINK_NAME, reason)
+                raise RequestRefusedError(MoveItErrorCode.INVALID_LINK_NAME, reason)
         firsts = [int(robot.joint_qd_start[robot.joint_index(name)]) for name in moving]
-        leaders = {robot.joint_names[_joint_of(robot, int(robot.dof_leader[dof]))] for dof in firsts}
+        leaders = {robot.joint_names[robot.dof_joint[robot.dof_leader[dof]]] for dof in firsts}
         try:
             active = robot.activate(sorted(leaders))
             solver = IKSolver(active, tips, device=self.settings.device, options=self._options)
         except InputError as error:
-            raise _refused(MoveItErrorCode.INVALID_GROUP_NAME, str(error)) from None
-        joints = {_joint_of(robot, int(dof)) for dof in np.flatnonzero(active.dof_active >= 0)}
+            raise RequestRefusedError(MoveItErrorCode.INVALID_GROUP_NAME, str(error)) from None
+        joints = set(robot.dof_joint[active.dof_active >= 0].tolist())
         columns = [np.arange(robot.joint_q_start[j], robot.joint_q_start[j + 1]) for j in sorted(joints)]
         names = frozenset(robot.joint_names[joint] for joint in joints)
         return _GroupSolver(solver, names, np.concatenate(columns))
@@ -279,12 +281,12 @@ class KinematicsAdapter:
         """Return what the joint constraints of a request leave of the limits of joints that move; None for all."""
         if any(getattr(constraints, kind) for kind in KINDS_REFUSED):
             reason = "Of constraints only joint_constraints are taken."
-            raise _refused(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
+            raise RequestRefusedError(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
         limits: dict[str, tuple[float, float]] = {}
         for one in constraints.joint_constraints:
             if one.joint_name not in self.states.names:
                 reason = f"A constraint names joint '{one.joint_name}'. Joints: {', '.join(self.states.names)}."
-                raise _refused(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
+                raise RequestRefusedError(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)
             dof = int(self.robot.joint_qd_start[self.robot.joint_index(one.joint_name)])
             lower, upper = limits.get(
                 one.joint_name, (self.robot.joint_limit_lower[dof], self.robot.joint_limit_upper[dof])
@@ -294,16 +296,7 @@ class KinematicsAdapter:
             held = start[self.robot.dof_coordinate[dof]]
             if not lower <= upper or (one.joint_name not in moving and not lower <= held <= upper):
                 reason = f"The constraint of joint '{one.joint_name}' leaves no place for it."
-                raise _refused(MoveItErrorCode.NO_IK_SOLUTION, reason)
+                raise RequestRefusedError(MoveItErrorCode.NO_IK_SOLUTION, reason)
             if one.joint_name in moving:
                 limits[one.joint_name] = lower, upper
         return limits or None
-
-
-def _joint_of(robot: RobotModel, dof: int) -> int:
-    """Return the joint to which a DOF belongs."""
-    return int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1
-
-
-def _refused(code: MoveItErrorCode, reason: str) -> RequestRefusedError:
-    return RequestRefusedError(code, reason)

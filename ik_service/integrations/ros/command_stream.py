@@ -158,6 +158,5 @@ class CommandStream:
 
 
 def _leads(robot: RobotModel, joint: str) -> bool:
-    """Whether a joint follows no other."""
     dof = int(robot.joint_qd_start[robot.joint_index(joint)])
     return int(robot.dof_leader[dof]) == dof

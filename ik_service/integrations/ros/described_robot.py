@@ -5,17 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from ik_service.integrations.ros.groups import (
-    PlanningGroup,
-    SemanticDescription,
-    groups_of_lines,
-    read_semantic_description,
-)
+from ik_service.integrations.ros.groups import PlanningGroup, groups_of_lines, read_semantic_description
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.readers.catalog import Collision
 from ik_service.robots.readers.document import read_srdf_file
 from ik_service.robots.readers.read_model import read_collision_model
 from ik_service.robots.readers.sphere_file import read_sphere_file
+from ik_service.robots.readers.xml_reader import is_xml_text
 from objectives.errors import InputError
 
 
@@ -62,7 +58,7 @@ def read_described_robot(
     """
     if settings.collision not in get_args(Collision):
         raise InputError(f"collision is {settings.collision!r}. Allowed: 'shapes', 'ignore'.")
-    if not urdf.lstrip("\ufeff \t\r\n").startswith("<"):
+    if not is_xml_text(urdf):
         raise InputError("robot_description is not the text of a URDF: it does not begin with '<'.")
     from_shapes = "ignore" if settings.collision_spheres else settings.collision
     robot = load_robot(urdf, collision=from_shapes, srdf=srdf or None, floating_base=settings.floating_base)
@@ -71,6 +67,5 @@ def read_described_robot(
         spheres = read_sphere_file(Path(settings.collision_spheres))
         disabled = () if document is None else document.disabled_pairs
         robot = robot.with_collision_model(read_collision_model(robot, {}, spheres, disabled))
-    semantic = SemanticDescription({}) if document is None else read_semantic_description(robot, document)
-    groups = {**semantic.groups, **groups_of_lines(robot, settings.groups)}
-    return DescribedRobot(robot, groups, semantic.root_frames)
+    groups, root_frames = ({}, frozenset[str]()) if document is None else read_semantic_description(robot, document)
+    return DescribedRobot(robot, groups | groups_of_lines(robot, settings.groups), root_frames)

@@ -3,7 +3,7 @@
 They come from an SRDF, or from lines of a parameter such as ``arm=base_link:tool0``; read once for each robot.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ik_service.mechanism.trees import path_to_root
@@ -26,19 +26,6 @@ class PlanningGroup:
     name: str
     joints: frozenset[str]
     tips: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SemanticDescription:
-    """What is read of an SRDF.
-
-    Attributes:
-        groups: The groups, by name.
-        root_frames: Names of the frame in which the root link is fixed.
-    """
-
-    groups: Mapping[str, PlanningGroup]
-    root_frames: frozenset[str] = frozenset()
 
 
 def joints_above(robot: RobotModel, link: str) -> list[str]:
@@ -73,8 +60,10 @@ def groups_of_lines(robot: RobotModel, lines: Iterable[str]) -> dict[str, Planni
     return groups
 
 
-def read_semantic_description(robot: RobotModel, document: SrdfDocument) -> SemanticDescription:
-    """Read groups and the frame of the root from an SRDF document; see `ik_service.robots.load_groups`.
+def read_semantic_description(
+    robot: RobotModel, document: SrdfDocument
+) -> tuple[dict[str, PlanningGroup], frozenset[str]]:
+    """Read groups by name, and names of the frame in which the root link is fixed; see `ik_service.robots.load_groups`.
 
     Raises:
         RobotFileError: Groups contain each other, or a state has another number of values than its joint.
@@ -85,11 +74,10 @@ def read_semantic_description(robot: RobotModel, document: SrdfDocument) -> Sema
     }
     fixed = (one for one in document.virtual_joints if one.kind == "fixed")
     frames = {one.parent_frame for one in fixed if one.child_link == robot.link_names[0]}
-    return SemanticDescription(groups, frozenset(frames))
+    return groups, frozenset(frames)
 
 
 def _with_followers(robot: RobotModel, joints: Iterable[str]) -> Iterator[str]:
-    """Give joints and those that follow them."""
     leaders = {int(robot.joint_qd_start[robot.joint_index(name)]) for name in joints}
     return (
         name

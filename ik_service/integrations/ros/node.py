@@ -150,7 +150,6 @@ class KinematicsNode:
             self._log.warning(f"Group '{group}' is not solved for: {error}")
 
     def _start_commands(self, described: DescribedRobot) -> None:
-        """Start the stream of commands where the parameters ask for one."""
         name, values = self._values.command_group, self._values
         if not name:
             return

@@ -22,7 +22,7 @@ from ik_service.robots.readers.read_model import read_collision_model, why_no_sp
 from ik_service.robots.readers.ros_packages import expand_xacro
 from ik_service.robots.readers.sphere_file import SphereDocument, read_sphere_file, read_spheres_beside
 from ik_service.robots.readers.urdf import read_urdf
-from ik_service.robots.readers.xml_reader import MAX_BYTES, outermost_tag
+from ik_service.robots.readers.xml_reader import MAX_BYTES, is_xml_text, outermost_tag
 from objectives.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -221,15 +221,11 @@ def _srdf_document(source: Any, srdf: "str | PathLike[str] | None") -> SrdfDocum
 
 def _place(source: Any) -> "tuple[Traversable, str] | None":
     """Give the folder of a robot's file and what names of files beside it begin with; None for texts and models."""
-    if _is_text(source) or not isinstance(source, str | PathLike):
+    if is_xml_text(source) or not isinstance(source, str | PathLike):
         return None
     if isinstance(source, str) and source in builtin_robot_names():
         return _BUILTIN, source
     return Path(source).parent, _stem(Path(source))
-
-
-def _is_text(source: object) -> bool:
-    return isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def _stem(path: Path) -> str:
@@ -243,10 +239,12 @@ def _describe(
     xacro_arguments: Mapping[str, str] | None = None,
     package_dirs: "Sequence[str | PathLike[str]]" = (),
 ) -> RobotDescription:
-    is_xacro = not _is_text(source) and isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".xacro"
+    is_xacro = (
+        not is_xml_text(source) and isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".xacro"
+    )
     if (xacro_arguments is not None or package_dirs) and not is_xacro:
         raise InputError("xacro_arguments and package_dirs are for the path of a .xacro file.")
-    if _is_text(source):
+    if is_xml_text(source):
         data = source.encode("utf-8", errors="surrogatepass")
         if outermost_tag(data) != "mujoco":
             return read_urdf(data, reads_constraints=reads_them)

@@ -79,7 +79,6 @@ def _lists(text: bytes | str) -> dict[str, list[Any]]:
 
 
 def _read_entries(kind: "_Kind", entries: list[Any], source: str, warnings: list[str]) -> tuple[Any, ...]:
-    """Read the entries of a list; add warnings of those that are left out."""
     found = []
     for number, entry in enumerate(entries[:MAX_CONSTRAINTS], start=1):
         try:
@@ -208,7 +207,6 @@ class _Kind(NamedTuple):
 
     @property
     def required(self) -> list[str]:
-        """The fields that every entry has."""
         return [field.name for field in dataclasses.fields(self.made_of) if field.default is dataclasses.MISSING]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ik_service.errors import RobotFileError
 from ik_service.mechanism.collision_model import LinkPair
-from ik_service.robots.readers.xml_reader import MAX_BYTES, XmlElement, read_xml, shortened
+from ik_service.robots.readers.xml_reader import MAX_BYTES, XmlElement, is_xml_text, read_xml, shortened
 from objectives.errors import UnknownNameError
 
 
@@ -86,7 +86,7 @@ def read_srdf(data: bytes) -> SrdfDocument:
 
 def read_srdf_file(source: "str | PathLike[str]") -> SrdfDocument:
     """Read the text of an SRDF document, or the file at a path; UnknownNameError where there is no such file."""
-    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
+    if isinstance(source, str) and is_xml_text(source):
         return read_srdf(source.encode("utf-8", errors="surrogatepass"))
     try:
         with Path(source).open("rb") as file:

@@ -76,7 +76,8 @@ def load_groups(srdf: "str | PathLike[str]", robot: RobotModel) -> dict[str, Joi
 
 def groups_of(document: SrdfDocument, robot: RobotModel) -> dict[str, JointGroup]:
     """Give the groups of a document; see ``load_groups``."""
-    return _Groups(document, robot).all()
+    groups = _Groups(document, robot)
+    return {name: groups.group(name) for name in document.groups}
 
 
 def group_of(document: SrdfDocument, robot: RobotModel, name: str) -> JointGroup:
@@ -107,9 +108,6 @@ class _Groups:
         self._document, self._robot = document, robot
         self._joint_of_link = {robot.link_names[moved_link(robot, j)]: j for j in range(robot.joint_count)}
         self._found: dict[str, _Members] = {}
-
-    def all(self) -> dict[str, JointGroup]:
-        return {name: self.group(name) for name in self._document.groups}
 
     def group(self, name: str) -> JointGroup:
         robot, members = self._robot, self._members(name, ())
@@ -162,7 +160,6 @@ class _Groups:
             members.left_out[name] = None
 
     def _add_chain(self, members: _Members, element: XmlElement) -> None:
-        """Add the joints on the way between two links."""
         names = self._robot.link_names
         base, tip = element.text("base_link"), element.text("tip_link")
         if base not in names or tip not in names:
@@ -206,7 +203,6 @@ class _Groups:
         return states
 
     def _values(self, state: XmlElement) -> Iterator[tuple[str, tuple[float, ...]]]:
-        """Give the coordinates that a state has for joints of the robot."""
         robot = self._robot
         for one in state.all("joint"):
             name = one.text("name")

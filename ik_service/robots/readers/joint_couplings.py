@@ -67,7 +67,6 @@ class JointCouplings:
         return self._with_leaders(free[0], coefficients, constant)._checked()
 
     def _with_leaders(self, first: int, coefficients: Mapping[int, float], constant: float) -> "JointCouplings":
-        """Solve an equation of leaders for one of them."""
         others = {joint: coefficient for joint, coefficient in coefficients.items() if joint != first}
         if len(others) > 1:
             constant -= sum(coefficient * self.held.get(joint, 0.0) for joint, coefficient in others.items())

@@ -36,11 +36,7 @@ class MjcfEqualities:
         self.warnings: list[str] = []
         self._closing: list[int] = []
         self._polynomials: list[int] = []
-        for equality in map(int, np.flatnonzero(model.eq_active0)):
-            try:
-                self._read(equality)
-            except InputError as error:
-                self.warnings.append(f"{self._label(equality)} is left out: {error}")
+        self._read_each(np.flatnonzero(model.eq_active0).tolist(), self._read)
 
     def _label(self, equality: int) -> str:
         kind = self._kinds(int(self._model.eq_type[equality])).name.removeprefix("mjEQ_").lower()
@@ -69,7 +65,6 @@ class MjcfEqualities:
             raise InputError("constraints of this kind are not read.")
 
     def _is_polynomial(self, equality: int) -> bool:
-        """Tell whether a coupling of two joints or tendons is not linear."""
         return bool(self._model.eq_obj2id[equality] >= 0 and self._model.eq_data[equality][2:5].any())
 
     def _couple(self, equality: int, terms_of: Callable[[int], Mapping[int, float]]) -> None:
@@ -146,7 +141,6 @@ class MjcfEqualities:
 
 
 def _offsets(data: Float64Array, is_weld: bool) -> tuple[Transform, Transform]:
-    """Give where the frames of a connection or a weld stand on its two bodies."""
     if not is_weld:
         return (*data[:3], *_UPRIGHT), (*data[3:6], *_UPRIGHT)
     turn = np.roll(data[6:10], -1) / np.linalg.norm(data[6:10])

@@ -54,7 +54,6 @@ def find_package(name: str, file: Path, package_dirs: Sequence[Path] = ()) -> Pa
 
 
 def _declared(folder: Path) -> str | None:
-    """Give the name of the package that a folder is, None where it is none."""
     try:
         found = _NAME.search((folder / "package.xml").read_bytes())
     except OSError:

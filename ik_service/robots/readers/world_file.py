@@ -167,7 +167,6 @@ def _read_shape(name: object, fields: object, folder: Path | None) -> Obstacle:
 
 
 def _read_field(key: str, value: Any, width: int, numbers_as_text: bool) -> Any:
-    """Read one number, or a list of as many as the width says."""
     if key == "file":
         return value
     if width == BLOCK:

@@ -227,6 +227,11 @@ class _TreeBuilder:
         self._open.pop()
 
 
+def is_xml_text(source: object) -> bool:
+    """Return whether this is the text of a document rather than a name or a path."""
+    return isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<")
+
+
 def with_declaration_passed_over(data: bytes) -> bytes:
     """Give a document in which an XML declaration after blank lines is an instruction that parsers ignore.
 

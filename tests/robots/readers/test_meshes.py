@@ -6,8 +6,7 @@ import pytest
 import trimesh
 
 from ik_service import RobotFileError
-from ik_service.collision.covering import cover_solid, shape_solid
-from ik_service.collision.covering_figures import covering_figures
+from ik_service.collision.covering import cover_solid, covering_figures, shape_solid
 from ik_service.collision.shapes import MeshReference
 from ik_service.robots import Box, Sphere
 from ik_service.robots.readers.mesh_file import find_mesh, read_mesh

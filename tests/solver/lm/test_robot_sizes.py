@@ -7,7 +7,7 @@ import ik_service
 from benchmarks.problems.compared_robots import BUILTIN
 from benchmarks.problems.scaled_robots import scaled_urdf
 from ik_service.control import IKController
-from ik_service.mechanism.size import reach
+from ik_service.mechanism.trees import reach
 from ik_service.robots import load_urdf
 from ik_service.robots.readers.catalog import builtin_robot_names
 from tests.solver.conftest import Reachable
