@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.descent import CLOSED, ClosingProblem, Descent, close_from
-from ik_service.constraints.limit_rows import BoundedRows
 from ik_service.constraints.linear_algebra import BoolArray, coupling_matrix, ranks
 from ik_service.constraints.partition import dependent_columns
+from ik_service.constraints.residual_rows import BoundedRows
 from ik_service.constraints.results import ClosureStatus
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot

@@ -84,7 +84,7 @@ def with_closing_joints(robot: Robot) -> Robot:
             if part.is_distant:
                 T = np.array([loop.size, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
             body, T = chain.add(loop, part, body, T), identity_transform()
-        end = (chain.last_link, IDENTITY) if parts else (loop.reference_link, loop.reference_offset)
+        end = (chain.link_names[-1], IDENTITY) if parts else (loop.reference_link, loop.reference_offset)
         slack = _weld_slack(dict(loop.slack or ()))
         loops.append(LoopConstraint(loop.name, "weld", loop.link, end[0], loop.offset, end[1], slack=slack))
     return chain.appended(robot, loops)
@@ -105,7 +105,7 @@ class _Chain:
         self._first_dof = robot.joint_dof_count
         self._taken = {*robot.joint_names}, {*robot.link_names}
         self._names: list[str] = []
-        self._link_names: list[str] = []
+        self.link_names: list[str] = []
         self._parents: list[int] = []
         self._frames: list[Float64Array] = []
         self._parts: list[_Part] = []
@@ -114,18 +114,13 @@ class _Chain:
     def add(self, loop: LoopConstraint, part: _Part, body: int, T_body_joint: Float64Array) -> int:
         """Put one joint on a body; give the body that it moves."""
         name = f"{loop.name}/{part.name}" if part.name else loop.name
-        for names, taken in zip((self._names, self._link_names), self._taken, strict=True):
+        for names, taken in zip((self._names, self.link_names), self._taken, strict=True):
             names.append(_free_name(name, taken))
         self._parents.append(body)
         self._frames.append(T_body_joint)
         self._parts.append(part)
         self._multipliers.append(loop.size if part.is_screw else 1.0)
         return self._bodies + len(self._names) - 1
-
-    @property
-    def last_link(self) -> str:
-        """Name of the link that the last joint moves."""
-        return self._link_names[-1]
 
     def appended(self, robot: Robot, loops: Sequence[LoopConstraint]) -> Robot:
         """Give the robot with the bodies, one link on each, and other loops."""
@@ -148,7 +143,7 @@ class _Chain:
         return dataclasses.replace(
             robot,
             joint_names=(*robot.joint_names, *self._names),
-            link_names=(*robot.link_names, *self._link_names),
+            link_names=(*robot.link_names, *self.link_names),
             link_parent=joined(robot.link_parent, np.zeros(count)),
             link_body=joined(robot.link_body, bodies),
             link_X_body=joined(robot.link_X_body, np.tile(identity_transform(), (count, 1))),

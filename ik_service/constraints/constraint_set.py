@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 from ik_service.constraints import closing, sweep
 from ik_service.constraints.constraint_list import ConstraintList
 from ik_service.constraints.descent import CLOSED, nearest_rates, restored
-from ik_service.constraints.limit_rows import BoundedRows
 from ik_service.constraints.linear_algebra import BoolArray, applied, free_dofs
 from ik_service.constraints.partition import partitioned
-from ik_service.constraints.residual_rows import ResidualRows
+from ik_service.constraints.residual_rows import BoundedRows, ResidualRows
 from ik_service.constraints.results import (
     Closure,
     ClosureStatus,

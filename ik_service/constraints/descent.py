@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.constraints.limit_rows import BoundedRows
 from ik_service.constraints.linear_algebra import BoolArray, applied, coupling_matrix, least_change
+from ik_service.constraints.residual_rows import BoundedRows
 from ik_service.kinematics.host_tangent import integrate
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.kinematic_robot import KinematicRobot

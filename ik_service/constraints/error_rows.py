@@ -116,7 +116,6 @@ class ErrorRows:
         return self._with_closing(self.jacobian(motion), given, self.drift(motion, qd))
 
     def _rates(self, rates: ArrayLike) -> Float64Array:
-        """Read rates of all DOFs or of those of the tree."""
         if np.shape(rates)[-1:] != (len(self.dofs),):
             return checked_tangent(self.robot, rates)
         whole = checked_tangent(self.whole, np.asarray(rates, np.float64) @ self.spread.T)

@@ -1,17 +1,50 @@
-"""Residual packing: the rows that the joints of loops state, their Jacobian and their second time derivative."""
+"""Residual packing: the rows that the joints of loops state, their Jacobian and their second time derivative.
 
+Rows of limits stand behind them: how far closing joints are beyond their limits, 0 within.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ik_service.constraints.frame_pairs import FramePairs, frame_pairs
-from ik_service.constraints.linear_algebra import applied
+from ik_service.constraints.linear_algebra import BoolArray, applied
 from ik_service.constraints.scalar_rows import ScalarRows
-from ik_service.constraints.statements import TWIST, evaluated, or_zero, row_statement
-from ik_service.kinematics.host_tangent import body_motion, motion_subspace_rate
+from ik_service.constraints.statements import TWIST, RowStatement, evaluated, limit_statement, or_zero, row_statement
+from ik_service.kinematics.host_tangent import BodyMotion, body_motion, motion_subspace_rate
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.transforms import Float64Array
+
+
+class LoopRows(NamedTuple):
+    """The rows of one loop: of its joint, or of limits of this.
+
+    Attributes:
+        size: Pitch or distance of the loop.
+        stated: Its rows.
+        numbers: Further numbers that they need, by name.
+    """
+
+    size: float
+    stated: RowStatement
+    numbers: dict[str, float]
+
+
+def loop_values_and_jacobians(
+    loops: Sequence[LoopRows], frames: FramePairs, motion: BodyMotion
+) -> tuple[list[Float64Array], list[Float64Array]]:
+    """Give for each loop the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
+    poses, n, columns = frames.poses(motion.T_world_body), len(motion.S), frames.moves_apart
+    values, jacobians = [], []
+    for k, (size, stated, numbers) in enumerate(loops):
+        found = evaluated([*stated.rows, *stated.by_twist], size, poses[:, :, k], numbers=numbers)
+        count = len(stated.rows)
+        values.append(found[:, :count])
+        by_twist = or_zero(found[:, count:]).reshape(n, count, TWIST)
+        jacobians.append(by_twist @ np.swapaxes(motion.S * columns[k, :, np.newaxis], 1, 2))
+    return values, jacobians
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,35 +53,30 @@ class ResidualRows:
 
     Attributes:
         robot: The robot.
-        loops: Its loops.
-        frames: Their frames.
+        loops: Rows of its loops.
+        frames: Frames of the loops.
         scalar: The rows behind those of loops.
     """
 
     robot: KinematicRobot
-    loops: tuple[LoopConstraint, ...]
+    loops: tuple[LoopRows, ...]
     frames: FramePairs
     scalar: ScalarRows
 
     @classmethod
     def of(cls, robot: KinematicRobot) -> "ResidualRows":
         """Collect the rows of the constraints of a robot."""
-        return cls(robot, robot.loops, frame_pairs(robot, robot.loops), ScalarRows.of(robot))
+        slack = [dict(loop.slack or ()) for loop in robot.loops]
+        loops = (
+            LoopRows(loop.size, row_statement(loop.joint, tuple(own)), own)
+            for loop, own in zip(robot.loops, slack, strict=True)
+        )
+        return cls(robot, tuple(loops), frame_pairs(robot, robot.loops), ScalarRows.of(robot))
 
     def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Give the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
         motion = body_motion(self.robot, joint_q)
-        poses, n = self.frames.poses(motion.T_world_body), len(motion.S)
-        columns = self.frames.moves_apart
-        values, jacobians = [], []
-        for k, loop in enumerate(self.loops):
-            numbers = dict(loop.slack or ())
-            stated = row_statement(loop.joint, tuple(numbers))
-            found = evaluated([*stated.rows, *stated.by_twist], loop.size, poses[:, :, k], numbers=numbers)
-            count = len(stated.rows)
-            values.append(found[:, :count])
-            by_twist = or_zero(found[:, count:]).reshape(n, count, TWIST)
-            jacobians.append(by_twist @ np.swapaxes(motion.S * columns[k, :, np.newaxis], 1, 2))
+        values, jacobians = loop_values_and_jacobians(self.loops, self.frames, motion)
         values.append(self.scalar.values(motion))
         jacobians.append(self.scalar.jacobian(motion))
         return np.concatenate(values, axis=1), np.concatenate(jacobians, axis=1)
@@ -61,12 +89,66 @@ class ResidualRows:
         subspace_rate = motion_subspace_rate(self.robot, motion, joint_qd)
         rates = np.einsum("sld,nd,ndk->snlk", moved, joint_qd, subspace_rate)
         found = []
-        for k, loop in enumerate(self.loops):
-            numbers = dict(loop.slack or ())
-            stated = row_statement(loop.joint, tuple(numbers))
+        for k, (size, stated, numbers) in enumerate(self.loops):
             count, outputs = len(stated.rows), [*stated.bend, *stated.by_twist]
-            parts = or_zero(evaluated(outputs, loop.size, poses[:, :, k], twists[:, :, k], numbers))
+            parts = or_zero(evaluated(outputs, size, poses[:, :, k], twists[:, :, k], numbers))
             by_twist = parts[:, count:].reshape(-1, count, TWIST)
             found.append(parts[:, :count] + np.einsum("nrk,nk->nr", by_twist, rates[0, :, k] - rates[1, :, k]))
         found.append(applied(self.scalar.jacobian_dot(motion, joint_qd), joint_qd))
         return np.concatenate(found, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedRows:
+    """The rows of a robot's constraints, then those of the limits of the joints that close its loops.
+
+    Attributes:
+        robot: The robot.
+        equations: The rows of the constraints.
+        frames: Frames of the loops whose joints have limits.
+        limits: Their rows.
+        constraint: Number of the constraint of each of these rows.
+    """
+
+    robot: KinematicRobot
+    equations: ResidualRows
+    frames: FramePairs
+    limits: tuple[LoopRows, ...]
+    constraint: tuple[int, ...]
+
+    @classmethod
+    def of(cls, equations: ResidualRows) -> "BoundedRows":
+        """Add the limits to the rows of a robot's constraints."""
+        robot = equations.robot
+        loops = {k: loop for k, loop in enumerate(robot.loops) if loop.limited}
+        limits = tuple(
+            LoopRows(loop.size, limit_statement(loop.joint, loop.limited), loop.limit_numbers)
+            for loop in loops.values()
+        )
+        owners = tuple(k for k, one in zip(loops, limits, strict=True) for _ in one.stated.rows)
+        return cls(robot, equations, frame_pairs(robot, tuple(loops.values())), limits, owners)
+
+    def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """Give the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
+        values, jacobian = self.equations.values_and_jacobian(joint_q)
+        if not self.limits:
+            return values, jacobian
+        beyond, by_dofs = self.beyond(joint_q)
+        return np.concatenate([values, beyond], axis=1), np.concatenate([jacobian, by_dofs], axis=1)
+
+    def beyond(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """Give the same of the limits alone."""
+        motion = body_motion(self.robot, joint_q)
+        values, jacobians = loop_values_and_jacobians(self.limits, self.frames, motion)
+        return np.concatenate(values, axis=1), np.concatenate(jacobians, axis=1)
+
+    def enabled(self, on: BoolArray, constraints: BoolArray) -> BoolArray:
+        """Give which rows are enabled, from the same of the constraints' rows and of constraints, [n, constraints]."""
+        return np.concatenate([on, constraints[:, list(self.constraint)]], axis=1) if self.limits else on
+
+    def errors(self, joint_q: Float64Array, count: int) -> Float64Array:
+        """Give how far each constraint is beyond a limit at most, 0 where it has none, shape [n, count]."""
+        found = np.zeros((len(joint_q), count))
+        if self.limits:
+            np.maximum.at(found.T, list(self.constraint), np.abs(self.beyond(joint_q)[0]).T)
+        return found

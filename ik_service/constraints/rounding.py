@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.descent import CLOSED, ClosingProblem, damped_step
-from ik_service.constraints.limit_rows import BoundedRows
 from ik_service.constraints.linear_algebra import BoolArray, applied, least_change
 from ik_service.constraints.partition import verdicts
-from ik_service.constraints.residual_rows import ResidualRows
+from ik_service.constraints.residual_rows import BoundedRows, ResidualRows
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
 from ik_service.mechanism.transforms import Float64Array
@@ -83,7 +82,7 @@ def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
 def _longest_gap(rows: ResidualRows, joint_q: Float64Array, dofs: NDArray[np.intp]) -> float:
     """Give the longest way from the joints of some DOFs to where a robot's only loop closes [m]."""
     poses = body_motion(rows.robot, joint_q).T_world_body
-    joints = np.searchsorted(rows.robot.joint_qd_start, dofs, side="right") - 1
+    joints = rows.robot.dof_joint[dofs]
     ways = poses[:, joints, :3] - rows.frames.poses(poses)[1, :, 0, np.newaxis, :3]
     return float(np.linalg.norm(ways, axis=2).max(initial=0.0))
 

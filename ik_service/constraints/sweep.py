@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ik_service.constraints.closing import ATTEMPTS, nearest_closed, statuses
 from ik_service.constraints.descent import ClosingProblem, close_from
-from ik_service.constraints.limit_rows import BoundedRows
 from ik_service.constraints.linear_algebra import BoolArray
+from ik_service.constraints.residual_rows import BoundedRows
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.names import dof_at
 from ik_service.mechanism.transforms import Float64Array

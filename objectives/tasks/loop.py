@@ -11,7 +11,7 @@ from objectives.errors import InputError
 from objectives.expression import Scalar, atan2, cos, maximum, minimum, sin, sqrt, where
 from objectives.expression.element_table import Element, ElementTable, build_element_table
 from objectives.expression.expression_objective import ExpressionObjective
-from objectives.expression.frame_algebra import Frame, Vector, dot, rotation_difference
+from objectives.expression.frame_algebra import Frame, dot, rotation_difference
 from objectives.expression.rows import RowGroup, RowInputs
 from objectives.model import IKModel
 from objectives.robot_indices import RobotIndices
@@ -40,26 +40,6 @@ def _tilt(frame: Frame) -> tuple[Scalar, Scalar]:
     return where(cosine2 > OPPOSITE, across[0], 2.0), across[1]
 
 
-def _turn(frame: Frame) -> Vector:
-    return rotation_difference(frame.orientation_xyzw, UPRIGHT)
-
-
-def _weld(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [*frame.position, *_turn(frame)]
-
-
-def _revolute(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [*frame.position, *_tilt(frame)]
-
-
-def _prismatic(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [*frame.position[:2], *_turn(frame)]
-
-
-def _cylindrical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [*frame.position[:2], *_tilt(frame)]
-
-
 def _helical(frame: Frame, pitch: Scalar) -> Sequence[Scalar]:
     """The rest of the way along z after that of the rotation about it, less whole turns."""
     _, _, z, w = frame.orientation_xyzw
@@ -70,22 +50,6 @@ def _helical(frame: Frame, pitch: Scalar) -> Sequence[Scalar]:
 def _universal(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
     x, y, z, w = frame.orientation_xyzw
     return [*frame.position, 2.0 * (x * z - w * y)]
-
-
-def _spherical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return frame.position
-
-
-def _planar(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [frame.position[2], *_tilt(frame)]
-
-
-def _point_on_line(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return frame.position[:2]
-
-
-def _point_in_plane(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return frame.position[2:]
 
 
 def _distance(frame: Frame, distance: Scalar) -> Sequence[Scalar]:
@@ -109,25 +73,31 @@ LOOP_COMPONENTS: Mapping[str, tuple[str, ...]] = {
 """Names of the rows of the joints that close a loop."""
 
 
-def _group(joint: str, rows: RelativeRows, *, has_size: bool = False) -> RowGroup:
-    return relative_group(f"loop_{joint}", len(LOOP_COMPONENTS[joint]), rows, has_size=has_size)
+SIZES = {"helical": "pitch", "distance": "distance"}
+_OTHER_ROWS: Mapping[str, RelativeRows] = {"helical": _helical, "universal": _universal, "distance": _distance}
+
+
+def _plain_rows(components: Sequence[str], frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    """Give rows of position (px, ...), of rotation (ex, ...) and of tilt (zx, zy), those that are named."""
+    known: dict[str, Scalar] = dict(zip(("px", "py", "pz"), frame.position, strict=True))
+    if "ex" in components:
+        turn = rotation_difference(frame.orientation_xyzw, UPRIGHT)
+        known |= zip(("ex", "ey", "ez"), turn, strict=True)
+    if "zx" in components:
+        known |= zip(("zx", "zy"), _tilt(frame), strict=True)
+    return [known[name] for name in components]
 
 
 LOOP_GROUPS: Mapping[str, RowGroup] = {
-    "weld": _group("weld", _weld),
-    "revolute": _group("revolute", _revolute),
-    "prismatic": _group("prismatic", _prismatic),
-    "helical": _group("helical", _helical, has_size=True),
-    "cylindrical": _group("cylindrical", _cylindrical),
-    "universal": _group("universal", _universal),
-    "spherical": _group("spherical", _spherical),
-    "planar": _group("planar", _planar),
-    "point_on_line": _group("point_on_line", _point_on_line),
-    "point_in_plane": _group("point_in_plane", _point_in_plane),
-    "distance": _group("distance", _distance, has_size=True),
+    joint: relative_group(
+        f"loop_{joint}",
+        len(components),
+        _OTHER_ROWS.get(joint) or functools.partial(_plain_rows, components),
+        has_size=joint in SIZES,
+    )
+    for joint, components in LOOP_COMPONENTS.items()
 }
 """Rows of the joints that close a loop, by name."""
-SIZES = {"helical": "pitch", "distance": "distance"}
 
 
 @functools.cache
