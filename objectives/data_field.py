@@ -99,7 +99,7 @@ class DataField:
 
     @property
     def preallocated(self) -> bool:
-        """Whether the caller's own Warp array is in use."""
+        """True while the caller's own Warp array is in use."""
         return self._given is not None
 
     @property

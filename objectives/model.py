@@ -1,4 +1,4 @@
-"""What an objective may read of a robot, as a protocol: `objectives` imports no robot class.
+"""Members of a robot that an objective may read, as a protocol: `objectives` imports no robot class.
 
 Every array lives on one device. The word *DOF* is an entry of `joint_qd`, *coordinate* an entry of `joint_q`; only
 `dof_coordinate` leads from one to the other.

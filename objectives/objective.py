@@ -19,7 +19,7 @@ from objectives.model import BoolArray, IKModel
 
 
 class IKJacobianType(enum.Enum):
-    """Where the Jacobian of an objective comes from."""
+    """Source of the Jacobian of an objective."""
 
     AUTODIFF = "autodiff"
     """Reverse-mode differentiation of the residual kernels, for every objective."""
@@ -139,7 +139,7 @@ class IKObjective:
     # ------------------------------------------------------------------ priority
     @property
     def priority(self) -> int:
-        """Which rows come first: those of pose targets have priority 0, those of objectives 1 unless told otherwise.
+        """Order of rows: those of pose targets have priority 0, those of objectives 1 unless told otherwise.
 
         In an island with targets, rows of priority 1 change only what rows of priority 0 do not fix, whatever the
         weights; among rows of one priority weights decide.

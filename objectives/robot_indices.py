@@ -1,4 +1,4 @@
-"""Where things are in the arrays of a robot: host copies of its index arrays, and the questions put to them."""
+"""Places in the arrays of a robot: host copies of its index arrays, and the questions put to them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

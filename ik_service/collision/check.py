@@ -1,4 +1,4 @@
-"""How far configurations are from contact, with themselves and with a world, in float64."""
+"""Distances of configurations from contact, with themselves and with a world, in float64."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ NOTHING = -1
 
 @dataclass(frozen=True, eq=False)
 class CollisionCheck:
-    """How far configurations are from contact.
+    """Distances of configurations from contact.
 
     Attributes:
         clearance: Least distance between two links that are checked, or a link and an object [m], negative in
@@ -38,7 +38,7 @@ class CollisionCheck:
 
     @property
     def is_free(self) -> NDArray[np.bool_]:
-        """Whether nothing touches, shape [n]."""
+        """True where nothing touches, shape [n]."""
         return np.asarray(self.clearance > 0.0)
 
     @property

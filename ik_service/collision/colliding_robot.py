@@ -1,4 +1,4 @@
-"""What a robot with a collision model can be asked; `RobotModel` is one."""
+"""Methods of a robot with a collision model; `RobotModel` is one."""
 
 import dataclasses
 from collections import Counter

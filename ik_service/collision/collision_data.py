@@ -1,4 +1,4 @@
-"""What a solve checks for collision, on the device: spheres by islands, worlds, and the clearance that is asked for.
+"""Arrays of the collision check of a solve, on the device: spheres by islands, worlds, and the clearance asked for.
 
 Arrays of worlds grow and are filled anew for each solve; launches that are recorded hold them until they grow.
 """

@@ -14,7 +14,7 @@ from ik_service.mechanism.transforms import Float64Array
 FIRST_CELLS, MOST_CELLS = 4000, 100_000
 """Cells to begin with, about, and how many there may be at once; where more would be needed spheres grow instead."""
 SPHERES_ASKED = 8
-"""How many spheres are asked whether they have a cell: those that had most of the one that it was cut from."""
+"""Number of spheres that are asked whether they have a cell: those that had most of the one that it was cut from."""
 MESH_ROUNDING = 1e-6
 """Share of the largest extent of a solid by which its distances may be wrong: those of meshes are in float32."""
 DISTANCES_PER_BLOCK = 1 << 22

@@ -31,11 +31,11 @@ STANDS_OUT_MORE = 0.5
 GROWTH = 0.1
 """By how much spheres grow before others are added, as a share of the bound."""
 SMALLEST_CELL = 0.04
-"""Where cells of a solid are cut no more: half of their diagonal, as a share of the bound."""
+"""Size from which on cells of a solid are cut no more: half of their diagonal, as a share of the bound."""
 
 
 class Solid(NamedTuple):
-    """What is to be covered.
+    """A solid that is to be covered.
 
     Attributes:
         signed_distance: From points [m, shape ..., 3] to distances, negative inside [m, shape ...].
@@ -222,7 +222,7 @@ POINTS_OF_A_SPHERE = 400
 
 
 class CoveringFigures(NamedTuple):
-    """How well spheres cover a solid.
+    """Quality of a covering of a solid by spheres.
 
     Attributes:
         coverage: Share of the points of its surface that are in a sphere.

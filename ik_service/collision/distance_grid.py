@@ -110,7 +110,7 @@ class DistanceGrid:
 
     @cached_property
     def steepness(self) -> float:
-        """How much the distance changes at most along a way that meets no obstacle, for its length: 1 or more.
+        """Largest change of the distance along a way that meets no obstacle, for its length: 1 or more.
 
         It is about 1 for a grid of true distances. Where obstacles reach the outermost nodes it is at least 1.4: beyond
         them, the distance changes along the way there and across.
@@ -123,7 +123,7 @@ class DistanceGrid:
 
     @cached_property
     def depth(self) -> float:
-        """How deep obstacles go that reach the outermost nodes [m]: so far they may go on beyond."""
+        """Depth of obstacles that reach the outermost nodes [m]: so far they may go on beyond."""
         faces = [np.take(self.values, side, axis=axis).min() for axis in range(3) for side in (0, -1)]
         return max(0.0, -float(min(faces)))
 

@@ -1,4 +1,4 @@
-"""How far joints move the spheres of a robot at most."""
+"""Lever arms: the largest motion of the spheres of a robot by each joint."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which links of a robot are checked against each other, from its structure and from random configurations."""
+"""Pairs of links that are checked against each other, from its structure and from random configurations."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations

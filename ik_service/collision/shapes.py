@@ -52,7 +52,7 @@ class Sphere:
 
 @dataclass(frozen=True)
 class RoundShape:
-    """What is round about z.
+    """A shape that is round about z.
 
     Attributes:
         radius: [m].

@@ -48,7 +48,7 @@ class CollisionSpheres:
 
 
 class SphereArrays:
-    """What a check of one configuration reads, but for what depends on the trees that are checked.
+    """Arrays that a check of one configuration reads, but for those that depend on the trees that are checked.
 
     Args:
         model: The robot on the device.

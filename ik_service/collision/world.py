@@ -105,7 +105,7 @@ class AttachedObject:
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What makes one object the same as another."""
+        """Content by which one object is the same as another."""
         return self.link, self.spheres.tobytes(), self.touches
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ _KNOWN_LINES: "WeakKeyDictionary[World, tuple[_Line, ...]]" = WeakKeyDictionary(
 
 
 class ObjectKind(IntEnum):
-    """How the distance from an object is computed."""
+    """Rule by which the distance from an object is computed."""
 
     ROUNDED_BOX = 0
     CYLINDER = 1

@@ -29,7 +29,7 @@ from objectives.errors import InputError
 
 
 class ConstraintSet(ConstraintList):
-    """What closes loops of a robot: immutable, in float64 on the host, over many configurations at once.
+    """Constraints that close loops of a robot: immutable, in float64 on the host, over many configurations at once.
 
     Configurations are [joint_coord_count] (then n = 1) or [n, joint_coord_count], rates alike. Rows stand in two
     packings. *Error packing*: six rows per loop, the position [m] and rotation vector [rad] of its frame in the frame
@@ -302,7 +302,7 @@ class ConstraintSet(ConstraintList):
 
     @property
     def _holds_positions(self) -> BoolArray:
-        """Whether each constraint holds positions, shape [constraints]."""
+        """True for constraints that hold positions, shape [constraints]."""
         return np.array([not isinstance(one, VelocityConstraint) for one in self], dtype=bool)
 
     def _bounded_on(self, enabled: ArrayLike | None) -> BoolArray:

@@ -15,10 +15,10 @@ from ik_service.mechanism.transforms import Float64Array
 CLOSED = 1e-10
 """Largest row of a closed loop [m and rad]."""
 ENOUGH = 1e-13
-"""Where steps end [m and rad]: rounding is near."""
+"""Largest row at which steps end [m and rad]: rounding is near."""
 DESCENT_ITERATIONS = 100
 MAX_HOLDS = 4
-"""How often a step is computed again without the DOFs that it pushes against their limits."""
+"""Number of times that a step is computed again without the DOFs that it pushes against their limits."""
 STALLED_SHARE = 1e-9
 """A step that lowers the sum of squares by less than this share ends the descent."""
 FACTOR_START, FACTOR_UP, FACTOR_DOWN, FACTOR_MIN, FACTOR_MAX = 1e-2, 6.0, 0.2, 1e-6, 1e6
@@ -28,7 +28,7 @@ DAMPING_FLOOR = 1e-14
 
 
 class Descent(NamedTuple):
-    """Where the steps ended.
+    """End of a descent.
 
     Attributes:
         joint_q: Shape [n, joint_coord_count].

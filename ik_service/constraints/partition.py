@@ -1,4 +1,4 @@
-"""Which coordinates drive a mechanism, which follow, and which rows say nothing new or contradict others."""
+"""Coordinates that drive a mechanism, those that follow, and rows that are redundant or contradict others."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
 CONFLICT_MIN = 1e-8
-"""What a redundant row leaves open [m or rad] from which on it conflicts: closed ones are within 1e-10."""
+"""Rest of a redundant row [m or rad] from which on it conflicts: closed ones are within 1e-10."""
 GOOD_ENOUGH = 0.1
 """A column may be dependent if it adds at least this share of what the best one adds; of these the last one is."""
 

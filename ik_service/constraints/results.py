@@ -1,4 +1,4 @@
-"""What closing loops and moving with them gives back."""
+"""Results of closing loops and of moving with them."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,7 +12,7 @@ from ik_service.mechanism.transforms import Float64Array
 
 
 class ClosureStatus(IntEnum):
-    """Whether enabled loops could be closed.
+    """Outcome of closing enabled loops.
 
     Attributes:
         CLOSED: All rows of enabled constraints are within 1e-10 [m and rad].
@@ -52,7 +52,7 @@ class Closure:
 
     @property
     def closed(self) -> BoolArray:
-        """Whether each is closed, shape [n]."""
+        """True for closed configurations, shape [n]."""
         return np.asarray(self.status == ClosureStatus.CLOSED)
 
     @property

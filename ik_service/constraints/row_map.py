@@ -1,4 +1,4 @@
-"""Which row belongs to which constraint: the maps of both packings of rows."""
+"""Maps from rows of either packing to constraints."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What joints of loops state over the poses of two frames, evaluated in float64 with its derivatives.
+"""Statements of joints of loops over the poses of two frames, evaluated in float64 with its derivatives.
 
 The expressions are those from which the kernels of solvers are made. Derivatives are by the twists of both frames,
 once, and once more for accelerations.

@@ -144,7 +144,7 @@ class RobotArrays:
 
     @property
     def has_closing_limits(self) -> bool:
-        """Whether a joint that closes a loop has limits."""
+        """True if a joint that closes a loop has limits."""
         return any(loop.limited for loop in self.loops)
 
     @property

@@ -12,7 +12,7 @@ from objectives.errors import InputError
 
 
 class CallerOrder:
-    """Where a caller's columns stand among the robot's.
+    """Columns of a caller among the robot's coordinates and DOFs.
 
     Args:
         robot: The robot.

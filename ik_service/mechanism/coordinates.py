@@ -42,7 +42,7 @@ class CoordinateConstraint:
 
     @property
     def kind(self) -> str:
-        """What kind of constraint it is."""
+        """Kind of the constraint."""
         return "polynomial"
 
     @property

@@ -35,17 +35,17 @@ class JointType(IntEnum):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the joint has exactly one coordinate."""
+        """True for a joint of exactly one coordinate."""
         return self in (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PRISMATIC)
 
     @property
     def repeats_each_turn(self) -> bool:
-        """Whether the last of its coordinates is an angle that leaves the pose as it is when it changes by a turn."""
+        """True if the last coordinate is an angle that leaves the pose as it is when it changes by a turn."""
         return self in (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PLANAR)
 
     @property
     def quaternion_offset(self) -> int | None:
-        """Where the quaternion stands among the joint's coordinates; None where there is none."""
+        """Place of the quaternion among the joint's coordinates; None where there is none."""
         return {JointType.FLOATING: 3, JointType.BALL: 0}.get(self)
 
 

@@ -1,4 +1,4 @@
-"""What the functions on robots need of one: the abstract class below `RobotModel`, and the records that it names.
+"""The abstract class below `RobotModel`, which functions on robots take, and the records that it names.
 
 The functions stand in `structure`, `host_kinematics` and `variants`; `RobotModel` implements the class by them.
 """
@@ -88,7 +88,7 @@ class KinematicRobot(RobotArrays, ABC):
     @property
     @abstractmethod
     def active_map(self) -> ActiveMap:
-        """Which DOFs a solver may move, within which limits, and the configuration in the middle."""
+        """The DOFs that a solver may move, their limits, and the configuration in the middle."""
 
     @property
     def active_dof_count(self) -> int:

@@ -124,7 +124,7 @@ class LoopConstraint:
 
     @property
     def kind(self) -> str:
-        """What kind of constraint it is: its joint."""
+        """Kind of the constraint: its joint."""
         return self.joint
 
     @property
@@ -134,7 +134,7 @@ class LoopConstraint:
 
     @property
     def limited(self) -> tuple[int, ...]:
-        """Which coordinates of the joint have limits, by their numbers."""
+        """Coordinates of the joint that have limits, by their numbers."""
         return () if self.limits is None else limited_coordinates(self.joint, self.limits)
 
     @property
@@ -149,7 +149,7 @@ class LoopConstraint:
 
     @property
     def is_to_world(self) -> bool:
-        """Whether it joins a link to the world."""
+        """True for a loop that joins a link to the world."""
         return self.reference_link is None
 
     @property

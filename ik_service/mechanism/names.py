@@ -15,7 +15,7 @@ MAX_LISTED = 60
 
 @dataclass(frozen=True)
 class DofInfo:
-    """What a DOF is.
+    """Description of a DOF.
 
     Attributes:
         name: Its name, as in ``dof_names``.

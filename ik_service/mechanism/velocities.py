@@ -113,7 +113,7 @@ class VelocityConstraint:
 
     @property
     def is_to_world(self) -> bool:
-        """Whether it says how links move in the world."""
+        """True for a constraint on motions in the world."""
         return self.reference_link is None or (self.kind == GEAR and self.carrier is None)
 
 

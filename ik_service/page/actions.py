@@ -1,4 +1,4 @@
-"""What a visitor asks for: actions by kind, those that are not done yet, and how long they have been awaited."""
+"""Actions that a visitor asks for: by kind, those that are not done yet, and how long they have been awaited."""
 
 import threading
 import time

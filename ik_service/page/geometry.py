@@ -1,4 +1,4 @@
-"""What a robot looks like: rods along the tree of links, discs for joints, balls at their ends, meshes where there are.
+"""Pictures of a robot: rods along the tree of links, discs for joints, balls at their ends, meshes where there are.
 
 Every part is fixed to a body (-1 for the world), so a picture of a configuration is the poses of the bodies times the
 poses of the parts in them. No part of this file knows viser.
@@ -34,7 +34,7 @@ _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 
 class Role(IntEnum):
-    """What a part stands for; decides its colour."""
+    """Role of a part; decides its colour."""
 
     ROD = 0
     JOINT = 1

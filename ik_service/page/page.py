@@ -27,7 +27,7 @@ from ik_service.page.visitor import Visitor
 
 LOOPBACK = "127.0.0.1"
 THREADS_END_S = 60.0
-"""How long the end of the page waits for its threads [s]: a process that ends while code is compiled may not end."""
+"""Time that the end of the page waits for its threads [s]: a process that ends while code is compiled may not end."""
 
 UPLOAD_MOST = 1 << 20
 """Bytes of an uploaded file."""

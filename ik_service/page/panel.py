@@ -180,7 +180,7 @@ class Panel:
 
     @property
     def slice_view(self) -> SliceView | None:
-        """What is to be shown as a slice; None for nothing."""
+        """The slice that is to be shown; None for none."""
         if self.plane.value == NO_SLICE:
             return None
         return SliceView(self.plane.value, 1e-3 * self.tool.value, self.slice_color.value == BY_CLEARANCE)

@@ -52,7 +52,7 @@ STARTS: Mapping[str, Mapping[str, float]] = {
         "right_shoulder_roll": -0.35,
     },
 }
-"""Where built-in robots stand at first, from zero on [rad], if not in the middle of their ranges."""
+"""Configurations of built-in robots at first, from zero on [rad], if not in the middle of their ranges."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What the page asks for and what it is told: the one interface between the page and whatever solves."""
+"""Questions of the page and their answers: the one interface between the page and whatever solves."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class PageError(IKError):
 
 @dataclass(frozen=True, eq=False)
 class AskedTarget:
-    """Where a link is to be in each of n problems.
+    """Target of a link in each of n problems.
 
     Attributes:
         link: Name of the link.
@@ -47,7 +47,7 @@ class AskedTarget:
 
     @property
     def turns_freely(self) -> bool:
-        """Whether the orientation does not count."""
+        """True if the orientation does not count."""
         return len(self.free) == len(ROTATIONS)
 
 
@@ -81,7 +81,7 @@ class Question:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What may need code of its own: robot, targets and free axes, loops, starts, options, shapes around it."""
+        """Key of the code that it may need: robot, targets and free axes, loops, starts, options, shapes around it."""
         targets = tuple((target.link, target.free) for target in self.targets)
         objects = tuple(sorted({str(one.get("shape")) for one in self.objects.values()}))
         options = tuple(sorted((name, str(value)) for name, value in self.options.items()))

@@ -28,7 +28,7 @@ WELL_CLEAR = 0.05
 
 @dataclass(frozen=True)
 class SliceView:
-    """What a slice shows.
+    """View of a slice.
 
     Attributes:
         plane: One of `PLANES`.

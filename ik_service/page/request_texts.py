@@ -1,4 +1,4 @@
-"""What was asked last, as text to be copied: a program in Python, shell commands, and a program in C."""
+"""The last question as text to be copied: a program in Python, shell commands, and a program in C."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""What one browser shows: robot and panel, and, while answers are awaited, that they are.
+"""View of one browser: robot and panel, and, while answers are awaited, that they are.
 
 A thread of the page works on them for as long as it has something to do for the visitor. While it asks, and in between,
 another thread may say how long answers have been awaited, and take away the colour that says how the robot stood.

@@ -1,4 +1,4 @@
-"""What the panel says: status, errors and advice as HTML.
+"""Texts of the panel: status, errors and advice as HTML.
 
 Names come from files of robots, so everything that goes into HTML is escaped.
 """

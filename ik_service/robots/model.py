@@ -50,7 +50,7 @@ class RobotModel(CollidingRobot):
 
     @cached_property
     def active_map(self) -> ActiveMap:
-        """Which DOFs a solver may move, within which limits, and the configuration in the middle."""
+        """The DOFs that a solver may move, their limits, and the configuration in the middle."""
         return coupling.active_map(self)
 
     @cached_property
@@ -90,7 +90,7 @@ class RobotModel(CollidingRobot):
 
     @cached_property
     def joint_steps(self) -> tuple[JointStep, ...]:
-        """What forward kinematics needs of each joint, computed once."""
+        """Constants of each joint for forward kinematics, computed once."""
         return host_poses.joint_steps(self)
 
     def dof_at(self, index: int) -> DofInfo:
@@ -324,7 +324,7 @@ class RobotModel(CollidingRobot):
 
     @cached_property
     def constraints(self) -> ConstraintSet:
-        """What closes loops, and its kinematics without targets."""
+        """The constraints that close loops, and their kinematics without targets."""
         return ConstraintSet(self)
 
     def with_loops(self, loops: Sequence[LoopConstraint]) -> "RobotModel":

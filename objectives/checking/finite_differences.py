@@ -39,7 +39,7 @@ class FiniteDifferences:
         rounding = ROUNDINGS * np.finfo(np.float32).eps / DIFFERENCE_STEP
         self._noise = rounding * np.abs(line).max(axis=(0, 1, 2))[None, :, None]
         self.kinks: BoolArray = self._most - self._least > BEND * self._scale + self._noise
-        """Where a row bends or jumps, shape [n, rows, dofs]."""
+        """True where a row bends or jumps, shape [n, rows, dofs]."""
         sides = [np.moveaxis(np.einsum("p,dpnr->dnr", side, line), 0, -1) / DIFFERENCE_STEP for side in _SIDES]
         self._range = np.minimum(self._least, np.minimum(*sides)), np.maximum(self._most, np.maximum(*sides))
         third = np.abs(np.moveaxis(np.diff(line, n=3, axis=1), 0, -1)).max(axis=0) / DIFFERENCE_STEP

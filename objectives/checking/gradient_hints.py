@@ -1,4 +1,4 @@
-"""Why differentiation of residual kernels goes wrong: the known causes, looked for in the kernels themselves."""
+"""Known causes of wrong derivatives of residual kernels, looked for in the kernels themselves."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def _is_unrolled(iterated: ast.expr, local: set[str], max_unroll: int) -> bool:
 
 
 def _is_known(node: ast.expr, local: set[str]) -> bool:
-    """Whether an expression is known when the kernel is compiled: it holds no variable or argument of the kernel."""
+    """Tell if an expression is known when the kernel is compiled: it holds no variable or argument of the kernel."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("wp.static", "warp.static"):
         return True
     return not any(isinstance(inner, ast.Name) and inner.id in local for inner in ast.walk(node))

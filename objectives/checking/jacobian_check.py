@@ -19,7 +19,7 @@ GUARD, POISON = 2, -54321.0  # rows around the block that must stay as they are,
 
 
 class CheckedRobot(Protocol):
-    """What the check needs of a robot: float64 functions on the host, and its view on a device."""
+    """Members of a robot that the check uses: float64 functions on the host, and its view on a device."""
 
     @property
     def dof_names(self) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class CheckedRobot(Protocol):
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check has compared; that it exists says that nothing was wrong."""
+    """Report on a comparison; that it exists says that nothing was wrong."""
 
     objective: str
     """Class of the objective."""

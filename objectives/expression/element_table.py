@@ -1,4 +1,4 @@
-"""What the elements of a row group refer to on one robot, packed for the kernels.
+"""Tables of the elements of a row group on one robot, packed for the kernels.
 
 Host work, done once per robot: it finds the DOFs that move each frame, so that a kernel visits those and no others.
 """

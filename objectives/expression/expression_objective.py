@@ -153,7 +153,7 @@ class ExpressionObjective(IKObjective):
 
     @property
     def has_row_tolerances(self) -> bool:
-        """Whether rows have tolerances."""
+        """True if rows have tolerances."""
         return ROW_TOLERANCES in self._fields or self._common_tolerance is not None
 
     def set_row_tolerances(self, row_tolerances: Any) -> None:

@@ -71,7 +71,7 @@ class Expression:
 
     @property
     def is_zero(self) -> bool:
-        """Whether this is the constant 0."""
+        """True for the constant 0."""
         return self.value == 0.0
 
     def _lift(self, other: object) -> "Expression":
@@ -127,7 +127,7 @@ class Expression:
 
 
 Scalar: TypeAlias = Expression | float
-"""What a statement computes with."""
+"""Operand of a statement."""
 
 
 class ExpressionGraph:
@@ -308,4 +308,4 @@ RULES: Mapping[Operation, Callable[..., Expression]] = {
     Operation.WHERE: choose,
     **{operation: partial(condition, operation) for operation in CONDITIONS},
 }
-"""What gives an operation in its simplest form, from its operands."""
+"""Functions that give an operation in its simplest form, from its operands."""

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 class Operation(enum.Enum):
-    """What a node of the graph is."""
+    """Operation of a node of the graph."""
 
     CONSTANT = "constant"
     VARIABLE = "variable"

@@ -42,7 +42,7 @@ ZERO_MOTION = 1e-9  # what counts as zero there
 
 @dataclass(frozen=True)
 class RowInputs:
-    """What the rows of one element are computed from, by the names in the `RowGroup`."""
+    """Inputs of the rows of one element, by the names in the `RowGroup`."""
 
     frames: Mapping[str, Frame]
     coordinates: Mapping[str, Scalar]
@@ -81,10 +81,10 @@ class RowGroup:
     """Names of the numbers that each element brings from its robot, such as a mass; no data, for they never change."""
 
     summed: bool = False
-    """Whether the rows of the elements add up to one set of rows; otherwise they follow one another."""
+    """True if the rows of the elements add up to one set of rows; otherwise they follow one another."""
 
     independent: bool = True
-    """Whether the rows can all be met by themselves; three rows of a difference of directions depend on each other, and
+    """True if the rows can all be met by themselves; three rows of a difference of directions depend on each other, and
     do not count where it is asked how near to singular a configuration is."""
 
     shifts: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class StatedRows:
     """For each quaternion and row: derivative by the left tangent, 3 expressions."""
 
     common_motion_cancels: bool
-    """Whether a motion that all frames share leaves the rows as they are, as it does where one is seen from another."""
+    """True if a motion that all frames share leaves the rows as they are, as it does where one is seen from another."""
 
 
 WEIGHT = "weight"
@@ -235,7 +235,7 @@ def by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression, 
 def _common_motion_cancels(
     frame_names: Sequence[Sequence[str]], derivatives: Sequence[Sequence[Sequence[Expression]]]
 ) -> bool:
-    """Whether the derivatives by the twists of all frames sum to zero; by trial, since it holds everywhere or not.
+    """Tell if the derivatives by the twists of all frames sum to zero; by trial, since it holds everywhere or not.
 
     Every combination of branches of a row comes up; where these are too many, the answer is no, which is never wrong.
     """
@@ -243,7 +243,7 @@ def _common_motion_cancels(
 
 
 def _sums_to_zero(frame_names: Sequence[Sequence[str]], by_frame: Sequence[Sequence[Expression]]) -> bool:
-    """Whether the derivatives of one row, 6 by the twist of each frame, sum to zero."""
+    """Tell if the derivatives of one row, 6 by the twist of each frame, sum to zero."""
     sums = [functools.reduce(operator.add, parts) for parts in zip(*by_frame, strict=True)]
     decisions = [node for node in reachable(sums) if node.operation in DECISIONS]
     if 2 ** len(decisions) > SAMPLES_MOST:

@@ -1,4 +1,4 @@
-"""What MoveIt's requests of kinematics mean: any objects with the fields of the messages in, the same filled out.
+"""Answers to MoveIt's requests of kinematics: any objects with the fields of the messages in, the same filled out.
 
 Nothing of ROS is imported: `node` carries messages here, tests and other stacks bring objects of their own. One request
 is answered at a time.
@@ -33,7 +33,7 @@ KINDS_REFUSED = ("position_constraints", "orientation_constraints", "visibility_
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """How requests are answered.
+    """Settings of answers to requests.
 
     Attributes:
         position_tolerance: Largest position error of an answer [m].

@@ -28,7 +28,7 @@ SETTLING_S = 0.5
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How commands are made.
+    """Settings of commands.
 
     Attributes:
         rate: Commands per second [Hz].
@@ -110,7 +110,7 @@ class CommandStream:
 
     @property
     def is_moving(self) -> bool:
-        """Whether ticks give commands."""
+        """True while ticks give commands."""
         return self._is_moving
 
     def hear(self, joint_state: Any) -> None:

@@ -17,7 +17,7 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class DescriptionSettings:
-    """How a robot is read.
+    """Settings by which a robot is read.
 
     Attributes:
         groups: Groups beside those of the SRDF; see `groups_of_lines`.

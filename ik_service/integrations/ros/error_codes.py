@@ -6,7 +6,7 @@ from typing import Any
 from objectives.errors import InputError
 
 SOURCE = "ik_service"
-"""What answers name as their source, where their messages have a field for it."""
+"""Source that answers name, where their messages have a field for it."""
 
 
 class MoveItErrorCode(IntEnum):

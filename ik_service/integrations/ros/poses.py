@@ -13,7 +13,7 @@ from ik_service.robots import RobotModel
 from objectives.errors import InputError
 
 UNIT_SLACK = 1e-2
-"""How far the length of a quaternion of a message may be from 1: some programs write few digits."""
+"""Largest difference of the length of a quaternion of a message from 1: some programs write few digits."""
 WORLD_FRAMES = frozenset(("", "world"))
 """Frames that stand for the one in which the root link is fixed."""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LIMITS_MOST = 3  # coordinates of a planar joint
 SUFFIXES = (".constraints.yaml", ".constraints.json")
-"""What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""
+"""Suffixes of documents beside ``NAME.urdf``, behind ``NAME``."""
 
 
 def read_beside(folder: "Traversable", stem: str) -> ReadConstraints:

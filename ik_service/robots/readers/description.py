@@ -1,4 +1,4 @@
-"""What a robot file says, before it becomes arrays: links, joints and couplings by name, with their lines.
+"""Content of a robot file, before it becomes arrays: links, joints and couplings by name, with their lines.
 
 The URDF and MJCF readers write descriptions; ``assembly`` turns one into a ``RobotModel``.
 """

@@ -12,7 +12,7 @@ from objectives.errors import UnknownNameError
 
 @dataclass(frozen=True)
 class EndEffector:
-    """What is mounted on a group.
+    """An end effector that is mounted on a group.
 
     Attributes:
         parent_link: Link that carries it.
@@ -25,7 +25,7 @@ class EndEffector:
 
 @dataclass(frozen=True)
 class VirtualJoint:
-    """What joins a link to a frame outside of the robot.
+    """A joint of a link to a frame outside of the robot.
 
     Attributes:
         child_link: The link.
@@ -40,7 +40,7 @@ class VirtualJoint:
 
 @dataclass(frozen=True, eq=False)
 class SrdfDocument:
-    """What a document says.
+    """Content of a document.
 
     Attributes:
         groups: Elements ``<group>`` by name, in the order of the file.

@@ -90,7 +90,7 @@ def group_of(document: SrdfDocument, robot: RobotModel, name: str) -> JointGroup
 
 
 class _Members:
-    """What a group has: indices of joints, tips of chains, names that mean nothing here."""
+    """Members of a group: indices of joints, tips of chains, names that mean nothing here."""
 
     def __init__(self) -> None:
         self.joints: set[int] = set()

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # Python 3.11
 
 SUFFIXES = (".collision.json", ".collision.yaml", ".collision.yml")
-"""What the name of a file beside ``NAME.urdf`` has behind ``NAME``."""
+"""Suffixes of files beside ``NAME.urdf``, behind ``NAME``."""
 IGNORED = "left out by the file"
 Spheres = dict[str, list[tuple[float, ...]]]
 
 
 class SphereDocument(NamedTuple):
-    """What a file of spheres says.
+    """Content of a file of spheres.
 
     Attributes:
         spheres: By link, centres in its frame [m] and radii [m].

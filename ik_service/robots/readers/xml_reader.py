@@ -40,7 +40,7 @@ class XmlElement:
 
     @property
     def label(self) -> str:
-        """How messages call this element: ``joint 'elbow'``, or ``<limit> of joint 'elbow'`` inside one."""
+        """Name of this element in messages: ``joint 'elbow'``, or ``<limit> of joint 'elbow'`` inside one."""
         name = self.attributes.get("name")
         own = f"{shortened(self.tag)} '{shortened(name)}'" if name else f"<{shortened(self.tag)}>"
         return own if self.owner is None or self.owner.owner is None else f"{own} of {self.owner.label}"
