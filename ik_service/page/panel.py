@@ -127,7 +127,9 @@ class Panel:
             position = gui.add_vector3("Position [m]", (0.0, 0.0, 0.0), step=0.001)
             rotation = gui.add_vector3("Roll, pitch, yaw [°]", (0.0, 0.0, 0.0), step=0.1)
             self._input(name, position, lambda value: {"position": np.array(value)})
-            self._input(name, rotation, lambda value: {"orientation_xyzw": quaternion_of_degrees(*value)})
+            self._input(
+                name, rotation, lambda value: {"orientation_xyzw": quaternion_from_rpy(*np.radians(value).tolist())}
+            )
             quaternion = [gui.add_number(f"Quaternion {axis}", 0.0, step=0.001, visible=False) for axis in "xyzw"]
             for number in quaternion:
                 self._input(name, number, lambda _: {"quaternion": [one.value for one in quaternion]})
@@ -244,11 +246,6 @@ class Panel:
 
 def _chosen(boxes: Sequence[viser.GuiCheckboxHandle]) -> tuple[str, ...]:
     return tuple(axis for axis, box in zip(ROTATIONS, boxes, strict=True) if box.value)
-
-
-def quaternion_of_degrees(roll: float, pitch: float, yaw: float) -> Float64Array:
-    """Return the quaternion xyzw, shape [4], of turns about x, y and z of the world, in this order [deg]."""
-    return quaternion_from_rpy(*np.radians([roll, pitch, yaw]).tolist())
 
 
 def unit_quaternion(numbers: Sequence[float]) -> Float64Array:

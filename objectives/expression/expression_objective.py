@@ -335,6 +335,18 @@ class ExpressionObjective(IKObjective):
         return [*fixed, *(self._fields[name].array for name in names), *constants]
 
 
+class ConstraintObjective(ExpressionObjective):
+    """An objective that may stand for a constraint of the robot.
+
+    Attributes:
+        is_constraint: True if all other rows yield to these, as to those of a robot's constraints.
+        label: Name of its rows in reports; None for the class's name.
+    """
+
+    is_constraint = False
+    label: str | None = None
+
+
 def _rounded_down(owner: str, row_tolerances: Any) -> npt.NDArray[np.float64]:
     """Tolerances that are float32 numbers and no larger than what was given."""
     try:

@@ -9,7 +9,7 @@ import numpy as np
 from objectives.errors import InputError
 from objectives.expression import Scalar
 from objectives.expression.element_table import Element
-from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.expression_objective import ConstraintObjective
 from objectives.expression.rows import RowGroup, RowInputs
 from objectives.model import IKModel
 from objectives.robot_indices import RobotIndices
@@ -31,19 +31,12 @@ def _group(count: int) -> RowGroup:
     return RowGroup(f"coupling_{count}", 1, state, coordinates=("q", "reference"), constants=names)
 
 
-class IKObjectiveCoupling(ExpressionObjective):
+class IKObjectiveCoupling(ConstraintObjective):
     """Couple two joints, as gears and cams do.
 
     residual = weight row_weights (q - (c0 + c1 r + c2 r^2 + ...)), one row: q the coordinate of the joint [rad or m], r
     that of the reference joint, c the coefficients. `weight` stands for 1/m or 1/rad.
-
-    Attributes:
-        is_constraint: Whether all other rows yield to this one, as to those of a robot's constraints.
-        label: What reports call its row; None for the class's name.
     """
-
-    is_constraint = False
-    label: str | None = None
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from objectives.errors import InputError
 from objectives.expression import Scalar, atan2, cos, maximum, minimum, sin, sqrt, where
 from objectives.expression.element_table import Element, ElementTable, build_element_table
-from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.expression_objective import ConstraintObjective
 from objectives.expression.frame_algebra import Frame, dot, rotation_difference
 from objectives.expression.rows import RowGroup, RowInputs
 from objectives.model import IKModel
@@ -116,7 +116,7 @@ def loop_group(joint: str, loose: tuple[str, ...] = ()) -> RowGroup:
     return dataclasses.replace(group, name=name, state=state, constants=constants) if loose else group
 
 
-class IKObjectiveLoop(ExpressionObjective):
+class IKObjectiveLoop(ConstraintObjective):
     """Close a loop: keep a frame on a link where a joint would hold it that joins it to a frame on another link.
 
     residual = weight row_weights c, c the rows of the joint: what it does not allow of the pose of the frame in the
@@ -142,14 +142,7 @@ class IKObjectiveLoop(ExpressionObjective):
     A row c that has a slack is c - clip(c, -slack, slack).
 
     Joints and conventions of the frames are those of multibody dynamics [Featherstone2008 (8)].
-
-    Attributes:
-        is_constraint: Whether all other rows yield to these, as to those of a robot's loops.
-        label: What reports call its rows; None for the class's name.
     """
-
-    is_constraint = False
-    label: str | None = None
 
     def __init__(
         self,

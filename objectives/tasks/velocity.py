@@ -9,7 +9,7 @@ import numpy as np
 from objectives.data_field import DataField
 from objectives.expression import Scalar
 from objectives.expression.element_table import Element
-from objectives.expression.expression_objective import ExpressionObjective
+from objectives.expression.expression_objective import ConstraintObjective
 from objectives.expression.frame_algebra import Frame, quaternion, vector
 from objectives.expression.rows import RowGroup, RowInputs
 from objectives.model import IKModel
@@ -45,7 +45,7 @@ def velocity_group(kind: str) -> RowGroup:
     )
 
 
-class VelocityObjective(ExpressionObjective):
+class VelocityObjective(ConstraintObjective):
     """Move as a constraint on velocities allows: wheels roll, shafts and gears turn together.
 
     residual = weight row_weights s, one row: s is what the constraint holds at 0 of the velocity, over a motion in unit
@@ -56,14 +56,7 @@ class VelocityObjective(ExpressionObjective):
 
     In a controller the motion starts where a tick begins, whatever `start` says. Robots bring these rows with their
     constraints; solvers have no motion that they could be about.
-
-    Attributes:
-        is_constraint: Whether all other rows yield to this one.
-        label: What reports call it; None for the class's name.
     """
-
-    is_constraint = False
-    label: str | None = None
 
     def __init__(
         self, parts: Sequence[MovingPair], *, start: Any = None, row_weights: Any = None, weight: float = 1.0
