@@ -4,9 +4,7 @@ python benchmarks/answer_digests.py --write before.json [--only PREFIX] [--threa
 python benchmarks/answer_digests.py --compare before.json [--only PREFIX] [--threads 2]    # on the code of after
 
 Every set-up (robot, engine, what is asked for) has a digest of each of its parts: columns of the schema of results,
-fields of records. The targets depend on nothing but a random seed and the robot's own kinematics, rounded. Answers
-depend on the CPU's level, so both runs belong on one machine; they depend on no number of threads. The exit code is 1
-where a digest differs or is missing, or a set-up fails. What only the code of after has is printed and not compared.
+fields of records. Targets depend on a random seed and the robot's kinematics, rounded. README.md says the rest.
 """
 
 import sys

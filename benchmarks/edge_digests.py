@@ -6,8 +6,7 @@ python benchmarks/edge_digests.py --compare before.json [--only PREFIX]     # on
 Edges are HTTP in JSON, MessagePack and npz, the client's results, streams, the files of the command line, parts of bulk
 jobs, and the exported C: texts without comments, and what the example programs print. Times are blanked. Every key of a
 body, column of a file and file of an export has its own digest, of the bytes that stand there; the order of keys has
-none. Answers depend on the CPU's level, so both runs belong on one machine. The exit code is 1 where a digest differs
-or is missing, or a set-up fails. What only the code of after has is printed and not compared.
+none. README.md says the rest.
 """
 
 import sys

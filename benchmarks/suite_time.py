@@ -1,12 +1,11 @@
 """How long `make test` takes, cold and warm, which rooms and tests take longest, and how much memory it needs.
 
-python -m benchmarks.suite_time [--write benchmarks/suite_time.md]
+python -m benchmarks.suite_time [--write]
 
 Cold is a copy of the repository with an empty home: nothing is installed, downloaded or compiled. Warm is the next run
 there. The bounds are for two cores that have nothing else to do.
 """
 
-import argparse
 import os
 import subprocess
 import tempfile
@@ -15,7 +14,8 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.report import Report, machine
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 COLD_S, WARM_S = 360.0, 180.0
@@ -67,33 +67,18 @@ def show(report: Report) -> None:
         for name, bound in (("cold", COLD_S), ("warm", WARM_S)):
             seconds, memory_gb, tests = run(tree, home)
             own = f"{len(tests)} tests in {sum(one for one, _ in tests):.0f} s of all processes together; "
-            report.section(name.capitalize(), f"{own}most memory {memory_gb:.1f} GB.")
+            report.section(name.capitalize(), f"{own}most memory {memory_gb:.1f} GB; {os.cpu_count()} cores.")
             report.claim(f"make test, {name}", f"{seconds:.0f} s", f"{bound:.0f} s", seconds <= bound)
             rooms = Counter[str]()
             for one, test in tests:
                 rooms[test.split(".")[1]] += one
-            report.line("")
             report.table("room", "time of its tests [s]")
             for room, one in rooms.most_common(ROOMS):
                 report.row(f"`tests/{room}`", f"{one:.0f}")
-            report.line("")
             report.table("slowest tests", "time [s]")
             for one, test in tests[:SLOWEST]:
                 report.row(f"`{test.partition('@')[0].removeprefix('tests.')}`", f"{one:.1f}")
 
 
-def main() -> None:
-    """Measure; --write names a file for the report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", type=Path, help="also write the report to this file")
-    arguments = parser.parse_args()
-    report = Report("The test suite")
-    report.line("")
-    report.line(f"{machine()}, {os.cpu_count()} cores.")
-    show(report)
-    if arguments.write:
-        report.save(arguments.write)
-
-
 if __name__ == "__main__":
-    main()
+    benchmark("The test suite", show, core=None)

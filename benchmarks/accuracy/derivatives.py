@@ -1,13 +1,11 @@
 """Derivatives of answers by their targets: beside differences of answers that are solved again, and what they cost.
 
-python -m benchmarks.accuracy.derivatives [--write benchmarks/accuracy/derivatives.md]
+python -m benchmarks.accuracy.derivatives [--write]
 
 Differences are of fourth order, in float64, of minima that other code solves for; those of robots with loops are of
 answers that are solved again, in float64 too.
 """
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +14,8 @@ from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.accuracy.minima import APART, Minima, differences, moved_target
-from benchmarks.report import Report, machine, measured
+from benchmarks.report import Report
+from benchmarks.run import benchmark, timed
 from ik_service.robots import RobotModel
 from ik_service.solver.derivatives.linearisation import DofState, Linearisation
 from objectives import IKObjectivePosture
@@ -112,15 +111,14 @@ def show(report: Report) -> None:
     """Measure all cases."""
     report.section(
         "Beside differences",
-        f"Random poses of the links, one core, {machine()}. An error is the largest of the DOFs, by the largest "
-        "derivative by the same number of a target; medians and 99th percentiles over problems and numbers. DOFs that "
+        "Random poses of the links. An error is the largest of the DOFs, by the largest derivative by the "
+        "same number of a target; medians and 99th percentiles over problems and numbers. DOFs that "
         "a limit holds are held where minima are solved for anew; left out are those for which that fails. CPU time of "
         f"`solver.linearise` per answer, least of {REPEATS}, for all problems in a call and for one.",
+        *("case", "answers", "with derivatives", "numbers", "left out", "median", "99 %"),
+        *("ms per answer", "ms for one"),
     )
-    report.table(
-        "case", "answers", "with derivatives", "numbers", "left out", "median", "99 %", "ms per answer", "ms for one"
-    )
-    missed: Sequence[str] = []
+    missed = []
     for case in CASES:
         robot = ik_service.load_robot(case.robot, collision="ignore")
         problems = Problems.of(case, robot)
@@ -128,29 +126,21 @@ def show(report: Report) -> None:
         found = problems.solver.linearise(result, problems.positions, problems.orientations_xyzw)
         errors, others = problems.errors(found, case)
         median, most = np.median(errors), np.quantile(errors, 0.99)
-        many, one = _milliseconds(problems, result), _milliseconds(problems, result, 1)
+        many, one = (_milliseconds(problems, count) for count in (len(result), 1))
         cells = (f"{median:.1e}", f"{most:.1e}", f"{many:.2f}", f"{one:.1f}")
         report.row(case.name, len(result), int(found.is_differentiable.sum()), len(errors) + others, others, *cells)
         if median > MEDIAN or most > MOST:
-            missed = [*missed, case.name]
-    report.line("")
-    figure = ", ".join(missed) or "none"
-    report.claim("cases above the bounds", figure, f"median {MEDIAN:g}, 99 % {MOST:g}", not missed)
+            missed.append(case.name)
+    report.claim("cases above the bounds", ", ".join(missed) or "none", f"median {MEDIAN:g}, 99 % {MOST:g}", not missed)
 
 
-def _milliseconds(problems: Problems, result: ik_service.IKResult, count: int | None = None) -> float:
+def _milliseconds(problems: Problems, count: int) -> float:
     """CPU time of a linearisation per answer [ms]."""
-    n = len(result) if count is None else count
-    orientations = problems.orientations_xyzw
-    targets = problems.positions[:n], None if orientations is None else orientations[:n]
-    some = result if count is None else problems.solver.solve(*targets)
-    times = []
-    for _ in range(REPEATS):
-        begin = time.process_time()
-        problems.solver.linearise(some, *targets)
-        times.append(time.process_time() - begin)
-    return 1e3 * min(times) / n
+    turns = problems.orientations_xyzw
+    targets = problems.positions[:count], None if turns is None else turns[:count]
+    result = problems.solver.solve(*targets)
+    return 1e-3 * timed(lambda: problems.solver.linearise(result, *targets), REPEATS, count, warm_up=0)[1].least
 
 
 if __name__ == "__main__":
-    measured("Derivatives of answers", __doc__, show)
+    benchmark("Derivatives of answers", show)

@@ -23,13 +23,10 @@ from ik_service.robots import RobotModel
 
 Array = NDArray[np.float64]
 STEPS, SHARES = np.array([1.0, -1.0, 2.0, -2.0]), np.array([8.0, -8.0, -1.0, 1.0]) / 12.0
-APART = 1e-4
-"""By how much configurations and targets are moved for differences [m or rad]."""
+APART = 1e-4  # by how much configurations and targets are moved for differences [m or rad]
 NEWTON_STEPS, SETTLED, LEAST_SHARE = 12, 1e-11, 1e-9
-EVALUATED_MAX = 100_000
-"""Configurations that are evaluated at once."""
-ROTATION_LENGTH = 0.4
-"""Metres of a target that cost as much as a radian."""
+EVALUATED_MAX = 100_000  # configurations at once
+ROTATION_LENGTH = 0.4  # metres of a target that cost as much as a radian
 
 
 def differences(

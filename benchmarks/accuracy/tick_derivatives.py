@@ -1,6 +1,6 @@
 """How accurate derivatives of a controller's ticks are, and of how many ticks there are some.
 
-python -m benchmarks.accuracy.tick_derivatives [--write benchmarks/accuracy/tick_derivatives.md]
+python -m benchmarks.accuracy.tick_derivatives [--write]
 
 Beside them: derivatives of the same ticks along a random direction, by the polynomials through ticks at many distances
 of which neighbours differ least (Ridders).
@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report import Report, machine, measured
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 from ik_service import RobotModel, load_robot
 from ik_service.control import IKController
 from ik_service.control.tick.derivatives import TickDerivatives
@@ -82,13 +83,12 @@ def errors(robot: RobotModel, link: str, far: float, dt: float, has_posture: boo
 
 def show(report: Report) -> None:
     """Measure everything."""
-    report.line(f"\n{machine()}; made by `python -m benchmarks.accuracy.tick_derivatives --write`.")
     report.section(
         "Beside differences of many distances",
         f"{TICKS} random ticks of each kind; relative errors of the change of the configuration, of ticks that have "
         "derivatives.",
+        *("robot", "ticks", "have derivatives", "by", "median", "9 of 10 below", "largest"),
     )
-    report.table("robot", "ticks", "have derivatives", "by", "median", "9 of 10 below", "largest")
     medians, largest = list[float](), list[float]()
     for name, link in (("ur5e", "tool0"), ("panda", "panda_hand")):
         robot = load_robot(name, collision="ignore")
@@ -100,10 +100,9 @@ def show(report: Report) -> None:
                 report.row(name, case, f"{good.mean():.0%}", what, *(f"{cell:.0e}" for cell in cells))
                 medians += cells[:1].tolist()
                 largest += cells[2:].tolist()
-    report.line("")
     for what, errors_of, bound in (("median", medians, MEDIAN_BOUND), ("of all", largest, LARGEST_BOUND)):
         report.claim(f"largest {what}", f"{max(errors_of):.0e}", f"at most {bound:.0e}", max(errors_of) <= bound)
 
 
 if __name__ == "__main__":
-    measured("Derivatives of ticks", __doc__, show)
+    benchmark("Derivatives of ticks", show)

@@ -6,22 +6,24 @@ A peer runs in an environment of its own; where that cannot be made, `peers.envi
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ik_service
-from benchmarks.peers.environments import NEWTON, run_newton, run_peer
+from benchmarks.peers.environments import NEWTON, NEWTON_ITERATIONS, run_peer
 from benchmarks.problems.compared_robots import ComparedRobot
-from benchmarks.problems.many_arms import HandProblems
+from benchmarks.problems.pose_problems import SOLVED, PoseProblems
+from benchmarks.run import Times, timed
+from ik_service.cli.pose_problems import TOLERANCES
 from ik_service.mechanism.transforms import quaternion_rotate
 
 PINOCCHIO = ("libpinocchio==4.1.0", "cmeel-eigen==3.4.1", "cmeel-urdfdom-headers==3.0.0", "numpy")
 OPTIK = ("optik-py==0.5.0", "numpy")
-NEWTON_SEEDS = 16
-PINOCCHIO_SEEDS = 200
-PINOCCHIO_ITERATIONS = 60
-TIGHT = (1e-5, 1e-4)  # [m], [rad]: where the Pinocchio loop stops
+NEWTON_SEEDS, PINOCCHIO_SEEDS, PINOCCHIO_ITERATIONS = 16, 200, 60
+TIGHT = TOLERANCES[2]  # where the loop on Pinocchio stops [m, rad]
 OPTIK_TIME = 0.1  # [s] for one target
 PROBE = 32  # problems that tell how long one takes
 
@@ -33,33 +35,38 @@ class Answers:
     Attributes:
         who: Name and version.
         joint_q: Answers in our coordinates, shape [n, joint_coord_count].
-        times: CPU time of each run over all targets [s], shape [repeats].
-        per_target: CPU time of each target [s], median of the runs, shape [n]; None where targets are solved together.
+        times: CPU time of each run.
+        per_target: Median of the runs for each target [us]; None where targets are solved together.
         result: Our own result.
         tolerance: Tolerances that our solver was given [m, rad].
+        slack: What joints may pass their limits by [rad].
     """
 
     who: str
     joint_q: NDArray[np.floating]
-    times: NDArray[np.float64]
+    times: Times
     per_target: NDArray[np.float64] | None = None
     result: ik_service.IKResult | None = None
-    tolerance: tuple[float, float] = (1e-3, 1e-2)
+    tolerance: tuple[float, float] = SOLVED
+    slack: float = 0.0
 
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        """CPU time per target of each run [s], shape [repeats]."""
-        return self.times / len(self.joint_q)
+    def share(self, problems: PoseProblems, tolerance: tuple[float, float] = SOLVED) -> float:
+        """Return the share of problems that are solved, by the judge."""
+        return float(problems.met(self.joint_q, tolerance, self.slack).mean())
+
+    def per_solved(self, problems: PoseProblems) -> float:
+        """Return the time per target solved at 1 mm and 0.01 rad [us]."""
+        return self.times.median / max(self.share(problems), 1e-9)
 
 
 def make_solver(
-    case: ComparedRobot, *, engine: str = "compiled", threads: int | None = None, **options: float
+    case: ComparedRobot, *, engine: str = "compiled", threads: int | None = None, **options: Any
 ) -> ik_service.IKSolver:
     """Return our solver on the CPU; the staged engine where the compiled one does not cover the problem."""
     given = {"device": "cpu", "threads": threads, "options": ik_service.SolverOptions(**options)}
     try:
         solver = ik_service.IKSolver(case.robot, list(case.links), engine=engine, **given)
-        solve(solver, case.problems(1, random_seed=0))
+        solver.solve(*case.problems(1, random_seed=0).given)
     except ik_service.EngineError:
         if engine == "staged" or threads is not None:
             raise
@@ -67,52 +74,51 @@ def make_solver(
     return solver
 
 
-def solve(solver: ik_service.IKSolver, problems: HandProblems, **options: object) -> ik_service.IKResult:
-    """Solve through the public call."""
-    return solver.solve(problems.positions, problems.orientations_xyzw, options=options or None)
-
-
 def solve_with_ours(
     case: ComparedRobot,
-    problems: HandProblems,
+    problems: PoseProblems,
     repeats: int,
     *,
     engine: str = "compiled",
     threads: int | None = None,
     clock: Callable[[], float] = time.process_time,
+    has_orientation: bool = True,
     **options: float,
 ) -> Answers:
     """Return the answers of the public call, NumPy arrays in and out, checks and judgement included."""
     solver = make_solver(case, engine=engine, threads=threads, **options)
-    positions, orientations = problems.positions, problems.orientations_xyzw
-    solver.solve(positions, orientations)
-    times = []
-    for _ in range(repeats):
-        start = clock()
-        result = solver.solve(positions, orientations)
-        times.append(clock() - start)
+    given = problems.given if has_orientation else (problems.positions, None)
+    result, times = timed(partial(solver.solve, *given), repeats, clock=clock)
     tolerance = solver.options.position_tolerance, solver.options.orientation_tolerance
-    return Answers(f"ours, {result.engine}", result.joint_q, np.array(times), result=result, tolerance=tolerance)
+    return Answers(f"ours, {result.engine}", result.joint_q, times, result=result, tolerance=tolerance)
 
 
-def affordable(case: ComparedRobot, problems: HandProblems, seconds: float) -> HandProblems:
+def affordable(case: ComparedRobot, problems: PoseProblems, seconds: float) -> PoseProblems:
     """Return as many of the problems as our solver works through in about that time."""
     solver, probe = make_solver(case), problems.first(PROBE)
-    solve(solver, probe)
-    start = time.process_time()
-    solve(solver, probe)
-    each = (time.process_time() - start) / len(probe.positions)
-    return problems.first(int(np.clip(seconds / each, PROBE, len(problems.positions))))
+    _, times = timed(partial(solver.solve, *probe.given), 1)
+    return problems.first(int(np.clip(1e6 * seconds / times.median, PROBE, len(problems))))
 
 
-def solve_with_newton(case: ComparedRobot, problems: HandProblems, repeats: int) -> Answers:
+def solve_with_newton(case: ComparedRobot, problems: PoseProblems, repeats: int) -> Answers:
     """Return the answers of newton.ik for one link; its limits are soft."""
-    joint_q, times = run_newton(problems.per_link[0], case.path.read_text(encoding="utf-8"), NEWTON_SEEDS, repeats)
-    return Answers(f"newton.ik {NEWTON.split('=')[-1]}", joint_q, times)
+    saved = run_peer(
+        "newton",
+        (NEWTON,),
+        "newton_ik.py",
+        urdf=case.path.read_text(encoding="utf-8"),
+        link=case.links[0],
+        positions=problems.positions[:, 0].astype(np.float32),
+        orientations_xyzw=problems.orientations_xyzw[:, 0].astype(np.float32),
+        seeds=NEWTON_SEEDS,
+        iterations=NEWTON_ITERATIONS,
+        repeats=repeats,
+    )
+    return Answers(f"newton.ik {NEWTON.split('=')[-1]}", saved["joint_q"], Times(1e6 * saved["times"] / len(problems)))
 
 
 def solve_with_pinocchio(
-    case: ComparedRobot, problems: HandProblems, repeats: int, *, seeds: int = PINOCCHIO_SEEDS
+    case: ComparedRobot, problems: PoseProblems, repeats: int, *, seeds: int = PINOCCHIO_SEEDS
 ) -> Answers:
     """Return the answers of the C++ loop on Pinocchio, over all joints that move a link."""
     given = {
@@ -125,25 +131,17 @@ def solve_with_pinocchio(
         "orientation_tolerance": TIGHT[1],
     }
     saved = run_peer("pinocchio", PINOCCHIO, "pinocchio_lm.py", urdf=str(case.path), repeats=repeats, **given)
-    joint_q = np.repeat(case.robot.mid_joint_q[None], len(problems.positions), axis=0)
+    joint_q = np.repeat(case.robot.mid_joint_q[None], len(problems), axis=0)
     joint_q[:, [case.robot.coordinate_names.index(name) for name in saved["joint_names"]]] = saved["joint_q"]
-    return _timed(f"Pinocchio {saved['version']} LM, C++", joint_q, saved["times"])
+    return _one_by_one(f"Pinocchio {saved['version']} LM, C++", joint_q, saved["times"])
 
 
-def solve_with_optik(case: ComparedRobot, problems: HandProblems, repeats: int, tolerance: float) -> Answers:
-    """Return the answers of OptIK for one link.
-
-    Args:
-        case: The robot.
-        problems: The targets.
-        repeats: Number of runs.
-        tolerance: Length of the logarithm of the pose error at which it stops [m and rad].
-    """
-    targets = problems.per_link[0]
-    transforms = np.tile(np.eye(4), (len(targets.positions), 1, 1))
-    transforms[:, :3, 3] = targets.positions
+def solve_with_optik(case: ComparedRobot, problems: PoseProblems, repeats: int, tolerance: float) -> Answers:
+    """Return the answers of OptIK for one link, which stops at a length of the pose error's logarithm [m and rad]."""
+    transforms = np.tile(np.eye(4), (len(problems), 1, 1))
+    transforms[:, :3, 3] = problems.positions[:, 0]
     for column, axis in enumerate(np.eye(3)):
-        transforms[:, :3, column] = quaternion_rotate(targets.orientations_xyzw, axis)
+        transforms[:, :3, column] = quaternion_rotate(problems.orientations_xyzw[:, 0], axis)
     given = {
         "base_link": case.robot.link_names[0],
         "link": case.links[0],
@@ -153,8 +151,8 @@ def solve_with_optik(case: ComparedRobot, problems: HandProblems, repeats: int, 
         "tolerance": tolerance,
     }
     saved = run_peer("optik", OPTIK, "optik_ik.py", urdf=str(case.path), repeats=repeats, **given)
-    return _timed(f"OptIK {saved['version']}, {tolerance:g}", saved["joint_q"], saved["times"])
+    return _one_by_one(f"OptIK {saved['version']}, {tolerance:g}", saved["joint_q"], saved["times"])
 
 
-def _timed(who: object, joint_q: NDArray[np.float64], times: NDArray[np.float64]) -> Answers:
-    return Answers(str(who), joint_q, times.sum(axis=1), np.median(times, axis=0))
+def _one_by_one(who: str, joint_q: NDArray[np.float64], seconds: NDArray[np.float64]) -> Answers:
+    return Answers(who, joint_q, Times(1e6 * seconds.mean(axis=1)), 1e6 * np.median(seconds, axis=0))

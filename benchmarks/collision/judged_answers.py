@@ -1,15 +1,14 @@
 """Answers in random worlds, judged sphere by sphere in NumPy, and by coal on meshes where a robot has some.
 
-python -m benchmarks.collision.judged_answers [--write benchmarks/collision/judged_answers.md]
+python -m benchmarks.collision.judged_answers [--write] [--problems 12000]
 
 Targets are poses of random configurations that are free of contact in their world. The foreign robots of
 example-robot-data get their spheres as `ik-service spheres --stands-out 0.02 --looks-out 0.01` would give them. coal
 checks the pairs of links that the model checks or leaves out as never in contact, on the meshes themselves.
 """
 
-import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.problems.compared_robots import ComparedRobot
-from benchmarks.report import Report, machine, measured
+from benchmarks.report import Report
+from benchmarks.run import benchmark, timed
 from ik_service.cli.spheres_command import SpheresJob, link_solids, rounded
 from ik_service.collision.covering import cover_solid
 from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.robots import Box, Capsule, Cylinder, RobotModel, Sphere, World, choose_pairs, without_contacts
 
 WORLDS, OBJECTS, SEED = 20, 12, 0
-PROBLEMS = 12_000  # of each robot; 9 robots
 CONFIGURATIONS = 2000  # for coal
 STANDS_OUT, LOOKS_OUT = 0.02, 0.01
 BOUND = 100_000
@@ -114,41 +113,39 @@ class MeshJudge:
         return np.array(free)
 
 
-def show(report: Report) -> None:
+def show(report: Report, *, problems: int) -> None:
     """Judge all robots."""
     report.section(
-        f"{PROBLEMS} targets of each robot in {WORLDS} worlds of {OBJECTS} objects, one core",
-        f"{machine()}. The targets are poses in free configurations. A success in contact would be one that NumPy "
+        f"{problems} targets of each robot in {WORLDS} worlds of {OBJECTS} objects, one core",
+        "The targets are poses in free configurations. A success in contact would be one that NumPy "
         "finds in contact, sphere by sphere in float64. CPU time is that of the first call of a warm solver.",
+        *("robot", "spheres", "pairs", "us per target", "solved", "successes in contact"),
     )
-    report.table("robot", "spheres", "pairs", "us per target", "solved", "successes in contact")
     wrong = total = 0
     for judged in ROBOTS:
-        counts = show_robot(report, judged)
+        counts = _show_robot(report, judged, problems)
         total, wrong = total + counts[0], wrong + counts[1]
     report.claim("successes in contact", f"{wrong} of {total} problems", f"0 of {BOUND}", wrong == 0 and total >= BOUND)
     report.section(
         f"Spheres beside meshes: {CONFIGURATIONS} random configurations",
         "Against themselves alone. Refused are those that are free by coal on the meshes and not by the spheres; "
         "passed are those in contact by the meshes and free by the spheres.",
+        *("robot", "free by meshes", "free by spheres", "refused", "passed", "solved, then in contact by meshes"),
     )
-    report.table("robot", "free by meshes", "free by spheres", "refused", "passed", "solved, then in contact by meshes")
     for judged in ROBOTS:
         if judged.from_meshes or judged.robot is ROBOTS[0].robot:
-            show_meshes(report, judged)
+            _show_meshes(report, judged)
 
 
-def show_robot(report: Report, judged: JudgedRobot) -> tuple[int, int]:
-    """Add the row of a robot; return how many problems there were, and how many successes were in contact."""
+def _show_robot(report: Report, judged: JudgedRobot, problems: int) -> tuple[int, int]:
     robot, links, rng = judged.model, list(judged.robot.links), np.random.default_rng(SEED)
     worlds = [random_world(rng, judged.reach) for _ in range(WORLDS)]
-    each = PROBLEMS // WORLDS
+    each = problems // WORLDS
     joint_q = np.concatenate([robot.random_free_joint_q(rng, each, world) for world in worlds])
     poses, index = robot.forward_kinematics(joint_q, links), np.repeat(np.arange(WORLDS), each)
     solver = ik_service.IKSolver(robot, links, device="cpu")
     given = {"world": worlds, "world_index": index}
-    solver.solve(poses.positions, poses.orientations_xyzw, **given)
-    result, seconds = cpu_time(lambda: solver.solve(poses.positions, poses.orientations_xyzw, **given))
+    result, times = timed(partial(solver.solve, poses.positions, poses.orientations_xyzw, **given), 1)
     free = np.concatenate(
         [
             robot.collision(part.astype(float), world).is_free
@@ -158,13 +155,12 @@ def show_robot(report: Report, judged: JudgedRobot) -> tuple[int, int]:
     model = robot.collision_model
     assert model is not None  # it has one
     wrong = int((result.success & ~free).sum())
-    figures = (f"{1e6 * seconds / len(joint_q):.1f}", f"{100 * result.success.mean():.2f} %")
+    figures = (f"{times.median:.1f}", f"{100 * result.success.mean():.2f} %")
     report.row(judged.robot.name, model.sphere_count, len(model.pairs), *figures, wrong)
     return len(joint_q), wrong
 
 
-def show_meshes(report: Report, judged: JudgedRobot) -> None:
-    """Add the row of a robot whose meshes are at hand."""
+def _show_meshes(report: Report, judged: JudgedRobot) -> None:
     robot, model = judged.model, judged.model.collision_model
     assert model is not None  # it has one
     judge = MeshJudge(judged.robot if judged.from_meshes else PANDA_MESHES, model)
@@ -178,12 +174,5 @@ def show_meshes(report: Report, judged: JudgedRobot) -> None:
     report.row(judged.robot.name, *(f"{100 * share:.2f} %" for share in shares))
 
 
-def cpu_time(action: Any) -> tuple[Any, float]:
-    """Return what an action returns, and its CPU time [s]."""
-    begin = time.process_time()
-    result = action()
-    return result, time.process_time() - begin
-
-
 if __name__ == "__main__":
-    measured("Judged answers", __doc__, show)
+    benchmark("Judged answers", show, sizes={"problems": 12_000})

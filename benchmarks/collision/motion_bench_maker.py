@@ -1,4 +1,4 @@
-"""Goals of MotionBenchMaker, with `python -m benchmarks.collision.motion_bench_maker FOLDER [--write FILE]`.
+"""Goals of MotionBenchMaker, with `python -m benchmarks.collision.motion_bench_maker --folder FOLDER [--write]`.
 
 FOLDER is `resources` of the VAMP repository (github.com/KavrakiLab/vamp), of which nothing is kept here: URDFs whose
 collision shapes are spheres, SRDFs, and an archive of scenes and requests for each robot. The pose of a goal's hand is
@@ -8,12 +8,11 @@ C. Chamzas et al., "MotionBenchMaker: A Tool to Generate and Benchmark Motion Pl
 """
 
 import re
-import sys
 import tarfile
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,9 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.arms.contenders import PINOCCHIO, PINOCCHIO_ITERATIONS
 from benchmarks.peers.environments import PeerMissingError, run_peer
-from benchmarks.report import Report, machine, measured
+from benchmarks.problems.pose_problems import PoseProblems
+from benchmarks.report import Report
+from benchmarks.run import benchmark, timed
 from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
 from ik_service.robots import Box, Cylinder, RobotModel, Sphere, World
 from ik_service.solver.given.options import SolverOptions
@@ -117,19 +118,23 @@ def tips_of(robot: RobotModel, goal: Goal) -> list[str]:
     return [next(link for link in robot.link_names if robot.link_frame(link)[0] == joint) for joint in ends]
 
 
-def show(report: Report, folder: Path) -> None:
+def show(report: Report, *, folder: str) -> None:
     """Measure all robots."""
+    if not folder:
+        report.line("Not measured: no folder was given.")
+        return
+    resources = Path(folder)
     report.section(
         "Goals in their scenes, one core",
-        f"CPU time per goal of the public call, each goal in a world of its own, {machine()}; least of {REPEATS}. "
+        f"CPU time per goal of the public call, each goal in a world of its own; least of {REPEATS}. "
         "Solved are answers that are met and free, of all goals; free are the goals whose own configuration is.",
+        *("robot and scenes", "goals", "goals that are free", "solved", "us per goal", "successes in contact"),
     )
-    report.table("robot and scenes", "goals", "goals that are free", "solved", "us per goal", "successes in contact")
     beside: dict[str, tuple[Any, ...]] = {}
     mended: dict[str, list[Any]] = {}
     for name in ROBOTS:
-        goals = goals_of(folder / name / "problems.tar.bz2")
-        robot = loaded(folder, name, goals[0])
+        goals = goals_of(resources / name / "problems.tar.bz2")
+        robot = loaded(resources, name, goals[0])
         links = tips_of(robot, goals[0])
         joint_q = np.tile(robot.mid_joint_q, (len(goals), 1))
         for row, goal in zip(joint_q, goals, strict=True):
@@ -140,8 +145,8 @@ def show(report: Report, folder: Path) -> None:
         for scene in (*dict.fromkeys(scenes.tolist()), ""):
             own = np.flatnonzero(scenes == scene) if scene else np.arange(len(goals))
             worlds = [goals[k].world for k in own]
-            free, solved, wrong, seconds = solved_in(solver, robot, links, joint_q[own], worlds)
-            counts, mean = (len(own), free, solved, wrong), 1e6 * seconds / len(own)
+            free, solved, wrong, mean = solved_in(solver, robot, links, joint_q[own], worlds)
+            counts = len(own), free, solved, wrong
             report.row(scene or f"**{name}**, in one call", *counts[:3], f"{mean:.1f}", wrong)
         figure = f"{counts[2]} of {counts[0]} ({counts[1]} goals are free), {mean:.1f} us, {counts[3]} in contact"
         if name == "panda":
@@ -150,22 +155,21 @@ def show(report: Report, folder: Path) -> None:
         else:
             passed = counts[2] >= counts[1] - (1.0 - SHARE_LEAST) * counts[0] and not counts[3]
             report.claim(name, figure, "a hundredth of the goals fewer than are free, 0", passed)
-        beside[name] = (*counts[:3], mean, *rejected(folder, name, robot, links, joint_q, goals))
+        beside[name] = (*counts[:3], mean, *rejected(resources, name, robot, links, joint_q, goals))
         _, *mended[name] = solved_in(solver, robot, links, joint_q, [goal.world for goal in goals], repair=True)
-    show_rejection(report, beside)
-    show_repair(report, beside, mended)
+    _show_rejection(report, beside)
+    _show_repair(report, beside, mended)
 
 
-def show_rejection(report: Report, beside: Mapping[str, tuple[Any, ...]]) -> None:
-    """Show the rejection of answers in contact beside ours, and figures of others."""
+def _show_rejection(report: Report, beside: Mapping[str, tuple[Any, ...]]) -> None:
     report.section(
         "Rejection of answers in contact",
         "What planning frameworks do around a solver that knows no obstacles: the loop on Pinocchio "
         f"(`benchmarks/peers/pinocchio_lm.cpp`) from random starts, up to {REJECTIONS}, until coal finds an answer "
         "free of contact, with the same spheres, pairs and scenes, in the same run on the same core; CPU time per "
         "goal, one run. Both are judged by the spheres in float64, targets within 1 mm and 0.01 rad.",
+        *("robot", "goals", "goals that are free", "ours", "us per goal", "rejection", "us per goal"),
     )
-    report.table("robot", "goals", "goals that are free", "ours", "us per goal", "rejection", "us per goal")
     for name, (count, free, solved, mean, other, other_mean) in beside.items():
         slow = "" if other_mean is None else f"{other_mean:.0f}"
         report.row(name, count, free, solved, f"{mean:.1f}", "not run" if other is None else other, slow)
@@ -176,35 +180,26 @@ def show_rejection(report: Report, beside: Mapping[str, tuple[Any, ...]]) -> Non
     )
 
 
-def show_repair(report: Report, beside: Mapping[str, tuple[Any, ...]], mended: Mapping[str, list[Any]]) -> None:
-    """Show what the option `repair` solves besides."""
+def _show_repair(report: Report, beside: Mapping[str, tuple[Any, ...]], mended: Mapping[str, list[Any]]) -> None:
     report.section(
         "With `repair`",
         "The same calls with the option `repair`: answers that stay in contact are moved out of it within the targets' "
         "tolerances. CPU time per goal, least of 5; it is spent on the goals that are not solved without.",
+        *("robot", "goals", "solved without", "us per goal", "solved with", "us per goal", "successes in contact"),
     )
-    report.table(
-        "robot", "goals", "solved without", "us per goal", "solved with", "us per goal", "successes in contact"
-    )
-    for name, (solved, wrong, seconds) in mended.items():
+    for name, (solved, wrong, us) in mended.items():
         count, _, before, mean, *_ = beside[name]
-        report.row(name, count, before, f"{mean:.1f}", solved, f"{1e6 * seconds / count:.1f}", wrong)
+        report.row(name, count, before, f"{mean:.1f}", solved, f"{us:.1f}", wrong)
     lost = sum(beside[name][2] - solved for name, (solved, _, _) in mended.items() if solved < beside[name][2])
     wrong = sum(one[1] for one in mended.values())
-    report.line("")
     report.claim("goals lost, successes in contact", f"{lost}, {wrong}", "0, 0", not lost and not wrong)
 
 
 def rejected(
-    folder: Path,
-    name: str,
-    robot: RobotModel,
-    links: list[str],
-    joint_q: NDArray[np.float64],
-    goals: list[Goal],
+    folder: Path, name: str, robot: RobotModel, links: list[str], joint_q: NDArray[np.float64], goals: list[Goal]
 ) -> tuple[int | None, float | None]:
     """Return how many goals the peer solves, and its CPU time per goal [us]; None where it does not run here."""
-    poses, defaults = robot.forward_kinematics(joint_q, links), SolverOptions()
+    problems, defaults = PoseProblems.of(robot, links, joint_q), SolverOptions()
     tolerances = {"position_tolerance": defaults.position_tolerance}
     tolerances["orientation_tolerance"] = defaults.orientation_tolerance
     text = (folder / name / f"{name}_spherized.urdf").read_text()
@@ -218,8 +213,8 @@ def rejected(
                 "pinocchio_lm.py",
                 urdf=str(urdf),
                 links=links,
-                positions=poses.positions,
-                orientations_xyzw=poses.orientations_xyzw,
+                positions=problems.positions,
+                orientations_xyzw=problems.orientations_xyzw,
                 seeds=REJECTIONS,
                 iterations=PINOCCHIO_ITERATIONS,
                 repeats=1,
@@ -232,12 +227,7 @@ def rejected(
     found = np.tile(robot.mid_joint_q, (len(goals), 1))
     for column, joint in enumerate(saved["joint_names"]):
         found[:, robot.coordinate_names.index(str(joint))] = saved["joint_q"][:, column]
-    reached = robot.forward_kinematics(found, links)
-    distance = np.linalg.norm(reached.positions - poses.positions, axis=-1).max(axis=1)
-    cosine = np.abs((reached.orientations_xyzw * poses.orientations_xyzw).sum(axis=-1)).min(axis=1)
-    met = (distance <= defaults.position_tolerance) & (
-        2.0 * np.arccos(np.minimum(cosine, 1.0)) <= defaults.orientation_tolerance
-    )
+    met = problems.met(found, (defaults.position_tolerance, defaults.orientation_tolerance), limit_slack=np.inf)
     free = np.array([robot.collision(q, goal.world).is_free[0] for q, goal in zip(found, goals, strict=True)])
     return int((met & free).sum()), 1e6 * float(saved["times"].mean())
 
@@ -276,21 +266,16 @@ def solved_in(
     *,
     repair: bool = False,
 ) -> tuple[int, int, int, float]:
-    """Return how many goals are free, how many are solved, how many successes touch something, and CPU time [s]."""
+    """Return how many goals are free, and solved, how many successes touch something, and CPU time of a goal [us]."""
     poses, index = robot.forward_kinematics(joint_q, links), np.arange(len(worlds))
     given: dict[str, Any] = {"initial_joint_q": robot.mid_joint_q, "world": worlds, "world_index": index}
     given["options"] = {"repair": repair}
-    result = solver.solve(poses.positions, poses.orientations_xyzw, **given)
-    times = []
-    for _ in range(REPEATS):
-        begin = time.process_time()
-        result = solver.solve(poses.positions, poses.orientations_xyzw, **given)
-        times.append(time.process_time() - begin)
+    result, times = timed(partial(solver.solve, poses.positions, poses.orientations_xyzw, **given), REPEATS)
     answers = zip(joint_q, result.joint_q.astype(float), worlds, strict=True)
     goal_free, own_free = np.array([robot.collision([goal, own], world).is_free for goal, own, world in answers]).T
-    return int(goal_free.sum()), int(result.success.sum()), int((result.success & ~own_free).sum()), min(times)
+    wrong = int((result.success & ~own_free).sum())
+    return int(goal_free.sum()), int(result.success.sum()), wrong, times.least
 
 
 if __name__ == "__main__":
-    resources = Path(sys.argv.pop(1)) if len(sys.argv) > 1 else Path()
-    measured("Goals of MotionBenchMaker", __doc__, lambda report: show(report, resources))
+    benchmark("Goals of MotionBenchMaker", show, sizes={"folder": ""})

@@ -1,27 +1,23 @@
 """A controller through a cluttered cell: clearance and limits in every tick, time of a tick, beside mink.
 
-python -m benchmarks.collision.ticks [--write benchmarks/collision/ticks.md] [--ticks 100000] [--peer-ticks 2000] ...
+python -m benchmarks.collision.ticks [--write] [--ticks 100000] [--peer-ticks 2000] [--pairs 80]
 
 Targets are poses of random configurations, in contact or not, a new one after every 400 ticks. Clearance is judged by
 NumPy on the host, sphere by sphere, in float64.
 """
 
-import argparse
-import gc
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import warp as wp
 from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.collision.free_answers import cluttered
 from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.problems.compared_robots import PANDA
-from benchmarks.report import Report, machine
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import RobotModel, World
 
@@ -88,18 +84,16 @@ def least(robot: RobotModel, world: World, joint_q: Array) -> Array:
     return robot.collision(joint_q, world).clearance
 
 
-def show(report: Report, ticks: int, peer_ticks: int, pairs: int) -> None:
+def show(report: Report, *, ticks: int, peer_ticks: int, pairs: int) -> None:
     """Measure and report."""
     robot, world = ik_service.load_robot("panda"), cluttered()
     start = start_in(robot, world)
     report.section(
         "Ticks",
         f"Panda among {len(world.objects)} boxes, which it and its own links are to keep off by {1e3 * MARGIN:g} mm; "
-        f"{ticks} ticks of 1 ms, CPU time in us on one pinned core of {machine()}, without the {clock_cost():.1f} us "
+        f"{ticks} ticks of 1 ms, CPU time in us, without the {clock_cost():.1f} us "
         "that asking for it takes. 'Near': ticks that end within 3 mm of that clearance.",
-    )
-    report.table(
-        "limits", "least clearance [mm]", "broken limits", "near", "median", "p99", "near: median", "unchecked"
+        *("limits", "least clearance [mm]", "broken limits", "near", "median", "p99", "near: median", "unchecked"),
     )
     misses = []
     for name, more in LIMITS.items():
@@ -116,24 +110,22 @@ def show(report: Report, ticks: int, peer_ticks: int, pairs: int) -> None:
         misses += [clearance.min() < MARGIN, broken > 0]
         if not more:
             median = float(np.median(times))
-    report.line("")
     report.claim("clearance under the margin, or a limit broken", str(sum(misses)), "0", not any(misses))
     report.claim(
         "tick with limits of speed, median", f"{median:.1f} us", f"{MEDIAN_BOUND:g} us", median <= MEDIAN_BOUND
     )
-    show_reached(report, pairs)
-    show_peer(report, robot, world, start, peer_ticks)
+    _show_reached(report, pairs)
+    _show_peer(report, robot, world, start, peer_ticks)
 
 
-def show_reached(report: Report, pairs: int) -> None:
-    """Report how many targets are reached with and without the limit, from one free configuration to the next."""
+def _show_reached(report: Report, pairs: int) -> None:
     report.section(
         "Targets that are reached",
         f"{pairs} ways from one random free configuration to the pose of the next, without obstacles, at most "
         f"{MOST} ticks of 1 ms, accelerations of 20 rad/s^2. A controller tries no other branch: limits of joints end "
         "many ways. 'In contact': of the targets that it says are met.",
+        *("robot", "reached without the limit", "in contact", "with a clearance of 0", "in contact"),
     )
-    report.table("robot", "reached without the limit", "in contact", "with a clearance of 0", "in contact")
     wrong = 0
     for name, links in ROBOTS.items():
         robot, cells = ik_service.load_robot(name), []
@@ -146,7 +138,6 @@ def show_reached(report: Report, pairs: int) -> None:
             cells += [f"{len(ends)} of {pairs}", contact]
             wrong += contact * (clearance is not None)
         report.row(name, *cells)
-    report.line("")
     report.claim("targets met in contact with the limit", str(wrong), "0", wrong == 0)
 
 
@@ -164,20 +155,19 @@ def reached(robot: RobotModel, links: list[str], clearance: float | None, joint_
     return np.array(found).reshape(-1, joint_q.shape[1])
 
 
-def show_peer(report: Report, robot: RobotModel, world: World, start: Array, ticks: int) -> None:
-    """Report mink's collision limit on the same spheres, boxes and targets."""
+def _show_peer(report: Report, robot: RobotModel, world: World, start: Array, ticks: int) -> None:
     report.section(
         "Beside mink",
         f"The same spheres, boxes, pairs, start and targets, {ticks} ticks of 1 ms with limits of position and speed; "
         "mink with its `CollisionAvoidanceLimit`, the same clearance, and 0.1 m more from which it looks at pairs.",
+        *("controller", "least clearance [mm]", "ticks under it", "of them in contact", "median of a tick [us]"),
     )
-    report.table("controller", "least clearance [mm]", "ticks under it", "of them in contact", "median of a tick [us]")
     joint_q, times = run(robot, world, ticks, start, {})
     rows = [("ours", joint_q, times)]
     try:
         rows.append(("mink 1.3.0", *run_mink(robot, world, start, ticks)))
     except PeerMissingError as error:
-        report.line(f"| {error} | | | | |")
+        report.row(error)
     for name, joint_q, times in rows:
         clearance = least(robot, world, joint_q)
         under = f"{100 * (clearance < MARGIN).mean():.1f} %"
@@ -212,25 +202,6 @@ def run_mink(robot: RobotModel, world: World, start: Array, ticks: int) -> tuple
     return answers["joint_q"], 1e-3 * answers["cpu"]
 
 
-def main() -> None:
-    """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", type=Path, help="file of the report")
-    parser.add_argument("--ticks", type=int, default=100_000, help="ticks of a run")
-    parser.add_argument("--peer-ticks", type=int, default=2000, help="ticks beside mink")
-    parser.add_argument("--pairs", type=int, default=80, help="ways from one configuration to the next")
-    arguments = parser.parse_args()
-    wp.config.log_level = wp.LOG_ERROR
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
-    gc.disable()
-    report = Report("A controller that keeps clear")
-    report.line("")
-    report.line(f"Made by `python -m benchmarks.collision.ticks --ticks {arguments.ticks}`.")
-    show(report, arguments.ticks, arguments.peer_ticks, arguments.pairs)
-    if arguments.write:
-        report.save(arguments.write)
-    raise SystemExit(1 if report.missed else 0)
-
-
 if __name__ == "__main__":
-    main()
+    sizes = {"ticks": 100_000, "peer_ticks": 2000, "pairs": 80}
+    benchmark("A controller that keeps clear", show, sizes=sizes, is_strict=True, collects=False)

@@ -53,12 +53,9 @@ def show_deadlines(report: Report, robot: RobotModel, path: TickPath, ticks: int
         "what the machine's scheduling takes. Own: the overrun less the time for which the thread was not running "
         "during the tick; likewise for the clock. All in µs. The script asserts that every command is within its "
         f"limits. Claims are about {', '.join(map(str, BUDGETS))} µs; {SHORT} µs shows one robot's ticks cut.",
+        *("robots, limits", "deadline", "cut", "iterations", "overrun: p50", "p99", "p99.9", "largest"),
+        *("clock: p50", "p99", "p99.9", "largest", "own: p50", "p99", "clock's own: p50", "p99"),
     )
-    report.table(
-        "robots, limits", "deadline", "cut", "iterations", "overrun: p50", "p99", "p99.9", "largest", "clock: p50",
-        "p99", "p99.9", "largest", "own: p50", "p99", "clock's own: p50", "p99",
-    )  # fmt: skip
-    claims = []
     for robots, budgets in ROBOTS.items():
         for kind in KINDS:
             found = [_follow(robot, path, KINDS[kind], robots, ticks, budget) for budget in budgets]
@@ -70,11 +67,8 @@ def show_deadlines(report: Report, robot: RobotModel, path: TickPath, ticks: int
                 report.row(f"{robots}, {kind}", budget, *counts, *whole, *own)
             for share in SHARES:
                 beyond = max(_beyond(late, share) for late in found[-len(BUDGETS) :])
-                claims.append((f"{robots} robot{'s' * (robots > 1)}, {kind}, p{share:g}", beyond, one))
-    report.line("")
-    for name, beyond, one in claims:
-        what = f"own overrun beyond the clock's, {name}"
-        report.claim(what, f"{max(beyond, 0.0):.1f} µs", f"an iteration, {one:.1f} µs", beyond <= one)
+                what = f"own overrun beyond the clock's, {robots} robot{'s' * (robots > 1)}, {kind}, p{share:g}"
+                report.claim(what, f"{max(beyond, 0.0):.1f} µs", f"an iteration, {one:.1f} µs", beyond <= one)
 
 
 def _shares(times: list[int], *shares: float) -> list[str]:

@@ -1,28 +1,28 @@
-"""Quality of the controller along paths: limits in every tick, errors, statuses, and how it finds back."""
+"""Quality of controllers along paths: ours, and PlaCo and mink, each in an environment of its own."""
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.control.ticks import KINDS, make_controller
-from benchmarks.peers import environments
+from benchmarks.control.ticks import KINDS, Array, make_controller, statuses_of, timed_ticks
+from benchmarks.peers.environments import PeerMissingError, run_peer
+from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.tick_paths import ACCELERATION, LINK, TickPath
 from benchmarks.report import Report
-from ik_service import IKStatus
+from ik_service.mechanism.transforms import quaternion_rotate
 from ik_service.robots import RobotModel
 
 DT = 1e-3
 ERROR_BOUND = 1e-4  # [m] along feasible paths
 SHAKING_BOUND = 0.01  # of the limits: acceleration beyond what a path asks for
 SPEED_ROUNDING, ACCELERATION_ROUNDING = 1e-9, 1e-6  # of first and second differences of float64 angles
-PLOTS = {
-    "control_tracking.svg": "Errors and joint speeds on the circle and the figure of eight; the peers lie on ours",
-    "control_edge.svg": "Beyond the edge of the workspace and back",
+PEERS = {
+    "PlaCo": ("placo", ("placo==0.10.2", "numpy"), "placo_ticks.py"),
+    "mink": ("mink", ("mink==1.3.0", "daqp", "numpy"), "mink_ticks.py"),
 }
-Float64Array = NDArray[np.float64]
+PEER_PATHS = ("circle", "figure of eight", "beyond the edge and back")
 
 
 @dataclass(frozen=True)
@@ -30,49 +30,51 @@ class Run:
     """What became of a path, a line per tick.
 
     Attributes:
+        robot: The robot that followed it.
+        path: The path.
         joint_q: Commands.
-        error: Distance to the target [m], by forward kinematics of the commands.
-        status: `IKStatus`.
-        sigma_min: Smallest singular value of the task's rows.
+        status: `IKStatus`; empty for a peer.
     """
 
-    joint_q: Float64Array
-    error: Float64Array
+    robot: RobotModel
+    path: TickPath
+    joint_q: Array
     status: NDArray[np.int32]
-    sigma_min: Float64Array
+
+    @property
+    def error(self) -> Array:
+        """Distance to the target [m], by forward kinematics of the commands."""
+        found = self.robot.forward_kinematics(self.joint_q, links=[LINK])
+        return np.asarray(np.linalg.norm(found.positions[:, 0] - self.path.poses[:, :3], axis=1))
+
+    @property
+    def speed(self) -> float:
+        """Largest speed over its limit."""
+        steps = np.diff(self.joint_q, axis=0, prepend=self.path.joint_q[None])
+        return float((np.abs(steps / DT) / self.robot.joint_velocity_limit).max())
+
+    @property
+    def acceleration(self) -> float:
+        """Largest acceleration over the maker's limit."""
+        steps = np.diff(self.joint_q, axis=0, prepend=self.path.joint_q[None])
+        return float((np.abs(np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))) / DT**2 / ACCELERATION).max())
+
+    @property
+    def outside(self) -> float:
+        """How far commands are outside the position limits [rad]."""
+        lower, upper = self.robot.joint_limit_lower, self.robot.joint_limit_upper
+        return max(float(np.maximum(lower - self.joint_q, self.joint_q - upper).max()), 0.0)
 
 
-def distances(robot: RobotModel, joint_q: Float64Array, path: TickPath) -> Float64Array:
-    """Return the distance of the hand to the target in every tick [m]."""
-    found = robot.forward_kinematics(joint_q, links=[LINK])
-    return np.asarray(np.linalg.norm(found.positions[:, 0] - path.poses[:, :3], axis=1))
-
-
-def speed_ratios(robot: RobotModel, joint_q: Float64Array, path: TickPath) -> Float64Array:
-    """Return speeds over their limits, [ticks, joints]."""
-    return np.asarray(np.abs(_speeds(joint_q, path)) / robot.joint_velocity_limit)
-
-
-def acceleration_ratios(joint_q: Float64Array, path: TickPath) -> Float64Array:
-    """Return accelerations over the maker's limits, [ticks, joints]."""
-    steps = np.diff(joint_q, axis=0, prepend=path.joint_q[None])
-    return np.asarray(np.abs(np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))) / DT**2 / ACCELERATION)
-
-
-def follow(robot: RobotModel, path: TickPath, acceleration: Float64Array | None) -> Run:
+def follow(robot: RobotModel, path: TickPath, acceleration: Array | None) -> Run:
     """Send the controller along a path."""
     controller = make_controller(robot, path, acceleration)
-    joint_q = np.zeros((len(path.poses), len(path.joint_q)))
-    status = np.zeros(len(joint_q), dtype=np.int32)
-    sigma_min = np.zeros(len(joint_q))
-    for k, pose in enumerate(path.poses):
-        result = controller.step(pose, dt=DT)
-        joint_q[k], status[k], sigma_min[k] = result.joint_q[0], result.status[0], result.sigma_min[0, 0]
-    return Run(joint_q, distances(robot, joint_q, path), status, sigma_min)
+    found = [controller.step(pose, dt=DT).copy() for pose in path.poses]
+    return Run(robot, path, np.concatenate([one.joint_q for one in found]), np.array([one.status[0] for one in found]))
 
 
-def show_paths(report: Report, panda: RobotModel, paths: dict[str, TickPath]) -> dict[tuple[str, str], Run]:
-    """Report the quality along every path; return the runs by path and kind of limits."""
+def show_paths(report: Report, panda: RobotModel, paths: dict[str, TickPath]) -> None:
+    """Report the quality along every path."""
     report.section(
         "Quality along paths",
         f"A Panda, {len(next(iter(paths.values())).poses)} ticks of 1 ms each, from rest to rest. Speeds and "
@@ -81,60 +83,33 @@ def show_paths(report: Report, panda: RobotModel, paths: dict[str, TickPath]) ->
         "column only tells what the path asks for. 'Off' is for how many milliseconds the error is above 0.1 mm. "
         "Beyond the edge there is nothing to follow. In front of the joint limit speeds alone let other joints take "
         "over at once; with limits of acceleration the wrist has to brake, and the hand is late.",
-    )
-    report.table(
-        "path", "limits", "speed", "acceleration", "outside [rad]", "error [mm]", "statuses", "off [ms]", "at the end"
+        *("path", "limits", "speed", "acceleration", "outside [rad]", "error [mm]", "statuses", "off [ms]"),
+        "at the end",
     )
     runs = {}
     for name, path in paths.items():
         for kind, acceleration in KINDS.items():
-            robot = path.robot(panda)
-            run = runs[name, kind] = follow(robot, path, acceleration)
-            report.row(name, kind, *_cells(robot, path, run))
-    report.line("")
-    _claim(report, panda, paths, runs)
-    return runs
+            run = runs[name, kind] = follow(path.robot(panda), path, acceleration)
+            error = run.error
+            shares = f"{run.speed:.6f}", f"{run.acceleration:.6f}", f"{run.outside:.1g}"
+            off = f"{1e3 * DT * (error > ERROR_BOUND).sum():.0f}"
+            cells = f"{1e3 * error.max():.2g}", statuses_of(run.status), off, f"{1e3 * error[-1]:.1g}"
+            report.row(name, kind, *shares, *cells)
+    _claim(report, runs)
 
 
-def _cells(robot: RobotModel, path: TickPath, run: Run) -> list[str]:
-    counts = Counter(IKStatus(int(code)).word for code in run.status)
-    statuses = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-    return [
-        f"{speed_ratios(robot, run.joint_q, path).max():.6f}",
-        f"{acceleration_ratios(run.joint_q, path).max():.6f}",
-        f"{outside(robot, run.joint_q):.1g}",
-        f"{1e3 * run.error.max():.2g}",
-        statuses,
-        f"{1e3 * DT * (run.error > ERROR_BOUND).sum():.0f}",
-        f"{1e3 * run.error[-1]:.1g}",
-    ]
-
-
-def outside(robot: RobotModel, joint_q: Float64Array) -> float:
-    """Return how far the commands are outside the position limits [rad]."""
-    beyond = np.maximum(robot.joint_limit_lower - joint_q, joint_q - robot.joint_limit_upper)
-    return max(float(beyond.max()), 0.0)
-
-
-def _claim(report: Report, panda: RobotModel, paths: dict[str, TickPath], runs: dict[tuple[str, str], Run]) -> None:
-    braked = [(paths[name], run) for (name, kind), run in runs.items() if KINDS[kind] is not None]
-    position = max(outside(panda, run.joint_q) for run in runs.values())
-    speed = max(speed_ratios(panda, run.joint_q, paths[name]).max() for (name, _), run in runs.items()) - 1.0
-    acceleration = max(acceleration_ratios(run.joint_q, path).max() for path, run in braked) - 1.0
-    error = max(run.error.max() for (name, _), run in runs.items() if paths[name].feasible)
-    end = max(run.error[-1] for run in runs.values())
-    edge = {kind: _lag(run) for (name, kind), run in runs.items() if name == "beyond the edge and back"}
-    report.claim("position limits broken by", f"{position:g} rad", "0", position == 0.0)
-    report.claim(
-        "speed limits broken by", f"{max(speed, 0.0):.1g} of them", f"{SPEED_ROUNDING:g}", speed <= SPEED_ROUNDING
-    )
-    report.claim(
-        "acceleration limits broken by",
-        f"{max(acceleration, 0.0):.1g} of them",
-        f"{ACCELERATION_ROUNDING:g}",
-        acceleration <= ACCELERATION_ROUNDING,
-    )
-    shaking = {name: _shaking(paths[name], name, runs) for name in paths if paths[name].feasible}
+def _claim(report: Report, runs: dict[tuple[str, str], Run]) -> None:
+    speed = max(run.speed for run in runs.values()) - 1.0
+    acceleration = max(run.acceleration for (_, kind), run in runs.items() if KINDS[kind] is not None) - 1.0
+    for what, figure, bound in (
+        ("position limits broken by", max(run.outside for run in runs.values()), 0.0),
+        ("speed limits broken by, of them", speed, SPEED_ROUNDING),
+        ("acceleration limits broken by, of them", acceleration, ACCELERATION_ROUNDING),
+    ):
+        report.claim(what, f"{max(figure, 0.0):.1g}", f"{bound:g}", figure <= bound)
+    feasible = {name for (name, _), run in runs.items() if run.path.feasible}
+    plain, braked = KINDS
+    shaking = {name: runs[name, braked].acceleration - runs[name, plain].acceleration for name in feasible}
     worst = max(shaking, key=lambda name: shaking[name])
     report.claim(
         "acceleration on feasible paths, beyond what they take without such limits",
@@ -142,18 +117,14 @@ def _claim(report: Report, panda: RobotModel, paths: dict[str, TickPath], runs: 
         f"{SHAKING_BOUND:g}",
         shaking[worst] <= SHAKING_BOUND,
     )
+    error = max(run.error.max() for (name, _), run in runs.items() if name in feasible)
+    end = max(run.error[-1] for run in runs.values())
     report.claim("error on feasible paths", f"{1e3 * error:.2g} mm", "0.1 mm", error < ERROR_BOUND)
     report.claim("error at the end of every path", f"{1e3 * end:.1g} mm", "0.1 mm", end < ERROR_BOUND)
-    lags = " and ".join(f"{lag} ms with {kind}" for kind, lag in edge.items())
+    lags = " and ".join(f"{_lag(runs['beyond the edge and back', kind])} ms with {kind}" for kind in KINDS)
     report.line(
         f"- Beyond the edge, the hand is on the target again {lags} after the target is back where it was lost."
     )
-
-
-def _shaking(path: TickPath, name: str, runs: dict[tuple[str, str], Run]) -> float:
-    """How much harder joints accelerate with limits of acceleration than without, over the limits."""
-    plain, braked = (acceleration_ratios(runs[name, kind].joint_q, path).max() for kind in KINDS)
-    return float(braked - plain)
 
 
 def _lag(run: Run) -> int:
@@ -162,38 +133,84 @@ def _lag(run: Run) -> int:
     return int(lost[-1] - (len(run.error) - 1 - lost[0]))  # a path returns as it went
 
 
-def draw(
-    paths: dict[str, TickPath],
-    runs: dict[tuple[str, str], Run],
-    others: dict[str, dict[str, Float64Array]],
-    robot: RobotModel,
-    folder: Path,
-) -> None:
-    """Draw the plots into a folder.
+def show_peers(report: Report, robot: RobotModel, paths: dict[str, TickPath], rounds: int) -> None:
+    """Report times and errors of all solvers on the same paths."""
+    report.section(
+        "Beside other controllers",
+        "The Panda of the same URDF file, warm-started from its own last command, targets of 1 ms ticks, the same "
+        f"damping and weight of radians beside metres. Times on the circle in {rounds} rounds in which all take "
+        "turns, µs: median over the rounds of median and p99. 'Solve' is the call that finds the step; 'tick' is all "
+        "that a program calls per tick: target in, step, kinematics brought up to date. What they do in it differs:",
+    )
+    report.line(
+        "- ours iterates to convergence (at most 6 steps), inside limits of position, speed and, in the second line, "
+        "acceleration; it also returns errors of the command, what holds every joint back and the smallest singular "
+        "value. Solve and tick are the same call;"
+    )
+    report.line(
+        "- PlaCo takes one step of a quadratic programme, in C++: linearised once, frame task in full, limits of "
+        "position and speed, none of acceleration;"
+    )
+    report.line(
+        "- mink takes one step of a quadratic programme, put together in Python and solved by DAQP: linearised once, "
+        "frame task in full, limits of position and speed, none of acceleration; MuJoCo makes its model."
+    )
+    report.table("controller", "solve: median", "p99", "tick: median", "p99", "CPU of a tick: median", "p99")
+    controllers = (*(f"ours, {kind}" for kind in KINDS), *PEERS)
+    laps: dict[str, list[dict[str, Array]]] = {who: [] for who in controllers}
+    missing = Counter[str]()
+    for _ in range(rounds):
+        for who, found in laps.items():
+            try:
+                found.append(_run(robot, paths["circle"], who))
+            except PeerMissingError as error:
+                missing[str(error)] += 1
+    for who, found in laps.items():
+        cells = [
+            f"{1e-3 * np.median([np.percentile(lap[column], share) for lap in found]):.1f}" if found else ""
+            for column in ("solves", "ticks", "cpu")
+            for share in (50, 99)
+        ]
+        report.row(_named(who, found), *cells)
+    report.line(
+        "".join(f"Not measured: {error}. " for error in missing)
+        + "How well the commands serve the paths: largest error, speeds and accelerations over their limits, how far "
+        "outside the position limits, and how far all joints went together. Beyond the edge no command is right; what "
+        "the joints do there tells whether they settle or shake."
+    )
+    report.table("path", "controller", "error [mm]", "speed", "acceleration", "outside [rad]", "way of joints [rad]")
+    for name in PEER_PATHS:
+        for who in [who for who in controllers if laps[who]]:
+            joint_q = (laps[who][0] if name == "circle" else _run(robot, paths[name], who))["joint_q"]
+            run = Run(robot, paths[name], joint_q, np.zeros(0, np.int32))
+            figures = f"{1e3 * run.error.max():.2g}", f"{run.speed:.3f}", f"{run.acceleration:.3f}"
+            way = f"{np.abs(np.diff(joint_q, axis=0)).sum():.1f}"
+            report.row(name, _named(who, laps[who]), *figures, f"{run.outside:.1g}", way)
 
-    Args:
-        paths: The paths.
-        runs: Our runs, by path and kind of limits.
-        others: Commands of peers, by peer and path.
-        robot: The Panda.
-        folder: Where to.
-    """
-    plain, braked = KINDS
-    arrays: dict[str, object] = {"velocity": robot.joint_velocity_limit, "peers": list(others)}
-    given = {"circle": "circle", "eight": "figure of eight", "edge": "beyond the edge and back"}
-    for short, name in given.items():
-        path, run = paths[name], runs[name, braked]
-        arrays[f"{short}_target"] = path.poses[:, :3]
-        arrays[f"{short}_hand"] = robot.forward_kinematics(run.joint_q, links=[LINK]).positions[:, 0]
-        arrays[f"{short}_error"], arrays[f"{short}_error_plain"] = run.error, runs[name, plain].error
-        arrays[f"{short}_speeds"] = _speeds(run.joint_q, path)
-        arrays[f"{short}_sigma_min"] = run.sigma_min
-        for who, commands in others.items():
-            if name in commands:
-                arrays[f"{short}_error_{who}"] = distances(robot, commands[name], path)
-                arrays[f"{short}_speeds_{who}"] = _speeds(commands[name], path)
-    environments.draw("draw_control.py", [folder / name for name in PLOTS], **arrays)
+
+def _named(who: str, laps: list[dict[str, Array]]) -> str:
+    return " ".join([who, *(str(lap["version"]) for lap in laps[:1] if "version" in lap)])
 
 
-def _speeds(joint_q: Float64Array, path: TickPath) -> Float64Array:
-    return np.asarray(np.diff(joint_q, axis=0, prepend=path.joint_q[None]) / DT)
+def _run(robot: RobotModel, path: TickPath, who: str) -> dict[str, Array]:
+    """Return commands `joint_q` and times of every tick [ns]."""
+    if who not in PEERS:
+        controller = make_controller(robot, path, KINDS[who.removeprefix("ours, ")])
+        wall, cpu = timed_ticks(controller, path.poses)
+        controller.reset(path.joint_q)
+        joint_q = np.array([controller.step(pose, dt=DT).joint_q[0].copy() for pose in path.poses])
+        return {"joint_q": joint_q, "solves": 1e3 * wall, "ticks": 1e3 * wall, "cpu": 1e3 * cpu}
+    transforms = np.tile(np.eye(4), (len(path.poses), 1, 1))
+    transforms[:, :3, 3] = path.poses[:, :3]
+    for column, axis in enumerate(np.eye(3)):
+        transforms[:, :3, column] = quaternion_rotate(path.poses[:, 3:], axis)
+    return run_peer(
+        *PEERS[who],
+        urdf=str(PANDA.path),
+        link=LINK,
+        joint_names=robot.joint_names,
+        joint_q=path.joint_q,
+        velocity=robot.joint_velocity_limit,
+        transforms=transforms,
+        dt=DT,
+    )

@@ -56,6 +56,14 @@ def drawn(robot: ik_service.RobotModel, links: Sequence[str], count: int, random
     return Drawn(positions, orientations, starts, np.round(joint_q, DECIMALS))
 
 
+def way(robot: ik_service.RobotModel, links: Sequence[str], count: int) -> tuple[Floats, Floats, Floats]:
+    """Return poses along the straight way in the joints between two configurations, and the first of them."""
+    ends = drawn(robot, links, 2, random_seed=12).joint_q
+    share = np.linspace(0.0, 1.0, count)[:, None]
+    poses = robot.forward_kinematics((1.0 - share) * ends[0] + share * ends[1], list(links))
+    return np.round(poses.positions, DECIMALS), np.round(poses.orientations_xyzw, DECIMALS), ends[0]
+
+
 def solver_of(
     robot: ik_service.RobotModel, targets: Sequence[Any], budget: Budget, engine: Any = "auto", **arguments: Any
 ) -> ik_service.IKSolver:

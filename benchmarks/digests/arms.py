@@ -43,77 +43,65 @@ class Arm:
     """A robot with its targets and solvers, made when they are first needed."""
 
     def __init__(self, case: ComparedRobot, budget: Budget) -> None:
-        self.name, self.links, self.budget = case.name, list(case.links), budget
+        self.links, self.budget = list(case.links), budget
         self._case = case
-
-    @cached_property
-    def robot(self) -> ik_service.RobotModel:
-        """The robot's model."""
-        return self._case.robot
 
     @cached_property
     def given(self) -> Drawn:
         """All targets."""
-        return drawn(self.robot, self.links, 4 * self.budget.count(PROBLEMS))
+        return drawn(self._case.robot, self.links, 4 * self.budget.count(PROBLEMS))
 
     @cached_property
     def solver(self) -> ik_service.IKSolver:
         """The solver of the targets."""
-        return solver_of(self.robot, self.links, self.budget)
+        return solver_of(self._case.robot, self.links, self.budget)
 
-    def plain(self, threads: int) -> Parts:
-        """Solve all targets from no start."""
-        solver = self.solver if threads == self.budget.threads else self._with_threads(threads)
-        return of_result(solver.solve(self.given.positions, self.given.orientations))
+    def solved(
+        self,
+        count: int | None = None,
+        start: str | None = None,
+        *,
+        options: dict[str, Any] | None = None,
+        has_orientations: bool = True,
+        **setting: Any,
+    ) -> Parts:
+        """Solve the first targets, or all, from no start or one that was drawn; with a solver of its own if told."""
+        given = self.given if count is None else self.given.first(count)
+        solver = solver_of(self._case.robot, self.links, **setting) if setting else self.solver
+        starts = None if start is None else getattr(given, start)
+        poses = given[: 1 + has_orientations]
+        return of_result(solver.solve(*poses, initial_joint_q=starts, options=options))
 
-    def _with_threads(self, threads: int) -> ik_service.IKSolver:
-        return solver_of(self.robot, self.links, Budget(threads=threads))
-
-    def positions(self) -> Parts:
-        """Solve positions alone."""
-        return of_result(self.solver.solve(self.given.first(self.budget.count(PROBLEMS)).positions))
-
-    def started(self, options: dict[str, Any] | None, *, at_solution: bool = False) -> Parts:
-        """Solve targets from other configurations, or from those that the targets come from."""
-        given = self.given.first(self.budget.count(PROBLEMS))
-        start = given.joint_q if at_solution else given.starts
-        return of_result(self.solver.solve(given.positions, given.orientations, initial_joint_q=start, options=options))
-
-    def staged(self) -> Parts:
-        """Solve targets in the staged engine."""
-        given = self.given.first(self.budget.count(STAGED_PROBLEMS))
-        solver = solver_of(self.robot, self.links, self.budget, "staged")
-        return of_result(solver.solve(given.positions, given.orientations, options=STAGED_OPTIONS))
-
-    def with_posture(self, engine: str) -> Parts:
+    def with_posture(self, count: int, engine: str) -> Parts:
         """Solve targets beside a posture."""
-        given = self.given.first(self.budget.count(STAGED_PROBLEMS))
-        posture = IKObjectivePosture(self.robot.mid_joint_q, weight=SOFT_WEIGHT)
-        solver = solver_of(self.robot, self.links, self.budget, engine, objectives=[posture])
-        return of_result(solver.solve(given.positions, given.orientations, options={"seeds": 2}))
+        posture = IKObjectivePosture(self._case.robot.mid_joint_q, weight=SOFT_WEIGHT)
+        setting = {"budget": self.budget, "engine": engine, "objectives": [posture]}
+        return self.solved(count, options={"seeds": 2}, **setting)
 
-    def objectives_alone(self, engine: str) -> Parts:
+    def objectives_alone(self, count: int, engine: str) -> Parts:
         """Solve a posture and a position that are objectives."""
-        given = self.given.first(self.budget.count(STAGED_PROBLEMS))
+        given, robot = self.given.first(count), self._case.robot
         position = IKObjectivePosition(self.links[0], given.positions[:, 0])
-        objectives = [IKObjectivePosture(self.robot.mid_joint_q), position]
-        solver = solver_of(self.robot, [], self.budget, engine, objectives=objectives)
-        count = len(given.positions)
+        objectives = [IKObjectivePosture(robot.mid_joint_q), position]
+        solver = solver_of(robot, [], self.budget, engine, objectives=objectives)
         return of_result(solver.solve(problem_count=count, initial_joint_q=given.starts, options={"seeds": 2}))
 
 
 def arms(budget: Budget) -> SetUps:
     """Yield the set-ups of all robots."""
+    count, few = budget.count(PROBLEMS), budget.count(STAGED_PROBLEMS)
+    two_threads = {} if budget.threads == 2 else {"budget": Budget(threads=2)}
     for case in ROBOTS:
         arm, name = Arm(case, budget), f"arms, {case.name}"
-        yield f"{name}, plain", partial(arm.plain, budget.threads)
-        yield f"{name}, two threads", partial(arm.plain, 2)
-        yield f"{name}, start", partial(arm.started, None)
-        yield f"{name}, start at the solution", partial(arm.started, None, at_solution=True)
-        yield f"{name}, positions", arm.positions
+        yield f"{name}, plain", arm.solved
+        yield f"{name}, two threads", partial(arm.solved, **two_threads)
+        yield f"{name}, start", partial(arm.solved, count, "starts")
+        yield f"{name}, start at the solution", partial(arm.solved, count, "joint_q")
+        yield f"{name}, positions", partial(arm.solved, count, has_orientations=False)
         for option, options in OPTIONS.items():
-            yield f"{name}, {option}", partial(arm.started, options)
-        yield f"{name}, staged", arm.staged
+            yield f"{name}, {option}", partial(arm.solved, count, "starts", options=options)
+        staged = {"budget": budget, "engine": "staged"}
+        yield f"{name}, staged", partial(arm.solved, few, options=STAGED_OPTIONS, **staged)
         for engine in ("auto", "staged"):
-            yield f"{name}, {engine}, targets and a posture", partial(arm.with_posture, engine)
-            yield f"{name}, {engine}, objectives alone", partial(arm.objectives_alone, engine)
+            yield f"{name}, {engine}, targets and a posture", partial(arm.with_posture, few, engine)
+            yield f"{name}, {engine}, objectives alone", partial(arm.objectives_alone, few, engine)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import ik_service
-from benchmarks.control.closed_loops import NEAR
 from benchmarks.digests.answers import (
     COUNTS,
     DECIMALS,
@@ -25,8 +24,7 @@ from benchmarks.digests.answers import (
     solver_of,
 )
 from benchmarks.digests.program import Budget, Parts, SetUps
-from benchmarks.islands.closed_loops import HELD, LEFT, RIGHT
-from benchmarks.islands.closing_limits import LIMITS, four_bar
+from benchmarks.problems.held_object import LEFT, NEAR, held_object
 from benchmarks.problems.mechanisms import MECHANISMS, Mechanism
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import CoordinateConstraint, LoopConstraint
@@ -94,8 +92,14 @@ def _mechanism(one: Mechanism) -> Closed:
 
 
 def _welded() -> ik_service.RobotModel:
-    arms = ik_service.load_robot("dual_panda", collision="ignore")
-    return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+    return held_object(ik_service.load_robot("dual_panda", collision="ignore"))
+
+
+def _limited_pin() -> ik_service.RobotModel:
+    robot = ik_service.load_robot("four_bar")
+    (pin,) = robot.loops
+    ends = pin.link, pin.reference_link, pin.offset, pin.reference_offset
+    return robot.with_loops([LoopConstraint("pin", "revolute", *ends, limits=(0.8, 1.3))])
 
 
 def _near(count: int, rng: np.random.Generator) -> Floats:
@@ -117,7 +121,7 @@ ROBOTS = (
     Closed("welded arms", _welded, ik_service.Target(LEFT), _near, "left_panda_joint4", has_orientations=True),
     Closed(
         "limited pin",
-        partial(four_bar, LIMITS),
+        _limited_pin,
         ik_service.Target("coupler_point", row_weights=MECHANISMS[0].axes),
         MECHANISMS[0].configurations,
         "crank_joint",
@@ -132,37 +136,50 @@ def loops(budget: Budget) -> SetUps:
         name = f"loops, {one.name}"
         for engine in ENGINES:
             count = budget.count(COUNTS[engine])
-            yield f"{name}, {engine}, targets", partial(_targets, one, engine, count, budget)
+            solved = partial(_solved, one, engine, count, budget)
+            yield f"{name}, {engine}, targets", solved
             if one.name in BRIEF:
                 continue
-            yield f"{name}, {engine}, targets without a start", partial(_targets, one, engine, count, budget, at=None)
-            yield (
-                f"{name}, {engine}, start at the solution",
-                partial(_targets, one, engine, count, budget, at="joint_q"),
-            )
+            yield f"{name}, {engine}, targets without a start", partial(solved, start=None)
+            yield f"{name}, {engine}, start at the solution", partial(solved, start="joint_q")
             yield f"{name}, {engine}, closing alone", partial(_closing, one, engine, count, budget)
             if one.name in THOROUGH:
-                yield f"{name}, {engine}, some open", partial(_some_open, one, engine, count, budget)
-                yield f"{name}, {engine}, targets and a posture", partial(_with_posture, one, engine, count, budget)
+                yield f"{name}, {engine}, some open", partial(solved, has_open=True)
+                yield f"{name}, {engine}, targets and a posture", partial(solved, has_posture=True)
         yield f"{name}, ticks", partial(_ticks, one, budget, None)
         if one.name in BRIEF:
             continue
         count = budget.count(COUNTS["compiled"])
-        yield f"{name}, float64", partial(_targets, one, "compiled", count, budget, options={"precision": "float64"})
+        yield f"{name}, float64", partial(_solved, one, "compiled", count, budget, options={"precision": "float64"})
         yield f"{name}, linearise", partial(_linearised, one, budget.count(COUNTS["staged"]), budget)
         yield f"{name}, follow", partial(_followed, one, budget)
         yield f"{name}, ticks, acceleration", partial(_ticks, one, budget, ACCELERATION)
 
 
-def _targets(
-    one: Closed, engine: str, count: int, budget: Budget, *, at: str | None = "starts", options: Any = None
+def _solved(
+    one: Closed,
+    engine: str,
+    count: int,
+    budget: Budget,
+    *,
+    start: str | None = "starts",
+    has_open: bool = False,
+    has_posture: bool = False,
+    options: Any = None,
 ) -> Parts:
-    """Solve targets from perturbed configurations, or from closed ones, or from no start."""
+    """Solve targets from perturbed configurations, from closed ones, or from no start.
+
+    The first constraint may be open in every second problem, and a posture may yield to the targets.
+    """
     given = one.given(count)
-    start = None if at is None else getattr(given, at)
-    solver = solver_of(one.robot, [one.target], budget, engine)
-    options = STAGED_OPTIONS if engine == "staged" else options
-    return of_result(solver.solve(*one.poses(given), initial_joint_q=start, options=options))
+    soft = [IKObjectivePosture(one.robot.mid_joint_q, weight=SOFT_WEIGHT)] * has_posture
+    asked: dict[str, Any] = {"initial_joint_q": None if start is None else getattr(given, start)}
+    asked["options"] = STAGED_OPTIONS if engine == "staged" else options
+    if has_open:
+        asked["constraint_enabled"] = np.ones((count, len(one.robot.constraint_names)), bool)
+        asked["constraint_enabled"][::2, 0] = False
+    solver = solver_of(one.robot, [one.target], budget, engine, objectives=soft)
+    return of_result(solver.solve(*one.poses(given), **asked))
 
 
 def _closing(one: Closed, engine: str, count: int, budget: Budget) -> Parts:
@@ -171,25 +188,6 @@ def _closing(one: Closed, engine: str, count: int, budget: Budget) -> Parts:
     starts = one.given(count).starts
     options = STAGED_OPTIONS if engine == "staged" else None
     return of_result(solver.solve(problem_count=count, initial_joint_q=starts, options=options))
-
-
-def _some_open(one: Closed, engine: str, count: int, budget: Budget) -> Parts:
-    """Solve targets with the first constraint open in every second problem."""
-    given, enabled = one.given(count), np.ones((count, len(one.robot.constraint_names)), bool)
-    enabled[::2, 0] = False
-    solver = solver_of(one.robot, [one.target], budget, engine)
-    options = STAGED_OPTIONS if engine == "staged" else None
-    return of_result(
-        solver.solve(*one.poses(given), initial_joint_q=given.starts, constraint_enabled=enabled, options=options)
-    )
-
-
-def _with_posture(one: Closed, engine: str, count: int, budget: Budget) -> Parts:
-    """Solve targets beside a posture that yields to them."""
-    given, posture = one.given(count), IKObjectivePosture(one.robot.mid_joint_q, weight=SOFT_WEIGHT)
-    solver = solver_of(one.robot, [one.target], budget, engine, objectives=[posture])
-    options = STAGED_OPTIONS if engine == "staged" else None
-    return of_result(solver.solve(*one.poses(given), initial_joint_q=given.starts, options=options))
 
 
 def _linearised(one: Closed, count: int, budget: Budget) -> Parts:

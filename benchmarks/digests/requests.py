@@ -12,13 +12,13 @@ import numpy as np
 import ik_service
 from benchmarks.digests.answers import (
     COUNTS,
-    DECIMALS,
     ENGINES,
     STAGED_OPTIONS,
     drawn,
     of_record,
     of_result,
     solver_of,
+    way,
 )
 from benchmarks.digests.arms import ROBOTS
 from benchmarks.digests.program import Budget, Parts, SetUps
@@ -127,9 +127,9 @@ def requests(budget: Budget) -> SetUps:
     for robot, links in (("panda", [HAND]), ("dual_panda", HANDS)):
         yield f"paths, {robot}, from a start", partial(_followed, robot, links, budget, starts=True)
         yield f"paths, {robot}, from anywhere", partial(_followed, robot, links, budget, starts=False)
-        yield f"derivatives, {robot}, targets", partial(_linearised, robot, links, budget)
-        yield f"derivatives, {robot}, data and limits", partial(_derived_by_data, robot, links, budget)
-        yield f"derivatives, {robot}, sensitivity", partial(_sensitive, robot, links, budget)
+        yield f"derivatives, {robot}, targets", partial(_derived, robot, links, budget)
+        yield f"derivatives, {robot}, data and limits", partial(_derived, robot, links, budget, by_data=True)
+        yield f"derivatives, {robot}, sensitivity", partial(_derived, robot, links, budget, by_option=True)
 
 
 def _both() -> Objectives:
@@ -192,38 +192,21 @@ def _balanced(engine: str, budget: Budget) -> Parts:
 def _followed(name: str, links: list[str], budget: Budget, *, starts: bool) -> Parts:
     """Follow the straight way in the joints between two configurations."""
     robot = _robot(name)
-    ends = drawn(robot, links, 2, random_seed=12).joint_q
-    share = np.linspace(0.0, 1.0, WAYPOINTS)[:, None]
-    poses = robot.forward_kinematics((1.0 - share) * ends[0] + share * ends[1], links)
-    way = np.round(poses.positions, DECIMALS), np.round(poses.orientations_xyzw, DECIMALS)
-    start = ends[0] if starts else None
-    return of_record(solver_of(robot, links, budget).follow(*way, PATH_DT, start_joint_q=start, acceleration=10.0))
+    *poses, start = way(robot, links, WAYPOINTS)
+    given = {"start_joint_q": start if starts else None, "acceleration": 10.0}
+    return of_record(solver_of(robot, links, budget).follow(*poses, PATH_DT, **given))
 
 
-def _linearised(name: str, links: list[str], budget: Budget) -> Parts:
-    """Derive answers by their targets."""
-    robot = _robot(name)
-    given, solver = drawn(robot, links, budget.count(COUNTS["compiled"])), solver_of(robot, links, budget)
-    result = solver.solve(given.positions, given.orientations)
-    return of_record(solver.linearise(result, given.positions, given.orientations))
-
-
-def _derived_by_data(name: str, links: list[str], budget: Budget) -> Parts:
-    """Derive answers beside a posture by their targets, tool frames, the posture and limits."""
-    robot = _robot(name)
-    given = drawn(robot, links, budget.count(COUNTS["staged"]))
+def _derived(name: str, links: list[str], budget: Budget, *, by_data: bool = False, by_option: bool = False) -> Parts:
+    """Derive answers by their targets, also as columns; beside a posture by tool frames, data and limits, too."""
+    robot, more = _robot(name), {}
+    targets: list[Any] = links
     posture = IKObjectivePosture(robot.mid_joint_q, weight=SOFT_WEIGHT)
-    targets = [Target(link, offset=(0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0)) for link in links]
-    solver = solver_of(robot, targets, budget, objectives=[posture])
-    result = solver.solve(given.positions, given.orientations)
-    derived = solver.linearise(
-        result, given.positions, given.orientations, data=[(posture, "joint_q_reference")], limits=True
-    )
-    return of_record(derived)
-
-
-def _sensitive(name: str, links: list[str], budget: Budget) -> Parts:
-    """Solve with derivatives as columns of the result."""
-    robot = _robot(name)
-    given, solver = drawn(robot, links, budget.count(COUNTS["compiled"])), solver_of(robot, links, budget)
-    return of_result(solver.solve(given.positions, given.orientations, options={"sensitivity": "target"}))
+    given = drawn(robot, links, budget.count(COUNTS["staged" if by_data else "compiled"]))
+    if by_data:
+        targets = [Target(link, offset=(0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0)) for link in links]
+        more = {"data": [(posture, "joint_q_reference")], "limits": True}
+    solver = solver_of(robot, targets, budget, objectives=[posture] * by_data)
+    options = {"sensitivity": "target"} if by_option else None
+    result = solver.solve(given.positions, given.orientations, options=options)
+    return of_result(result) if by_option else of_record(solver.linearise(result, *given[:2], **more))

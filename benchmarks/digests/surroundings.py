@@ -8,7 +8,6 @@ import numpy as np
 import ik_service
 from benchmarks.digests.answers import (
     COUNTS,
-    DECIMALS,
     ENGINES,
     STAGED_OPTIONS,
     drawn,
@@ -16,6 +15,7 @@ from benchmarks.digests.answers import (
     of_result,
     of_ticks,
     solver_of,
+    way,
 )
 from benchmarks.digests.program import Budget, Parts, SetUps
 from ik_service.control import ControlLimits, IKController
@@ -145,18 +145,9 @@ def _checked(name: str, budget: Budget) -> Parts:
     return parts | {f"world {key}": value for key, value in of_record(world).items()}
 
 
-def _way(name: str, count: int) -> tuple[Any, Any, Any]:
-    """Return poses along the straight way in the joints between two configurations, and the first of them."""
-    robot = _robot(name)
-    ends = drawn(robot, LINKS[name], 2, random_seed=12).joint_q
-    share = np.linspace(0.0, 1.0, count)[:, None]
-    poses = robot.forward_kinematics((1.0 - share) * ends[0] + share * ends[1], list(LINKS[name]))
-    return np.round(poses.positions, DECIMALS), np.round(poses.orientations_xyzw, DECIMALS), ends[0]
-
-
 def _followed(name: str, budget: Budget) -> Parts:
     """Follow a way in a world, with an attached object."""
-    positions, orientations, start = _way(name, WAYPOINTS)
+    positions, orientations, start = way(_robot(name), LINKS[name], WAYPOINTS)
     solver = solver_of(_robot(name), LINKS[name], budget)
     around = {"world": _world("cell"), "attached": _carried(name)}
     return of_record(solver.follow(positions, orientations, PATH_DT, start_joint_q=start, solutions=4, **around))
@@ -166,7 +157,7 @@ def _ticks(name: str, budget: Budget, acceleration: float | None) -> Parts:
     """Keep clear of a world tick by tick; half-way an object is attached and the world becomes another one."""
     robot, count = _robot(name), budget.count(TICKS)
     cell, table = _world("several")
-    positions, orientations, start = _way(name, count)
+    positions, orientations, start = way(robot, LINKS[name], count)
     limits = ControlLimits(clearance=KEPT, acceleration=acceleration)
     controller = IKController(robot, list(LINKS[name]), limits=limits, world=cell)
     controller.reset(start)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.control.rolling import WHEELS, arm_on_a_cart, bend, controller_of
 from benchmarks.digests.answers import DECIMALS, Floats, of_record, of_ticks
 from benchmarks.digests.arms import ROBOTS
 from benchmarks.digests.program import Budget, Parts, SetUps
+from benchmarks.problems.arm_on_a_cart import WHEELS, arm_on_a_cart, bend, controller_of
 from benchmarks.problems.compared_robots import PANDA, ComparedRobot
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import RobotModel

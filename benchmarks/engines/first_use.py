@@ -1,9 +1,8 @@
 """First use of a robot in a fresh process: seconds from imports to the first answer, by what the cache holds.
 
-python -m benchmarks.engines.first_use [--repeats 5] [--write benchmarks/engines/first_use.md]
+python -m benchmarks.engines.first_use [--repeats 5] [--write]
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Report, machine
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 from ik_service.compiler import cpu_target
 
 CASES = {
@@ -51,26 +51,12 @@ def first_use(name: str, collision: str, links: list[str], cache: str) -> list[f
     return seconds
 
 
-def main() -> None:
+def show(report: Report, *, repeats: int) -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--write", type=Path, help="also write the report to this file")
-    arguments = parser.parse_args()
-    report = Report("First use of a robot")
-    report.line("")
-    report.line(
-        f"Seconds from the end of imports to the first answer of a fresh process: reading the robot, making the solver "
-        f"and one solve, without the check for collision and with it, as by default. Wall time / CPU time, medians of "
-        f"{arguments.repeats}; {machine()}, {cpu_target().name}, {len(os.sched_getaffinity(0))} cores. Another robot: "
-        f"the cache holds what a first use of {OTHER[0]} has left, with a precompiled header and what no robot "
-        "changes. Code: objects in the cache."
-    )
-    report.line("")
     report.table("robot", "targets", "collision", "empty cache", "another robot", "filled cache", "code [kB]")
     for (name, links), (said, collision) in product(CASES.items(), CHECKS.items()):
         cold, other, warm, size = [], [], [], 0
-        for _ in range(arguments.repeats):
+        for _ in range(repeats):
             with tempfile.TemporaryDirectory() as cache:
                 cold.append(first_use(name, collision, links, cache))
                 warm.append(first_use(name, collision, links, cache))
@@ -80,9 +66,17 @@ def main() -> None:
                 other.append(first_use(name, collision, links, cache))
         cells = [" / ".join(f"{value:.2f}" for value in np.median(times, axis=0)) for times in (cold, other, warm)]
         report.row(name, len(links), said, *cells, f"{size / 1e3:.0f}")
-    if arguments.write:
-        report.save(arguments.write)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark(
+        "First use of a robot",
+        show,
+        f"Seconds from the end of imports to the first answer of a fresh process: reading the robot, making the solver "
+        f"and one solve, without the check for collision and with it, as by default. Wall time / CPU time, medians of "
+        f"the repeats; {cpu_target().name}, {len(os.sched_getaffinity(0))} cores. Another robot: the cache holds what "
+        f"a first use of {OTHER[0]} has left, with a precompiled header and what no robot changes. Code: objects in "
+        "the cache.",
+        sizes={"repeats": 5},
+        core=None,
+    )

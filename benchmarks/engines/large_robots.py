@@ -3,15 +3,17 @@
 python -m benchmarks.engines.large_robots [--dofs 60 128 256 512]
 """
 
-import argparse
 import multiprocessing
 import resource
 import time
+from typing import Any
 
 import numpy as np
 import warp as wp
 
 import ik_service
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 from ik_service.robots import RobotModel, load_urdf
 from ik_service.solver.given.options import DEFAULT_SEEDS
 
@@ -30,8 +32,8 @@ def chain(dofs: int) -> RobotModel:
     return load_urdf(f'<robot name="chain">{links}{joints}</robot>'.encode())
 
 
-def measure(dofs: int, told: bool) -> None:
-    """Measure, and print, what a solver costs and one seed at a target out of reach, all of its iterations."""
+def measure(dofs: int, answer: Any) -> None:
+    """Put what a solver costs, and one seed at a target out of reach, all of its iterations."""
     wp.config.log_level = wp.LOG_WARNING
     robot, link, iterations = chain(dofs), f"l{dofs}", ik_service.SolverOptions().max_iterations
     far = np.full((1, 3), 2 * dofs * LINK_M)
@@ -46,25 +48,26 @@ def measure(dofs: int, told: bool) -> None:
     seconds(1)
     made = time.process_time() - start
     one = min(seconds(iterations) for _ in range(REPEATS))
-    per_unit = one / (dofs**3 * iterations)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if told:
-        numbers = f"{made:.2f} | {one:.3f} | {per_unit:.1e} | {DEFAULT_SEEDS * one:.1f} | {memory:.0f}"
-        print(f"| {dofs} | {numbers} |", flush=True)
+    per_unit = f"{one / (dofs**3 * iterations):.1e}"
+    answer.put((dofs, f"{made:.2f}", f"{one:.3f}", per_unit, f"{DEFAULT_SEEDS * one:.1f}", f"{memory:.0f}"))
 
 
-def main() -> None:
+def show(report: Report, *, dofs: list[int]) -> None:
     """Measure each size in a process of its own, after one that fills the kernel cache."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dofs", type=int, nargs="+", default=[60, 128, 256, 512])
-    sizes = parser.parse_args().dofs
-    print("| DOFs | solver made [s] | one seed [s] | per DOF^3 and iteration [s] | 64 seeds [s] | memory [MiB] |")
-    print("|---|---|---|---|---|---|", flush=True)
-    for k, dofs in enumerate([sizes[0], *sizes]):
-        process = multiprocessing.get_context("spawn").Process(target=measure, args=(dofs, k > 0))
+    report.table(
+        "DOFs", "solver made [s]", "one seed [s]", "per DOF^3 and iteration [s]", "64 seeds [s]", "memory [MiB]"
+    )
+    context = multiprocessing.get_context("spawn")
+    for k, size in enumerate([dofs[0], *dofs]):
+        answer = context.SimpleQueue()
+        process = context.Process(target=measure, args=(size, answer))
         process.start()
+        cells = answer.get()
         process.join()
+        if k > 0:
+            report.row(*cells)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark("Large robots", show, sizes={"dofs": [60, 128, 256, 512]})

@@ -1,22 +1,21 @@
 """Compilations of a new user's ten calls: modules and CPU seconds, each call in a fresh process on one cache.
 
-python -m benchmarks.engines.ten_calls [--write benchmarks/engines/ten_calls.md]
+python -m benchmarks.engines.ten_calls [--write]
 """
 
-import argparse
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from importlib import metadata
-from pathlib import Path
 
-from benchmarks.report import Report, machine
+from benchmarks.problems.compared_robots import FOREIGN, installed
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 from ik_service.compiler import cpu_target
 
-TIAGO = ("example-robot-data", "tiago_description/robots/tiago_dual.urdf")
+TIAGO = "tiago_description/robots/tiago_dual.urdf"
 CASES = {
     "panda": ("panda", ["panda_hand"]),
     "tiago, both arms": (TIAGO, ["arm_left_7_link", "arm_right_7_link"]),
@@ -77,25 +76,11 @@ def short_name(module: str) -> str:
     return re.sub("_[0-9a-f]{8}$", "", name)
 
 
-def main() -> None:
+def show(report: Report) -> None:
     """Measure and print a table for each robot."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", type=Path, help="also write the report to this file")
-    arguments = parser.parse_args()
-    report = Report("Compilations of ten calls")
-    report.line("")
-    report.line(
-        "CPU seconds of compiling, each call in a fresh process, in this order and with one cache, empty at first; "
-        f"{machine()}, {cpu_target().name}. A robot without a collision model has no world."
-    )
     for title, (source, links) in CASES.items():
-        robot = source
-        if not isinstance(robot, str):
-            distribution, ending = source
-            files = [file for file in metadata.files(distribution) or [] if str(file).endswith(ending)]
-            robot = str(files[0].locate())
-        report.section(title, f"Targets: {', '.join(links)}.")
-        report.table("call", "modules", "CPU time [s]", "which")
+        robot = str(installed(FOREIGN, source)) if "/" in source else source
+        report.section(title, f"Targets: {', '.join(links)}.", "call", "modules", "CPU time [s]", "which")
         total = []
         with tempfile.TemporaryDirectory() as cache:
             for label, call in CALLS.items():
@@ -104,9 +89,13 @@ def main() -> None:
                 which = ", ".join(f"{short_name(name)} {seconds:.2f}" for name, seconds in found)
                 report.row(label, len(found), f"{sum(seconds for _, seconds in found):.2f}", which)
         report.row("all", len(total), f"{sum(seconds for _, seconds in total):.2f}", "")
-    if arguments.write:
-        report.save(arguments.write)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark(
+        "Compilations of ten calls",
+        show,
+        "CPU seconds of compiling, each call in a fresh process, in this order and with one cache, empty at first; "
+        f"{cpu_target().name}. A robot without a collision model has no world.",
+        core=None,
+    )

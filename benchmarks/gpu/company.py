@@ -1,4 +1,4 @@
-"""A GPU that several threads use at once, and a first use with an empty cache of kernels."""
+"""A GPU that several threads use at once, deadlines, and a first use with an empty cache of kernels."""
 
 import os
 import subprocess
@@ -10,10 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import warp as wp
 
 import ik_service
-from benchmarks.report import Report
+from benchmarks.gpu.contact import LINKS, Contact, circle, reachable
 from ik_service.control import ControlLimits, IKController
 
 COUNTS = 1, 7, 500, 5000  # of problems, in turns at random
@@ -30,35 +29,33 @@ print(result.success.all(), time.perf_counter() - began)
 """
 
 
-def show_company(report: Report, device: wp.Device, seconds: float) -> None:
+def show_company(contact: Contact) -> None:
     """Report whether ticks of a controller and solves of two solvers, each in a thread, are as alone."""
-    report.section(
+    seconds = 4.0 * contact.seconds
+    contact.report.section(
         "In other threads",
         f"A controller's ticks and the solves of two solvers, each in a thread, for {seconds:g} s: bytes of each tick "
         "and each solve beside those of the same alone.",
     )
     robot = ik_service.load_robot("panda", collision="ignore")
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(7), max(COUNTS)), ["panda_hand"])
-    given = poses.positions.astype(np.float32), poses.orientations_xyzw.astype(np.float32)
-    alone = ik_service.IKSolver(robot, ["panda_hand"], device=str(device)).solve(*given).joint_q
-    commands, found, done = ticks(robot, device), list[str](), {"ticks": 0}
-    solves = [0, 0]
-    ends = time.monotonic() + seconds
+    given = reachable(robot, LINKS["panda"], max(COUNTS))
+    alone = make(contact).solve(*given.given).joint_q
+    commands, found = ticks(robot, contact), list[str]()
+    done, ends = {"ticks": 0, 0: 0, 1: 0}, time.monotonic() + seconds
 
     def control() -> None:
         while time.monotonic() < ends:
-            if ticks(robot, device) != commands:
+            if ticks(robot, contact) != commands:
                 found.append("other commands")
             done["ticks"] += TICKS
 
     def solve(place: int) -> None:
-        rng, solver = np.random.default_rng(place), ik_service.IKSolver(robot, ["panda_hand"], device=str(device))
+        rng, solver = np.random.default_rng(place), make(contact)
         while time.monotonic() < ends:
             count = int(rng.choice(COUNTS))
-            answer = solver.solve(*(one[:count] for one in given)).joint_q
-            if answer.tobytes() != alone[:count].tobytes():
+            if solver.solve(*given.first(count).given).joint_q.tobytes() != alone[:count].tobytes():
                 found.append(f"other answers of {count}")
-            solves[place] += 1
+            done[place] += 1
 
     def guarded(work: Callable[..., None], *arguments: int) -> None:
         try:
@@ -72,22 +69,22 @@ def show_company(report: Report, device: wp.Device, seconds: float) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    what = f"differences in {done['ticks']} ticks and {sum(solves)} solves"
-    passed = not found and done["ticks"] > 0 and all(solves)
-    report.claim(what, "; ".join(found[:3]) or "none", "none", passed)
+    what = f"differences in {done['ticks']} ticks and {done[0] + done[1]} solves"
+    passed = not found and all(done.values())
+    contact.report.claim(what, "; ".join(found[:3]) or "none", "none", passed)
 
 
-def show_deadline(report: Report, device: wp.Device, count: int) -> None:
+def show_deadline(contact: Contact) -> None:
     """Report how late a solve ends that has a deadline, and whether the next one is as before."""
+    report, count = contact.report, min(1000, contact.count)
     report.section(
         "Deadlines",
         f"{count} targets, all out of reach, with 4096 seeds, and the same with a deadline of a tenth of that time.",
     )
     robot = ik_service.load_robot("dual_panda", collision="ignore")
-    hands = ["left_panda_hand", "right_panda_hand"]
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(7), count), hands)
-    given = (3.0 * poses.positions).astype(np.float32), poses.orientations_xyzw.astype(np.float32)
-    solver = ik_service.IKSolver(robot, hands, device=str(device), islands=False)
+    positions, turns = reachable(robot, LINKS["dual_panda"], count).given
+    given = 3.0 * positions, turns
+    solver = ik_service.IKSolver(robot, LINKS["dual_panda"], device=str(contact.device), islands=False)
     options: dict[str, object] = {"seeds": 4096}
     solver.warmup(*given, options=options)
     solver.warmup(*given, options={**options, "deadline_s": 1e6})
@@ -107,32 +104,32 @@ def show_deadline(report: Report, device: wp.Device, count: int) -> None:
     report.claim("bytes of the next solve", "the same" if same else "others", "the same", same)
 
 
-def ticks(robot: ik_service.RobotModel, device: wp.Device) -> bytes:
-    """Return the commands of a circle of 0.1 m."""
-    controller = IKController(robot, ["panda_hand"], limits=ControlLimits(acceleration=10.0), device=str(device))
-    start = robot.mid_joint_q
-    pose = robot.forward_kinematics(start, ["panda_hand"])
-    controller.reset(start)
-    target, commands = np.concatenate([pose.positions[0, 0], pose.orientations_xyzw[0, 0]]), []
-    for angle in 2.0 * np.pi * np.arange(TICKS) / TICKS:
-        moved = target + np.array([0.1 * (np.cos(angle) - 1.0), 0.1 * np.sin(angle), *[0.0] * 5])
-        commands.append(controller.step(moved, dt=DT).joint_q.copy())
-    return np.concatenate(commands).tobytes()
+def make(contact: Contact) -> ik_service.IKSolver:
+    """Return a solver of a Panda on the device."""
+    robot = ik_service.load_robot("panda", collision="ignore")
+    return ik_service.IKSolver(robot, LINKS["panda"], device=str(contact.device))
 
 
-def show_threads(report: Report, device: wp.Device, count: int, seconds: float) -> None:
+def ticks(robot: ik_service.RobotModel, contact: Contact) -> bytes:
+    """Return the commands of a circle."""
+    limits = ControlLimits(acceleration=10.0)
+    controller = IKController(robot, LINKS["panda"], limits=limits, device=str(contact.device))
+    controller.reset(robot.mid_joint_q)
+    return np.concatenate([controller.step(pose, dt=DT).joint_q.copy() for pose in circle(robot, TICKS)]).tobytes()
+
+
+def show_threads(contact: Contact) -> None:
     """Report how many targets several solvers solve, each in a thread: copies of one beside the solves of others."""
+    report, count, seconds = contact.report, 5 * contact.count, contact.seconds
     report.section(
         "Several threads",
         f"Batches of {count} Panda targets, NumPy arrays in and out, by as many solvers as threads: while the host "
         "copies for one, the device solves for another.",
+        *("threads", "targets/s"),
     )
-    report.table("threads", "targets/s")
-    robot = ik_service.load_robot("panda", collision="ignore")
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(7), count), ["panda_hand"])
-    given = poses.positions.astype(np.float32), poses.orientations_xyzw.astype(np.float32)
+    given = reachable(ik_service.load_robot("panda", collision="ignore"), LINKS["panda"], count).given
     for number in THREADS:
-        solvers = [ik_service.IKSolver(robot, ["panda_hand"], device=str(device)) for _ in range(number)]
+        solvers = [make(contact) for _ in range(number)]
         for solver in solvers:
             solver.warmup(*given)
 
@@ -148,12 +145,13 @@ def show_threads(report: Report, device: wp.Device, count: int, seconds: float) 
         report.row(number, f"{solved / (time.perf_counter() - began):,.0f}")
 
 
-def show_first_use(report: Report, device: wp.Device) -> None:
+def show_first_use(contact: Contact) -> None:
     """Report how long the first solve of a process takes where nothing has been compiled before."""
-    report.section("A first use", "The package imported, a robot loaded and a target solved, with no compiled kernels.")
+    explanation = "The package imported, a robot loaded and a target solved, with no compiled kernels."
+    contact.report.section("A first use", explanation)
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.run(
-            [sys.executable, "-c", FIRST_USE, str(device)],
+            [sys.executable, "-c", FIRST_USE, str(contact.device)],
             env={**os.environ, "WARP_CACHE_PATH": folder, "IK_SERVICE_SHIPPED_KERNELS": ""},
             capture_output=True,
             text=True,
@@ -161,4 +159,4 @@ def show_first_use(report: Report, device: wp.Device) -> None:
             check=True,
         )
     solved, seconds = process.stdout.split()[-2:]
-    report.claim("solved", f"{solved}, in {float(seconds):.1f} s", "True", solved == "True")
+    contact.report.claim("solved", f"{solved}, in {float(seconds):.1f} s", "True", solved == "True")

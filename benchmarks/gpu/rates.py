@@ -1,18 +1,15 @@
-"""The compiled engine on a GPU: targets per second by batch size, one target's latency, the share of the arithmetic.
+"""Rates of the compiled engine on a GPU: targets per second, one target's latency, arithmetic, gradients, peers."""
 
-python -m benchmarks.gpu.rates [--device cuda:0] [--batches 1 100 ...] [--seconds 2] [--clock 1980] [--write]
-
-Without a GPU it says so and measures nothing. `--device cpu` runs the kernels for GPUs on one core, thread after
-thread: that tries this script and tells nothing of a card. PyRoki is measured in the same run where it is installed.
---write also writes rates.md beside this file.
-"""
-
-import argparse
+import importlib
+import importlib.util
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +19,12 @@ from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.gpu.pyroki_beam import KEPT, MORE_STEPS, SEEDS, STEPS, PyrokiBeam
+from benchmarks.peers.environments import NEWTON_ITERATIONS, SLACK
 from benchmarks.problems.compared_robots import PANDA
-from benchmarks.problems.many_arms import HandProblems, solved
+from benchmarks.problems.pose_problems import SOLVED, PoseProblems
 from benchmarks.report import Report
 from ik_service.cli.pose_problems import TOLERANCES
 from ik_service.compiler import IterationSource
-from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import IslandKernel, IslandWork, ThreadLaunches
 from ik_service.solver.launches.recording import PartLaunches
 
@@ -35,52 +32,16 @@ BATCHES = [1, 100, 1000, 10_000, 100_000]
 LATENCY_MAX = 500.0  # [us], asked of the median
 WARM_UP = 3  # calls: launches, a recording, and its first replay
 CALLS_MIN = 5
-PYROKI_BATCHES = (1, 100, 1000)
-PYROKI_SLACK = 1e-3  # [rad]; its limits are soft
+PYROKI_BATCHES, PYROKI_SLACK = (1, 100, 1000), 1e-3  # [rad]; its limits are soft
+NEWTON_SEEDS, NEWTON_S = 16, 240.0
+NEWTON_SCRIPT = Path(__file__).parents[1] / "peers" / "newton_ik.py"
+GRADIENT_BATCHES, COMPARED = (1, 1000, 10_000, 100_000), 1000
+SHARE = 0.95  # of those compared; near singular poses gradients are large, and change as much
+SAME = 1e-3  # of the largest entry of a gradient: answers in float32 differ by rounding between devices
 # Multiprocessors compute so many float32 products and sums at once.
 FP32_LANES = {75: 64, 80: 64, 86: 128, 87: 128, 89: 128, 90: 128, 100: 128, 103: 128, 110: 128, 120: 128, 121: 128}
 NUMBER = r"\(-?[\d.]+(?:e[+-]?\d+)?f\)"
-
-
-def main() -> None:
-    """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", help="cuda:0 and so on; cpu tries the script")
-    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for the calls with each batch size")
-    parser.add_argument("--clock", type=float, help="clock of the multiprocessors [MHz], if nvidia-smi does not tell")
-    parser.add_argument("--write", action="store_true", help="write rates.md")
-    arguments = parser.parse_args()
-    wp.config.log_level = wp.LOG_ERROR
-    if arguments.device is None and not wp.is_cuda_available():
-        print("There is no GPU here that Warp can use, so nothing is measured. --device cpu tries the script.")
-        return
-    device = wp.get_device(arguments.device or "cuda:0")
-    if device.is_cpu:
-        island_launches.in_threads = lambda _: True
-    report = show(device, arguments.batches, arguments.seconds, arguments.clock)
-    if arguments.write:
-        report.save(Path(__file__).with_name("rates.md"))
-
-
-def show(device: wp.Device, batches: list[int], seconds: float, clock: float | None) -> Report:
-    """Measure everything on a device.
-
-    Args:
-        device: The device.
-        batches: Batch sizes.
-        seconds: Time for the calls with each batch size [s].
-        clock: Clock of the multiprocessors [MHz]; None asks nvidia-smi.
-    """
-    report = Report("The compiled engine on a GPU")
-    report.line("")
-    report.line(f"{describe(device)}, Warp {wp.__version__}, ik-service {ik_service.__version__}.")
-    problems = PANDA.problems(max(batches), random_seed=0)
-    rates = show_batches(report, device, problems, batches, seconds)
-    show_latency(report, device, problems, seconds)
-    show_arithmetic(report, device, problems, clock, seconds)
-    show_pyroki(report, problems, {batch: rate for batch, rate in rates.items() if batch in PYROKI_BATCHES})
-    return report
+HEADS = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
 
 
 def describe(device: wp.Device) -> str:
@@ -96,7 +57,7 @@ def make(device: wp.Device, **options: object) -> ik_service.IKSolver:
     return ik_service.IKSolver(PANDA.robot, list(PANDA.links), device=str(device), engine="compiled", options=chosen)
 
 
-def timed(device: wp.Device, run: Callable[[], object], seconds: float) -> NDArray[np.float64]:
+def wall_times(device: wp.Device, run: Callable[[], object], seconds: float) -> NDArray[np.float64]:
     """Wall time of each run [s], after a few to warm up, for so long and at least a few times."""
     times: list[float] = []
     for k in range(WARM_UP + CALLS_MIN + 100_000):
@@ -109,38 +70,30 @@ def timed(device: wp.Device, run: Callable[[], object], seconds: float) -> NDArr
     return np.array(times[WARM_UP:])
 
 
-# ---------------------------------------------------------------------- batches
-
-
 def show_batches(
-    report: Report, device: wp.Device, problems: HandProblems, batches: list[int], seconds: float
+    report: Report, device: wp.Device, problems: PoseProblems, batches: list[int], seconds: float
 ) -> dict[int, float]:
     """Report time and success of every batch size; return the targets per second of the public call."""
-    heads = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
     report.section(
         "Batches",
         "Panda, random reachable targets, default options, wall time, median of the calls. 'Public call': NumPy arrays "
         "in and out, checks and judgement included. 'On the device': the same work as one recorded graph with its "
         "copies, without Python. Success by float64 forward kinematics apart from the solver, inside exact limits.",
+        *("batch", "calls", "public call, µs", "targets/s", "on the device, µs", "targets/s", *HEADS),
     )
-    report.table("batch", "calls", "public call, µs", "targets/s", "on the device, µs", "targets/s", *heads)
     rates, wrong, count = {}, 0, 0
     for batch in batches:
         solver, few = make(device), problems.first(batch)
-        given = few.positions[:, 0], few.orientations_xyzw[:, 0]
-        calls = timed(device, lambda s=solver, g=given: s.solve(*g), seconds)
-        result = solver.solve(*given)
-        graph = _recorded(solver)
-        replays = timed(device, lambda g=graph: wp.capture_launch(g), seconds)
-        shares = [solved(few, result.joint_q, tolerance).mean() for tolerance in TOLERANCES]
-        wrong += int((result.success != solved(few, result.joint_q, TOLERANCES[1])).sum())
+        calls = wall_times(device, partial(solver.solve, *few.given), seconds)
+        result = solver.solve(*few.given)
+        replays = wall_times(device, partial(wp.capture_launch, _recorded(solver)), seconds)
+        shares = [f"{few.met(result.joint_q, tolerance).mean():.2%}" for tolerance in TOLERANCES]
+        wrong += int((result.success != few.met(result.joint_q, SOLVED)).sum())
         count += batch
-        rates[batch] = batch / float(np.median(calls))
-        cells = [f"{1e6 * np.median(calls):.1f}", f"{rates[batch]:,.0f}", f"{1e6 * np.median(replays):.1f}"]
-        report.row(
-            batch, len(calls), *cells, f"{batch / np.median(replays):,.0f}", *(f"{share:.2%}" for share in shares)
-        )
-    report.line("")
+        median, own = float(np.median(calls)), float(np.median(replays))
+        rates[batch] = batch / median
+        cells = f"{1e6 * median:.1f}", f"{rates[batch]:,.0f}", f"{1e6 * own:.1f}", f"{batch / own:,.0f}"
+        report.row(batch, len(calls), *cells, *shares)
     report.claim("`success` differs from the judge's", f"{wrong} of {count}", "none", wrong == 0 < count)
     return rates
 
@@ -154,28 +107,17 @@ def _recorded(solver: ik_service.IKSolver) -> wp.Graph:
     return graph
 
 
-def show_latency(report: Report, device: wp.Device, problems: HandProblems, seconds: float) -> None:
+def show_latency(report: Report, device: wp.Device, problems: PoseProblems, seconds: float) -> None:
     """Report how long one target takes."""
-    report.section("One target", "Panda, another target in every public call, wall time, µs.")
-    solver = make(device)
-    positions, orientations = problems.positions[:, 0], problems.orientations_xyzw[:, 0]
-    place = iter(range(10**9))
-
-    def call() -> None:
-        k = next(place) % len(positions)
-        solver.solve(positions[k : k + 1], orientations[k : k + 1])
-
-    times = 1e6 * timed(device, call, seconds)
-    report.table("calls", "p50", "p99")
+    report.section("One target", "Panda, another target in every public call, wall time, µs.", "calls", "p50", "p99")
+    solver, place = make(device), iter(range(10**9))
+    times = 1e6 * wall_times(device, lambda: solver.solve(*problems[[next(place) % len(problems)]].given), seconds)
     report.row(len(times), *(f"{np.percentile(times, share):.1f}" for share in (50, 99)))
-    report.line("")
     median = float(np.median(times))
     report.claim("median latency of one target", f"{median:.1f} µs", f"{LATENCY_MAX:g} µs", median < LATENCY_MAX)
 
 
 # ---------------------------------------------------------------------- arithmetic
-
-
 def operations(source: IterationSource) -> dict[str, int]:
     """Count the floating-point operations of an iteration in its source, by sign; sqrt and rint count as one each.
 
@@ -205,54 +147,53 @@ class _Kept(ThreadLaunches):
         return self.parts[-1]
 
 
-def show_arithmetic(
-    report: Report, device: wp.Device, problems: HandProblems, clock: float | None, seconds: float
-) -> None:
+def show_arithmetic(report: Report, device: wp.Device, problems: PoseProblems, seconds: float) -> None:
     """Report how much of what the device can compute the kernel of the island uses."""
-    count = len(problems.positions)
     solver = make(device, seeds=1, best_of="cost")  # every attempt runs to its own end, also when it runs again
     engine: Any = solver._core.engine
     engine.kernels.launches = kept = _Kept()
-    result = solver.solve(problems.positions, problems.orientations_xyzw)
+    result = solver.solve(*problems.given)
     with wp.ScopedCapture(device=device) as capture:
-        kept.parts[0].run(count)
-    times = timed(device, lambda: wp.capture_launch(capture.graph), seconds)
+        kept.parts[0].run(len(problems))
+    median = float(np.median(wall_times(device, lambda: wp.capture_launch(capture.graph), seconds)))
     found = operations(kept.kernels[0].source)
     each, evaluations = sum(found.values()), int((result.iterations + 1).sum())
-    rate = each * evaluations / float(np.median(times))
     report.section(
         "Arithmetic",
-        f"{count} targets, one attempt each, by the island's kernel alone. An iteration of the Panda has {each} "
+        f"{len(problems)} targets, one attempt each, by the kernel of the island alone. An iteration has {each} "
         f"floating-point operations in its source ({', '.join(f'{n} {sign}' for sign, n in found.items())}; "
         "comparisons and choices are not counted). An attempt evaluates its start and every step that it tries: "
         f"{evaluations} iterations in all.",
+        *("iterations/s", "ns per iteration", "float32 operations/s", "limit of the device", "share"),
     )
-    report.table("iterations/s", "ns per iteration", "float32 operations/s", "limit of the device", "share")
-    limit = _limit(device, clock)
-    report.row(
-        f"{evaluations / np.median(times):.3g}",
-        f"{1e9 * np.median(times) / evaluations:.3f}",
-        f"{rate:.3g}",
-        "not known" if limit is None else f"{limit:.3g}",
-        "not known" if limit is None else f"{rate / limit:.1%}",
-    )
+    limit, rate = _limit(device), each * evaluations / median
+    known = ("not known",) * 2 if limit is None else (f"{limit:.3g}", f"{rate / limit:.1%}")
+    report.row(f"{evaluations / median:.3g}", f"{1e9 * median / evaluations:.3f}", f"{rate:.3g}", *known)
 
 
-def _limit(device: wp.Device, clock: float | None) -> float | None:
+def _limit(device: wp.Device) -> float | None:
     """Float32 operations per second: multiprocessors x lanes x 2 (an FMA) x largest clock."""
-    if device.is_cpu or device.arch not in FP32_LANES:
+    if device.is_cpu or device.arch not in FP32_LANES or not shutil.which("nvidia-smi"):
         return None
-    if clock is None and shutil.which("nvidia-smi"):
-        query = ["nvidia-smi", f"--id={device.ordinal}", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]
-        answer = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-        clock = float(answer) if re.fullmatch(r"\d+", answer) else None
-    return None if clock is None else 2.0 * FP32_LANES[device.arch] * int(device.sm_count) * clock * 1e6
+    query = ["nvidia-smi", f"--id={device.ordinal}", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    if not re.fullmatch(r"\d+", answer):
+        return None
+    return 2.0 * FP32_LANES[device.arch] * int(device.sm_count) * float(answer) * 1e6
 
 
-# ---------------------------------------------------------------------- PyRoki
+# ---------------------------------------------------------------------- peers
+PEER_HEADS = ("solver", "batch", "µs per call", "targets/s", *HEADS, "ours, times as many targets/s")
 
 
-def show_pyroki(report: Report, problems: HandProblems, ours: dict[int, float]) -> None:
+def _peer_row(report: Report, who: str, few: PoseProblems, answers: tuple[Any, Any], slack: float, ours: float) -> None:
+    joint_q, median, batch = answers[0], float(np.median(answers[1])), len(few)
+    shares = [f"{few.met(joint_q, tolerance, slack).mean():.2%}" for tolerance in TOLERANCES]
+    cells = f"{1e6 * median:.1f}", f"{batch / median:,.0f}", *shares
+    report.row(who, batch, *cells, f"{ours * median / batch:.1f}")
+
+
+def show_pyroki(report: Report, problems: PoseProblems, ours: dict[int, float]) -> None:
     """Report PyRoki on the same targets, where it is installed."""
     report.section(
         "PyRoki",
@@ -264,16 +205,91 @@ def show_pyroki(report: Report, problems: HandProblems, ours: dict[int, float]) 
     except ImportError as error:
         report.line(f"Not measured: {error}.")
         return
-    heads = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
-    report.table("solver", "batch", "µs per call", "targets/s", *heads, "ours, times as many targets/s")
+    report.table(*PEER_HEADS)
+    for batch in [batch for batch in PYROKI_BATCHES if batch in ours]:
+        few = problems.first(batch)
+        answers = beam.solve(few.positions[:, 0], few.orientations_xyzw[:, 0], CALLS_MIN)
+        _peer_row(report, beam.who, few, answers, PYROKI_SLACK, ours[batch])
+
+
+def show_newton(report: Report, device: wp.Device, problems: PoseProblems, ours: dict[int, float]) -> None:
+    """Report newton.ik beside our targets per second, where it is installed beside ours."""
+    report.section(
+        "newton.ik",
+        f"The same targets: {NEWTON_SEEDS} seeds, {NEWTON_ITERATIONS} iterations, with which it did best on CPUs; "
+        "arrays stay on the device, and its steps are a recorded graph. Its limits are soft: success with "
+        f"{SLACK:g} rad of slack.",
+    )
+    if importlib.util.find_spec("newton") is None:
+        report.line("Not measured: newton is not installed.")
+        return
+    report.table(*PEER_HEADS)
     for batch, rate in ours.items():
         few = problems.first(batch)
-        joint_q, times = beam.solve(few.positions[:, 0], few.orientations_xyzw[:, 0], CALLS_MIN)
-        shares = [solved(few, joint_q, tolerance, PYROKI_SLACK).mean() for tolerance in TOLERANCES]
-        theirs = batch / float(np.median(times))
-        cells = [f"{1e6 * np.median(times):.1f}", f"{theirs:,.0f}", *(f"{share:.2%}" for share in shares)]
-        report.row(beam.who, batch, *cells, f"{rate / theirs:.1f}")
+        with tempfile.TemporaryDirectory() as folder:
+            inputs, answers = Path(folder, "inputs.npz"), Path(folder, "answers.npz")
+            np.savez(
+                inputs,
+                urdf=PANDA.path.read_text(encoding="utf-8"),
+                link=PANDA.links[0],
+                positions=few.positions[:, 0].astype(np.float32),
+                orientations_xyzw=few.orientations_xyzw[:, 0].astype(np.float32),
+                seeds=NEWTON_SEEDS,
+                iterations=NEWTON_ITERATIONS,
+                repeats=CALLS_MIN,
+                device=str(device),
+            )
+            subprocess.run([sys.executable, NEWTON_SCRIPT, inputs, answers], check=True, timeout=NEWTON_S)
+            with np.load(answers) as saved:
+                who, given = f"newton.ik {saved['version']}", (saved["joint_q"], saved["times"])
+        _peer_row(report, who, few, given, SLACK, rate)
 
 
-if __name__ == "__main__":
-    main()
+# ---------------------------------------------------------------------- gradients
+def show_gradients(report: Report, device: wp.Device, problems: PoseProblems, seconds: float) -> None:
+    """Report how long a solve with its backward pass takes, and whether the gradient is that of the CPU."""
+    report.section(
+        "Gradients",
+        "Panda, float64 tensors of PyTorch on the device: a solve, and a solve with the gradient of the squared "
+        "configurations by all targets; wall time, median.",
+    )
+    if not device.is_cuda or importlib.util.find_spec("torch") is None:
+        report.line("Not measured: PyTorch is not installed, or there is no card.")
+        return
+    torch, of_torch = importlib.import_module("torch"), importlib.import_module("ik_service.torch")
+    names = ("cpu", str(device))
+    solvers = {one: ik_service.IKSolver(PANDA.robot, list(PANDA.links), device=one) for one in names}
+    solve = {one: of_torch.TorchSolver(solver) for one, solver in solvers.items()}
+
+    def tensors(batch: int, name: str) -> list[Any]:
+        few = problems[np.arange(batch) % len(problems)]
+        return [torch.tensor(one[:, 0], device=name) for one in few.given]
+
+    def gradient(name: str, given: list[Any]) -> tuple[Any, list[Any], Any]:
+        """Answers, gradients of their squares by the targets, and which have one."""
+        inputs = [one.detach().requires_grad_() for one in given]
+        answer = solve[name](*inputs)
+        answer.joint_q.square().sum().backward()
+        return answer.joint_q.detach(), [one.grad for one in inputs], answer.is_differentiable
+
+    def plain(given: list[Any]) -> None:
+        with torch.no_grad():
+            solve[names[1]](*given)
+
+    report.table("batch", "solve, µs", "with its gradient, µs", "targets/s", "answers with a gradient")
+    for batch in GRADIENT_BATCHES:
+        given = tensors(batch, names[1])
+        runs = partial(plain, given), partial(gradient, names[1], given)
+        medians = [float(np.median(wall_times(device, run, seconds))) for run in runs]
+        share = float(gradient(names[1], given)[2].float().mean())
+        cells = [f"{1e6 * median:.0f}" for median in medians]
+        report.row(batch, *cells, f"{batch / medians[1]:,.0f}", f"{share:.2%}")
+    cpu, own = (gradient(name, tensors(COMPARED, name)) for name in names)
+    same = (own[0].cpu() - cpu[0]).abs().amax(dim=1) < 1e-4  # the same answer
+    apart = max(
+        float(((a.cpu() - b).abs().amax(dim=1) / b.abs().amax(dim=1))[same].quantile(SHARE))
+        for a, b in zip(own[1], cpu[1], strict=True)
+    )
+    share = float(same.float().mean())
+    what = f"gradients beside the CPU's, {SHARE:.0%} of the {share:.1%} of {COMPARED} with the same answers"
+    report.claim(what, f"{apart:.1e}", f"{SAME:g}", apart <= SAME and share > 0.9)

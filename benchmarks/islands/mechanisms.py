@@ -1,38 +1,26 @@
 """Mechanisms that close loops: time and success of both engines, and targets that their loops do not allow.
 
-python -m benchmarks.islands.mechanisms [--write benchmarks/islands/mechanisms.md]
+python -m benchmarks.islands.mechanisms [--write]
 
 Closure and success are judged by kinematics of the host in float64; SciPy's SLSQP runs in an environment of its own.
 """
 
-import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 import ik_service
-from benchmarks.peers.environments import run_peer
+from benchmarks.peers.environments import SCIPY, run_peer
 from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS, Floats, Mechanism
-from benchmarks.report import Report, machine, measured
+from benchmarks.report import Report
+from benchmarks.run import Times, benchmark, timed
 from ik_service.solver.given.targets import ROTATION_LENGTH
 
 COUNT, STAGED_COUNT, REPEATS, SEED = 10_000, 300, 7, 4
 CLOSED, NEAR, SHARE = 1e-6, 1e-3, 99.5  # [m], [m], [%]
 BOUNDS_US = {("delta", "end effector"): 2.0, ("stewart", "drives"): 8.0}
 CONFLICTS, APART, CLOUD, SCIPY_STARTS, WORSE = 100, 0.2, 40_000, 6, 1.01
-SCIPY = "scipy==1.16.*"
-
-
-def timed(solve: Callable[[], ik_service.IKResult], repeats: int) -> tuple[ik_service.IKResult, list[float]]:
-    """Return an answer, and the CPU time of its problems [us], sorted."""
-    times = []
-    for _ in range(repeats + 1):
-        begin = time.process_time()
-        result = solve()
-        times.append((time.process_time() - begin) / len(result.success) * 1e6)
-    return result, sorted(times[1:])
 
 
 def pose(robot: ik_service.RobotModel, joint_q: Floats, link: str | None) -> tuple[Floats, Floats]:
@@ -80,8 +68,7 @@ def arguments(mechanism: Mechanism, target: tuple[Floats, Floats]) -> tuple[Floa
     return target if mechanism.axes[3] else target[:1]
 
 
-def show_speed(report: Report) -> None:
-    """Targets of the end effector, and the end effector that follows from the drives, in both engines."""
+def _show_speed(report: Report) -> None:
     report.section(
         "Time and success",
         f"{COUNT} random configurations of each mechanism, {STAGED_COUNT} with the staged engine. 'End effector': its "
@@ -89,8 +76,8 @@ def show_speed(report: Report) -> None:
         "start in the middle; met where the end effector is within 1 mm of a place that belongs to these drives. "
         f"Bounds: a delta's end effector {BOUNDS_US['delta', 'end effector']:g} us, a Stewart platform's drives "
         f"{BOUNDS_US['stewart', 'drives']:g} us; success {SHARE} %, gaps {CLOSED:.0e} m.",
+        *("mechanism", "given", "engine", "us", "range", "success [%]", "met [%]", "largest gap [m]"),
     )
-    report.table("mechanism", "given", "engine", "us", "range", "success [%]", "met [%]", "largest gap [m]")
     for mechanism in MECHANISMS:
         robot = ik_service.load_robot(mechanism.name)
         wanted = mechanism.configurations(COUNT, np.random.default_rng(SEED))
@@ -108,12 +95,12 @@ def show_speed(report: Report) -> None:
                 "drives": partial(driven.solve, problem_count=count, initial_joint_q=starts[:count]),
             }
             for what, solve in solves.items():
-                result, us = timed(solve, REPEATS if engine == "compiled" else 1)
+                result, times = timed(solve, REPEATS if engine == "compiled" else 1)
                 if what == "drives":
                     off = from_drives(mechanism, robot, result.joint_q, drives)
                 else:
                     off = errors(mechanism, robot, result.joint_q, (target[0][:count], target[1][:count]))
-                add_speed(report, mechanism, what, engine, result, us, off, gaps(robot, result.joint_q))
+                add_speed(report, (mechanism.name, what, engine), result, times, off, gaps(robot, result.joint_q))
 
 
 def from_drives(mechanism: Mechanism, robot: ik_service.RobotModel, joint_q: Floats, drives: list[int]) -> Floats:
@@ -131,50 +118,40 @@ def from_drives(mechanism: Mechanism, robot: ik_service.RobotModel, joint_q: Flo
 
 
 def add_speed(
-    report: Report,
-    mechanism: Mechanism,
-    what: str,
-    engine: str,
-    result: ik_service.IKResult,
-    us: list[float],
-    off: Floats,
-    gap: Floats,
+    report: Report, case: tuple[str, str, str], result: ik_service.IKResult, times: Times, off: Floats, gap: Floats
 ) -> None:
     """Add a line, and note what misses its bound."""
     met = (off <= NEAR) & (gap <= CLOSED)
     if (result.success & ~met).any():
         raise SystemExit("a success is none")
     closed = gap[result.status != ik_service.IKStatus.LOOP_OPEN].max()
-    success, middle = 100.0 * result.success.mean(), us[len(us) // 2]
-    cells = f"{middle:.2f}", f"{us[0]:.2f} to {us[-1]:.2f}", f"{success:.2f}", f"{100.0 * met.mean():.2f}"
-    report.row(mechanism.name, what, engine, *cells, f"{closed:.1e}")
-    bound = BOUNDS_US.get((mechanism.name, what), np.inf)
-    if engine == "compiled" and (middle > bound or success < SHARE or closed > CLOSED):
-        report.missed.append(f"{mechanism.name} {what}: {middle:.2f} us, {success:.2f} %, {closed:.1e} m")
+    success = 100.0 * result.success.mean()
+    cells = f"{times.median:.2f}", times.range(), f"{success:.2f}", f"{100.0 * met.mean():.2f}"
+    report.row(*case, *cells, f"{closed:.1e}")
+    if case[2] == "compiled" and (times.median > BOUNDS_US.get(case[:2], np.inf) or success < SHARE or closed > CLOSED):
+        report.missed.append(f"{' '.join(case[:2])}: {times.median:.2f} us, {success:.2f} %, {closed:.1e} m")
 
 
-def show_conflicts(report: Report) -> None:
-    """Targets that loops do not allow, beside SciPy's SLSQP."""
+def _show_conflicts(report: Report) -> None:
     report.section(
         "Targets that loops do not allow",
         f"{CONFLICTS} targets of each mechanism, {APART} m from the nearest of {CLOUD} places that the end effector "
         "reaches; a Stewart platform has a random orientation besides. Compared is the length of the target's rows, a "
         f"radian counting as {ROTATION_LENGTH} m, with the least that SLSQP finds in float64 from the answer and "
         f"{SCIPY_STARTS} random closed configurations. Bounds: within {100 * (WORSE - 1):.0f} %, gaps {CLOSED:.0e} m.",
+        *("mechanism", "us", "within 1 % [%]", "largest ratio", "median error [m]", "largest gap [m]"),
     )
-    report.table("mechanism", "us", "within 1 % [%]", "largest ratio", "median error [m]", "largest gap [m]")
     for mechanism in MECHANISMS:
         robot, rng = ik_service.load_robot(mechanism.name), np.random.default_rng(SEED)
         closed = mechanism.configurations(CLOUD, rng)
         reached = pose(robot, closed, mechanism.link)
         target = mechanisms.outside(reached[0], CONFLICTS, APART, rng), reached[1][:CONFLICTS]
         solver = target_solver(mechanism, robot)
-        result, us = timed(partial(solver.solve, *arguments(mechanism, target)), REPEATS)
+        result, times = timed(partial(solver.solve, *arguments(mechanism, target)), REPEATS)
         starts = closed[rng.integers(0, CLOUD, (CONFLICTS, SCIPY_STARTS))]
         free = len(mechanism.drives) if mechanism.name == "stewart" else robot.joint_dof_count
         found = run_peer(
-            "scipy",
-            ("numpy", SCIPY),
+            *SCIPY,
             "scipy_mechanisms.py",
             starts=np.concatenate([result.joint_q[:, None], starts], axis=1),
             positions=target[0],
@@ -187,7 +164,7 @@ def show_conflicts(report: Report) -> None:
         off, gap = errors(mechanism, robot, result.joint_q, target), gaps(robot, result.joint_q).max()
         ratio = off / np.maximum(found["errors"], CLOSED)
         within = 100.0 * (ratio <= WORSE).mean()
-        cells = f"{us[len(us) // 2]:.0f}", f"{within:.0f}", f"{ratio.max():.4f}", f"{np.median(off):.3f}"
+        cells = f"{times.median:.0f}", f"{within:.0f}", f"{ratio.max():.4f}", f"{np.median(off):.3f}"
         report.row(mechanism.name, *cells, f"{gap:.1e}")
         if within < 100.0 or gap > CLOSED:
             report.missed.append(f"{mechanism.name} out of reach: {within:.0f} % within 1 %, gap {gap:.1e}")
@@ -195,11 +172,9 @@ def show_conflicts(report: Report) -> None:
 
 def show(report: Report) -> None:
     """Measure and add the tables."""
-    report.line("")
-    report.line(f"{machine()}, one core. CPU time per problem, median and range of {REPEATS} solves.")
-    show_speed(report)
-    show_conflicts(report)
+    _show_speed(report)
+    _show_conflicts(report)
 
 
 if __name__ == "__main__":
-    measured("Mechanisms", __doc__, show)
+    benchmark("Mechanisms", show, f"CPU time per problem, median and range of {REPEATS} solves.")

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.problems.pose_problems import PoseProblems
-
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / ".environments"
 MATPLOTLIB = "matplotlib==3.11.*"
 NEWTON = "newton==1.8.0"
+SCIPY = ("scipy", ("numpy", "scipy==1.16.*"))
 NEWTON_ITERATIONS = 24
 SLACK = 1e-4  # [rad] allowed to newton.ik, whose limits are soft: without it a fifth of its answers would fail
 
@@ -49,25 +48,6 @@ def run_peer(name: str, requirements: tuple[str, ...], script: str, **given: obj
             raise PeerMissingError(f"{name} does not run here (exit status {error.returncode})") from error
         with np.load(answers) as saved:
             return dict(saved)
-
-
-def run_newton(
-    problems: PoseProblems, urdf: str, seeds: int, repeats: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return answers and the CPU time of every run [s] of newton.ik."""
-    saved = run_peer(
-        "newton",
-        (NEWTON,),
-        "newton_ik.py",
-        urdf=urdf,
-        link=problems.link,
-        positions=problems.positions.astype(np.float32),
-        orientations_xyzw=problems.orientations_xyzw.astype(np.float32),
-        seeds=seeds,
-        iterations=NEWTON_ITERATIONS,
-        repeats=repeats,
-    )
-    return saved["joint_q"], saved["times"]
 
 
 def draw(script: str, plots: list[Path], **given: object) -> None:

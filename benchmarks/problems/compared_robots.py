@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 import ik_service
-from benchmarks.problems.many_arms import HandProblems
+from benchmarks.problems.pose_problems import PoseProblems
 
 BUILTIN = Path(ik_service.__file__).with_name("robots") / "builtin"
 FOREIGN = "example-robot-data"
@@ -47,9 +47,9 @@ class ComparedRobot:
         robot = ik_service.load_robot(self.path, collision="ignore")
         return robot if self.base is None else robot.subrobot(self.base, branches=list(self.links))
 
-    def problems(self, count: int, random_seed: int) -> HandProblems:
+    def problems(self, count: int, random_seed: int) -> PoseProblems:
         """Return the poses that the links take together in random configurations inside the limits."""
-        return HandProblems.random(self.robot, list(self.links), count, random_seed)
+        return PoseProblems.random(self.robot, list(self.links), count, random_seed)
 
 
 PANDA = ComparedRobot("panda", "panda", ("panda_hand",))

@@ -1,13 +1,12 @@
 """Hard pose targets of an arm: at its limits, near its singularities, out of its reach; float64, no solver code."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.compared_robots import ComparedRobot
-from benchmarks.problems.many_arms import HandProblems
 from benchmarks.problems.pose_problems import PoseProblems
 from ik_service.solver.given.targets import ROTATION_LENGTH
 
@@ -35,7 +34,7 @@ class HardArm:
     shoulder: str
     random_seed: int = 1
 
-    def at_limits(self, count: int) -> tuple[HandProblems, Float64Array]:
+    def at_limits(self, count: int) -> tuple[PoseProblems, Float64Array]:
         """Return the poses of configurations with joints at their limits, and how many joints are."""
         rng, joint_q = self._random_joint_q(count)
         lower, upper = self._limits()
@@ -44,12 +43,12 @@ class HardArm:
         joint_q = np.where(held, np.where(rng.random(joint_q.shape) < 0.5, lower, upper), joint_q)
         return self._poses_of(joint_q), held.sum(axis=1).astype(np.float64)
 
-    def near_singularities(self, count: int) -> tuple[HandProblems, Float64Array]:
+    def near_singularities(self, count: int) -> tuple[PoseProblems, Float64Array]:
         """Return the poses of configurations near singularities, and their smallest singular values."""
         joint_q, negative = self._climb(count, lambda q: -self.smallest_singular_value(q))
         return self._poses_of(joint_q), -negative
 
-    def out_of_reach(self, count: int, beyond: tuple[float, float]) -> tuple[HandProblems, Float64Array]:
+    def out_of_reach(self, count: int, beyond: tuple[float, float]) -> tuple[PoseProblems, Float64Array]:
         """Return reachable poses moved away from the shoulder, and how far beyond the reach they are [m].
 
         Args:
@@ -59,14 +58,12 @@ class HardArm:
         rng, joint_q = self._random_joint_q(count)
         reachable = self._poses_of(joint_q)
         reach = self._climb(CLIMBS_TO_REACH, self._extension)[1].max()
-        robot, targets = self.case.robot, reachable.per_link[0]
+        robot = self.case.robot
         centre = robot.forward_kinematics(robot.mid_joint_q, [self.shoulder]).positions[0, 0]
-        direction = targets.positions - centre
-        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        direction = reachable.positions - centre
+        direction /= np.linalg.norm(direction, axis=2, keepdims=True)
         distance = rng.uniform(*beyond, size=count)
-        moved = centre + (reach + distance)[:, None] * direction
-        problems = PoseProblems(robot, targets.link, moved, targets.orientations_xyzw)
-        return HandProblems(robot, reachable.links, [problems]), distance
+        return replace(reachable, positions=centre + (reach + distance)[:, None, None] * direction), distance
 
     def smallest_singular_value(self, joint_q: Float64Array) -> Float64Array:
         """Return the smallest singular value [m] of the Jacobian, rotation weighed as in the solver, shape [n]."""
@@ -100,8 +97,5 @@ class HardArm:
     def _limits(self) -> tuple[Float64Array, Float64Array]:
         return self.case.robot.joint_limit_lower, self.case.robot.joint_limit_upper
 
-    def _poses_of(self, joint_q: Float64Array) -> HandProblems:
-        robot, link = self.case.robot, self.case.links[0]
-        poses = robot.forward_kinematics(joint_q, [link])
-        problems = PoseProblems(robot, link, poses.positions[:, 0], poses.orientations_xyzw[:, 0])
-        return HandProblems(robot, [link], [problems])
+    def _poses_of(self, joint_q: Float64Array) -> PoseProblems:
+        return PoseProblems.of(self.case.robot, self.case.links, joint_q)

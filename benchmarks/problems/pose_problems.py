@@ -1,49 +1,79 @@
-"""Problems of the benchmarks and the judge of their answers; float64 throughout, no solver code."""
+"""Pose targets of links that are reached together, and the judge of answers: float64 throughout, no solver code."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service import RobotModel
-from ik_service.cli.pose_problems import inside_limits, pose_errors
+from ik_service.cli.pose_problems import TOLERANCES, inside_limits, pose_errors
+
+SOLVED = TOLERANCES[1]  # 1 mm and 0.01 rad: what counts as solved where nothing else is said
 
 
 @dataclass(frozen=True)
 class PoseProblems:
-    """Reachable pose targets of one link.
+    """Pose targets of links, a line each.
 
     Attributes:
         robot: The robot.
-        link: The link.
-        positions: [m], shape [n, 3].
-        orientations_xyzw: Shape [n, 4].
+        links: The links.
+        positions: In the world frame [m], shape [n, links, 3].
+        orientations_xyzw: In the world frame, shape [n, links, 4].
     """
 
     robot: RobotModel
-    link: str
+    links: Sequence[str]
     positions: NDArray[np.float64]
     orientations_xyzw: NDArray[np.float64]
 
     @classmethod
-    def random(cls, robot: RobotModel, link: str, count: int, random_seed: int) -> "PoseProblems":
-        """Return the poses of random configurations inside the limits."""
-        joint_q = robot.random_joint_q(np.random.default_rng(random_seed), count)
-        poses = robot.forward_kinematics(joint_q, [link])
-        return cls(robot, link, poses.positions[:, 0], poses.orientations_xyzw[:, 0])
+    def of(cls, robot: RobotModel, links: Sequence[str], joint_q: NDArray[np.float64]) -> "PoseProblems":
+        """Return the poses of links in configurations."""
+        poses = robot.forward_kinematics(joint_q, list(links))
+        return cls(robot, list(links), poses.positions, poses.orientations_xyzw)
 
-    def judge(
-        self, joint_q: NDArray[np.floating], position: float, orientation: float, limit_slack: float = 0.0
+    @classmethod
+    def random(cls, robot: RobotModel, links: Sequence[str], count: int, random_seed: int) -> "PoseProblems":
+        """Return the poses that the links take together in random configurations inside the limits."""
+        return cls.of(robot, links, robot.random_joint_q(np.random.default_rng(random_seed), count))
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.positions)
+
+    def __getitem__(self, rows: Any) -> "PoseProblems":
+        """Return some of the problems."""
+        return replace(self, positions=self.positions[rows], orientations_xyzw=self.orientations_xyzw[rows])
+
+    def first(self, count: int) -> "PoseProblems":
+        """Return the first problems."""
+        return self[:count]
+
+    @property
+    def given(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What a solver is given."""
+        return self.positions, self.orientations_xyzw
+
+    def met(
+        self, joint_q: NDArray[np.floating], tolerance: tuple[float, float] = SOLVED, limit_slack: float = 0.0
     ) -> NDArray[np.bool_]:
-        """Return which answers are within both tolerances [m, rad] and inside the limits.
+        """Return which answers bring all links within both tolerances [m, rad], inside the limits, shape [n].
 
         Args:
             joint_q: Answers, shape [n, joint_coord_count].
-            position: Tolerance [m].
-            orientation: Tolerance [rad].
+            tolerance: Of positions [m] and orientations [rad].
             limit_slack: How far outside its limits a joint may be [m or rad]; for solvers whose limits are soft.
         """
-        targets = self.positions[:, None], self.orientations_xyzw[:, None]
-        distance, angle = pose_errors(self.robot, [self.link], joint_q, *targets)
-        near = (distance[:, 0] <= position) & (angle[:, 0] <= orientation)
-        return near & inside_limits(self.robot, joint_q, limit_slack)
+        distance, angle = pose_errors(self.robot, self.links, joint_q, *self.given)
+        near = (distance <= tolerance[0]) & (angle <= tolerance[1])
+        return np.asarray(near.all(axis=1) & inside_limits(self.robot, joint_q, limit_slack))
+
+    def checked(self, result: Any) -> NDArray[np.bool_]:
+        """Return which answers are met; no success may be false."""
+        met = self.met(result.joint_q)
+        if (result.success & ~met).any():
+            raise SystemExit("a success is none")
+        return met

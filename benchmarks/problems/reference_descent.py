@@ -37,10 +37,10 @@ def least_costs(
     Returns:
         Configurations [n, joint_coord_count] and costs [n].
     """
-    robot, count = problems.robot, len(problems.positions)
+    robot, count = problems.robot, len(problems)
     joint_q = robot.random_joint_q(np.random.default_rng(random_seed), count * seeds)
     each = np.repeat(np.arange(count), seeds)
-    repeated = PoseProblems(robot, problems.link, problems.positions[each], problems.orientations_xyzw[each])
+    repeated = problems[each]
     joint_q = _descend(repeated, joint_q, with_orientation).reshape(count, seeds, -1)
     costs = pose_costs(repeated, joint_q.reshape(count * seeds, -1), with_orientation).reshape(count, seeds)
     best = costs.argmin(axis=1)
@@ -73,14 +73,14 @@ def _residuals(
     problems: PoseProblems, joint_q: Float64Array, with_orientation: bool
 ) -> tuple[Float64Array, Float64Array]:
     """Residuals [n, rows] and their Jacobian [n, rows, joint_dof_count]."""
-    poses = problems.robot.forward_kinematics(joint_q, [problems.link])
+    poses = problems.robot.forward_kinematics(joint_q, problems.links)
     twists = problems.robot.motion_subspace(joint_q)
     angular = twists[..., 3:].swapaxes(1, 2)
     linear = (twists[..., :3] + np.cross(twists[..., 3:], poses.positions)).swapaxes(1, 2)
-    distance = poses.positions[:, 0] - problems.positions
+    distance = poses.positions[:, 0] - problems.positions[:, 0]
     if not with_orientation:
         return distance, linear
-    error = quaternion_multiply(poses.orientations_xyzw[:, 0], quaternion_conjugate(problems.orientations_xyzw))
+    error = quaternion_multiply(poses.orientations_xyzw[:, 0], quaternion_conjugate(problems.orientations_xyzw[:, 0]))
     error *= np.where(error[:, 3:] < 0.0, -1.0, 1.0)
     # d(2 vec) = (w - [vec]x) omega
     turning = error[:, 3, None, None] * angular - np.cross(error[:, :3, None], angular, axis=1)

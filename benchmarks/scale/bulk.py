@@ -3,10 +3,9 @@
 python -m benchmarks.scale.bulk [--write]
 
 Panda targets from files to files, on a quiet machine with two cores or more. It needs the extra `ray` and about 1 GB in
-the folder for temporary files. --write keeps the figures in bulk.md beside this file.
+the folder for temporary files.
 """
 
-import argparse
 import os
 import shutil
 import tempfile
@@ -21,19 +20,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
-import warp as wp
 
 import ik_service
-from benchmarks.report import Report, machine
+from benchmarks.problems.pose_problems import PoseProblems
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 from ik_service.integrations.bulk import BulkJob, BulkReport, LocalWorker, RayWorkers, solve_job
 from ik_service.integrations.bulk.job import PART_ROWS
 
-HERE = Path(__file__).parent
 LINK = "panda_hand"
-COUNT = 8 << 20
-ROUNDS = 3
-BOUND = 1.7
-KINDS = {".parquet": "parquet", ".npz": "npz"}
+SLICE = 1 << 18  # targets that are drawn at once
+ROUNDS, BOUND = 3, 1.7
 
 
 @dataclass(frozen=True)
@@ -51,45 +48,36 @@ class Run:
     rate: float
 
 
-def main() -> None:
+def show(report: Report, *, slices: int) -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="keep the figures in bulk.md")
-    arguments = parser.parse_args()
-    wp.config.log_level = wp.LOG_ERROR
-    report = Report("Bulk jobs")
-    report.line(f"\n{machine()}, {os.cpu_count()} cores, Ray {ray.__version__}. Random reachable Panda targets.")
+    report.line(f"{os.cpu_count()} cores, Ray {ray.__version__}. Random reachable Panda targets.")
     with tempfile.TemporaryDirectory(prefix="ik") as folder:
-        inputs = write_inputs(Path(folder))
+        inputs = write_inputs(Path(folder), slices)
         local = {kind: run(path, LocalWorker(), 1) for kind, path in inputs.items()}
         began = time.perf_counter()
         ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
         cluster_s = time.perf_counter() - began
         rounds = [[run(inputs[".parquet"], RayWorkers(count=count), count) for count in (1, 2)] for _ in range(ROUNDS)]
         ray.shutdown()
-    show_workers(report, local, rounds)
-    show_start(report, cluster_s, rounds, local)
-    if arguments.write:
-        report.save(HERE / "bulk.md")
-    raise SystemExit(1 if report.missed else 0)
+    _show_workers(report, local, rounds, slices * SLICE)
+    _show_start(report, cluster_s, rounds, local)
 
 
-def write_inputs(folder: Path) -> dict[str, Path]:
+def write_inputs(folder: Path, slices: int) -> dict[str, Path]:
     """Random reachable targets in float32, the same ones in a file of each kind."""
     robot, rng = ik_service.load_robot("panda", collision="ignore"), np.random.default_rng(0)
-    positions, orientations_xyzw = np.empty((COUNT, 3), np.float32), np.empty((COUNT, 4), np.float32)
-    for first in range(0, COUNT, 1 << 18):
-        poses = robot.forward_kinematics(robot.random_joint_q(rng, 1 << 18), links=[LINK])
-        positions[first : first + (1 << 18)] = poses.positions[:, 0]
-        orientations_xyzw[first : first + (1 << 18)] = poses.orientations_xyzw[:, 0]
-    columns = {"positions": positions, "orientations_xyzw": orientations_xyzw}
+    drawn = [PoseProblems.of(robot, [LINK], robot.random_joint_q(rng, SLICE)).given for _ in range(slices)]
+    positions, turns = (
+        np.concatenate([one[:, 0].astype(np.float32) for one in part]) for part in zip(*drawn, strict=True)
+    )
+    columns = {"positions": positions, "orientations_xyzw": turns}
     np.savez(folder / "targets.npz", **columns)
     lists = {
         name: pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
         for name, array in columns.items()
     }
     pq.write_table(pa.table(lists), folder / "targets.parquet", row_group_size=1 << 20)
-    return {kind: folder / f"targets{kind}" for kind in KINDS}
+    return {kind: folder / f"targets{kind}" for kind in (".parquet", ".npz")}
 
 
 def run(targets: Path, workers: LocalWorker | RayWorkers, count: int) -> Run:
@@ -102,7 +90,7 @@ def run(targets: Path, workers: LocalWorker | RayWorkers, count: int) -> Run:
         inputs=[targets],
         output=output,
         device="cpu",
-        format=KINDS[targets.suffix],
+        format=targets.suffix[1:],
     )
     began = time.perf_counter()
     report = solve_job(job, workers, progress=lambda done, _: marks.append((time.perf_counter() - began, done)))
@@ -111,30 +99,26 @@ def run(targets: Path, workers: LocalWorker | RayWorkers, count: int) -> Run:
     return Run(report, marks[1][0], (end - begin) / (end_s - begin_s))
 
 
-def show_workers(report: Report, local: dict[str, Run], rounds: list[list[Run]]) -> None:
-    """Report rates."""
+def _show_workers(report: Report, local: dict[str, Run], rounds: list[list[Run]], count: int) -> None:
     report.section(
         "Workers",
-        f"{COUNT} targets from Parquet to Parquet, in parts of {PART_ROWS}; one core each, once each has made a part, "
+        f"{count} targets from Parquet to Parquet, in parts of {PART_ROWS}; one core each, once each has made a part, "
         f"to the last. {ROUNDS} rounds of one worker and two in turn; the ratio is the median of theirs.",
+        *("", "problems/s"),
     )
-    report.table("", "problems/s")
     ones, twos = ([both[which].rate for both in rounds] for which in (0, 1))
     report.row("in this process", f"{local['.parquet'].rate:.0f}")
     report.row("in this process, npz to npz", f"{local['.npz'].rate:.0f}")
     for name, rates in (("one worker on Ray", ones), ("two workers on Ray", twos)):
         report.row(name, f"{median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})")
     ratio = median(two / one for one, two in zip(ones, twos, strict=True))
-    solved = min(one.report.solved for both in rounds for one in both) / COUNT
-    report.line("")
+    solved = min(one.report.solved for both in rounds for one in both) / count
     report.claim("two workers over one", f"{ratio:.2f} times", f"{BOUND}", ratio >= BOUND)
     report.claim("solved in every run", f"{100 * solved:.2f} %", "99.9 %", solved >= 0.999)
 
 
-def show_start(report: Report, cluster_s: float, rounds: list[list[Run]], local: dict[str, Run]) -> None:
-    """Report what comes before the first part."""
-    report.section("Start", "Not in the rates above; kernels are in the cache.")
-    report.table("", "[s]")
+def _show_start(report: Report, cluster_s: float, rounds: list[list[Run]], local: dict[str, Run]) -> None:
+    report.section("Start", "Not in the rates above; kernels are in the cache.", "", "[s]")
     report.row("starting a cluster on this machine", f"{cluster_s:.1f}")
     for name, which in (("one worker", 0), ("two workers", 1)):
         report.row(f"to the first part, {name} on Ray", f"{median(both[which].first_s for both in rounds):.1f}")
@@ -142,4 +126,4 @@ def show_start(report: Report, cluster_s: float, rounds: list[list[Run]], local:
 
 
 if __name__ == "__main__":
-    main()
+    benchmark("Bulk jobs", show, sizes={"slices": 32}, core=None, is_strict=True)

@@ -4,13 +4,16 @@ python -m benchmarks.service.request_layers
 """
 
 import os
-import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TextIO
 
+import numpy as np
 import uvloop
 
+from benchmarks.report import Report
+from benchmarks.run import benchmark, in_turns
 from ik_service.service.gate.access import AccessMiddleware
 from ik_service.service.gate.body_limits import BodyLimitMiddleware
 from ik_service.service.gate.logs import AccessLog
@@ -82,23 +85,24 @@ async def ask(app: Callable[..., Any]) -> None:
         await app({**scope, "client": ("127.0.0.1", 4711)}, receive, send)
 
 
-def main() -> None:
-    """Print the CPU time of each stack, medians of alternating rounds."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+def cpu_us(app: Callable[..., Any]) -> float:
+    """Return the CPU time of a request [us]."""
+    started = time.thread_time()
+    uvloop.run(ask(app))
+    return 1e6 * (time.thread_time() - started) / REQUESTS
+
+
+def show(report: Report) -> None:
+    """Add the CPU time of each stack, medians of alternating rounds."""
+    report.table("layers", "in all [us]", "of its own [us]")
     with open(os.devnull, "w") as sink:
-        apps = stacks(sink)
-        found: dict[str, list[float]] = {name: [] for name in apps}
-        for _ in range(ROUNDS):
-            for name, app in apps.items():
-                started = time.thread_time()
-                uvloop.run(ask(app))
-                found[name].append(1e6 * (time.thread_time() - started) / REQUESTS)
-    before = base = statistics.median(found["no layer"])
+        found = in_turns({name: partial(cpu_us, app) for name, app in stacks(sink).items()}, ROUNDS)
+    before = base = float(np.median(found["no layer"]))
     for name, times in found.items():
-        median = statistics.median(times)
-        print(f"{name:38} {median - base:6.1f} us in all, {median - before:5.1f} us of its own")
+        median = float(np.median(times))
+        report.row(name, f"{median - base:.1f}", f"{median - before:.1f}")
         before = median
 
 
 if __name__ == "__main__":
-    main()
+    benchmark("Layers of a request", show)

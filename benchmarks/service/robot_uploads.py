@@ -6,6 +6,8 @@ python -m benchmarks.service.robot_uploads
 import resource
 import time
 
+from benchmarks.report import Report
+from benchmarks.run import benchmark
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
 from ik_service.robots.readers.urdf import MAX_COUNT
@@ -55,23 +57,23 @@ def files() -> dict[str, str]:
     return {name: f"<robot name='r'>{text}</robot>" for name, text in found.items()}
 
 
-def main() -> None:
-    """Print a line per file."""
-    print(f"{'file':36} {'bytes':>9} {'read, s':>8} {'describe, s':>12} {'peak so far, MB':>16}")
+def show(report: Report) -> None:
+    """Add a line for each file."""
+    report.table("file", "bytes", "read [s]", "describe [s]", "peak so far [MB]", "")
     for name, text in files().items():
         started = time.process_time()
         note = ""
         try:
             robot = load_urdf(text)
         except RobotFileError as error:
-            read, described, note = time.process_time() - started, 0.0, f"  refused: {str(error)[:60]}"
+            read, described, note = time.process_time() - started, 0.0, f"refused: {str(error)[:60]}"
         else:
             read = time.process_time() - started
             robot_body("r", robot)
             described = time.process_time() - started - read
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{name:36} {len(text):9} {read:8.2f} {described:12.2f} {peak:16.0f}{note}")
+        report.row(name, len(text), f"{read:.2f}", f"{described:.2f}", f"{peak:.0f}", note)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark("Robot files that the reader's caps let through", show)

@@ -2,76 +2,43 @@
 
 python -m benchmarks.service.service [--full] [--write]
 
-The service runs in a process of its own on one core, the load comes from another. Without --full it measures little;
---write keeps the figures in service.md beside this file.
+The service runs in a process of its own on one core, the load comes from another. Without --full it measures little.
 """
 
-import argparse
-import dataclasses
 import multiprocessing
-import os
 import statistics
 import threading
 import time
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import warp as wp
 
 import ik_service
 from benchmarks.problems.pose_problems import PoseProblems
-from benchmarks.report import Report, machine
+from benchmarks.report import Report
+from benchmarks.run import benchmark, pin, timed
 from benchmarks.service.load import LoadPlan, LoadReport, run_load
-from benchmarks.service.service_process import ServiceProcess, service
+from benchmarks.service.service_process import CLIENT_CORE, SERVER_CORE, ServiceProcess, service
 from ik_service.client import Client
 
-HERE = Path(__file__).parent
-SERVER_CORE, LOAD_CORE = 0, 1
 LINK = "panda_hand"
 MANY = 10_000
 OVERLOAD_CLIENTS = 1500
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How long to measure [s], and how often."""
-
-    load_s: float
-    overload_s: float
-    repeats: int
-    options: dict[str, object] = dataclasses.field(default_factory=dict)  # of the solves
+# how long to measure [s], how often, and the check of the solves
+SIZES = {"load_s": (3.0, 15.0), "overload_s": (5.0, 60.0), "repeats": (3, 11), "collision": "self"}
 
 
-QUICK, FULL = Sizes(3.0, 5.0, 3), Sizes(15.0, 60.0, 11)
-
-
-def main() -> None:
-    """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="measure everything for as long as it takes")
-    parser.add_argument("--write", action="store_true", help="keep the figures in service.md")
-    parser.add_argument("--collision", choices=("self", "off"), default="self", help="check of the solves")
-    arguments = parser.parse_args()
-    sizes = dataclasses.replace(FULL if arguments.full else QUICK, options={"collision": arguments.collision})
-    os.sched_setaffinity(0, {LOAD_CORE})
-    wp.config.log_level = wp.LOG_ERROR
-    report = Report("The service under load")
-    checked = "checked for collision with itself" if arguments.collision == "self" else "not checked for collision"
-    report.line(f"\n{machine()}; the service on one core, the load on another. Times in ms. Answers are {checked}.")
-    show_batching(report, sizes)
-    show_codecs(report, sizes)
-    show_fairness(report, sizes)
-    show_overload(report, sizes)
-    if arguments.write:
-        report.save(HERE / "service.md")
-    raise SystemExit(1 if report.missed else 0)
-
-
-def show_batching(report: Report, sizes: Sizes) -> None:
-    """Report single targets of 64 clients, with batching and without."""
-    report.section("Single targets, 64 clients, keep-alive", "JSON; each client sends the next target at once.")
-    report.table("batching", "answers/s", "p50", "p99", "problems per launch", "CPU of the service per answer")
+def _show_batching(report: Report, sizes: Any) -> None:
+    report.section(
+        "Single targets, 64 clients, keep-alive",
+        "JSON; each client sends the next target at once.",
+        *("batching", "answers/s", "p50", "p99", "problems per launch", "CPU of the service per answer"),
+    )
     answered = {}
     for name, settings in (("on", {}), ("off", {"batch_problems": 1})):
         with service(SERVER_CORE, settings) as running:
@@ -82,7 +49,6 @@ def show_batching(report: Report, sizes: Sizes) -> None:
         launch = "" if load.problems_per_launch is None else f"{load.problems_per_launch:.1f}"
         report.row(name, f"{load.answers_per_second:.0f}", quantiles["p50"], quantiles["p99"], launch, cost)
     on = answered["on"]
-    report.line("")
     report.claim("answers per second", f"{on.answers_per_second:.0f}", "1500", on.answers_per_second >= 1500)
     report.claim("p99", f"{on.quantiles()['p99']} ms", "100 ms", on.quantiles()["p99"] < 100.0)
 
@@ -95,15 +61,14 @@ def loaded(running: ServiceProcess, **plan: Any) -> tuple[LoadReport, float]:
     return load, running.cpu_seconds - before
 
 
-def show_codecs(report: Report, sizes: Sizes) -> None:
-    """Report what the service adds to the solver's own time."""
+def _show_codecs(report: Report, sizes: Any) -> None:
     report.section(
         f"{MANY} Panda targets in one request",
         "CPU time of the service's process beyond that of the solver alone, for the same targets on the same core.",
+        *("format", "solver alone", "whole request", "added"),
     )
     problems = free_problems(MANY, 0)
     alone = solver_cpu_ms(problems, sizes)
-    report.table("format", "solver alone", "whole request", "added")
     with service(SERVER_CORE) as running:
         for name, bound in (("msgpack", 5.0), ("json", 40.0)):
             whole = request_cpu_ms(running, problems, name, sizes)
@@ -115,42 +80,43 @@ def free_problems(count: int, random_seed: int) -> PoseProblems:
     """Poses of random configurations of a Panda in which it does not touch itself."""
     robot = ik_service.load_robot("panda")
     joint_q = robot.random_joint_q(np.random.default_rng(random_seed), 2 * count)
-    poses = robot.forward_kinematics(joint_q[robot.collision(joint_q).is_free][:count], [LINK])
-    return PoseProblems(robot, LINK, poses.positions[:, 0], poses.orientations_xyzw[:, 0])
+    return PoseProblems.of(robot, [LINK], joint_q[robot.collision(joint_q).is_free][:count])
 
 
-def solver_cpu_ms(problems: PoseProblems, sizes: Sizes) -> float:
+def asked_for(problems: PoseProblems, options: Mapping[str, object]) -> dict[str, Any]:
+    """Return the arguments of a client's solve."""
+    positions, orientations = (values[:, 0] for values in problems.given)
+    return {"link": LINK, "positions": positions, "orientations_xyzw": orientations, "options": options}
+
+
+def solver_cpu_ms(problems: PoseProblems, sizes: Any) -> float:
     """CPU time of a solve of all targets on the service's core [ms], the median."""
-    os.sched_setaffinity(0, {SERVER_CORE})
+    pin(SERVER_CORE)
     options = ik_service.SolverOptions(**sizes.options)
     solver = ik_service.IKSolver(problems.robot, [LINK], device="cpu", options=options)
-    solver.solve(problems.positions, problems.orientations_xyzw)
-    times = []
-    for _ in range(4 * sizes.repeats):
-        started = time.process_time()
-        solver.solve(problems.positions, problems.orientations_xyzw)
-        times.append(1e3 * (time.process_time() - started))
-    os.sched_setaffinity(0, {LOAD_CORE})
-    return statistics.median(times)
+    _, times = timed(partial(solver.solve, *problems.given), 4 * sizes.repeats, 1)
+    pin(CLIENT_CORE)
+    return 1e-3 * times.median
 
 
-def request_cpu_ms(running: ServiceProcess, problems: PoseProblems, encoding: str, sizes: Sizes) -> float:
+def request_cpu_ms(running: ServiceProcess, problems: PoseProblems, encoding: str, sizes: Any) -> float:
     """CPU time of the service per request [ms]; many, because its clock counts in hundredths of a second."""
     with Client(running.url, encoding=encoding) as client:
-        targets: dict[str, Any] = {"positions": problems.positions, "options": sizes.options}
-        targets["orientations_xyzw"] = problems.orientations_xyzw
+        asked = asked_for(problems, sizes.options)
         for _ in range(5):
-            client.solve("panda", link=LINK, **targets)
+            client.solve("panda", **asked)
         before, count = running.cpu_seconds, 20 * sizes.repeats
         for _ in range(count):
-            assert client.solve("panda", link=LINK, **targets).success.mean() > 0.99
+            assert client.solve("panda", **asked).success.mean() > 0.99
         return 1e3 * (running.cpu_seconds - before) / count
 
 
-def show_fairness(report: Report, sizes: Sizes) -> None:
-    """Report single targets while requests of 100 000 problems are solved."""
-    report.section("Single targets beside a request of 100 000 problems", "One client each, one after the other.")
-    report.table("beside", "p50", "p99", "answers")
+def _show_fairness(report: Report, sizes: Any) -> None:
+    report.section(
+        "Single targets beside a request of 100 000 problems",
+        "One client each, one after the other.",
+        *("beside", "p50", "p99", "answers"),
+    )
     medians = []
     with service(SERVER_CORE) as running:
         for name in ("nothing", "100 000 problems"):
@@ -165,26 +131,25 @@ def show_fairness(report: Report, sizes: Sizes) -> None:
             quantiles = load.quantiles()
             medians.append(quantiles["p50"])
             report.row(name, quantiles["p50"], quantiles["p99"], load.statuses[200])
-    report.line("")
     ratio = medians[1] / medians[0]
     report.claim("median of single targets", f"{ratio:.2f} times as long", "3 times", ratio <= 3.0)
 
 
 def keep_sending(url: str, options: dict[str, object]) -> None:
     """Send one request of 100 000 problems after the other; runs in a process of its own until it is ended."""
-    problems = free_problems(100_000, 1)
-    targets: dict[str, Any] = {"positions": problems.positions, "orientations_xyzw": problems.orientations_xyzw}
+    asked = asked_for(free_problems(100_000, 1), options)
     with Client(url) as client:
         while True:
-            client.solve("panda", link=LINK, options=options, **targets)
+            client.solve("panda", **asked)
 
 
-def show_overload(report: Report, sizes: Sizes) -> None:
-    """Report five times as much as the service can take, and how it recovers."""
+def _show_overload(report: Report, sizes: Any) -> None:
     report.section(
         f"Overload: five times the capacity for {sizes.overload_s:g} s",
         "Requests of 50 problems that try all 64 seeds each, at a fixed rate whatever comes back; each has 2 s. The "
         "capacity is what 32 clients get that wait for each answer: before, and once more after the overload.",
+        *("capacity before, after", "sent", "statuses", "200 per second", "memory before, at most, after [MiB]"),
+        "p50 after 2 s",
     )
     heavy = {"problems": 50, "options": sizes.options | {"best_of": "cost"}}
     with service(SERVER_CORE, {"request_timeout_s": 2.0}) as running:
@@ -201,14 +166,6 @@ def show_overload(report: Report, sizes: Sizes) -> None:
         time.sleep(2.0)
         after = run_load(LoadPlan(url=running.url, link=LINK, warm_up_s=0.0, duration_s=2.0, clients=1))
         again = loaded(running, **unloaded)[0].answers_per_second
-    report.table(
-        "capacity before, after",
-        "sent",
-        "statuses",
-        "200 per second",
-        "memory before, at most, after [MiB]",
-        "p50 after 2 s",
-    )
     statuses = ", ".join(f"{status}: {count}" for status, count in sorted(load.statuses.items()))
     quarter = max(1, len(memory) // 4)
     early, end = np.median(memory[:quarter]), np.median(memory[-quarter:])
@@ -220,11 +177,10 @@ def show_overload(report: Report, sizes: Sizes) -> None:
         f"{early:.0f}, {max(memory):.0f}, {end:.0f}",
         after.quantiles()["p50"],
     )
-    report.line("")
     allowed = set(load.statuses) <= {200, 503, 504}
     report.claim("every request answered by 200, 503 or 504", statuses, "nothing else", allowed)
     answered = sum(load.statuses.values())
-    slowest = float(np.nan_to_num(load.inside_ms, nan=np.inf).max(initial=0.0))
+    slowest = float(np.nan_to_num(np.array(load.inside_ms), nan=np.inf).max(initial=0.0))
     report.claim("longest time of an accepted request in the service", f"{slowest:.0f} ms", "2000", slowest <= 2000.0)
     report.claim("requests without an answer", str(load.sent - answered), "0", load.sent == answered)
     goodput = load.answers_per_second / statistics.mean((capacity, again))
@@ -240,5 +196,22 @@ def watch_memory(running: ServiceProcess, memory: list[float], stop: threading.E
         memory.append(running.memory_mib)
 
 
+def show(report: Report, *, collision: str, **sizes: Any) -> None:
+    """Measure everything."""
+    chosen = SimpleNamespace(**sizes, options={"collision": collision})
+    _show_batching(report, chosen)
+    _show_codecs(report, chosen)
+    _show_fairness(report, chosen)
+    _show_overload(report, chosen)
+
+
 if __name__ == "__main__":
-    main()
+    benchmark(
+        "The service under load",
+        show,
+        "The service on one core, the load on another. Times in ms. Answers are checked for collision with the robot "
+        "itself, unless `--collision off` is given.",
+        sizes=SIZES,
+        core=CLIENT_CORE,
+        is_strict=True,
+    )

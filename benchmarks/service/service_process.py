@@ -1,19 +1,18 @@
 """The service in a process of its own on one core, and what it costs there."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 START_S = 120.0
+SERVER_CORE, CLIENT_CORE = 0, 1
 
 
 class ServiceProcess:
@@ -30,17 +29,8 @@ class ServiceProcess:
     @property
     def cpu_seconds(self) -> float:
         """CPU time of all its threads so far [s]."""
-        return sum(self._times()[:2])
-
-    @property
-    def cpu_seconds_with_children(self) -> float:
-        """The same, with that of processes that it has started and that have ended."""
-        return sum(self._times())
-
-    def _times(self) -> list[float]:
-        """CPU time [s]: user and system, then those of children."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return [int(field) / TICKS for field in fields[11:15]]
+        return sum(int(field) for field in fields[11:13]) / TICKS
 
     @property
     def memory_mib(self) -> float:
@@ -48,39 +38,24 @@ class ServiceProcess:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether it says so."""
-        try:
-            with urllib.request.urlopen(f"{self.url}/health/ready", timeout=1.0) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
-
     def wait_until_ready(self) -> None:
         """Wait for the end of the warm-up."""
         end = time.monotonic() + START_S
-        while not self.is_ready:
+        while True:
+            with suppress(OSError), urllib.request.urlopen(f"{self.url}/health/ready", timeout=1.0):
+                return  # an answer of another status is an error
             if self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError("The service did not become ready.")
             time.sleep(0.05)
 
-    def terminate(self) -> int:
-        """Ask it to stop; return its exit code."""
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(60)
-
 
 @contextmanager
-def service(
-    core: int | None, settings: Mapping[str, object] | None = None, *, device: str = "cpu"
-) -> Iterator[ServiceProcess]:
+def service(core: int | None, settings: Mapping[str, object] | None = None) -> Iterator[ServiceProcess]:
     """Run the service on one core, ready, and end it afterwards.
 
     Args:
         core: Its core; None leaves it all of them.
         settings: Settings that differ from the defaults, without their prefix.
-        device: What it solves on.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -88,7 +63,7 @@ def service(
     given = {f"IK_SERVICE_{name.upper()}": str(value) for name, value in (settings or {}).items()}
     command = [sys.executable, "-c", "from ik_service.cli import main; main()", "serve"]
     process = subprocess.Popen(
-        [*command, "--port", str(port), "--device", device],
+        [*command, "--port", str(port), "--device", "cpu"],
         env={**os.environ, **given},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

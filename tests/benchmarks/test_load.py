@@ -9,9 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from benchmarks.service.http_connection import HttpConnection, raw_request
-from benchmarks.service.load import LoadError, LoadPlan, LoadReport, run_load
-from objectives.errors import InputError
+from benchmarks.service.load import Connection, LoadError, LoadPlan, LoadReport, run_load
 
 SUCCESS = {"success": [True], "status": ["converged"], "timing_ms": {"solve": 1.0, "total": 2.5}}
 METRICS = """# TYPE ik_service_batch_problems histogram
@@ -97,8 +95,7 @@ def test_a_closed_loop_keeps_every_connection_busy():
     assert len(server.bodies) == report.sent + 1  # one to try
     assert report.sent <= 4 * 0.4 / 0.02 + 4
     assert report.sent > 4
-    assert report.latency_ms.min() >= 20.0 - 1.0
-    assert report.solved_share == 1.0
+    assert min(report.latency_ms) >= 20.0 - 1.0
     assert set(report.inside_ms) == {2.5}
     assert report.problems_per_launch == pytest.approx(7.0)
 
@@ -110,21 +107,19 @@ def test_an_open_loop_counts_from_when_a_request_was_due():
         report = run_load(plan(url, clients=1, rate_hz=100.0))
     assert report.sent == pytest.approx(40, abs=25)
     assert report.statuses == {200: report.sent}
-    assert report.latency_ms.max() > 5 * 30.0
+    assert max(report.latency_ms) > 5 * 30.0
     assert report.seconds > 2 * 0.4
 
 
 def test_bodies_hold_the_problems_asked_for_and_the_key():
-    server = Server(answer={"success": [True, False, True]})
+    server = Server()
     with running(server) as url:
-        report = run_load(plan(url, problems=3, robot="ur5e", link="tool0", api_key="secret"))
+        run_load(plan(url, problems=3, robot="ur5e", link="tool0", api_key="secret"))
     target = server.bodies[-1]["targets"][0]
     assert target["link"] == "tool0"
     assert np.shape(target["positions"]) == (3, 3)
     np.testing.assert_allclose(np.linalg.norm(target["orientations_xyzw"], axis=1), 1.0, atol=1e-6)
     assert all(server.keys)
-    assert report.solved_share == pytest.approx(2 / 3)
-    assert report.document()["problems_per_second"] == pytest.approx(3 * report.answers_per_second, rel=1e-3)
 
 
 def test_a_connection_that_the_server_closed_while_idle_is_replaced():
@@ -159,18 +154,9 @@ def test_nobody_there():
         run_load(plan(f"http://127.0.0.1:{port}"))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"problems": 0}, {"clients": 0}, {"rate_hz": 0.0}, {"duration_s": 0.0}, {"warm_up_s": -1.0}, {"url": "ftp://x"}],
-)
-def test_plans_that_make_no_sense_are_refused(changes):
-    with pytest.raises(InputError):
-        plan(changes.pop("url", "http://127.0.0.1:1"), **changes)
-
-
 def test_a_report_without_answers():
-    report = LoadReport(1.0, 3, {503: 3}, 0.0, np.zeros(0), np.zeros(0), 1, None)
-    assert report.document()["latency_ms"] == {}
+    report = LoadReport(1.0, 3)
+    assert report.quantiles() == {}
     assert report.answers_per_second == 0.0
 
 
@@ -183,9 +169,9 @@ def test_answers_in_pieces_are_put_together():
     ]
 
     async def ask():
-        connection = HttpConnection()
-        connection._transport = type("Sink", (), {"write": lambda self, data: None})()
-        answer = asyncio.ensure_future(connection.send(raw_request("GET", "/", "host")))
+        connection = Connection()
+        connection.transport = type("Sink", (), {"write": lambda self, data: None})()
+        answer = asyncio.ensure_future(connection.send(b"a request"))
         await asyncio.sleep(0)
         for piece in pieces:
             connection.data_received(piece)

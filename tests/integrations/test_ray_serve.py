@@ -18,7 +18,7 @@ pytestmark = pytest.mark.evidence  # a cluster takes half a minute to start
 KEY = {"X-API-Key": "0123456789abcdef"}
 PATIENCE_S = 60.0
 DEADLINE_S = 20.0  # that callers give a request
-RECOVERY_S = 180.0  # to be back to two replicas on a busy machine; how long it takes tells benchmarks/scale/replicas.py
+RECOVERY_S = 180.0  # to be back to two replicas on a busy machine; how long it takes tells benchmarks/scale/replicas.md
 OFTEN = 24  # requests, of which each of two replicas gets one, but once in some millions of times
 
 

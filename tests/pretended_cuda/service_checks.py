@@ -6,6 +6,7 @@ import warp as wp
 from fastapi.testclient import TestClient
 
 from benchmarks import first_contact
+from benchmarks.gpu.contact import Contact
 from benchmarks.report import Report
 from ik_service import IKSolver, load_robot
 from ik_service.service import create_app
@@ -96,17 +97,17 @@ def test_the_log_says_once_which_gpu_it_is(caplog):
 @pytest.mark.evidence
 def test_the_first_contact_finds_nothing_wrong_and_tells_what_is(monkeypatch):
     report = Report("First contact")
-    contact = first_contact.Contact(report, wp.get_device(DEVICES["cuda"]), 12, 0.0, (ROBOT,))
+    contact = Contact(report, wp.get_device(DEVICES["cuda"]), 12, 0.0, (ROBOT,))
     monkeypatch.setattr(first_contact, "TICKS", 12)
     monkeypatch.setattr(first_contact, "FIRST_SOLVE_S", np.inf)  # it compiles here
     monkeypatch.setattr(first_contact, "ALONE", 2)
     monkeypatch.setattr(first_contact, "SIZES", (1, 12))
     monkeypatch.setattr(first_contact, "LAUNCHES", ((8, 768), (8, 384)))
-    first_contact.show(contact, ["machine", "answers", "laws", "ticks", "launches"])
+    first_contact.take_steps(contact, ["machine", "answers", "laws", "ticks", "launches"])
     assert report.missed == []
     assert [line.split()[-2] for line in report.lines if line.startswith("| 8 |")] == ["same", "same"]
     monkeypatch.setattr(first_contact, "TOLERANCES", (1e-9, 1e-9))  # nothing is that near
     monkeypatch.setattr(first_contact, "SAME_COMMANDS", -1.0)
     monkeypatch.setitem(first_contact.STEPS, "machine", lambda _: 1 / 0)
-    first_contact.show(contact, ["machine", "answers", "ticks"])
+    first_contact.take_steps(contact, ["machine", "answers", "ticks"])
     assert report.missed == ["step machine", "false successes", "commands beside the CPU's"]

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from websockets.sync.client import connect
 
 import objectives
-from benchmarks.engines.installed import ONE_PROGRAM
 from ik_service import IKStatus, builtin_robot_names, load_robot
 from ik_service.cli.app import app as command_line
 from ik_service.service import create_app
@@ -29,6 +28,20 @@ README = (ROOT / "README.md").read_text()
 COMMAND_LINE = (ROOT / "docs" / "command_line.md").read_text()
 HTTP_API = (ROOT / "docs" / "http_api.md").read_text()
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()
+ONE_PROGRAM = [  # documents whose blocks are one program each
+    "adding_an_objective",
+    "closed-chains",
+    "collision",
+    "conventions",
+    "embedding",
+    "from_mink",
+    "from_moveit",
+    "from_newton",
+    "gradients",
+    "http_api",
+    "python",
+    "robots",
+]
 SHOWN_ERROR = 1e-5  # [m and rad] the answer shown need not be the one of this machine, but it must be one
 
 

@@ -5,11 +5,11 @@ import pytest
 
 import ik_service
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, WHOLE_BODY
-from benchmarks.problems.weighted_poses import WeightedPoses
 from ik_service import IKStatus
 from ik_service.solver.verdict.advice import advice
 from objectives import IKObjectivePosture
 from tests.solver.conftest import inside_limits
+from tests.solver.lm.weighted_poses import WeightedPoses
 
 NEAR = 1e-4  # of the cost: as far above the minimum next to it may an answer be
 HONEST = 0.98  # of the successes: where rows bend so much that J'J misjudges the curvature, a slope passes for level

@@ -1,11 +1,12 @@
 """A robot and its enlarged copy are solved alike: what is small and what is near follows from its size."""
 
+import xml.etree.ElementTree as ElementTree
+
 import numpy as np
 import pytest
 
 import ik_service
 from benchmarks.problems.compared_robots import BUILTIN
-from benchmarks.problems.scaled_robots import scaled_urdf
 from ik_service.control import IKController
 from ik_service.mechanism.trees import reach
 from ik_service.robots import load_urdf
@@ -16,7 +17,11 @@ LINK = "panda_hand"
 
 
 def panda_of_size(factor):
-    return load_urdf(scaled_urdf((BUILTIN / "panda.urdf").read_text(), factor))
+    """All its joints turn: their places are its only lengths."""
+    robot = ElementTree.parse(BUILTIN / "panda.urdf").getroot()
+    for origin in robot.iter("origin"):
+        origin.set("xyz", " ".join(repr(factor * float(number)) for number in origin.get("xyz", "0 0 0").split()))
+    return load_urdf(ElementTree.tostring(robot, encoding="unicode"))
 
 
 def solve(factor, count, **options):

@@ -10,7 +10,6 @@ import warp as wp
 import ik_service
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.hard_problems import HardArm
-from benchmarks.problems.weighted_poses import WeightedPoses
 from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, MAX_ITERATIONS, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.lm.search import (
     EQUAL_MINIMA,
@@ -22,6 +21,7 @@ from ik_service.solver.lm.search import (
     is_round_end,
     search_ends,
 )
+from tests.solver.lm.weighted_poses import WeightedPoses
 
 NEEDED, FEW = wp.constant(EQUAL_MINIMA), int(FEW_SEEDS)
 

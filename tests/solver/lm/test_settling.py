@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import ik_service
-from benchmarks.problems.weighted_poses import WeightedPoses
 from ik_service.solver.arrays.parts import part_count
 from ik_service.solver.compiled.island_kernels import IslandKernels
+from tests.solver.lm.weighted_poses import WeightedPoses
 
 LINKS = ("left_panda_hand", "right_panda_hand")
 COUNT = 120

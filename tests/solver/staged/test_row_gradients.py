@@ -5,7 +5,6 @@ import pytest
 import warp as wp
 
 import ik_service
-from benchmarks.problems.kernel_rows import KernelCenterOfMass, KernelPosture
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.rows.gradients import disjoint_rows
 from objectives import IKJacobianType, IKObjective, IKObjectiveCenterOfMass, IKObjectivePosture
@@ -38,6 +37,50 @@ def jacobian(robot, objective, mode=IKJacobianType.ANALYTIC, *, support=None, pr
     return out.numpy(), bool(rows.mixed.numpy()[0])
 
 
+@wp.kernel
+def _spring(coordinate: wp.array[wp.int32], joint_q: wp.array2d[float], start_idx: int, residuals: wp.array2d[float]):
+    i, row = wp.tid()
+    residuals[i, start_idx + row] = 2.0 * joint_q[i, coordinate[row]]
+
+
+@wp.kernel
+def _place(body: int, body_q: wp.array2d[wp.transform], start_idx: int, residuals: wp.array2d[float]):
+    i = wp.tid()
+    place = wp.transform_get_translation(body_q[i, body])
+    for k in range(3):
+        residuals[i, start_idx + k] = place[k]
+
+
+class Springs(IKObjective):
+    """Twice the angle of every joint of one DOF, by a kernel."""
+
+    def __init__(self, robot):
+        own = robot.dof_coordinate[robot.active_dof]
+        self.coordinates = own[own >= 0]
+
+    def residual_dim(self):
+        return len(self.coordinates)
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        inputs = [wp.array(self.coordinates, dtype=wp.int32, device=body_q.device), joint_q, start_idx]
+        dim = (body_q.shape[0], self.residual_dim())
+        wp.launch(_spring, dim=dim, inputs=inputs, outputs=[residuals], device=body_q.device)
+
+
+class Place(IKObjective):
+    """Where a hand is, whose coordinates follow the same joints."""
+
+    def __init__(self, robot):
+        self.body = robot.link_frame("left_grasp")[0]
+
+    def residual_dim(self):
+        return 3
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        inputs = [self.body, body_q, start_idx]
+        wp.launch(_place, dim=body_q.shape[0], inputs=inputs, outputs=[residuals], device=body_q.device)
+
+
 def test_rows_that_share_no_dof_come_together():
     support = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], dtype=bool)
     assert disjoint_rows(support, 5) == [[0, 1, 3, 4], [2]]
@@ -62,7 +105,7 @@ def test_forces_on_bodies_and_coordinates_give_the_analytic_jacobian(humanoid, k
 @pytest.mark.parametrize("probed", [True, False])
 def test_a_pass_for_all_rows_of_a_posture_gives_the_bytes_of_a_pass_for_each(humanoid, probed):
     def make():
-        return KernelPosture(humanoid, humanoid.mid_joint_q, 2.0)
+        return Springs(humanoid)
 
     expected, _ = jacobian(humanoid, make())
     found, mixed = jacobian(humanoid, make(), support=(expected != 0.0).any(axis=0), probed=probed)
@@ -73,10 +116,9 @@ def test_a_pass_for_all_rows_of_a_posture_gives_the_bytes_of_a_pass_for_each(hum
 
 def test_rows_of_a_pass_that_share_a_dof_are_noticed(humanoid):
     """The support claims that every row has DOFs of its own."""
-    target = np.zeros((1, 3))
     dofs = humanoid.joint_dof_count
     claimed = np.arange(dofs) % 3 == np.arange(3)[:, None]
-    _, mixed = jacobian(humanoid, KernelCenterOfMass(target), support=claimed)
+    _, mixed = jacobian(humanoid, Place(humanoid), support=claimed)
     assert mixed
 
 

@@ -34,7 +34,6 @@ class WeightedPoses:
         orientations_xyzw: How it shall stand, [n, links, 4].
         posture: Where the joints shall be, [n, joint_coord_count].
         weight: Weight of the posture's rows [m/rad or 1].
-        link_weights: Weights of the rows of positions, and of those of orientations [m/rad], of each link; None for 1.
     """
 
     robot: RobotModel
@@ -43,7 +42,6 @@ class WeightedPoses:
     orientations_xyzw: Float64Array
     posture: Float64Array
     weight: float
-    link_weights: Float64Array | None = None
 
     @classmethod
     def draw(
@@ -71,14 +69,8 @@ class WeightedPoses:
         def rounded(values: Float64Array) -> Float64Array:
             return values.astype(np.float32).astype(np.float64)
 
-        return cls(
-            robot,
-            tuple(links),
-            rounded(positions),
-            rounded(poses.orientations_xyzw),
-            rounded(posture),
-            rounded_to(weight),
-        )
+        targets = rounded(positions), rounded(poses.orientations_xyzw)
+        return cls(robot, tuple(links), *targets, rounded(posture), float(np.float32(weight)))
 
     @cached_property
     def joints(self) -> list[str]:
@@ -88,7 +80,7 @@ class WeightedPoses:
         return [name for k, name in enumerate(robot.joint_names) if dofs[k] == coordinates[k] == 1]
 
     def objectives(self) -> list[IKObjective]:
-        """Return what a solver minimises for them, without weights of links."""
+        """Return what a solver minimises for them."""
         poses = [
             IKObjectivePose(link, self.positions[:, k], self.orientations_xyzw[:, k])
             for k, link in enumerate(self.links)
@@ -176,19 +168,13 @@ class WeightedPoses:
             target = quaternion_conjugate(self.orientations_xyzw[which, k])
             error = quaternion_multiply(poses.orientations_xyzw[:, k], target)
             error *= np.where(error[:, 3:] < 0.0, -1.0, 1.0)
-            p, r = (1.0, 1.0) if self.link_weights is None else self.link_weights[k]
-            residuals += [p * (position - self.positions[which, k]), r * 2.0 * error[:, :3]]
+            residuals += [position - self.positions[which, k], 2.0 * error[:, :3]]
             # d(2 vec) = (w - [vec]x) omega
             turning = error[:, 3, None, None] * angular - np.cross(error[:, :3, None], angular, axis=1)
-            slopes += [p * linear, r * turning]
+            slopes += [linear, turning]
         joints = [robot.joint_names.index(name) for name in self.joints]
         coordinates, dofs = robot.joint_q_start[joints], robot.joint_qd_start[joints]
         drawn = np.zeros((len(joint_q), len(joints), robot.joint_dof_count))
         drawn[:, np.arange(len(joints)), dofs] = self.weight
         residuals.append(self.weight * (joint_q - self.posture[which])[:, coordinates])
         return np.concatenate(residuals, axis=1), np.concatenate([*slopes, drawn], axis=1)
-
-
-def rounded_to(value: float) -> float:
-    """Return the float32 nearest to a number."""
-    return float(np.float32(value))

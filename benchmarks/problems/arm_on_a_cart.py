@@ -1,0 +1,48 @@
+"""A Panda on a cart with two driven wheels, a bend that its hand goes along, and its controller."""
+
+import numpy as np
+
+from benchmarks.problems.held_object import Array, poses
+from ik_service.control import ControlLimits, IKController
+from ik_service.mechanism.transforms import quaternion_multiply
+from ik_service.robots import RobotModel, VelocityConstraint, builtin_urdf, load_urdf
+from objectives import IKObjectivePosture
+
+HAND, RADIUS, TRACK = "panda_hand", 0.15, 0.25  # [m]
+WHEELS = {"left_wheel": 10.0, "right_wheel": 10.0}  # [rad/s]
+LENGTH, TURN = 3.0, 2.0  # of the hand's way: along a bend [m], and how far it turns [rad]
+JOINT = """<link name="{name}"/><joint name="{name}_wheel" type="continuous"><parent link="cart"/><child link="{name}"/>
+<origin xyz="0 {y} {z}"/><axis xyz="0 1 0"/></joint>"""
+CART = """<link name="floor"/><link name="cart"/><joint name="drive" type="planar"><parent link="floor"/>
+<child link="cart"/><axis xyz="0 0 1"/></joint><joint name="mount" type="fixed"><parent link="cart"/>
+<child link="panda_link0"/><origin xyz="0 0 0.3"/></joint>"""
+AXLE = (0.0, 0.0, 0.0, -(0.5**0.5), 0.0, 0.0, 0.5**0.5)
+
+
+def arm_on_a_cart() -> RobotModel:
+    """Return a Panda on a cart with two driven wheels, which roll and do not slip sideways."""
+    wheels = "".join(JOINT.format(name=name, y=y, z=RADIUS) for name, y in (("left", TRACK), ("right", -TRACK)))
+    robot = load_urdf(builtin_urdf("panda").decode().replace("</robot>", f"{CART}{wheels}</robot>"))
+    rows = (("rolling", "left"), ("rolling", "right"), ("no_sideslip", "left"))
+    return robot.with_velocity_constraints(
+        [VelocityConstraint(f"{kind} {wheel}", kind, wheel, None, AXLE, radius=RADIUS) for kind, wheel in rows]
+    )
+
+
+def controller_of(robot: RobotModel, start: Array, limits: ControlLimits) -> IKController:
+    """Return a controller of the hand that keeps the arm in front of the cart: a posture decides who moves."""
+    joints = [name for name in robot.joint_names if name.startswith("panda_joint")]
+    return IKController(robot, [HAND], objectives=[IKObjectivePosture(start, joints=joints)], limits=limits)
+
+
+def bend(robot: RobotModel, start: Array, ticks: int) -> Array:
+    """Return targets of the hand on a bend, from rest to rest, [ticks, 7]."""
+    s = np.linspace(0.0, 1.0, ticks)
+    way = s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
+    targets = np.tile(poses(robot, start[None], HAND)[0], (ticks, 1))
+    radius = LENGTH / TURN
+    targets[:, 0] += radius * np.sin(TURN * way)
+    targets[:, 1] += radius * (1.0 - np.cos(TURN * way))
+    turn = np.column_stack([np.zeros((ticks, 2)), np.sin(0.5 * TURN * way), np.cos(0.5 * TURN * way)])
+    targets[:, 3:] = quaternion_multiply(turn, targets[:, 3:])
+    return targets
