@@ -152,7 +152,7 @@ def test_a_solve_that_finds_a_shared_dof_is_done_again_row_by_row(monkeypatch):
         solver = ik_service.IKSolver(robot, objectives=[CoupledLate()], device="cpu", options=options)
         support = solver._core.layout.support
         support._apart[:] = bool(answers)
-        support._update_rows()
+        support._rows.set_support(support.dofs, support._probed, support._apart)
         answers.append(solver.solve(problem_count=3, initial_joint_q=start).joint_q)
         assert support._apart.all()
     np.testing.assert_array_equal(*answers)
