@@ -43,14 +43,23 @@ NOTHING_FURTHER = Further()
 
 
 class TargetTangents(NamedTuple):
-    """Derivatives of a number by what answers are derived by."""
+    """Derivatives of a number by what answers are derived by.
 
-    positions: Float64Array  # by positions [1/m], shape [n, targets, 3]
-    rotations: Float64Array  # by rotation vectors in the frame of the targets [1/rad], shape [n, targets, 3]
-    offset_positions: Float64Array  # by those of tool frames, [n, targets, 3]; of 0 targets where none has an offset
-    offset_rotations: Float64Array  # by rotation vectors about the axes of the link, [n, targets, 3]
-    data: tuple[Float64Array, ...]  # by the fields that were asked for, in their order, shape [n, columns] each
-    limits: Float64Array  # by the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for
+    Attributes:
+        positions: By positions [1/m], shape [n, targets, 3].
+        rotations: By rotation vectors in the frame of the targets [1/rad], shape [n, targets, 3].
+        offset_positions: By positions of tool frames, [n, targets, 3]; of 0 targets where none has an offset.
+        offset_rotations: By rotation vectors about the axes of the link, [n, targets, 3].
+        data: By the fields that were asked for, in their order, shape [n, columns] each.
+        limits: By the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for.
+    """
+
+    positions: Float64Array
+    rotations: Float64Array
+    offset_positions: Float64Array
+    offset_rotations: Float64Array
+    data: tuple[Float64Array, ...]
+    limits: Float64Array
 
 
 class By(NamedTuple):
