@@ -1,4 +1,4 @@
-"""What the service's own layers cost a request: CPU time of each, without a socket, a route or a solve.
+"""CPU time that the gate costs a request, without a socket, a route or a solve.
 
 python -m benchmarks.service.request_layers
 """
@@ -14,12 +14,10 @@ import uvloop
 
 from benchmarks.report import Report
 from benchmarks.run import benchmark, in_turns
-from ik_service.service.gate.access import AccessMiddleware
-from ik_service.service.gate.body_limits import BodyLimitMiddleware
+from ik_service.service.gate.admission import Admission
+from ik_service.service.gate.gate import Gate
 from ik_service.service.gate.logs import AccessLog
 from ik_service.service.gate.metrics import ServiceMetrics
-from ik_service.service.gate.request_memory import MemoryBudget
-from ik_service.service.gate.request_middleware import RequestMiddleware
 from ik_service.settings import ServiceSettings
 
 ROUNDS, REQUESTS = 31, 2000
@@ -50,24 +48,19 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 def stacks(sink: TextIO) -> dict[str, Callable[..., Any]]:
-    """The layers, one more at a time.
+    """The application alone, and behind the gate with one observer more at a time.
 
     Args:
         sink: Where the access log goes.
     """
     settings = ServiceSettings(api_keys=f"lab:{KEY},other:{KEY[::-1]}", log_format="json")
     metrics = ServiceMetrics(lambda robot: "panda")
-    log = AccessLog(settings, sink)
-    checked = AccessMiddleware(application, settings, None)
-    memory = MemoryBudget(settings.memory_bytes, settings.max_answer_bytes, is_shared=True, refused=lambda reason: None)
-    bounded = BodyLimitMiddleware(checked, settings.max_body_bytes, settings.body_timeout_s, memory)
+    admission, log = Admission(settings.request_timeout_s, metrics), AccessLog(settings, sink)
     return {
-        "no layer": application,
-        "API keys": checked,
-        "and bounds of the body": bounded,
-        "and request id, last word on errors": RequestMiddleware(bounded, (), lambda: False),
-        "and metrics": RequestMiddleware(bounded, (metrics,), lambda: False),
-        "and access log": RequestMiddleware(bounded, (metrics, log), lambda: False),
+        "no gate": application,
+        "gate": Gate(application, settings, None, admission),
+        "and metrics": Gate(application, settings, None, admission, (metrics,)),
+        "and access log": Gate(application, settings, None, admission, (metrics, log)),
     }
 
 
@@ -97,7 +90,7 @@ def show(report: Report) -> None:
     report.table("layers", "in all [us]", "of its own [us]")
     with open(os.devnull, "w") as sink:
         found = in_turns({name: partial(cpu_us, app) for name, app in stacks(sink).items()}, ROUNDS)
-    before = base = float(np.median(found["no layer"]))
+    before = base = float(np.median(found["no gate"]))
     for name, times in found.items():
         median = float(np.median(times))
         report.row(name, f"{median - base:.1f}", f"{median - before:.1f}")

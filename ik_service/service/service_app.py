@@ -1,27 +1,15 @@
-"""The application class: FastAPI with the ASGI layers of the service around it.
-
-early refusal -> request ids, errors, observers -> limits of bodies -> CORS -> API keys -> shares of keys -> routes
-"""
+"""The application class: FastAPI with the gate in front of it."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from ik_service.service.gate.access import AccessMiddleware
 from ik_service.service.gate.admission import Admission
-from ik_service.service.gate.body_limits import BodyLimitMiddleware
-from ik_service.service.gate.early_refusal import EarlyRefusalMiddleware
-from ik_service.service.gate.request_memory import MemoryBudget
-from ik_service.service.gate.request_middleware import RequestMiddleware, RequestObserver
-from ik_service.service.gate.request_shares import RequestShareMiddleware
+from ik_service.service.gate.gate import Gate, RequestObserver
 from ik_service.service.routes.openapi import add_bodies
 from ik_service.settings import ServiceSettings
-
-_CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
-_CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
 
 
 class ServiceApp(FastAPI):
@@ -44,28 +32,12 @@ class ServiceApp(FastAPI):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._settings, self._bound_to, self._observers = settings, bound_to, observers
-        self._admission, self._is_shared, refused = admission, len(settings.keys) > 1, admission.observer.refused
-        limits = settings.memory_bytes, settings.max_answer_bytes
-        self._memory_budget = MemoryBudget(*limits, is_shared=self._is_shared, refused=refused)
+        self._settings, self._bound_to, self._admission, self._observers = settings, bound_to, admission, observers
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return FastAPI's layers inside ours."""
-        settings, refused = self._settings, self._admission.observer.refused
-        most, inner = settings.max_connections, super().build_middleware_stack()
-        stack: ASGIApp = RequestShareMiddleware(inner, most, is_shared=self._is_shared, refused=refused)
-        stack = AccessMiddleware(stack, settings, self._bound_to)
-        if settings.cors_origins:
-            stack = CORSMiddleware(
-                stack,
-                allow_origins=settings.cors_origins,
-                allow_methods=_CORS_METHODS,
-                allow_headers=_CORS_HEADERS,
-                expose_headers=("ETag", "Retry-After", "X-Request-ID"),
-            )
-        stack = BodyLimitMiddleware(stack, settings.max_body_bytes, settings.body_timeout_s, self._memory_budget)
-        stack = RequestMiddleware(stack, self._observers, self.is_draining)
-        return EarlyRefusalMiddleware(stack, self._admission)
+        """Return the gate around FastAPI's layers."""
+        inner = super().build_middleware_stack()
+        return Gate(inner, self._settings, self._bound_to, self._admission, self._observers, self.is_draining)
 
     def openapi(self) -> dict[str, Any]:
         """Return our OpenAPI document."""

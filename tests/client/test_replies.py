@@ -11,7 +11,7 @@ import pytest
 from ik_service.client import AsyncClient, Client, ClientError, ServiceError, UnreachableError
 from ik_service.client.blocking import blocking
 from ik_service.client.messages import encoded
-from ik_service.service.gate.deadline import preferred_wait_s
+from ik_service.service.gate.admission import preferred_wait_s
 
 JSON = {"Content-Type": "application/json"}
 MSGPACK = {"Content-Type": "application/msgpack"}

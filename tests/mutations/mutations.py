@@ -26,7 +26,7 @@ class Mutation(NamedTuple):
 
 PARTS = "tests/solver/arrays/test_parts.py"
 TURNS = "tests/solver/verdict/test_turns.py"
-MEMORY = "tests/service/gate/test_request_memory.py"
+MEMORY = "tests/service/gate/test_request_context.py"
 CONNECTION = "tests/service/gate/test_connection.py"
 STREAM_CONNECTION = "tests/service/gate/test_stream_connection.py"
 KERNEL_BUILDER = "tests/service/pool/kernels/test_kernel_builder.py"
@@ -50,10 +50,10 @@ MUTATIONS = (
     ),
     Mutation(
         "the work of a caller who has gone is not cancelled",
-        "ik_service/service/gate/client_disconnect.py",
+        "ik_service/service/gate/bodies.py",
         "        gone = True\n        answer.cancel()",
         "        gone = True",
-        "tests/service/gate/test_client_disconnect.py",
+        "tests/service/gate/test_bodies.py",
     ),
     Mutation(
         "threads split lists of problems by places",
@@ -71,17 +71,45 @@ MUTATIONS = (
     ),
     Mutation(
         "an answer may have any size",
-        "ik_service/service/gate/request_memory.py",
+        "ik_service/service/gate/request_context.py",
         "if amount > most:",
         "if amount < 0:",
         MEMORY,
     ),
     Mutation(
         "large answers are not counted",
-        "ik_service/service/gate/request_memory.py",
-        "            self.reserve(amount)\n\n    @contextmanager",
-        "            pass\n\n    @contextmanager",
+        "ik_service/service/gate/request_context.py",
+        "            )\n        self.reserve(amount)",
+        "            )",
         MEMORY,
+    ),
+    Mutation(
+        "large bodies are not counted",
+        "ik_service/service/gate/bodies.py",
+        "            context.reserve(amount)\n",
+        "",
+        "tests/service/gate/test_gate.py",
+    ),
+    Mutation(
+        "large answers go to the connection in one piece",
+        "ik_service/service/gate/bodies.py",
+        "view[start : start + PIECE_BYTES]",
+        'view if start == 0 else b""',
+        "tests/service/gate/test_paced_response.py",
+    ),
+    Mutation(
+        "one key may have all requests under way",
+        "ik_service/service/gate/gate.py",
+        "self._under_way.acquire(context.owner)",
+        "self._under_way.add(context.owner)",
+        "tests/service/gate/test_request_shares.py",
+    ),
+    Mutation(
+        "requests are read however much is asked",
+        "ik_service/service/gate/gate.py",
+        "if not arrival.is_of_page:",
+        "if arrival.is_of_page:",
+        "tests/service/gate/test_unread.py",
     ),
     Mutation(
         "one key may use up what all keys share",
@@ -99,14 +127,14 @@ MUTATIONS = (
     ),
     Mutation(
         "whoever has idle connections keeps them",
-        "ik_service/service/gate/connection_slots.py",
+        "ik_service/service/gate/connection.py",
         "owner = max(keys, key=lambda key: len(self._idle[key]), default=None)",
         "owner = min(keys, key=lambda key: len(self._idle[key]), default=None)",
         CONNECTION,
     ),
     Mutation(
         "extra connections, for health, are kept without end",
-        "ik_service/service/gate/connection_slots.py",
+        "ik_service/service/gate/connection.py",
         "if len(self._extra) > EXTRA_MOST:",
         "if not self._extra:",
         CONNECTION,

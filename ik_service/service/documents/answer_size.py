@@ -1,12 +1,12 @@
-"""How many bytes an answer will have at most, from its shape alone, before it is made.
+"""How many bytes an answer has at most, and its result in memory, from shapes alone, before anything is computed.
 
 Numbers are taken to be as long as numbers of their type can be written, so an answer has often half of what stands
 here, and never more.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from ik_service.result_schema import EDGE_COLUMNS, ISLAND_COLUMNS, RESULT_COLUMNS, Column
 from ik_service.robots import RobotModel
@@ -16,167 +16,142 @@ from ik_service.service.queue.objective_data import ROW_WEIGHTS
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.lm.status import IKStatus
 
-FLOAT32_TEXT, FLOAT64_TEXT, INTEGER_TEXT, FLAG_TEXT = 15, 25, 12, 6
-"""Characters of a number in JSON with the comma after it: -1.2345678e-38, -1.2345678901234567e-308, -2147483648, false.
-"""
-STATUS_TEXT = 3 + max(len(status.name) for status in IKStatus)
-TEXT = {"status": STATUS_TEXT, "bool": FLAG_TEXT, "int32": INTEGER_TEXT, "float64": FLOAT64_TEXT}
-TEXT |= {"precision": FLOAT32_TEXT, "float32": FLOAT32_TEXT}
-ROW_TEXT = 3
-"""Brackets of a row, and the comma after it."""
-ISLAND_TEXT = 200
-"""All of an island but for names: 145 characters of fields and numbers, in any form."""
+NUMBER, FLOAT64_TEXT, ROW_TEXT = 8, 25, 3
+"""Bytes of a number in a binary answer; in JSON with the comma after it; and of the brackets of a row."""
+TEXT = {"status": 3 + max(len(status.name) for status in IKStatus), "bool": 6, "int32": 12, "float64": FLOAT64_TEXT}
+TEXT |= {"precision": 15, "float32": 15}
+"""Characters in JSON with the comma: false, -2147483648, -1.2345678901234567e-308, -1.2345678e-38."""
+ISLAND_TEXT, ADVICE_STATIC_TEXT, CONTACT_TEXT = 200, 300, 64
+"""All of an island, of advice on a link that nothing moves, and on two that touch; all but for names."""
 ADVICE_TEXT = 3 + max(len(text) for status in IKStatus for text in (status.advice, status.advice_without_targets))
-ADVICE_STATIC_TEXT = 300
-"""Advice on a link that nothing moves, but for names."""
-ARRAY_HEAD = 320
-"""Name, type and shape of an array in a binary answer; in an archive its two headers too."""
-ARRAY_CHARACTER = 4
-"""Bytes of a character in an array of texts, in which each takes as much room as the longest."""
-CHARACTER = 12
-"""Bytes of a character of a name in JSON, at most: a pair of escapes."""
-CONTACT_TEXT = 64
-"""Advice on two that touch, but for their names."""
-DOCUMENT_TEXT = 1024
-"""What every answer has besides: engine, device, times, names of fields."""
+ARRAY_HEAD, DOCUMENT_TEXT = 320, 1024
+"""Name, type and shape of an array in a binary answer; and engine, device, times and names of fields of every one."""
+CHARACTER, ARRAY_CHARACTER = 12, 4
+"""Bytes of a character of a name: in JSON at most, a pair of escapes; and in an array of texts of one length."""
 BLOCKING_ANSWER_BYTES = 512 * 1024
 """Answers that may be larger than this are made beside the event loop, and sent in pieces."""
-FEW_NUMBERS, FEW_BYTES = 256, 64 * 1024
+FEW_NUMBERS, FEW_BYTES = 256, 32 * 1024
 """An answer of so few coordinates and targets, and no more than its columns, is not worth a calculation."""
-ARRAY_COPIES = 2
-"""Results are there twice while those of several batches are put together."""
+ARRAY_COPIES, ARRAY_NUMBER = 2, 4
+"""Results are there twice while those of several batches are put together; a float64 counts as two numbers."""
+MOST_ARRAYS = 40
+"""Arrays of an answer to a solve beside those of its targets: columns, names, statuses, times."""
 ROWS_OF_TARGET = 6
-_ARRAY_NUMBER = 4  # bytes of a number of a result; an error has eight and counts as two
-_NUMBER = 8  # bytes of a number in a binary answer, at most
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")  # printable ASCII but quotes and backslashes
 
 
-def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int:
-    """Return how many bytes the answer to a solve has at most.
+def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple[int, int]:
+    """Return how many bytes the answer to a solve has at most, and the result in memory before it is written.
 
     Args:
         robot: The robot.
         decoded: What was asked.
-        codec: Writes it.
+        codec: Writes the answer.
     """
-    request, include = decoded.request, decoded.include
-    coordinates, targets = robot.joint_coord_count, len(request.targets)
-    if request.problem_count * coordinates * (1 + targets) <= FEW_NUMBERS and not include:
-        return FEW_BYTES
-    solutions = request.options.solutions if "solutions" in include else 0
-    extents = {"coordinates": coordinates, "dofs": robot.joint_dof_count, "solutions": solutions, "targets": 1}
-    extents |= _further_extents(robot, targets)
-    problem = 0
+    request = decoded.request
+    numbers = request.problem_count * robot.joint_coord_count * (1 + len(request.targets))
+    is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solutions == 1
+    if is_few and request.object_enabled is None and request.limits is None:
+        return FEW_BYTES, 0
+    return _answer_bytes(robot, decoded, codec), array_bytes(robot, request)
+
+
+def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int:
+    request, include, is_flat = decoded.request, decoded.include, codec.is_flat
+    extents = _extents(robot, request, 1, len(request.targets))
+    problem, links = 0, [target.link for target in request.targets]
     for column in EDGE_COLUMNS:
         if not column.include or column.include in include:
-            times = 1 + targets if column.is_per_target and targets > 1 else 1
+            times = 1 + len(links) if column.is_per_target and len(links) > 1 else 1
             problem += times * _column_bytes(column, extents, is_binary=codec.is_binary)
+    names = [robot.joint_names, robot.coordinate_names, robot.dof_names]
+    names += [robot.constraint_names, robot.closing_coordinate_names]
+    touching = request.collision_names(robot) if not include.isdisjoint(("advice", "clearance")) else ()
     if not include.isdisjoint(("islands", "advice")):
-        islands, labels = _islands(decoded, robot)
+        trees = robot.trees.ntree
+        couplings = [
+            (min(rows, trees), label) for rows, label in _rows(request, robot)
+        ]  # an island has a row of its own
+        islands = min(trees, sum(count for count, _ in couplings))
+        labels = sum(count * _text_bytes((label,)) for count, label in couplings)
         if "islands" in include:
-            problem += ROW_TEXT + islands * ISLAND_TEXT + labels + _names_bytes(robot.joint_names)
+            problem += ROW_TEXT + islands * ISLAND_TEXT + labels + _text_bytes(robot.joint_names)
         if "advice" in include:
-            links = sum(ADVICE_STATIC_TEXT + 2 * _text_bytes(target.link) for target in request.targets)
-            problem += ((1 + islands) * ADVICE_TEXT + labels + links) * (ARRAY_CHARACTER if codec.is_flat else 1)
-    names = _names_bytes(robot.joint_names, robot.coordinate_names, robot.dof_names)
-    names *= ARRAY_CHARACTER * len(robot.dof_names) if codec.is_flat else 1  # each takes as much as the longest
-    closing = robot.constraint_names, robot.closing_coordinate_names
-    names += _names_bytes(*closing) * (ARRAY_CHARACTER * sum(map(len, closing)) if codec.is_flat else 1)
-    own = request.collision_names(robot) if not include.isdisjoint(("advice", "clearance")) else ()
-    if "advice" in include and own:
-        longest = max(map(len, own)) * ARRAY_CHARACTER if codec.is_flat else max(map(_name_bytes, own))
-        problem += 2 * longest + CONTACT_TEXT * (ARRAY_CHARACTER if codec.is_flat else 1)
-    names += ARRAY_CHARACTER * len(own) * max(map(len, own), default=0) if codec.is_flat else _object_bytes(own)
-    links = sum(_text_bytes(target.link) + 2 * ARRAY_HEAD for target in request.targets)
-    return DOCUMENT_TEXT + 16 * ARRAY_HEAD + names + links + request.problem_count * problem
+            advice = (1 + islands) * ADVICE_TEXT + labels + len(links) * ADVICE_STATIC_TEXT + 2 * _text_bytes(links)
+            advice += CONTACT_TEXT + 2 * max((_text_bytes((name,)) for name in touching), default=0)
+            problem += advice * (ARRAY_CHARACTER if is_flat else 1)
+    listed = sum(
+        ARRAY_CHARACTER * len(each) * max(map(len, each), default=0) if is_flat else _text_bytes(each)
+        for each in (*names, touching)
+    )
+    heads = (MOST_ARRAYS + 2 * len(links)) * ARRAY_HEAD
+    return DOCUMENT_TEXT + heads + _text_bytes(links) + listed + request.problem_count * problem
 
 
-def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
-    """Return how much memory a solve takes at most for its results, before they are written, and objects by problem.
+def array_bytes(robot: RobotModel, request: SolveRequest) -> int:
+    """Return how much memory the result of a solve takes at most, with switches of objects and limits by problem.
 
     Args:
         robot: The robot.
         request: What was asked; solutions are found whether or not the answer includes them.
     """
-    rows = sum(ROWS_OF_TARGET for _ in request.targets)
-    rows += sum(int(objective.data[ROW_WEIGHTS].shape[-1]) for objective in request.objectives)
-    rows += sum(one.rows().residual_dim() for one in robot.every_constraint)
-    extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": len(request.targets)}
-    extents |= {"solutions": request.options.solutions, "trees": robot.trees.ntree, "rows": rows}
-    extents |= _further_extents(robot, 0 if request.options.sensitivity is None else len(request.targets))
+    poses = 0 if request.options.sensitivity is None else len(request.targets)
+    extents = _extents(robot, request, len(request.targets), poses)
+    extents |= {"trees": robot.trees.ntree, "rows": sum(count for count, _ in _rows(request, robot))}
     numbers = sum(
         (2 if column.dtype == "float64" else 1) * math.prod(extents[axis] for axis in column.axes)
         for column in (*RESULT_COLUMNS, *ISLAND_COLUMNS)
     )
     switches = 0 if request.object_enabled is None else request.object_enabled.nbytes
     switches += 0 if request.limits is None else sum(lines.nbytes for lines in request.limits)
-    return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count + switches
+    return ARRAY_COPIES * ARRAY_NUMBER * numbers * request.problem_count + switches
 
 
-def _further_extents(robot: RobotModel, poses: int) -> dict[str, int]:
-    """How many entries columns have that stand for constraints, for collision, and for derivatives by so many poses."""
-    constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
-    return {"constraints": constraints, "closing_coordinates": closing, "pair": 2, "poses": poses, "twist": 6}
-
-
-def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool) -> int:
-    """Bytes of one problem in a column, for the number of entries along each axis."""
-    numbers = math.prod(extents[axis] for axis in column.axes)
-    if is_binary:
-        return numbers if column.dtype == "bool" else _NUMBER * numbers
-    lists = [math.prod(extents[axis] for axis in column.axes[:k]) for k in range(len(column.axes))]
-    return TEXT[column.dtype] * numbers + (0 if column.is_per_target else ROW_TEXT * sum(lists))
-
-
-def forward_answer_bytes(links: Sequence[str], configurations: int, *, is_binary: bool) -> int:
-    """Return how many bytes the answer of forward kinematics has at most.
-
-    Args:
-        links: Names of the links.
-        configurations: Number of configurations.
-        is_binary: Whether columns are arrays of bytes rather than text.
-    """
-    pose = 7 * _NUMBER if is_binary else 7 * FLOAT64_TEXT + 2 * ROW_TEXT
-    return DOCUMENT_TEXT + sum(map(_text_bytes, links)) + len(links) * (2 * ARRAY_HEAD + configurations * pose)
-
-
-def column_answer_bytes(names: tuple[str, ...], numbers: int, *, is_binary: bool) -> int:
+def column_answer_bytes(
+    names: Sequence[str], numbers: int, *, rows: int | None = None, arrays: int = 16, is_binary: bool
+) -> int:
     """Return how many bytes an answer of columns has at most.
 
     Args:
         names: The names in it.
         numbers: The numbers in all its columns.
+        rows: The rows that these numbers stand in; None: each may be alone in one.
+        arrays: The number of columns, at most.
         is_binary: Whether columns are arrays of bytes rather than text.
     """
-    one = _NUMBER if is_binary else FLOAT64_TEXT + ROW_TEXT
-    return DOCUMENT_TEXT + 16 * ARRAY_HEAD + _object_bytes(names) + one * numbers
+    rows = numbers if rows is None else rows
+    return (
+        DOCUMENT_TEXT
+        + _text_bytes(names)
+        + arrays * ARRAY_HEAD
+        + (NUMBER * numbers if is_binary else FLOAT64_TEXT * numbers + ROW_TEXT * rows)
+    )
 
 
-def _islands(decoded: DecodedSolve, robot: RobotModel) -> tuple[int, int]:
-    """How many islands a problem has at most, and the bytes of what couples them: an island has a row of its own."""
-    trees = robot.trees.ntree
-    labels = [(ROWS_OF_TARGET, f"target {target.link}") for target in decoded.request.targets]
-    labels += [(it.data[ROW_WEIGHTS].shape[-1], it.label) for it in decoded.request.objectives]
-    labels += [(one.rows().residual_dim(), f"constraint {one.name}") for one in robot.every_constraint]
-    rows = sum(min(count, trees) for count, _ in labels)
-    return min(trees, rows), sum(min(count, trees) * _text_bytes(label) for count, label in labels)
+def _extents(robot: RobotModel, request: SolveRequest, targets: int, poses: int) -> dict[str, int]:
+    """How many entries the axes of columns have."""
+    constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
+    extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": targets}
+    extents |= {"solutions": request.options.solutions, "constraints": constraints, "closing_coordinates": closing}
+    return extents | {"pair": 2, "poses": poses, "twist": 6}
 
 
-def _object_bytes(names: Sequence[str]) -> int:
-    """Bytes of names that a caller gives, at most; not kept."""
-    return sum(map(_name_bytes, names))
+def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool) -> int:
+    """Bytes of one problem in a column."""
+    numbers = math.prod(extents[axis] for axis in column.axes)
+    if is_binary:
+        return numbers if column.dtype == "bool" else NUMBER * numbers
+    lists = [math.prod(extents[axis] for axis in column.axes[:k]) for k in range(len(column.axes))]
+    return TEXT[column.dtype] * numbers + (0 if column.is_per_target else ROW_TEXT * sum(lists))
 
 
-def _name_bytes(name: str) -> int:
-    is_plain = name.isascii() and name.isprintable() and '"' not in name and "\\" not in name
-    return 3 + len(name) * (1 if is_plain else CHARACTER)
+def _rows(request: SolveRequest, robot: RobotModel) -> list[tuple[int, str]]:
+    """The rows of a problem, by what they stand for."""
+    rows = [(ROWS_OF_TARGET, f"target {target.link}") for target in request.targets]
+    rows += [(int(it.data[ROW_WEIGHTS].shape[-1]), it.label) for it in request.objectives]
+    return rows + [(one.rows().residual_dim(), f"constraint {one.name}") for one in robot.every_constraint]
 
 
-@lru_cache(maxsize=256)
-def _names_bytes(*lists: tuple[str, ...]) -> int:
-    return sum(_text_bytes(name) for names in lists for name in names)
-
-
-@lru_cache(maxsize=4096)
-def _text_bytes(text: str) -> int:
-    """Bytes of a text in JSON with its quotes and a comma; a character that JSON escapes takes six."""
-    return 3 + len(text.encode()) + 5 * sum(not 32 <= ord(c) < 127 or c in '"\\' for c in text)
+def _text_bytes(texts: Sequence[str]) -> int:
+    """Bytes of texts in JSON, each with its quotes and a comma; in advice a text may be escaped twice."""
+    return sum(3 + len(text) * (1 if _PLAIN.fullmatch(text) else CHARACTER) for text in texts)

@@ -11,25 +11,19 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from ik_service.service.errors.exceptions import (
-    AccessError,
     MetricsClosedError,
     MissingKeyError,
     UntrustedHostError,
     UntrustedOriginError,
     WrongKeyError,
 )
-from ik_service.service.errors.problem_documents import send_error
-from ik_service.service.queue.fair_cap import Owner
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 
-KEY_NAME = "ik_service.key_name"
-"""Key of the name of the API key in the scope of a request that has one."""
 STREAM_PROTOCOL = "ik-service.v1"
 """Subprotocol of streams: browsers need one to be chosen where they offer any."""
 KEY_PROTOCOL = "ik-service.key."
@@ -67,12 +61,6 @@ def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> Non
     )
 
 
-def owner_of(scope: Mapping[str, Any]) -> Owner:
-    """Return the owner of a request for shares: the name of its API key, None without."""
-    name: str | None = scope.get(KEY_NAME)
-    return name
-
-
 class Keyring:
     """API keys, stored as digests.
 
@@ -96,34 +84,28 @@ class Keyring:
         return found
 
 
-class AccessMiddleware:
-    """ASGI layer that checks the API key, Host and Origin of a request, and adds the name of the key to its scope.
+class Access:
+    """Checks the API key, Host and Origin of requests.
 
     Args:
-        app: The application behind it.
         settings: The settings.
         bound_to: Address that the server listens on; None where it is not known.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServiceSettings, bound_to: str | None) -> None:
+    def __init__(self, settings: ServiceSettings, bound_to: str | None) -> None:
         require_safe_address(settings, bound_to)
-        self._app, self._keyring = app, Keyring(settings.keys)
+        self._keyring = Keyring(settings.keys)
         self._on_loopback = bound_to is not None and is_loopback(bound_to)
         # Without keys a web page could reach the service through this machine's browser, by a name that resolves to it.
         self._checks_host = not self._keyring and not settings.insecure
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request and pass it on."""
-        if scope["type"] not in ("http", "websocket"):
-            return await self._app(scope, receive, send)
-        try:
-            self._check(scope)
-        except AccessError as error:
-            return await send_error(error, scope, receive, send)
-        return await self._app(scope, receive, send)
+    def key_name(self, scope: Scope) -> str | None:
+        """Return the name of a request's API key; None where there are no keys, or the path needs none.
 
-    def _check(self, scope: Scope) -> None:
+        Raises:
+            AccessError: The request is not let in.
+        """
         path, headers = _route_path(scope), dict(scope["headers"])
         if self._checks_host and not _is_local_name(headers.get(b"host", b"localhost")):
             raise UntrustedHostError(
@@ -133,11 +115,12 @@ class AccessMiddleware:
         if scope["type"] == "websocket":
             self._check_origin(headers)
         if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
-            return
+            return None
         if self._keyring:
-            scope[KEY_NAME] = self._key_name(headers, scope.get("subprotocols", ()))
-        elif path == "/metrics" and not self._on_loopback:
+            return self._key_name(headers, scope.get("subprotocols", ()))
+        if path == "/metrics" and not self._on_loopback:
             raise MetricsClosedError("Without API keys, metrics are open on a loopback address only.")
+        return None
 
     def _key_name(self, headers: Mapping[bytes, bytes], protocols: Sequence[str]) -> str:
         given = headers.get(b"x-api-key")

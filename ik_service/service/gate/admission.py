@@ -17,17 +17,15 @@ et al., "Site Reliability Engineering", 2016, chapter 22 (load shedding, deadlin
 less than those that are served).
 """
 
+import asyncio
 import logging
+import re
 import time
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from starlette.types import Scope
-
 from ik_service.robots import RobotModel
-from ik_service.service.gate import deadline
-from ik_service.service.gate.loop_lag import LoopLag
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.bounded_dict import BoundedDict
 from ik_service.service.queue.errors import ExpiredError, QueueFullError, RefusalReason
@@ -35,8 +33,6 @@ from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.queued_request import Expected
 from ik_service.service.queue.solve_request import SolveRequest
 
-ARRIVAL = "ik_service.arrival"
-"""Key of the arrival of a request in its scope."""
 LOOP_ROUNDS = 4
 """Rounds of the event loop from the first byte to the answer: read, decode, submit, return."""
 LOOP_ROUNDS_BACK = 2
@@ -45,6 +41,10 @@ SENDERS_MOST = 1024
 """Number of senders that are remembered."""
 LOG_S = 10.0
 """Shortest time between two log lines about refusals [s]; a line costs more than a refusal."""
+TICK_S = 0.02
+NOISE_S = 0.003
+"""Delays of the event loop up to this are the resolution of its timers."""
+_WAIT = re.compile(rb"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9}(?:\.\d{1,9})?)\"?(?=[,;\s]|$)", re.IGNORECASE)
 _SENDER_HEADERS = frozenset((b"x-api-key", b"authorization", b"content-type"))
 
 _logger = logging.getLogger(__name__)
@@ -70,6 +70,48 @@ class Arrival:
     def time_left_s(self) -> float:
         """Time until the deadline [s]; negative after it."""
         return self.at + self.timeout_s - time.monotonic()
+
+
+class LoopLag:
+    """Lag of one event loop: how long bytes may have waited in the socket before they are read; 0 unless started.
+
+    Bytes cannot have waited for longer than the last round of the loop took and this one has taken so far, which a
+    timer shows by its delay. Where other programs keep the machine busy, an idle loop is delayed too. Refusals would
+    not shorten that delay; so for refusals no more counts than the CPU time that the loop itself has used.
+    """
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+        self._last, self._due = 0.0, 0.0
+        self._last_own, self._used = 0.0, 0.0  # CPU time: of the last round, and used until the last tick [s]
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start to measure a loop, or wait for its next tick."""
+        self._due, self._used = time.monotonic() + TICK_S, time.thread_time()
+        self._timer = loop.call_later(TICK_S, self._tick, loop)
+
+    def stop(self) -> None:
+        """Stop measuring."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._last = None, 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Upper bound of the time that bytes read now have waited [s]."""
+        if self._timer is None:
+            return 0.0
+        lag = max(self._last, time.monotonic() - self._due)
+        return lag if lag > NOISE_S else 0.0
+
+    @property
+    def own_seconds(self) -> float:
+        """The part of that time in which the loop itself was at work [s]; to be read in the loop's thread."""
+        return min(self.seconds, max(self._last_own, time.thread_time() - self._used))
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._last, self._last_own = time.monotonic() - self._due, time.thread_time() - self._used
+        self.start(loop)
 
 
 class AdmissionObserver(Protocol):
@@ -102,15 +144,6 @@ class Admission:
         self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
         self._refused, self._log_at = 0, 0.0
 
-    def arrival(self, scope: Scope) -> Arrival:
-        """Return the arrival of a request; computed once."""
-        found = scope.get(ARRIVAL)
-        if found is None:
-            path = scope.get("raw_path") or scope["path"].encode()
-            found = scope[ARRIVAL] = self.arrives(path, scope["headers"])
-        assert isinstance(found, Arrival)  # put there here
-        return found
-
     def arrives(self, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Arrival:
         """Return the arrival of a request whose headers have just been read.
 
@@ -124,8 +157,8 @@ class Admission:
                 sender.append(value)
             elif name == b"content-length":
                 sender.append(b"%d" % len(value.lstrip(b"0")))
-            elif name == deadline.PREFER_HEADER:
-                preferred = deadline.preferred_wait_s(value)
+            elif name == b"prefer":
+                preferred = preferred_wait_s(value)
                 timeout_s = timeout_s if preferred is None else min(timeout_s, preferred)
             elif name == b"origin":
                 is_of_page = True
@@ -160,12 +193,20 @@ class Admission:
         """Remember a request as what its sender is expected to send next."""
         self._last[arrival.sender] = Expected.like(robot, request, owner)
 
-    def answered_unread(self, status: int) -> None:
-        """Count an answer that was sent without the application."""
-        self.observer.answered_unread(status, self.lag.seconds)
-
     def _log_refusal(self, error: QueueFullError) -> None:
         self._refused += 1
         if (now := time.monotonic()) >= self._log_at:
             _logger.warning("Too much is asked: %d requests were refused unread lately. %s", self._refused, error)
             self._refused, self._log_at = 0, now + LOG_S
+
+
+def preferred_wait_s(value: bytes) -> float | None:
+    """Return how long a caller waits by `Prefer: wait=SECONDS` (RFC 7240, section 4.3) [s]; None where it does not say.
+
+    Decimals are accepted too, for control loops. A preference that cannot be read is ignored (section 2 there).
+
+    Args:
+        value: Value of the header.
+    """
+    found = _WAIT.search(value)
+    return None if found is None else float(found[1])

@@ -1,7 +1,7 @@
 """One connection of the HTTP server, with limits that uvicorn does not have: of headers, of time, of ambiguity.
 
 A connection is closed whose caller sends nothing, sends headers too slowly, goes on sending a body after the answer, or
-does not read the answer. Bodies that are read are limited by `body_limits`. A request that comes in one piece starts no
+does not read the answer. `bodies` limits bodies that are read. A request that comes in one piece starts no
 timer here. Requests that two readers of HTTP could read differently are refused: two Host headers, transfer codings
 other than chunks, chunks with long extensions.
 """
@@ -18,9 +18,8 @@ from ik_service.service.errors.problem_documents import (
     framework_kind,
     problem_document,
 )
-from ik_service.service.gate.access import owner_of
-from ik_service.service.gate.connection_slots import EXTRA_S, ConnectionSlots
-from ik_service.service.gate.request_memory import RESERVATION, reservation_of
+from ik_service.service.gate.request_context import CONTEXT, context_of, owner_of
+from ik_service.service.queue.fair_cap import Owner
 from ik_service.settings import ServiceSettings
 
 HALF_CLOSED_S = 2.0
@@ -31,6 +30,76 @@ HTTP_SLICE_BYTES = 16 * 1024
 """Bytes that are parsed at once; limits are checked in between."""
 CHUNK_LINE_BYTES, CHUNK_EXTRA_BYTES = 16, 16 * 1024
 """Usual bytes around a chunk, and further ones that a body may have: extensions and trailers."""
+SPARED_PART = 8
+"""This part of all connections, an eighth, may be idle without an API key before those of keys are closed."""
+EXTRA_MOST = 64
+"""Extra connections at once; the oldest is closed for the next."""
+EXTRA_S = 1.0
+"""How long an extra connection may take to send its request."""
+
+
+class ConnectionSlots:
+    """Slots of a server's connections: idle ones are closed where there are too many, and some extra ones are open.
+
+    Where no further connection is allowed, an idle one is closed: first one that has shown no API key, but for a part
+    of those, since supervisors have none; then one of the key that has most, the one that was idle for longest first.
+    Where all have requests under way, a new connection is an extra one: it may ask for health, at once, and for nothing
+    else. So supervisors get their answers whatever callers do.
+
+    Args:
+        most: Connections that the server may have.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._spared = max(1, most // SPARED_PART)
+        self._idle: dict[Owner, dict[LimitedConnection, None]] = {}  # by API key, longest idle first
+        self._owners: dict[LimitedConnection, Owner] = {}
+        self._extra: dict[LimitedConnection, None] = {}
+
+    def add_idle(self, connection: "LimitedConnection", owner: Owner) -> None:
+        """Note that a connection has no request under way.
+
+        Args:
+            connection: The connection.
+            owner: The API key of its last request, None without.
+        """
+        self.set_busy(connection)
+        self._owners[connection] = owner
+        self._idle.setdefault(owner, {})[connection] = None
+
+    def set_busy(self, connection: "LimitedConnection") -> None:
+        """Note that a connection is not idle."""
+        if connection in self._owners:
+            owner = self._owners.pop(connection)
+            del self._idle[owner][connection]
+            if not self._idle[owner]:
+                del self._idle[owner]
+
+    def remove(self, connection: "LimitedConnection") -> None:
+        """Note that a connection is closed."""
+        self.set_busy(connection)
+        self._extra.pop(connection, None)
+
+    def make_room(self) -> bool:
+        """Close an idle connection; return whether there was one."""
+        if not self._idle:
+            return False
+        keys = [owner for owner in self._idle if owner is not None]
+        owner = max(keys, key=lambda key: len(self._idle[key]), default=None)
+        if len(self._idle.get(None, ())) > self._spared:
+            owner = None
+        connection = next(iter(self._idle[owner]))
+        self.set_busy(connection)
+        connection.close_now()
+        return True
+
+    def admit_extra(self, connection: "LimitedConnection") -> None:
+        """Admit an extra connection; close the oldest one where there are too many."""
+        self._extra[connection] = None
+        if len(self._extra) > EXTRA_MOST:
+            first = next(iter(self._extra))
+            del self._extra[first]
+            first.close_now()
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -81,9 +150,9 @@ class LimitedConnection(HttpToolsProtocol):
                 return
             self._take(data[start : start + HTTP_SLICE_BYTES])
         cycle: Any = self.cycle
-        if cycle is not None and cycle.response_complete and cycle.more_body and RESERVATION in cycle.scope:
+        if cycle is not None and cycle.response_complete and cycle.more_body and CONTEXT in cycle.scope:
             self.flow.pause_reading()
-            rest_s = reservation_of(cycle.scope).rest_s(len(data), is_discarded=True)
+            rest_s = context_of(cycle.scope).rest_s(len(data), is_discarded=True)
             self.loop.call_later(rest_s, self.flow.resume_reading)
 
     def _take(self, data: bytes) -> None:

@@ -18,7 +18,7 @@ from starlette.types import Scope
 from structlog.typing import Processor
 
 from ik_service.service.errors.request_id import current_request_id
-from ik_service.service.gate.access import KEY_NAME
+from ik_service.service.gate.request_context import owner_of
 from ik_service.settings import ServiceSettings
 
 _QUIET = ("/health/", "/metrics")
@@ -77,8 +77,8 @@ class AccessLog:
             "request_id": request_id,
             "client": client[0] if client else None,
         }
-        if KEY_NAME in scope:
-            fields["key"] = scope[KEY_NAME]
+        if (key := owner_of(scope)) is not None:
+            fields["key"] = key
         # A log that cannot be written (full disk, closed pipe) must not make the request fail.
         with suppress(OSError, ValueError):
             (self._logger.warning if status >= 500 else self._logger.info)("request", **fields)

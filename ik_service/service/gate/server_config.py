@@ -5,8 +5,7 @@ import math
 from starlette.types import ASGIApp
 from uvicorn import Config
 
-from ik_service.service.gate.connection import LimitedConnection
-from ik_service.service.gate.connection_slots import ConnectionSlots
+from ik_service.service.gate.connection import ConnectionSlots, LimitedConnection
 from ik_service.service.gate.stream_connection import StreamConnection
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.settings import ServiceSettings

@@ -9,6 +9,7 @@ on; a configuration that cannot be used ends the stream.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -31,14 +32,18 @@ from ik_service.service.documents.stream_messages import (
     tick_request,
 )
 from ik_service.service.errors.problem_documents import kind_of
-from ik_service.service.gate.access import owner_of
-from ik_service.service.gate.timeouts import timeout
+from ik_service.service.gate.request_context import owner_of
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.queue.errors import ClosedError, SolverLostError
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.service.schema.stream import CloseCode, Tick
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+else:
+    from async_timeout import timeout
 
 CONFIGURE_S = 10.0
 """Longest time until the first message."""

@@ -12,9 +12,8 @@ from typing import TypeVar
 from fastapi import Request
 
 from ik_service.service.codecs.codec import Codec
-from ik_service.service.gate.access import owner_of
-from ik_service.service.gate.client_disconnect import wait_for
-from ik_service.service.gate.request_memory import reservation_of
+from ik_service.service.gate.bodies import wait_for
+from ik_service.service.gate.request_context import context_of
 from ik_service.service.routes.state import ServiceState
 
 Asked = TypeVar("Asked")
@@ -36,12 +35,12 @@ async def read_asked(
         ClientDisconnect: The caller has disconnected.
         QueueFullError: There is no memory for the document.
     """
-    limit, owner = state.max_body_bytes, owner_of(request.scope)
+    limit, context = state.max_body_bytes, context_of(request.scope)
 
     def decoded() -> object:
         return codec.decode(body, request.scope["query_string"].decode("latin-1"), limit)
 
-    side, reserved = state.side_threads, reservation_of(request.scope).reserved
+    side, owner, reserved = state.side_threads, context.owner, context.reserved
     if len(body) <= codec.blocking_bytes:
         decoded_bytes = codec.decoded_bytes(body, limit)
     else:  # counting takes 1 ms for each megabyte

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Codec
-from ik_service.service.documents.answer_size import forward_answer_bytes
+from ik_service.service.documents.answer_size import column_answer_bytes
 from ik_service.service.documents.columns import read_rows
 from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.frames import check_link
@@ -66,6 +66,12 @@ def _read(robot: RobotModel, document: object, _kept: Mapping[str, World]) -> _A
     return _AskedPoses(joint_q, links)
 
 
+def _answer_bytes(_robot: RobotModel, asked: _AskedPoses, is_binary: bool) -> int:
+    """Return the most bytes of an answer: for each link a column of positions and a column of quaternions."""
+    poses, arrays = len(asked.joint_q) * len(asked.links), 2 * len(asked.links)
+    return column_answer_bytes(asked.links, 7 * poses, rows=2 * poses, arrays=arrays, is_binary=is_binary)
+
+
 def _answer(name: str, robot: RobotModel, asked: _AskedPoses, output_codec: Codec) -> Sequence[bytes | memoryview]:
     found = robot.forward_kinematics(asked.joint_q, asked.links)
     poses = [
@@ -82,7 +88,7 @@ def _answer(name: str, robot: RobotModel, asked: _AskedPoses, output_codec: Code
 _FORWARD = HostCalculation[_AskedPoses](
     "Forward kinematics",
     _read,
-    lambda _, asked, is_binary: forward_answer_bytes(asked.links, len(asked.joint_q), is_binary=is_binary),
+    _answer_bytes,
     lambda _, asked: POSE_BYTES * len(asked.joint_q) * len(asked.links),
     _answer,
 )

@@ -4,7 +4,6 @@ body -> read and checked -> memory of the answer and of the work reserved -> ans
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -14,11 +13,8 @@ from starlette.responses import Response
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Codec
 from ik_service.service.codecs.media_types import document_codecs
-from ik_service.service.gate.access import owner_of
-from ik_service.service.gate.body_limits import read_body
-from ik_service.service.gate.client_disconnect import wait_for
-from ik_service.service.gate.paced_response import PacedResponse
-from ik_service.service.gate.request_memory import UNCOUNTED_BYTES, reservation_of
+from ik_service.service.gate.bodies import PacedResponse, wait_for
+from ik_service.service.gate.request_context import context_of
 from ik_service.service.routes.body_reading import read_asked
 from ik_service.service.routes.state import ServiceState
 
@@ -47,12 +43,11 @@ class HostCalculation(Generic[Asked]):
         """Answer a request about a robot."""
         model, kept = await state.robot(robot), await state.worlds()
         codec, output_codec = document_codecs(request.headers, self.subject)
-        body = await read_body(request, state.max_body_bytes)
-        owner, reservation = owner_of(request.scope), reservation_of(request.scope)
+        body = await request.body()
+        context = context_of(request.scope)
         asked = await read_asked(request, state, codec, body, lambda document: self.read(model, document, kept))
-        reservation.reserve_answer(self.answer_bytes(model, asked, output_codec.is_binary))
-        working = self.working_bytes(model, asked)
-        with reservation.reserved(working) if working > UNCOUNTED_BYTES else nullcontext():
-            making = state.side_threads.run(owner, self.answer, robot, model, asked, output_codec)
+        context.reserve_answer(self.answer_bytes(model, asked, output_codec.is_binary))
+        with context.reserved(self.working_bytes(model, asked)):
+            making = state.side_threads.run(context.owner, self.answer, robot, model, asked, output_codec)
             pieces = await wait_for(request, making)
         return PacedResponse(pieces, media_type=output_codec.media_type)

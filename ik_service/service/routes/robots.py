@@ -18,8 +18,8 @@ from ik_service.service.codecs.media_types import require_uncompressed
 from ik_service.service.documents.robot import robot_body, robot_summary
 from ik_service.service.errors.exceptions import MediaTypeError, NoUrdfError
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.access import owner_of
-from ik_service.service.gate.body_limits import read_body
+from ik_service.service.gate.bodies import read_body
+from ik_service.service.gate.request_context import owner_of
 from ik_service.service.routes.state import Condition, IfMatch, RobotName, State
 from ik_service.service.schema.robot import RobotBody, RobotList
 

@@ -9,15 +9,13 @@ from starlette.responses import Response
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Document
 from ik_service.service.codecs.media_types import answer_codec, request_codec
-from ik_service.service.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
+from ik_service.service.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_bytes
 from ik_service.service.documents.solve_answer import answer_document
 from ik_service.service.documents.solve_request import DecodedSolve, read_solve
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.access import owner_of
-from ik_service.service.gate.client_disconnect import wait_for
-from ik_service.service.gate.paced_response import PacedResponse
-from ik_service.service.gate.request_memory import UNCOUNTED_BYTES, reservation_of
+from ik_service.service.gate.bodies import PacedResponse, wait_for
+from ik_service.service.gate.request_context import context_of
 from ik_service.service.queue.errors import ExpiredError
 from ik_service.service.routes.body_reading import read_asked
 from ik_service.service.routes.direct_route import DirectRoute
@@ -47,23 +45,21 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
 
     Failing to converge is an answer: 200 with a `status` for each problem and its best configuration.
     """
-    arrival = state.admission.arrival(request.scope)
+    context = context_of(request.scope)
+    arrival, owner = context.arrival, context.owner
+    assert arrival is not None  # the gate notes it for all requests to solve
     model, kept = await state.robot(robot, request.headers.get("if-match")), await state.worlds()
-    if arrival.is_of_page:  # others were checked by their headers, before any layer
+    if arrival.is_of_page:  # others were checked by their headers, by the gate
         state.admission.require_room(arrival)
     codec = request_codec(request.headers)
     output_codec = answer_codec(request.headers, codec)
     body = await request.body()
-    reservation, owner = reservation_of(request.scope), owner_of(request.scope)
     decoded = await read_asked(request, state, codec, body, lambda document: _read(document, model, kept))
     if output_codec.is_flat and "islands" in decoded.include:
         raise faulty_field("/include", "unknown_option", f"{output_codec.media_type} cannot hold islands.")
-    size = solve_answer_bytes(model, decoded, output_codec)
-    reservation.reserve_answer(size)
-    asked = decoded.request
-    has_lines = asked.object_enabled is not None or asked.limits is not None
-    if size > UNCOUNTED_BYTES or asked.options.solutions > 1 or has_lines:
-        reservation.reserve(solve_array_bytes(model, asked))
+    asked, (size, array_bytes) = decoded.request, solve_bytes(model, decoded, output_codec)
+    context.reserve_answer(size)
+    context.reserve(array_bytes)
     state.admission.remember(arrival, model, asked, owner)
     timeout_s = state.admission.solver_timeout_s(arrival)
     solving = state.bridge.solve(model, asked, timeout_s=timeout_s, label=robot, owner=owner)

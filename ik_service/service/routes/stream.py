@@ -2,7 +2,8 @@
 
 from fastapi import APIRouter, WebSocket
 
-from ik_service.service.gate.access import STREAM_PROTOCOL, owner_of
+from ik_service.service.gate.access import STREAM_PROTOCOL
+from ik_service.service.gate.request_context import owner_of
 from ik_service.service.gate.stream_session import StreamSession
 from ik_service.service.queue.errors import QueueFullError
 from ik_service.service.routes.state import ServiceState

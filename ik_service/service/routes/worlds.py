@@ -22,9 +22,7 @@ from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.objects import read_objects
 from ik_service.service.errors.exceptions import BodyTooLargeError, NotAcceptableError
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.access import owner_of
-from ik_service.service.gate.body_limits import read_body
-from ik_service.service.gate.request_memory import reservation_of
+from ik_service.service.gate.request_context import context_of, owner_of
 from ik_service.service.routes.openapi import document_body, world_content
 from ik_service.service.routes.state import Condition, IfMatch, State
 from ik_service.service.schema.collision import MAX_KEPT_BYTES, WORLD, WorldBody, WorldList, WorldSummary
@@ -82,8 +80,8 @@ async def put_world(world: WorldName, request: Request, state: State, condition:
     state.world_catalog.require_changeable(world)
     state.require_uploader(request.scope, "world")
     codec, output_codec = document_codecs(request.headers, "A world")
-    body, owner = await read_body(request, state.max_body_bytes), owner_of(request.scope)
-    with reservation_of(request.scope).reserved(codec.decoded_bytes(body, state.max_body_bytes)):
+    body, owner = await request.body(), owner_of(request.scope)
+    with context_of(request.scope).reserved(codec.decoded_bytes(body, state.max_body_bytes)):
         text = await state.side_threads.run(owner, _read, codec, body)
     expected = replace(condition, owner=owner)
     putting = state.catalog_thread.run(owner, state.world_catalog.put, world, text, expected)

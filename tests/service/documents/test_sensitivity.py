@@ -10,7 +10,7 @@ from ik_service import IKSolver, load_robot
 from ik_service.client import Client, SolveTarget
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import answer_codec
-from ik_service.service.documents.answer_size import solve_answer_bytes
+from ik_service.service.documents.answer_size import solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.schema.limits import MAX_SENSITIVE_EFFORT
 
@@ -90,7 +90,7 @@ def test_an_answer_has_no_more_bytes_than_were_reserved(client, poses, accept):
     reply = client.post("/v1/robots/dual_panda/solve", json=document(poses), headers={"Accept": accept})
     assert reply.status_code == 200, reply.text
     codec, robot = answer_codec(Headers({"accept": accept}), JsonCodec()), load_robot("dual_panda")
-    assert len(reply.content) <= solve_answer_bytes(robot, read_solve(document(poses), robot), codec)
+    assert len(reply.content) <= solve_bytes(robot, read_solve(document(poses), robot), codec)[0]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ik_service.robots.readers.world_file import read_world
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import answer_codec
 from ik_service.service.documents import solve_request
-from ik_service.service.documents.answer_size import solve_answer_bytes, solve_array_bytes
+from ik_service.service.documents.answer_size import array_bytes, solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.documents.surroundings import read_surroundings
 from ik_service.service.errors.exceptions import FaultyFieldsError
@@ -134,7 +134,7 @@ def test_an_answer_has_no_more_bytes_than_were_reserved(served_cell, cell, targe
     reply = served_cell.post("/v1/robots/cell/solve", json=document, headers={"Accept": accept})
     assert reply.status_code == 200, reply.text
     codec = answer_codec(Headers({"accept": accept}), JsonCodec())
-    assert len(reply.content) <= solve_answer_bytes(cell, read_solve(document, cell), codec)
+    assert len(reply.content) <= solve_bytes(cell, read_solve(document, cell), codec)[0]
 
 
 def solved_by_client(served_cell, target, encoding, objects):
@@ -333,7 +333,7 @@ def test_a_list_for_each_problem_takes_little_memory(cell):
     assert np.argwhere(~request.object_enabled).tolist() == [[0, 1], [1, 2]]
     assert peak < 2 * MAX_SWITCH_COUNT
     without = dataclasses.replace(request, object_enabled=None)
-    assert solve_array_bytes(cell, request) - solve_array_bytes(cell, without) == MAX_SWITCH_COUNT
+    assert array_bytes(cell, request) - array_bytes(cell, without) == MAX_SWITCH_COUNT
 
 
 @pytest.mark.parametrize(("lists", "expected"), [([["o0"], ["o0"]], [False, True]), ([[], []], None)])

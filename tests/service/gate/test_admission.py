@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.service.gate.admission import LOOP_ROUNDS, Admission
-from ik_service.service.gate.deadline import preferred_wait_s
-from ik_service.service.gate.loop_lag import TICK_S, LoopLag
+from ik_service.service.gate.admission import LOOP_ROUNDS, TICK_S, Admission, LoopLag, preferred_wait_s
 from ik_service.service.queue.bounded_dict import BoundedDict
 from ik_service.service.queue.errors import ExpiredError, QueueFullError
 from ik_service.service.queue.queued_request import Expected, QueuedRequest
@@ -182,7 +180,6 @@ def loop(monkeypatch):
         monotonic=lambda: loop.now if threading.get_ident() == own else time.monotonic(),
         thread_time=lambda: loop.used if threading.get_ident() == own else time.thread_time(),
     )
-    monkeypatch.setattr("ik_service.service.gate.loop_lag.time", clock)
     monkeypatch.setattr("ik_service.service.gate.admission.time", clock)
     return loop
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from ik_service.service.gate.connection_slots import EXTRA_MOST, ConnectionSlots
-from ik_service.service.gate.request_memory import RESERVATION, MemoryBudget, MemoryReservation
+from ik_service.service.gate.connection import EXTRA_MOST, ConnectionSlots
+from ik_service.service.gate.request_context import CONTEXT, MemoryBudget, RequestContext
 from ik_service.settings import ServiceSettings
 from tests.bounded import until
 from tests.service.gate.real_server import PATIENCE_S, real_server
@@ -35,7 +35,7 @@ async def application(scope, receive, send):
         for _ in range(PIECES):
             await send({"type": "http.response.body", "body": bytes(PIECE_BYTES), "more_body": True})
         return
-    scope[RESERVATION] = MemoryReservation(MEMORY, scope)
+    scope[CONTEXT] = RequestContext(MEMORY)
     size = 10_000_000 if scope["path"] == "/large" else 2
     more = scope["path"] != "/early"
     while more:
@@ -127,6 +127,12 @@ def test_too_large_headers_are_431(connect, pieces, field):
         assert problem(found) == (431, "headers_too_large")
 
 
+def test_headers_without_end_are_431_once_they_are_too_large(connect):
+    connection = connect()
+    connection.sendall(b"GET / HTTP/1.1\r\nX-Long: " + b"a" * SETTINGS.max_header_bytes)
+    assert problem(rest(connection)) == (431, "headers_too_large")
+
+
 def test_what_is_not_http_is_400(connect):
     connection = connect()
     connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 this is TLS\r\n\r\n")
@@ -159,8 +165,8 @@ def test_a_body_that_ends_after_the_answer_leaves_the_connection_good(connect):
 
 @pytest.mark.parametrize(("rate", "is_read"), [(1.0, False), (1e6, True)])  # rests of hours, and of 50 ms
 def test_a_body_that_is_discarded_rests_as_one_that_is_read(server, connect, monkeypatch, caplog, rate, is_read):
-    monkeypatch.setattr("ik_service.service.gate.request_memory.BODY_RATE", rate)
-    monkeypatch.setattr("ik_service.service.gate.request_memory.AHEAD_S", 0.0)
+    monkeypatch.setattr("ik_service.service.gate.request_context.BODY_RATE", rate)
+    monkeypatch.setattr("ik_service.service.gate.request_context.AHEAD_S", 0.0)
     monkeypatch.setattr(MEMORY, "read_until", {})
     connection = connect()
     connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n")

@@ -9,10 +9,11 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.responses import PlainTextResponse
 
-from ik_service.service.gate.access import KEY_NAME
 from ik_service.service.gate.logs import SELDOM_S, AccessLog, configured_logs, is_for_people
-from ik_service.service.gate.request_middleware import RequestMiddleware
 from ik_service.settings import ServiceSettings
+from tests.service.gate.gates import gate_around
+
+KEY = "0123456789abcdef"
 
 
 class Terminal(io.StringIO):
@@ -21,7 +22,6 @@ class Terminal(io.StringIO):
 
 
 async def application(scope, receive, send):
-    scope[KEY_NAME] = "lab"
     logging.getLogger("ik_service.somewhere").warning("a word about %s", "it")
     if scope["path"] == "/fails":
         raise RuntimeError("inside")
@@ -32,9 +32,9 @@ def lines_of(paths, **options):
     stream = io.StringIO()
     settings = ServiceSettings(**{"log_format": "json", **options})
     with configured_logs(settings, stream):
-        client = TestClient(RequestMiddleware(application, (AccessLog(settings, stream),), lambda: False))
+        client = TestClient(gate_around(application, observers=[AccessLog(settings, stream)], api_keys=f"lab:{KEY}"))
         for path in paths:
-            client.get(path, headers={"X-Request-ID": f"id-of-{path.strip('/')}"})
+            client.get(path, headers={"X-Request-ID": f"id-of-{path.strip('/')}", "X-API-Key": KEY})
     return [line for line in stream.getvalue().splitlines() if "HTTP Request" not in line]  # of the test's client
 
 
@@ -108,7 +108,7 @@ def test_a_log_that_cannot_be_written_is_no_error_of_the_request():
     stream = io.StringIO()
     log = AccessLog(ServiceSettings(log_format="json"), stream)
     stream.close()
-    client = TestClient(RequestMiddleware(application, (log,), lambda: False))
+    client = TestClient(gate_around(application, observers=[log]))
     assert client.get("/a").status_code == 200
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ik_service.service.codecs.codec import PIECE_BYTES
 from ik_service.service.documents.answer_size import BLOCKING_ANSWER_BYTES
-from ik_service.service.gate.request_memory import RESERVATION
+from ik_service.service.gate.request_context import CONTEXT
 
 POSE = [0.1, -0.785, 0.2, -2.356, 0.3, 1.571, 0.785]
 MANY = 8000
@@ -45,10 +45,10 @@ async def taken(app, path, body):
         if message["type"] == "http.response.start":
             assert message["status"] == 200
         elif message["body"]:
-            pieces.append((len(message["body"]), scope[RESERVATION]._amount))
+            pieces.append((len(message["body"]), scope[CONTEXT].held))
 
     await app(scope, receive, send)
-    assert scope[RESERVATION]._amount == 0
+    assert scope[CONTEXT].held == 0
     return pieces
 
 

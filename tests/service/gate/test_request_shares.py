@@ -3,19 +3,16 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import pytest
 from fastapi.testclient import TestClient
 
 from ik_service import load_robot
 from ik_service.service import create_app
-from ik_service.service.gate.access import KEY_NAME
-from ik_service.service.gate.request_shares import RequestShareMiddleware
 from ik_service.settings import ServiceSettings
-from tests.bounded import until
+from tests.bounded import run, until
+from tests.service.gate.gates import KEYS, gate_around
 
-KEYS = {name: f"{name}-0123456789abcdef" for name in ("flood", "calm")}
 URL = "/v1/robots/panda/solve"
 PATIENCE_S = 60.0
 ROOM = 8
@@ -113,29 +110,31 @@ def test_ticks_of_a_stream_count_for_its_key(hold):
 
 
 class Waiting:
-    """The layer of shares before an application that answers once the gate opens."""
+    """A gate in front of an application that answers once it is let go on."""
 
-    def __init__(self, most, *, is_shared):
-        self.gate, self.reasons, self.begun = asyncio.Event(), [], 0
-        self.layer = RequestShareMiddleware(self.answer, most, is_shared=is_shared, refused=self.reasons.append)
+    def __init__(self, most, *names):
+        self.go_on, self.begun = asyncio.Event(), 0
+        keys = ",".join(f"{name}:{KEYS[name]}" for name in names)
+        self.layer = gate_around(self.answer, max_connections=most, api_keys=keys)
+        self.reasons = self.layer._admission.observer.reasons
 
     async def answer(self, scope, receive, send):
         self.begun += 1
-        await self.gate.wait()
+        await self.go_on.wait()
         if scope["path"] == "/fails":
             raise OSError
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def ask(self, key, path="/v1/robots"):
-        """Return the status of an answer, 0 where there is none."""
+        """Return the status of an answer."""
         sent = []
 
         async def send(message):
             sent.append(message)
 
-        with suppress(OSError):
-            await self.layer({"type": "http", "path": path, "headers": [], KEY_NAME: key}, None, send)
-        return sent[0]["status"] if sent else 0
+        headers = [(b"x-api-key", KEYS[key].encode())]
+        await self.layer({"type": "http", "method": "GET", "path": path, "headers": headers}, None, send)
+        return sent[0]["status"]
 
     async def begin(self, key, path="/v1/robots"):
         """Ask without waiting for the answer."""
@@ -146,37 +145,37 @@ class Waiting:
 
 
 def test_health_answers_while_a_key_has_all_requests_under_way():
-    async def run():
-        held = Waiting(2, is_shared=False)
+    async def ask():
+        held = Waiting(2, "flood")
         tasks = [await held.begin("flood"), await held.begin("flood")]
         assert await held.ask("flood") == 503
         assert held.reasons == ["connections"]
         tasks += [await held.begin("flood", path) for path in ("/health/live", "/health/ready")]
         assert held.begun == 4
-        held.gate.set()
+        held.go_on.set()
         assert await asyncio.gather(*tasks) == [200] * 4
         assert len(held.reasons) == 1
 
-    asyncio.run(run())
+    run(ask())
 
 
 def test_one_key_cannot_have_all_requests_under_way():
-    async def run():
-        held = Waiting(4, is_shared=True)
+    async def ask():
+        held = Waiting(4, *KEYS)
         flood = [await held.begin("flood"), await held.begin("flood")]
         assert await held.ask("flood") == 429
         assert held.reasons == ["share"]
         calm = await held.begin("calm")
-        held.gate.set()
+        held.go_on.set()
         assert await asyncio.gather(*flood, calm) == [200] * 3
 
-    asyncio.run(run())
+    run(ask())
 
 
 def test_a_request_that_has_ended_leaves_its_place_however_it_ended():
-    async def run():
-        held = Waiting(1, is_shared=False)
-        held.gate.set()
-        assert [await held.ask("flood", path) for path in ("/v1/robots", "/fails", "/v1/robots")] == [200, 0, 200]
+    async def ask():
+        held = Waiting(1, "flood")
+        held.go_on.set()
+        assert [await held.ask("flood", path) for path in ("/v1/robots", "/fails", "/v1/robots")] == [200, 500, 200]
 
-    asyncio.run(run())
+    run(ask())

@@ -14,13 +14,13 @@ from ik_service import load_robot
 from ik_service.service import create_app
 from ik_service.service.codecs.codec import PIECE_BYTES, LazyRows
 from ik_service.service.codecs.media_types import BY_NAME
-from ik_service.service.documents.answer_size import forward_answer_bytes, solve_answer_bytes
+from ik_service.service.documents.answer_size import solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.errors.exceptions import AnswerTooLargeError
-from ik_service.service.gate.access import KEY_NAME
-from ik_service.service.gate.paced_response import PacedResponse
-from ik_service.service.gate.request_memory import AHEAD_S, BODY_RATE, UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
+from ik_service.service.gate.bodies import PacedResponse
+from ik_service.service.gate.request_context import AHEAD_S, BODY_RATE, UNCOUNTED_BYTES, MemoryBudget, RequestContext
 from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
+from ik_service.service.routes import forward
 from ik_service.settings import ServiceSettings
 
 JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"
@@ -76,7 +76,7 @@ def test_no_answer_is_larger_than_its_shape_says(client, case, media_type):
     reply = client.post(f"/v1/robots/{name}/solve", json=document, headers={"Accept": media_type})
     assert reply.status_code == 200, reply.text
     robot, codec = load_robot(name), BY_NAME[media_type]
-    most = solve_answer_bytes(robot, read_solve(document, robot), codec)
+    most = solve_bytes(robot, read_solve(document, robot), codec)[0]
     assert len(reply.content) <= most <= LOOSE * len(reply.content)
 
 
@@ -88,7 +88,7 @@ def test_no_answer_of_forward_kinematics_is_larger_than_its_shape_says(client, m
         "/v1/robots/humanoid/forward", json={"joint_q": joint_q.tolist()}, headers={"Accept": media_type}
     )
     assert reply.status_code == 200, reply.text
-    most = forward_answer_bytes(robot.link_names, COUNT, is_binary=media_type == MSGPACK)
+    most = forward._answer_bytes(robot, forward._AskedPoses(joint_q, robot.link_names), media_type == MSGPACK)
     assert len(reply.content) <= most <= LOOSE * len(reply.content)
 
 
@@ -114,46 +114,62 @@ def test_pieces_are_the_same_bytes(media_type):
     assert len(pieces) > 1 or media_type == NPZ
 
 
-def memory(most: int = 1_000_000, *, is_shared: bool = True) -> MemoryBudget:
-    return MemoryBudget(most, 10**9, is_shared=is_shared, refused=lambda _: None)
+def memory(most: int = 1_000_000, *, is_shared: bool = True, answer: int = 10**9) -> MemoryBudget:
+    return MemoryBudget(most, answer, is_shared=is_shared, refused=lambda _: None)
+
+
+def request_of(budget: MemoryBudget, owner: str | None = None) -> RequestContext:
+    context = RequestContext(budget)
+    context.owner = owner
+    return context
 
 
 def test_one_key_leaves_room_for_another():
     shared = memory()
-    first, second = MemoryReservation(shared, {KEY_NAME: "a"}), MemoryReservation(shared, {KEY_NAME: "b"})
+    first, second = request_of(shared, "a"), request_of(shared, "b")
     first.reserve(400_000)
     with pytest.raises(ShareExhaustedError):
         first.reserve(200_000)
     second.reserve(250_000)
-    first.end()
-    second.end()
-    assert shared.cap.used == 0
+    first.release(first.held)
+    second.release(second.held)
+    assert (first.held, second.held, shared.cap.used) == (0, 0, 0)
 
 
 def test_who_is_alone_has_all_of_it():
     alone = memory(is_shared=False)
-    reservation = MemoryReservation(alone, {})
-    reservation.reserve(1_000_000)
+    first = request_of(alone)
+    first.reserve(1_000_000)
     with pytest.raises(QueueFullError):
-        MemoryReservation(alone, {}).reserve(1)
-    reservation.end()
+        request_of(alone).reserve(UNCOUNTED_BYTES + 1)
+    first.release(1_000_000)
     assert alone.cap.used == 0
 
 
 def test_what_is_held_for_a_while_is_given_back_whatever_happens():
     shared = memory()
-    reservation = MemoryReservation(shared, {KEY_NAME: "a"})
-    reservation.reserve(100)
-    with contextlib.suppress(ZeroDivisionError), reservation.reserved(1000):
-        assert shared.cap.used == 1100
+    one = request_of(shared, "a")
+    one.reserve(UNCOUNTED_BYTES)
+    with contextlib.suppress(ZeroDivisionError), one.reserved(1000):
+        assert shared.cap.used == UNCOUNTED_BYTES + 1000
         raise ZeroDivisionError
-    assert shared.cap.used == 100
+    assert (one.held, shared.cap.used) == (UNCOUNTED_BYTES, 0)
+
+
+def test_a_request_is_counted_whole_once_it_holds_much_in_small_parts():
+    shared = memory()
+    one = request_of(shared, "a")
+    for held in range(UNCOUNTED_BYTES // 4, 2 * UNCOUNTED_BYTES, UNCOUNTED_BYTES // 4):
+        one.reserve(UNCOUNTED_BYTES // 4)
+        assert shared.cap.used_by("a") == (held if held > UNCOUNTED_BYTES else 0)
+    one.release(UNCOUNTED_BYTES // 4)
+    assert shared.cap.used == one.held
 
 
 def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch):
     now, shared = 1000.0, memory()
-    monkeypatch.setattr("ik_service.service.gate.request_memory.time", SimpleNamespace(monotonic=lambda: now))
-    first, same, other = (MemoryReservation(shared, {KEY_NAME: name}) for name in "aab")
+    monkeypatch.setattr("ik_service.service.gate.request_context.time", SimpleNamespace(monotonic=lambda: now))
+    first, same, other = (request_of(shared, name) for name in "aab")
     ahead = int(AHEAD_S * BODY_RATE)
     assert first.rest_s(ahead - 1) == 0.0  # so much at once is read without a rest
     assert same.rest_s(ahead) == pytest.approx(2 * AHEAD_S)
@@ -166,21 +182,21 @@ def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch
 
 
 def test_where_all_have_one_key_only_bodies_that_are_discarded_rest():
-    alone = MemoryReservation(MemoryBudget(10**9, 10**6, is_shared=False, refused=lambda _: None), {KEY_NAME: None})
-    ahead = int(AHEAD_S * BODY_RATE)
+    alone, ahead = request_of(memory(is_shared=False)), int(AHEAD_S * BODY_RATE)
     assert alone.rest_s(10 * ahead) == 0.0
     assert alone.rest_s(2 * ahead, is_discarded=True) == pytest.approx(2 * AHEAD_S, rel=0.01)
 
 
 def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
-    bounded = MemoryBudget(10**9, 1_000_000, is_shared=False, refused=lambda _: None)
-    reservation = MemoryReservation(bounded, {})
-    reservation.reserve_answer(UNCOUNTED_BYTES)
+    bounded = memory(10**9, answer=1_000_000)
+    one = request_of(bounded)
+    one.reserve_answer(UNCOUNTED_BYTES)
     assert bounded.cap.used == 0
-    reservation.reserve_answer(UNCOUNTED_BYTES + 1)
-    assert bounded.cap.used == UNCOUNTED_BYTES + 1
     with pytest.raises(AnswerTooLargeError, match="1000001 bytes, and at most 1000000"):
-        reservation.reserve_answer(1_000_001)
+        one.reserve_answer(1_000_001)
+    assert one.held == UNCOUNTED_BYTES
+    one.reserve_answer(1)
+    assert bounded.cap.used == UNCOUNTED_BYTES + 1
 
 
 def test_an_answer_in_pieces_goes_on_as_the_caller_takes_it():
@@ -232,9 +248,25 @@ def test_an_answer_that_would_be_too_large_is_refused_before_it_is_made(small):
     assert (reply.status_code, reply.json()["code"]) == (413, "answer_too_large")
 
 
+def test_results_that_take_much_memory_are_refused_before_they_are_computed(small):
+    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 2000}]}
+    body["options"] = {"solutions": 16, "seeds": 16, "max_iterations": 1}
+    reply = small.post("/v1/robots/panda/solve", json=body, headers={"Accept": MSGPACK})
+    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
+
+
+def test_work_that_takes_much_memory_is_refused_before_it_is_begun(small, monkeypatch):
+    monkeypatch.setattr(forward, "POSE_BYTES", 2**21)
+    reply = small.post("/v1/robots/panda/forward", json={"joint_q": [[0.0] * 7], "links": ["panda_hand"]})
+    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
+
+
 def test_bodies_that_unpack_to_much_are_refused_before_they_are(small):
     joint_q = [[0.0] * 7] * 40_000
     reply = small.post("/v1/robots/panda/forward", json={"joint_q": joint_q, "links": ["panda_hand"]})
+    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
+    lists = b"[" + b",".join([b"[]"] * 150_000) + b"]"  # of these bytes there is room for two copies
+    reply = small.post("/v1/robots/panda/forward", content=lists, headers={"Content-Type": JSON})
     assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
     empty = b"[" + b",".join([b"[]"] * 2_000_001) + b"]"
     reply = small.post("/v1/robots/panda/forward", content=empty, headers={"Content-Type": JSON})
@@ -242,7 +274,7 @@ def test_bodies_that_unpack_to_much_are_refused_before_they_are(small):
 
 
 def test_all_is_given_back_after_answers_and_errors(small):
-    memory = small.app._memory_budget
+    memory = small.app.middleware_stack.memory
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 1000}
     for body in ({"targets": [target]}, {"targets": [target], "options": {"seeds": 0}}):
         small.post("/v1/robots/panda/solve", content=json.dumps(body) + " " * 100_000, headers={"Content-Type": JSON})

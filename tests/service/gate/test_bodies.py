@@ -6,8 +6,8 @@ import pytest
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from ik_service.service.gate import client_disconnect
-from ik_service.service.gate.client_disconnect import wait_for
+from ik_service.service.gate import bodies
+from ik_service.service.gate.bodies import wait_for
 from tests.bounded import run
 
 
@@ -22,7 +22,7 @@ def request_of(messages):
 
 
 def test_work_of_a_caller_that_goes_is_cancelled(monkeypatch):
-    monkeypatch.setattr(client_disconnect, "LISTEN_AFTER_S", 0.0)
+    monkeypatch.setattr(bodies, "LISTEN_AFTER_S", 0.0)
 
     async def ask():
         answer = asyncio.get_running_loop().create_future()
@@ -34,7 +34,7 @@ def test_work_of_a_caller_that_goes_is_cancelled(monkeypatch):
 
 
 def test_an_answer_that_comes_late_is_brought_and_nobody_listens_any_more(monkeypatch):
-    monkeypatch.setattr(client_disconnect, "LISTEN_AFTER_S", 0.0)
+    monkeypatch.setattr(bodies, "LISTEN_AFTER_S", 0.0)
 
     async def ask():
         loop, before = asyncio.get_running_loop(), len(asyncio.all_tasks())

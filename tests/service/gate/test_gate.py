@@ -9,9 +9,8 @@ from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
-from ik_service.service.gate.body_limits import BodyLimitMiddleware
-from ik_service.service.gate.request_memory import MemoryBudget
-from ik_service.service.gate.request_middleware import RequestMiddleware
+from tests.bounded import run
+from tests.service.gate.gates import KEYS, gate_around
 
 
 class Observer:
@@ -30,7 +29,7 @@ class Observer:
 
 def front_door(app, *, draining=False):
     observer = Observer()
-    return TestClient(RequestMiddleware(app, (observer,), lambda: draining)), observer
+    return TestClient(gate_around(app, observers=[observer], draining=draining)), observer
 
 
 async def ok(scope, receive, send):
@@ -104,8 +103,8 @@ def test_a_caller_who_goes_is_no_fault(caplog):
     async def send(message):
         raise AssertionError(message)
 
-    door = RequestMiddleware(raising(ClientDisconnect()), (observer,), lambda: False)
-    asyncio.run(door({"type": "http", "path": "/x", "headers": []}, None, send))
+    door = gate_around(raising(ClientDisconnect()), observers=[observer])
+    asyncio.run(door({"type": "http", "method": "GET", "path": "/x", "headers": []}, None, send))
     assert observer.seen[0][2] == 499
     assert not caplog.records
 
@@ -142,7 +141,7 @@ async def whole_body(scope, receive, send):
     await PlainTextResponse(body)(scope, receive, send)
 
 
-def answer_of(app, receive, headers=()):
+def answer_of(gate, receive, headers=()):
     """Status and body of the answer to a request whose body comes as told."""
     sent = []
 
@@ -150,66 +149,70 @@ def answer_of(app, receive, headers=()):
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": list(headers)}
-    asyncio.run(RequestMiddleware(app, (), lambda: False)(scope, receive, send))
+    run(gate(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
-def bounded(max_bytes, *, timeout_s=60.0, memory=None):
-    memory = memory or MemoryBudget(2**30, 2**20, is_shared=False, refused=[].append)
-    return BodyLimitMiddleware(whole_body, max_bytes, timeout_s, memory)
+SHARED = {"api_keys": ",".join(f"{name}:{key}" for name, key in KEYS.items())}
+FLOOD = (b"x-api-key", KEYS["flood"].encode())
 
 
 def test_a_body_that_fills_the_memory_of_all_is_refused_and_gives_back_what_it_held():
-    refusals = []
-    memory = MemoryBudget(200_000, 2**20, is_shared=True, refused=refusals.append)
-    bounds = bounded(2**20, memory=memory)
-    status, _, body = answer_of(bounds, body_messages(b"a" * 70_000, b"b" * 70_000))
+    gate = gate_around(whole_body, memory_bytes=2**20, **SHARED)
+    chunks = [b"a" * 70_000] * 8
+    status, _, body = answer_of(gate, body_messages(*chunks), [FLOOD])
     assert (status, json.loads(body)["code"]) == (429, "share_exhausted")
-    assert (memory.cap.used, refusals) == (0, ["share"])
-    status, _, body = answer_of(bounds, body_messages(b"a" * 70_000))
-    assert (status, len(body)) == (200, 70_000)
-    assert memory.cap.used == 0
+    assert (gate.memory.cap.used, gate._admission.observer.reasons) == (0, ["share"])
+    status, _, body = answer_of(gate, body_messages(*chunks[1:]), [FLOOD])
+    assert (status, len(body)) == (200, 490_000)
+    assert gate.memory.cap.used == 0
 
 
 def test_a_long_body_rests_before_more_of_it_is_read(monkeypatch):
-    memory = MemoryBudget(2**20, 2**20, is_shared=True, refused=[].append)
-    monkeypatch.setattr("ik_service.service.gate.request_memory.BODY_RATE", 1.0)
+    monkeypatch.setattr("ik_service.service.gate.request_context.BODY_RATE", 1.0)
     taken = []
 
     async def counting(scope, receive, send):
         while (await receive())["more_body"]:
             taken.append(1)
 
-    async def run():
-        receive = body_messages(*4 * [b"a" * 60_000])
-        layer = BodyLimitMiddleware(counting, 2**20, 60.0, memory)
-        reading = asyncio.create_task(layer({"type": "http", "method": "POST", "headers": []}, receive, None))
+    async def ask():
+        receive, gate = body_messages(*4 * [b"a" * 60_000]), gate_around(counting, **SHARED)
+        scope = {"type": "http", "method": "POST", "path": "/x", "headers": [FLOOD]}
+        reading = asyncio.create_task(gate(scope, receive, None))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not reading.done()
+        assert gate.memory.cap.used == 120_000
         reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert gate.memory.cap.used == 0
 
-    asyncio.run(run())
+    run(ask())
     assert len(taken) == 1  # what is not counted yet; the second part rests
-    assert memory.cap.used == 0
+
+
+def bounded(max_bytes, **options):
+    return gate_around(whole_body, max_body_bytes=max_bytes, **options)
 
 
 def test_a_body_within_its_bounds_comes_through():
-    status, _, body = answer_of(bounded(1000), body_messages(b"a" * 400, b"b" * 600))
-    assert (status, body) == (200, b"a" * 400 + b"b" * 600)
+    status, _, body = answer_of(bounded(2000), body_messages(b"a" * 800, b"b" * 1200))
+    assert (status, body) == (200, b"a" * 800 + b"b" * 1200)
 
 
 def test_a_body_that_stops_coming_is_408_and_ends_the_connection():
-    status, headers, body = answer_of(bounded(1000, timeout_s=0.05), body_messages(b"a", None))
+    status, headers, body = answer_of(bounded(2000, body_timeout_s=0.05), body_messages(b"a", None))
     assert (status, json.loads(body)["code"]) == (408, "body_timeout")
     assert headers[b"connection"] == b"close"
 
 
 def test_a_body_too_large_is_413_whether_announced_or_not():
-    bounds = bounded(1000)
+    bounds = bounded(2000)
     for receive, headers in [
-        (body_messages(b"a" * 600, b"b" * 600), ()),
-        (body_messages(None), [(b"content-length", b"1001")]),
+        (body_messages(b"a" * 1200, b"b" * 1200), ()),
+        (body_messages(None), [(b"content-length", b"2001")]),
     ]:
         status, _, body = answer_of(bounds, receive, headers)
         assert (status, json.loads(body)["code"]) == (413, "body_too_large")

@@ -6,9 +6,10 @@ import socket
 import pytest
 
 from ik_service.service.gate.admission import Admission
-from ik_service.service.gate.early_refusal import DISCARDED_BYTES_MAX, EarlyRefusalMiddleware
+from ik_service.service.gate.gate import DISCARDED_BYTES_MAX
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
+from tests.service.gate.gates import Record, gate_around
 from tests.service.gate.real_server import PATIENCE_S, real_server
 
 SETTINGS = ServiceSettings(body_timeout_s=2.0, keep_alive_s=20.0)
@@ -24,17 +25,6 @@ class Pool:
     def require_room(self, expected, *, timeout_s, lag_s):
         if self.error is not None:
             raise self.error
-
-
-class Record:
-    def __init__(self):
-        self.reasons, self.statuses = [], []
-
-    def refused(self, reason):
-        self.reasons.append(reason)
-
-    def answered_unread(self, status, seconds):
-        self.statuses.append(status)
 
 
 class Application:
@@ -60,7 +50,7 @@ class Application:
 @pytest.fixture(scope="module")
 def server():
     application = Application()
-    app = EarlyRefusalMiddleware(application, application.admission)
+    app = gate_around(application, admission=application.admission)
     with real_server(app, SETTINGS) as (running, address):
         yield application, running, address
 
