@@ -12,6 +12,7 @@ from ik_service.robots import Box, World
 from ik_service.robots.readers.world_file import read_world, world_document
 from ik_service.service.catalog.entries import Precondition
 from ik_service.service.catalog.world_catalog import WorldCatalog, world_store, world_text
+from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.schema.collision import MAX_KEPT_NODES, MAX_KEPT_OBJECTS
 from tests.service.catalog.conftest import READER_KEY, problem
 
@@ -124,6 +125,11 @@ def test_what_is_no_world_is_refused(open_client, name, body, status, code):
     assert reply.status_code == status, reply.text
     assert code in (reply.json()["code"], *(error["code"] for error in reply.json().get("errors") or ()))
     problem(open_client.get("/v1/worlds/cell"), 404, "unknown_world")
+
+
+def test_a_world_that_unpacks_to_too_much_is_refused(open_client, monkeypatch):
+    monkeypatch.setattr(JsonCodec, "decoded_bytes", lambda codec, body, limit: 1 << 50)
+    problem(open_client.put("/v1/worlds/cell", json={"objects": {}}), 503, "queue_full")
 
 
 def test_too_many_nodes_are_refused(open_client):

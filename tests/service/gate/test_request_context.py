@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from ik_service import load_robot
 from ik_service.service import create_app
 from ik_service.service.codecs.codec import PIECE_BYTES, LazyRows
+from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import BY_NAME
 from ik_service.service.documents.answer_size import solve_bytes
 from ik_service.service.documents.solve_request import read_solve
@@ -271,6 +272,20 @@ def test_bodies_that_unpack_to_much_are_refused_before_they_are(small):
     empty = b"[" + b",".join([b"[]"] * 2_000_001) + b"]"
     reply = small.post("/v1/robots/panda/forward", content=empty, headers={"Content-Type": JSON})
     assert reply.status_code in (413, 503)
+
+
+def test_a_long_body_counts_twice_while_its_document_is_measured(small, monkeypatch):
+    memory, measure, used = small.app.middleware_stack.memory, JsonCodec.decoded_bytes, []
+
+    def noted(codec, body, limit=0):
+        used.append(memory.cap.used)
+        return measure(codec, body, limit)
+
+    monkeypatch.setattr(JsonCodec, "decoded_bytes", noted)
+    body = b'{"joint_q": []' + b" " * JsonCodec.blocking_bytes + b"}"
+    small.post("/v1/robots/panda/forward", content=body, headers={"Content-Type": JSON})
+    assert used
+    assert used[0] >= 2 * len(body)
 
 
 def test_all_is_given_back_after_answers_and_errors(small):
