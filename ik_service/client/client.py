@@ -23,6 +23,7 @@ StreamT = TypeVar("StreamT", bound=StreamCore)
 LONGEST_TIMEOUT_S = 1e6  # sockets count milliseconds in 32 bits
 BUSY, NOT_SENT = (429, 503), (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Statuses and errors after which a request is sent again; the errors happen before anything is sent."""
+NO_CONTENT = 204
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 5.0
 
 
@@ -56,6 +57,8 @@ class ClientCore(Generic[StreamT]):
         """
         if encoding not in ("msgpack", "json"):
             raise ValueError(f"encoding is {encoding!r}. Allowed: 'msgpack', 'json'.")
+        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+            raise ValueError("The API key has characters that no header can carry, such as the end of a line.")
         if not timeout_s >= 0.0:
             raise ValueError(f"timeout_s is {timeout_s!r}. Give a time of 0 s or more.")
         self._encoding, self._retries, self._timeout_s = encoding, retries, min(float(timeout_s), LONGEST_TIMEOUT_S)
@@ -260,7 +263,9 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
             name: Name of the robot.
             if_match: Remove it only if this is its ETag.
         """
-        await self._send("DELETE", _address(name), **{"If-Match": if_match})
+        reply = await self._send("DELETE", _address(name), **{"If-Match": if_match})
+        if reply.status_code != NO_CONTENT:
+            raise ClientError("The reply is not one of this service; a proxy may stand between.")
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -147,6 +147,7 @@ class AsyncStream(StreamCore):
             orientations_xyzw: Target orientations, shape [targets, 4], or [4] for a single target; None likewise.
             joint_q: Start here instead of at the last answer [rad or m], shape [joint_coord_count].
         """
+        _ = self.configured  # else there is no connection
         seq, self._next_seq = self._next_seq, self._next_seq + 1
         rows = {"positions": self._rows(positions), "orientations_xyzw": self._rows(orientations_xyzw)}
         message = encoded({"seq": seq, **rows, "joint_q": joint_q}, self._encoding, packs=False)

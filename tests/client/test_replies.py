@@ -251,3 +251,15 @@ def test_a_reply_of_a_proxy_is_an_error_with_its_status(kind):
         with pytest.raises(ServiceError, match="proxy") as caught:
             asked(kind, "robots", Scripted(reply))
         assert caught.value.code == f"http_{reply.status_code}"
+
+
+def test_a_robot_is_deleted_only_where_the_service_says_so():
+    client = Client("http://service", transport=Scripted(httpx2.Response(200, html="<html>Sign in</html>")))
+    with client, pytest.raises(ClientError, match="proxy"):
+        client.delete_robot("my_arm")
+
+
+def test_a_key_that_no_header_carries_is_refused_without_being_shown():
+    with pytest.raises(ValueError, match="API key") as caught:
+        Client("http://service", "hidden\n")
+    assert "hidden" not in str(caught.value)

@@ -114,6 +114,8 @@ def test_the_key_of_the_client_opens_streams_and_the_end_of_the_service_is_an_er
 def test_a_stream_that_is_not_open_has_no_names(client):
     with pytest.raises(ClientError, match="Open the stream first"):
         _ = client.stream("panda", link="panda_hand").configured
+    with pytest.raises(ClientError, match="Open the stream first"):
+        client.stream("panda", link="panda_hand").step([0.4, 0.1, 0.5], DOWN)
 
 
 def test_a_task_has_streams_as_well(service_url):

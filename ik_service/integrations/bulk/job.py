@@ -28,6 +28,7 @@ from objectives.errors import InputError
 
 FORMATS = ("parquet", "npz")
 PART_ROWS = 1 << 20
+END_BYTES = 1 << 20  # of each end of a file of targets that are hashed
 PARTS_MAX = 10**6
 """Parts of a job at most; with more, the order of the names would not be the order of the problems."""
 
@@ -108,18 +109,23 @@ def parquet() -> Any:
 
 
 class InputFile(NamedTuple):
-    """A file of targets when the plan was made: its rows, size [bytes] and time of the last change [ns]."""
+    """A file of targets when the plan was made: its rows, size [bytes], last change [ns] and a hash of both ends."""
 
     path: str
     rows: int
     size: int
     modified_ns: int
+    ends: str  # files of one name, size and time, such as unpacked shards, differ in these
 
     @classmethod
     def of(cls, path: str, rows: int) -> "InputFile":
         """Return a file as it is now; OSError where it is gone."""
         state = os.stat(path)
-        return cls(path, rows, state.st_size, state.st_mtime_ns)
+        with open(path, "rb") as file:
+            ends = hashlib.sha256(file.read(END_BYTES))
+            file.seek(max(0, state.st_size - END_BYTES))
+            ends.update(file.read(END_BYTES))
+        return cls(path, rows, state.st_size, state.st_mtime_ns, ends.hexdigest())
 
 
 class Part(NamedTuple):

@@ -28,7 +28,7 @@ PER_TARGET = {f"target_{column.edge_name}": column for column in ALWAYS_COLUMNS 
 """Columns of each target beside those of the worst, where there are several."""
 UNITS = {column.edge_name: column.unit for column in ALWAYS_COLUMNS if column.unit}
 UNITS |= {name: column.unit for name, column in PER_TARGET.items()}
-DAMAGED = (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile)
+DAMAGED = (OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError, zipfile.BadZipFile)
 """Errors of reading a damaged file; RuntimeError where the directory of an archive names another compression."""
 
 

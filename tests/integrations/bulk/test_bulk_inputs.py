@@ -224,7 +224,7 @@ def test_rows_are_found_in_their_row_groups(tmp_path_factory, groups, data):
 
 @given(st.lists(st.integers(0, 90), min_size=1, max_size=6).filter(any), st.integers(1, 30))
 def test_parts_hold_all_rows_in_order_and_no_more_than_they_may(rows, most):
-    files = tuple(InputFile(f"{k}.npz", count, 0, 0) for k, count in enumerate(rows))
+    files = tuple(InputFile(f"{k}.npz", count, 0, 0, "") for k, count in enumerate(rows))
     parts = BulkPlan(panda_job(["t.npz"], Path("results"), part_rows=most), "cpu", files, {}, ()).parts
     found = [(part.file, row) for part in parts for row in range(part.first_row, part.first_row + part.row_count)]
     assert found == [(file, row) for file in files for row in range(file.rows)]

@@ -59,6 +59,20 @@ def test_a_folder_made_from_other_files_or_by_another_version_is_refused(targets
         solve_job(job)
 
 
+def test_another_file_of_the_same_name_size_and_time_is_another_input(tmp_path):
+    paths = []
+    for k in range(2):
+        (tmp_path / str(k)).mkdir()
+        columns = random_columns(load_robot("panda"), [LINK], SHORT)
+        columns["positions"] = np.roll(columns["positions"], k, axis=0)
+        paths.append(write_targets(tmp_path / str(k) / "t.npz", columns))
+        os.utime(paths[-1], ns=(0, 0))
+    assert paths[0].stat().st_size == paths[1].stat().st_size
+    solve_job(panda_job(paths, tmp_path / "results"))
+    with pytest.raises(InputError, match=r"another job: inputs\[0\].ends is '\w+' there"):
+        solve_job(panda_job(paths[::-1], tmp_path / "results"))
+
+
 def test_results_of_another_place_or_job_are_not_taken_for_those_of_this(targets, tmp_path):
     for kind in ("parquet", "npz"):
         folder, other = tmp_path / kind, tmp_path / f"other {kind}"
