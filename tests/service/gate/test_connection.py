@@ -27,7 +27,7 @@ MEMORY = MemoryBudget(2**30, 2**20, is_shared=True, refused=lambda reason: None)
 
 
 async def application(scope, receive, send):
-    """Answers at once on /early, with ten megabytes on /large, with more on /pieces, elsewhere after the whole body."""
+    """Answers at once on /early, with 10 MB on /large, more on /pieces, else after the body; longer to x-late."""
     if scope["type"] != "http":
         return
     if scope["path"] == "/pieces":
@@ -40,6 +40,8 @@ async def application(scope, receive, send):
     more = scope["path"] != "/early"
     while more:
         more = (await receive()).get("more_body", False)
+    if (b"x-late", b"1") in scope["headers"]:
+        size = 5
     length = [(b"content-length", str(size).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": length})
     await send({"type": "http.response.body", "body": b"x" * size})
@@ -309,6 +311,10 @@ def test_chunks_with_much_around_them_are_refused(connect, body):
 def test_small_chunks_are_taken(connect):
     connection = chunked(connect, b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
     assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_trailers_of_a_body_are_no_headers(connect):
+    assert answer(chunked(connect, b"1\r\nx\r\n0\r\nX-Late: 1\r\n\r\n")).endswith(b"\r\n\r\nxx")
 
 
 def test_who_sends_no_more_still_gets_the_answer(connect):
