@@ -1,4 +1,4 @@
-"""Bodies: those of requests, read within limits of bytes and time, and long ones of answers, sent in pieces."""
+"""Bodies of requests, read within limits of bytes and time, and long bodies of answers, sent in pieces."""
 
 import asyncio
 import sys

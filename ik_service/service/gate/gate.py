@@ -2,8 +2,8 @@
 
     id -> refused unread? -> observers -> body limited -> CORS -> API key -> share of requests under way -> application
 
-Callers get a whole answer or a problem document with the request's id, whatever happens behind. What the gate knows of
-a request is in one object, its `RequestContext`; the memory that a request holds is released after its answer.
+Callers get a whole answer or a problem document with the request's id, whatever happens behind. Each request has
+one object, its `RequestContext`; the memory that a request holds is released after its answer.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the gate knows of a request, and the memory that the request holds, reserved before it is allocated.
+"""The context of a request at the gate, and the memory of the request, reserved before any is allocated.
 
     body: as its bytes come -> decoded: by its shape -> answer: by its shape, before the solve -> released at the end
 
