@@ -28,7 +28,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 5.0
 
 
 class ClientCore(Generic[StreamT]):
-    """What both clients have in common: their settings, and how a request is sent and its reply read."""
+    """Shared part of both clients: settings, sending a request and reading the reply."""
 
     _stream_class: type[StreamT]
     _http_class: Callable[..., Any]

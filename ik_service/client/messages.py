@@ -21,7 +21,7 @@ _REPLY_DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float32", "float64"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TargetFields:
-    """What a target is beside its poses.
+    """Fields of a target beside its poses.
 
     Attributes:
         link: The link.

@@ -62,7 +62,7 @@ class StreamConfigured:
 
 
 class StreamCore:
-    """What both kinds of streams have in common: their messages, and the errors of a connection."""
+    """Shared part of both streams: messages, and errors of the connection."""
 
     _received: Callable[[], Coroutine[Any, Any, Any]]
     _connection: Any

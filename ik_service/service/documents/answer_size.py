@@ -1,4 +1,4 @@
-"""How many bytes an answer has at most, and its result in memory, from shapes alone, before anything is computed.
+"""Bounds of the bytes of an answer and of its result in memory, from shapes alone, before anything is computed.
 
 Numbers are taken to be as long as numbers of their type can be written, so an answer has often half of what stands
 here, and never more.
@@ -129,7 +129,7 @@ def column_answer_bytes(
 
 
 def _extents(robot: RobotModel, request: SolveRequest, targets: int, poses: int) -> dict[str, int]:
-    """How many entries the axes of columns have."""
+    """Numbers of entries of the axes of columns."""
     constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
     extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": targets}
     extents |= {"solutions": request.options.solutions, "constraints": constraints, "closing_coordinates": closing}

@@ -57,7 +57,7 @@ class Arrival:
     Attributes:
         at: Earliest time of its first byte, on the monotonic clock [s].
         timeout_s: How long its caller waits from then on [s].
-        sender: Requests of equal senders are expected to be alike.
+        sender: Requests of one sender are expected to have similar sizes.
         is_of_page: Whether a web page sent it.
     """
 

@@ -35,7 +35,7 @@ SPARED_PART = 8
 EXTRA_MOST = 64
 """Extra connections at once; the oldest is closed for the next."""
 EXTRA_S = 1.0
-"""How long an extra connection may take to send its request."""
+"""Time that an extra connection may take to send its request."""
 
 
 class ConnectionSlots:
