@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
     from ik_service.solver.given.options import SolverOptions
     from ik_service.solver.given.targets import Target
-    from ik_service.solver.launches.result import IKResult
     from ik_service.solver.lm.status import IKStatus
+    from ik_service.solver.result import IKResult
 
 __version__ = "0.1.0"
 
@@ -41,7 +41,7 @@ _HOMES = {
     "ik_service.motion.result": ("PathResult",),
     "ik_service.solver.given.options": ("SolverOptions",),
     "ik_service.solver.given.targets": ("Target",),
-    "ik_service.solver.launches.result": ("IKResult",),
+    "ik_service.solver.result": ("IKResult",),
     "ik_service.solver.lm.status": ("IKStatus",),
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.ik_solver import IKSolver
-from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.arrays import as_numpy
 from objectives.errors import InputError
 
 POSE, TWIST = 7, 6

@@ -16,24 +16,22 @@ from ik_service.motion.result import RateLimits
 from ik_service.motion.waypoints import Waypoints
 from ik_service.motion.ways import WayCheck
 from ik_service.robots import RobotModel
+from ik_service.solver.answer_derivatives import linearised, with_derivatives
 from ik_service.solver.construction import SolverSetup, check_construction, resolve_device
-from ik_service.solver.derivatives.answers import AnswerIslands, check_answers, check_derivable
 from ik_service.solver.derivatives.linearisation import Linearisation
-from ik_service.solver.derivatives.linearise import linearise
-from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.device_solver import DeviceSolver
+from ik_service.solver.given.arrays import host_array
 from ik_service.solver.given.asked_limits import read_limits
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.enabled_loops import read_enabled
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.reading import check_lines, check_one_line, raise_fault, read_start, read_targets
-from ik_service.solver.given.target_arrays import check_targets, host_array
+from ik_service.solver.given.reading import check_one_line, raise_fault, read_start, read_targets
 from ik_service.solver.given.targets import Target
 from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
-from ik_service.solver.launches.recorded_launches import RecordedLaunches
-from ik_service.solver.launches.recording import USES_MIN
-from ik_service.solver.launches.result import IKResult, ResultHead
-from ik_service.solver.problem_batch import ProblemBatch
-from ik_service.solver.second_tries.assisted_solves import AssistedSolves
+from ik_service.solver.recorded_launches import RecordedLaunches
+from ik_service.solver.recording import USES_MIN
+from ik_service.solver.result import IKResult, ResultHead
+from ik_service.solver.second_tries.second_tries import SecondTries
 from ik_service.solver.verdict.island_report import IslandReport
 from objectives import IKObjective
 
@@ -93,12 +91,13 @@ class IKSolver:
         self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         setup = SolverSetup(self.device, engine, not islands, 1 if threads is None else threads, self.options)
-        self._solves = AssistedSolves(robot, targets, objectives, setup)
+        self._solves = SecondTries(robot, targets, objectives, setup)
         self._core = self._solves.core
         self.engine = self._core.engine.name
         labels = self._core.row_labels()
         self._own_head = ResultHead(robot, CallerOrder(robot, None), labels, self.engine, str(self.device))
         self._head = replace(self._own_head, order=self._order)
+        self._linearised = partial(linearised, self._core, self._head)
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -161,29 +160,42 @@ class IKSolver:
             EngineError: The compiled engine cannot hold an island of this problem.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
-        chosen = self.options.of_solve(options)
-        given = read_targets(self.targets, positions, orientations_xyzw, problem_count, wxyz=self.wxyz)
-        start = initial_joint_q
+        chosen, robot = self.options if options is None else self.options.of_solve(options), self.robot
+        batch = read_targets(self._core.targets.all, positions, orientations_xyzw, problem_count, wxyz=self.wxyz)
+        count, start, enabled, limits = batch.problem_count, initial_joint_q, None, None
         if start is not None:
-            start = read_start(self.robot, self._order, "initial_joint_q", start, given.problem_count)
-        enabled = None
+            start = read_start(robot, self._order, "initial_joint_q", start, count)
         if constraint_enabled is not None:
-            enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
-        worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
-        limits = None
+            enabled = read_enabled(robot.constraint_names, constraint_enabled, count)
+        worlds = read_worlds(robot, chosen, world, world_index, object_enabled, attached, count)
         if joint_limits is not None or frozen is not None or max_change is not None:
-            asked = joint_limits, frozen, max_change
-            limits = read_limits(self.robot, self._order, chosen, start, given.problem_count, *asked)
-        result = self._solves.solve(self._head, ProblemBatch(given, start, enabled, worlds, limits), chosen)
+            limits = read_limits(robot, self._order, chosen, start, count, joint_limits, frozen, max_change)
+        batch = batch._replace(start=start, enabled=enabled, worlds=worlds, limits=limits)
+        result = self._solves.solve(self._head, batch, chosen)
         if result is None:
-            raise_fault(
-                self.robot, self._order, self.targets, (positions, orientations_xyzw, initial_joint_q, problem_count)
-            )
-        if chosen.sensitivity is None:
-            return result
-        found = self.linearise(result, positions, orientations_xyzw, constraint_enabled=constraint_enabled)
-        by_targets, exists = found.coordinates_by(found.by_targets), found.is_differentiable
-        return replace(result, joint_q_by_targets=by_targets, is_differentiable=exists)
+            given = positions, orientations_xyzw, initial_joint_q, problem_count
+            raise_fault(robot, self._order, self.targets, given)
+        return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
+
+    def solve_batch(self, batch: Batch, options: SolverOptions) -> IKResult:
+        """Solve a batch that has been checked, as a service reads it: `solve` without a look at its arrays.
+
+        Args:
+            batch: The problems; quaternions are xyzw, and coordinates are in the robot's own order.
+            options: Seeds, iterations, tolerances and random seed of this solve.
+
+        Raises:
+            InputError: An option that is fixed for a solver, a number that is not finite, or data of another number of
+                problems.
+            EngineError: The compiled engine cannot hold an island of this problem.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        chosen = self.options.of_solve(options)
+        result = self._solves.solve(self._head, batch, chosen)
+        if result is None:
+            given = [*batch.positions], [*batch.orientations_xyzw], batch.start, None
+            raise_fault(self.robot, CallerOrder(self.robot, None), self.targets, given)
+        return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def on_device(self) -> DeviceSolver:
         """Return what solves with arrays that stay on this solver's device, such as tensors of a GPU.
@@ -217,10 +229,10 @@ class IKSolver:
         Raises:
             InputError: A value that is not allowed.
         """
-        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
+        batch = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
-        worlds = read_worlds(self.robot, chosen, world, None, None, None, given.problem_count)
-        result = self._core.solve(self._head, ProblemBatch(given, worlds=worlds), chosen)
+        worlds = read_worlds(self.robot, chosen, world, None, None, None, batch.problem_count)
+        result = self._core.solve(self._head, batch._replace(worlds=worlds), chosen)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
@@ -260,19 +272,9 @@ class IKSolver:
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         count = None if self.targets else len(result)
-        given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
-        given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
-        check_derivable(result, self.targets, given)
-        check_lines(self._core.objectives, self._core.targets.with_lines, given.problem_count)
-        check_answers(result, self._head, self.targets, given, self._core.layout.incidence)
-        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
-        joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
-        if not self._order.is_own:  # it may leave followers out
-            joint_q = self.robot.complete_joint_q(joint_q)
-        rows = HostRows(self.robot, self._core.layout.rows, hard_limits=self.options.joint_limits == "hard")
-        islands, further = AnswerIslands.of_result(result), rows.further(data, limits=limits)
-        derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled, further, result.limits)
-        return derived if self._order.is_own else derived.ordered(self._order)
+        batch = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
+        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, batch.problem_count)
+        return self._linearised(result, batch._replace(enabled=enabled), data, limits=limits)
 
     def follow(
         self,
@@ -317,7 +319,7 @@ class IKSolver:
         """
         rates = RateLimits.read(self.robot, dt, velocity, acceleration)
         chosen = self.options.of_solve(options)
-        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
+        path = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         start = None
         if start_joint_q is not None:
             start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
@@ -326,8 +328,8 @@ class IKSolver:
         worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
         check = None if worlds is None else WayCheck.of(self.robot, worlds)
         solve = partial(self._solves.solve, self._own_head)
-        path = ProblemBatch(given, worlds=worlds)
-        waypoints = Waypoints(self.robot, path, chosen, self._core.engine.finish, solve, check=check)
+        problems, finish = path._replace(worlds=worlds), self._core.engine.finish
+        waypoints = Waypoints(self.robot, problems, chosen, finish, solve, check=check)
         result = followed(waypoints, self._order, rates, solutions, start)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))

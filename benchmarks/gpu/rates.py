@@ -26,7 +26,7 @@ from benchmarks.report import Report
 from ik_service.cli.pose_problems import TOLERANCES
 from ik_service.compiler import IterationSource
 from ik_service.solver.compiled.island_launches import IslandKernel, IslandWork, ThreadLaunches
-from ik_service.solver.launches.recording import PartLaunches
+from ik_service.solver.recording import PartLaunches
 
 BATCHES = [1, 100, 1000, 10_000, 100_000]
 LATENCY_MAX = 500.0  # [us], asked of the median

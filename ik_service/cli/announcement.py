@@ -31,7 +31,7 @@ def example_request(state: ServiceState) -> Example:
     if name == "panda":
         return name, SOLVE_REQUESTS["one_pose"]
     request = first_request(robot)
-    (target,), arrays = request.targets, request.arrays
+    (target,), arrays = request.targets, request.batch
     (positions,), (orientations,) = arrays.positions, arrays.orientations_xyzw
     assert positions is not None
     assert orientations is not None

@@ -14,9 +14,9 @@ from ik_service.result_schema import worst_over_targets
 from ik_service.robots import RobotModel
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.result import IKResult
+from ik_service.solver.result import IKResult
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, 
     """
     problems = PoseProblems.random(robot, links, problem_count, seed)
     poses = problems.positions, problems.orientations_xyzw
-    arrays = TargetArrays.of(*(list(array.swapaxes(0, 1)) for array in poses))
-    return SolveRequest(tuple(map(Target, links)), arrays)
+    batch = Batch.of(*(list(array.swapaxes(0, 1)) for array in poses))
+    return SolveRequest(tuple(map(Target, links)), batch)
 
 
 def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> RandomSolveReport:
@@ -146,8 +146,8 @@ def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:
 
 def _confirmed(robot: RobotModel, request: SolveRequest, result: IKResult) -> NDArray[np.bool_]:
     """Which problems meet their targets and limits by host arithmetic alone, shape [problem_count]."""
-    positions = [array for array in request.arrays.positions if array is not None]  # random_request gives both
-    orientations = [array for array in request.arrays.orientations_xyzw if array is not None]
+    positions = [array for array in request.batch.positions if array is not None]  # random_request gives both
+    orientations = [array for array in request.batch.orientations_xyzw if array is not None]
     links = tuple(target.link for target in request.targets)
     problems = PoseProblems(robot, links, np.stack(positions, axis=1), np.stack(orientations, axis=1))
     return problems.judge(result.joint_q, request.options.position_tolerance, request.options.orientation_tolerance)

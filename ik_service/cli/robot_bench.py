@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ik_service.cli.pose_problems import TOLERANCES, PoseProblems
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel
-from ik_service.solver.launches.result import IKResult
+from ik_service.solver.result import IKResult
 from objectives.errors import InputError
 
 STAGED_COUNT = 1000  # targets of the staged engine at most; it takes many times as long

@@ -19,7 +19,7 @@ from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
 from ik_service.solver.given.asked_limits import LimitReading
-from ik_service.solver.launches.result import IKResult
+from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
 from objectives.errors import InputError
 
@@ -55,10 +55,10 @@ class Job:
         """
         request = replace(request, options=request.options.merged(dict(self.options)))
         if self.joint_limits:
-            given = request.initial_joint_q, request.problem_count, request.limits
-            reading = LimitReading(robot, CallerOrder(robot, None), *given)
+            batch = request.batch
+            reading = LimitReading(robot, CallerOrder(robot, None), batch.start, batch.problem_count, batch.limits)
             reading.narrow(dict(map(_named_limits, self.joint_limits)))
-            request = replace(request, limits=reading.found())
+            request = replace(request, batch=batch._replace(limits=reading.found()))
         return request if self.world is None else replace(request, world=load_world(self.world), object_enabled=None)
 
 

@@ -13,7 +13,7 @@ from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.documents.columns import check_unit_quaternions
 from ik_service.service.documents.solve_request import DecodedSolve, read_solve
 from ik_service.service.queue.solve_request import Float64Array, SolveRequest
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from objectives.errors import InputError
 
@@ -45,10 +45,11 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> Decoded
         )
     robot.link_frame(links[0])
     columns = readers[path.suffix](path, robot)
-    arrays = TargetArrays.of([columns.get("positions")], [columns.get("orientations_xyzw")])
-    if not arrays.problem_count:
+    batch = Batch.of([columns.get("positions")], [columns.get("orientations_xyzw")])
+    if not batch.problem_count:
         raise InputError(f"'{path}' holds no targets. Give positions, orientations or both, for one problem at least.")
-    return DecodedSolve(SolveRequest((Target(links[0]),), arrays, columns.get("initial_joint_q")), frozenset())
+    batch = batch._replace(start=columns.get("initial_joint_q"))
+    return DecodedSolve(SolveRequest((Target(links[0]),), batch), frozenset())
 
 
 def _read_bytes(path: Path) -> bytes:

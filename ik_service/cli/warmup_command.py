@@ -153,7 +153,7 @@ def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tupl
     before = compiled_objects()
     request = request_of(robot, links, job)
     options = None if solver.engine == "staged" else request.options
-    solver.solve(list(request.arrays.positions), list(request.arrays.orientations_xyzw), options=options)
+    solver.solve([*request.batch.positions], [*request.batch.orientations_xyzw], options=options)
     _mark_compiled(robot, links, job)
     new = {path for path in compiled_objects() - before if path.parent.name in folders_of_this_process()}
     return solver.engine, str(solver.device), len(new)

@@ -10,7 +10,7 @@ from ik_service.control.tick.arrays import POSE, TickArrays
 from ik_service.control.tick.task import TICK_COLUMNS
 from ik_service.control.tick_input import lines, numbers
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.solver.given.target_arrays import NUMBER_MAX
+from ik_service.solver.given.arrays import NUMBER_MAX
 from objectives import InputError
 
 

@@ -38,7 +38,7 @@ from ik_service.motion import PathResult
 from ik_service.motion.result import RateLimits, checked_dt, path_result
 from ik_service.robots import RobotModel
 from ik_service.solver.construction import check_construction
-from ik_service.solver.given.target_arrays import host_array
+from ik_service.solver.given.arrays import host_array
 from ik_service.solver.given.targets import Target, as_target
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjective, InputError

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from ik_service.control.result import ControlResult
 from ik_service.motion.result import WaypointAnswers
-from ik_service.solver.given.foreign_arrays import as_numpy
-from ik_service.solver.given.target_arrays import by_target, check_targets
+from ik_service.solver.given.arrays import as_numpy, by_target
+from ik_service.solver.given.reading import check_targets
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.arrays import as_numpy
 from objectives import InputError
 
 DT_LEAST, DT_MOST = 1e-9, 1e3  # of a tick [s]; what is computed with its square stays far from the ends of numbers

@@ -7,7 +7,7 @@ import warp as wp
 
 from ik_service.export.structs import CLayout
 from ik_service.export.values import Constants
-from ik_service.solver.launches.recorded_launches import RecordedLaunches
+from ik_service.solver.recorded_launches import RecordedLaunches
 
 
 class ExportedFunction(Protocol):

@@ -16,8 +16,8 @@ from ik_service.robots import RobotModel, World
 from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.arrays.problem_arrays import FINISH_ITERATIONS
 from ik_service.solver.given.options import ITERATIONS_MAX, SEEDS_MAX
-from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.lm import codes
+from ik_service.solver.recorded_launches import RecordedLaunches
 
 C_TYPES = {
     "precision": "float",

@@ -21,7 +21,7 @@ from ik_service.export.values import Constants
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.limit_arrays import LIMIT_TYPES, LimitArrays
-from ik_service.solver.given.target_arrays import NUMBER_MAX
+from ik_service.solver.given.arrays import NUMBER_MAX
 
 ENDS = ("lower", "upper")
 MEMBERS = ["size_t limit_lines;"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from ik_service.export.call_frame import CallFrame
 from ik_service.export.structs import BOUNDS_SIZE, SCALARS
-from ik_service.solver.launches.recorded_launches import RecordedStep
+from ik_service.solver.recorded_launches import RecordedStep
 
 CTYPES: dict[str, Any] = {name: kind._type_ for kind, name in SCALARS.items()}
 WORD = 8  # bytes, the alignment of arguments

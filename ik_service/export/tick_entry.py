@@ -22,7 +22,7 @@ from ik_service.export.tick_example import example_ticks
 from ik_service.export.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
 from ik_service.mechanism.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots import RobotModel
-from ik_service.solver.given.target_arrays import NUMBER_MAX
+from ik_service.solver.given.arrays import NUMBER_MAX
 
 TICK_SETTINGS = (
     *("ROBOTS", "ITERATIONS_NOW", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES", "CLEARS", "PROPOSING", "ANSWERING"),

@@ -9,8 +9,8 @@ import warp as wp
 
 from ik_service.export.values import c_comment, c_string
 from ik_service.robots import RobotModel
-from ik_service.solver.launches.recorded_launches import RecordedStep
 from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
 TAG = "@tag@"  # stands in the source for a hash of all of it

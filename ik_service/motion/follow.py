@@ -20,8 +20,8 @@ from ik_service.motion.waypoints import Group, Waypoints
 from ik_service.motion.ways import least_on_ways
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SOLUTIONS_MAX
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.result import IKResult
 from objectives import InputError
 
 FloatArray = NDArray[np.floating[Any]]

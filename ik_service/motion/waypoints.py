@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from ik_service.motion.metric import JointMetric
 from ik_service.motion.ways import WayCheck
 from ik_service.robots import RobotModel
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.result import IKResult
-from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.result import IKResult
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -19,9 +19,7 @@ FloatArray = NDArray[np.floating[Any]]
 class Solve(Protocol):
     """Solver of problems in the robot's own order."""
 
-    def __call__(
-        self, batch: ProblemBatch, options: SolverOptions, judged: FloatArray | None = None
-    ) -> IKResult | None:
+    def __call__(self, batch: Batch, options: SolverOptions, judged: FloatArray | None = None) -> IKResult | None:
         """Solve problems, or judge configurations [n, coordinates]; None where a number is faulty."""
 
 
@@ -39,7 +37,7 @@ class Waypoints:
     """A path to follow: its problems, options and solver."""
 
     robot: RobotModel
-    problems: ProblemBatch  # the waypoints, a problem each, without starts
+    problems: Batch  # the waypoints, a problem each, without starts
     options: SolverOptions  # options of every solve, of one seed
     finish: Literal["float32", "float64"]  # precision of the finish, an option of the solver
     solve: Solve  # solves problems
@@ -47,7 +45,7 @@ class Waypoints:
     groups: tuple[Group, ...] = ()  # the groups of joints, once they are known
 
     def __len__(self) -> int:
-        return self.problems.size
+        return self.problems.problem_count
 
     def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Solve waypoints, each from a start [n, coordinates] of its own and from nowhere else."""

@@ -27,7 +27,7 @@ from ik_service.robots.readers.mesh_file import Mesh, read_mesh
 from ik_service.robots.readers.urdf_shapes import read_visuals
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.result import IKResult
+from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
 from objectives.errors import IKError
 

@@ -20,8 +20,8 @@ from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
 from ik_service.service.routes.state import ServiceState
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 from objectives.errors import IKError
 
@@ -32,7 +32,7 @@ WORLD = World({"ball": Sphere(0.1, (9.0, 0.0, 0.0))})
 Kind: TypeAlias = tuple[str, RobotModel, tuple[str, ...], Callable[[SolveRequest], SolveRequest]]
 KINDS: Sequence[Callable[[SolveRequest], SolveRequest]] = (
     lambda plain: plain,
-    lambda plain: replace(plain, arrays=TargetArrays.of(plain.arrays.positions)),
+    lambda plain: replace(plain, batch=Batch.of(plain.batch.positions)),
     lambda plain: replace(plain, targets=(Target(plain.targets[0].link, tolerance=FREE_RZ, frame="tool"),)),
     lambda plain: replace(plain, targets=(Target(plain.targets[0].link, TOOL),)),
     lambda plain: replace(plain, targets=(Target(plain.targets[0].link, TOOL, row_weights=WEIGHTS),)),
@@ -93,8 +93,8 @@ def first_request(
     links = links or leaf_links(robot)[-1:]
     poses = robot.forward_kinematics(np.asarray(robot.mid_joint_q)[None], links)
     positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
-    arrays = TargetArrays.of(positions, turned if orientations else None)
-    return SolveRequest(tuple(map(Target, links)), arrays, options=options or SolverOptions())
+    batch = Batch.of(positions, turned if orientations else None)
+    return SolveRequest(tuple(map(Target, links)), batch, options or SolverOptions())
 
 
 def compile_ahead(state: ServiceState) -> None:

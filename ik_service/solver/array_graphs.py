@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 import warp as wp
 
 from ik_service.kernels.device_lock import recording
-from ik_service.solver.launches.recorded_launches import PreparedSolve
-from ik_service.solver.launches.recording import Replay
+from ik_service.solver.recorded_launches import PreparedSolve
+from ik_service.solver.recording import Replay
 
 GRAPHS_MAX = 32
 

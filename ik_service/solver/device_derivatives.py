@@ -26,8 +26,8 @@ from ik_service.solver.derivatives.met_targets import LONGEST, SETTLED, STEPS, t
 from ik_service.solver.derivatives.solver_rows import AT_LIMIT
 from ik_service.solver.derivatives.target_motion import LEAST_SHARE, TargetIsland, island_motion, motion_kernel
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.verdict.float64_kinematics import float64_kinematics
+from ik_service.solver.workspace import Workspace
 
 DEVICE_ROWS_MAX, DEVICE_DOFS_MAX = 24, 32
 """Of targets and of a robot: arrays of a thread stand in local memory, which a GPU sets aside for all its threads."""

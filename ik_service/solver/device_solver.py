@@ -18,15 +18,15 @@ from ik_service.result_schema import DEVICE_COLUMNS, OF_COORDINATES, OF_DOFS
 from ik_service.solver.array_graphs import ArrayGraphs, arrays_key
 from ik_service.solver.arrays.input_kernels import NO_START, OWN_START
 from ik_service.solver.arrays.problem_arrays import SolveSettings
-from ik_service.solver.core import SolverCore
 from ik_service.solver.derivatives.linearisation import TWIST
 from ik_service.solver.device_arrays import check_outputs, device_columns, device_starts, problem_count
 from ik_service.solver.device_derivatives import DeviceDerivatives, why_not_derived
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import read_worlds
-from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.rows.weights import IslandScales
+from ik_service.solver.solve import SolverCore
 from ik_service.solver.transfers import stage_starts, stage_target, take_column
+from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.island_kernels import why_uncovered
 from ik_service.solver.compiled.loop_closing import LoopClosing
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.recorded_launches import PreparedSolve, RecordedLaunches
-from ik_service.solver.launches.workspace import Workspace
+from ik_service.solver.recorded_launches import PreparedSolve, RecordedLaunches
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.staged.engine import StagedEngine
+from ik_service.solver.workspace import Workspace
 
 
 class Engine(Protocol):

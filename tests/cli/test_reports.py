@@ -41,7 +41,7 @@ def test_several_links_have_targets_that_one_configuration_reaches(run):
 def test_equal_seeds_draw_equal_targets_and_others_do_not():
     panda = load_robot("panda")
     requests = (random_request(panda, ["panda_hand"], 4, seed) for seed in (1, 1, 2))
-    first, second, third = (request.arrays.positions[0] for request in requests)
+    first, second, third = (request.batch.positions[0] for request in requests)
     assert np.array_equal(first, second)
     assert not np.array_equal(first, third)
 

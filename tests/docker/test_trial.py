@@ -10,7 +10,7 @@ from ik_service.cli.warmup_command import link_sets
 from ik_service.robots import builtin_robot_names, load_robot
 from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
-from ik_service.solver.core import SolverCore
+from ik_service.solver.solve import SolverCore
 from tests.docker.dockerfile import ROOT
 
 sys.path.insert(0, str(ROOT / "docker"))

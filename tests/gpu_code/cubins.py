@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 
 from ik_service.solver.compiled.island_launches import ThreadLaunches
-from ik_service.solver.launches.recording import PartLaunches
+from ik_service.solver.recording import PartLaunches
 
 # Entries of the section .nv.info of a cubin: numbers of the CUDA toolchain (EIATTR_...), one per function.
 FRAME_SIZE, MIN_STACK_SIZE, REGISTER_COUNT = 0x11, 0x12, 0x2F

@@ -9,13 +9,13 @@ import time
 import numpy as np
 import pytest
 import warp as wp
+from ik_service.solver.launches import recording
 
 import ik_service
 from ik_service.collision.shapes import Sphere
 from ik_service.collision.world import World
 from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
-from ik_service.solver.launches import recording
 from objectives import IKObjectivePosture
 from tests.control.conftest import gantry_text, pose_of
 from tests.pretended_cuda.device import SCHEDULES

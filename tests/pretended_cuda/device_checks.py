@@ -13,12 +13,12 @@ import typing
 import numpy as np
 import pytest
 import warp as wp
+from ik_service.solver.launches import recording
 
 import ik_service
 from ik_service.kernels import host_device_array, typed_warp
 from ik_service.solver.compiled import waves
 from ik_service.solver.compiled.island_task import IslandTask
-from ik_service.solver.launches import recording
 from tests.pretended_cuda.device import BACKWARDS, FORWARDS, RANDOM
 from tests.solver.conftest import Reachable
 

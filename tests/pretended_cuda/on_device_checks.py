@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import warp as wp
+from ik_service.solver.launches import recording
 
 import ik_service
-from ik_service.solver.launches import recording
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import warp as wp
+from ik_service.solver.launches import recording
 
 import ik_service
 import objectives
@@ -25,10 +26,9 @@ from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.compiled import waves
 from ik_service.solver.compiled.solutions import LANES_ON_GPUS
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches import recording
 from objectives import InputError, ObjectiveError
 from tests.pretended_cuda.device import SCHEDULES
 from tests.solver.conftest import Reachable, assert_same_bytes, inside_limits
@@ -345,7 +345,7 @@ def test_what_would_hold_up_everybody_is_refused_on_a_gpu_too(panda, seeds):
     options = SolverOptions(seeds=seeds, max_iterations=iterations)
     most = 7**3 * 100 * iterations
     request = SolveRequest(
-        (Target("panda_hand"),), TargetArrays.of([panda.positions[:1, 0]]), options=options, engine="staged"
+        (Target("panda_hand"),), Batch.of([panda.positions[:1, 0]]), options=options, engine="staged"
     )
     cache = SolverCache(GPU, effort_most=most)
     if seeds > 100:

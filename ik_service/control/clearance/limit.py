@@ -37,7 +37,7 @@ from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.mechanism.coupling import follower_numbers
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.robots import DeviceModel
-from ik_service.solver.launches.recorded_launches import RecordedStep
+from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
 SAMPLES = (8, 200, 800)

@@ -19,7 +19,7 @@ from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, integers, rotation_bits
-from ik_service.solver.given.target_arrays import NUMBER_MAX
+from ik_service.solver.given.arrays import NUMBER_MAX
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
 from objectives.data_field import UNIT_TOLERANCE

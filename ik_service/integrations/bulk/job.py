@@ -22,8 +22,7 @@ from ik_service.extras import how_to_install
 from ik_service.integrations.bulk.targets import ID_COLUMN, NpzTargets, Shapes, chosen_shapes
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.reading import has_lines
-from ik_service.solver.given.targets import Target, as_target
+from ik_service.solver.given.targets import Target, as_target, has_lines
 from objectives.errors import InputError
 
 FORMATS = ("parquet", "npz")

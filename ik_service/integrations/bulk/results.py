@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ik_service.integrations.bulk.job import BulkPlan, Part, parquet
 from ik_service.result_schema import ALWAYS_COLUMNS, edge_arrays
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.result import IKResult
 from ik_service.whole_file import UNFINISHED, write_whole
 from objectives.errors import InputError
 

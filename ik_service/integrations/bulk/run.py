@@ -26,8 +26,8 @@ from ik_service.integrations.bulk.job import BulkJob, BulkPlan, InputFile, Part,
 from ik_service.integrations.bulk.results import columns_of, finished_counts, open_folder, write_part
 from ik_service.integrations.bulk.targets import Columns, faulty_rows
 from ik_service.solver.construction import resolve_device
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
+from ik_service.solver.result import IKResult
 from objectives.errors import IKError, InputError
 
 SOLVED_AT_ONCE = 1 << 16

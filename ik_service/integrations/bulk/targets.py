@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots import RobotModel
-from ik_service.solver.given.target_arrays import NUMBER_MAX
+from ik_service.solver.given.arrays import NUMBER_MAX
 from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 

@@ -20,10 +20,10 @@ from ik_service.integrations.ros.poses import RobotFrames, in_frame, in_world, r
 from ik_service.integrations.ros.robot_states import RobotStates
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel, World
+from ik_service.solver.deadline import TIME_LEFT_MIN_S
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.result import IKResult
 from objectives.errors import IKError, InputError
 
 SOLVERS_MOST = 16

@@ -51,7 +51,7 @@ def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple
     request = decoded.request
     numbers = request.problem_count * robot.joint_coord_count * (1 + len(request.targets))
     is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solutions == 1
-    if is_few and request.object_enabled is None and request.limits is None:
+    if is_few and request.object_enabled is None and request.batch.limits is None:
         return FEW_BYTES, 0
     return _answer_bytes(robot, decoded, codec), array_bytes(robot, request)
 
@@ -103,7 +103,7 @@ def array_bytes(robot: RobotModel, request: SolveRequest) -> int:
         for column in (*RESULT_COLUMNS, *ISLAND_COLUMNS)
     )
     switches = 0 if request.object_enabled is None else request.object_enabled.nbytes
-    switches += 0 if request.limits is None else sum(lines.nbytes for lines in request.limits)
+    switches += 0 if request.batch.limits is None else sum(lines.nbytes for lines in request.batch.limits)
     return ARRAY_COPIES * ARRAY_NUMBER * numbers * request.problem_count + switches
 
 

@@ -67,7 +67,7 @@ def check_count(given: int, expected: int, pointer: str) -> None:
 
 
 def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_] | None:
-    """Return which constraints of a robot are enabled, [constraints] or [problem_count, constraints]; None for all.
+    """Return which constraints of a robot are enabled, [1 or problem_count, constraints]; None for all.
 
     Args:
         value: Names for all problems, or a list of names for each.
@@ -77,7 +77,8 @@ def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_
     Raises:
         FaultyFieldsError: Not such a list, or a name that the robot does not have.
     """
-    return Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
+    found = Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
+    return None if found is None else np.atleast_2d(found)
 
 
 def read_asked_limits(

@@ -13,8 +13,8 @@ from ik_service.service.documents.solve_request import DecodedSolve
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
 from ik_service.solver.given.worlds import is_checked
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
 from ik_service.solver.verdict.island_results import IslandResult
 

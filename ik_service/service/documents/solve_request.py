@@ -20,8 +20,8 @@ from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.target_keys import FloatArray
 from ik_service.service.schema import limits
 from ik_service.service.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target, as_target
 from ik_service.solver.given.worlds import is_checked
 from objectives.errors import InputError
@@ -89,16 +89,12 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         _check_derived(robot, count, [target for target, *_ in poses])
     within = read_asked_limits(envelope, robot, start, count)
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
-    arrays = TargetArrays(positions, orientations, count)
     request = SolveRequest(
         targets,
-        arrays,
-        start,
+        Batch(positions, orientations, count, start, enabled, limits=within),
         options,
         objectives,
-        enabled,
         *around,
-        limits=within,
         engine=envelope.options.engine,
         islands=envelope.options.islands,
     )

@@ -21,10 +21,10 @@ from ik_service.service.queue.target_keys import FloatArray
 from ik_service.service.schema.limits import MAX_SEQUENCE
 from ik_service.service.schema.solve import TargetForm
 from ik_service.service.schema.stream import StreamConfiguration, StreamTarget, Tick
-from ik_service.solver.given.reading import has_lines
-from ik_service.solver.given.target_arrays import TargetArrays
-from ik_service.solver.launches.result import IKResult
+from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.targets import has_lines
 from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.result import IKResult
 
 JSON, MSGPACK = JsonCodec(), MsgpackCodec()
 Message = str | bytes
@@ -86,7 +86,8 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
         joint_q = read_row(given.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
     encoding = given.encoding or ("json" if isinstance(message, str) else "msgpack")
     codec = JSON if encoding == "json" else MSGPACK
-    return StreamPlan(replace(request, initial_joint_q=joint_q[None]), joint_q, codec, given.tick_timeout_s)
+    request = replace(request, batch=request.batch._replace(start=joint_q[None]))
+    return StreamPlan(request, joint_q, codec, given.tick_timeout_s)
 
 
 def sequence_of(document: Any) -> int | None:
@@ -106,15 +107,12 @@ def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequ
     Raises:
         FaultyFieldsError: Rows that are missing or not allowed.
     """
-    templates = plan.request.arrays
+    templates = plan.request.batch
     positions = _rows("positions", tick.positions, templates.positions)
     orientations = _rows("orientations_xyzw", tick.orientations_xyzw, templates.orientations_xyzw)
     start = joint_q if tick.joint_q is None else read_row(tick.joint_q, len(joint_q), "/joint_q")
-    arrays = TargetArrays(positions, orientations, 1)
-    chosen = plan.request
-    return SolveRequest(
-        chosen.targets, arrays, start[None], chosen.options, engine=chosen.engine, islands=chosen.islands
-    )
+    batch, chosen = Batch(positions, orientations, 1, start[None]), plan.request
+    return SolveRequest(chosen.targets, batch, chosen.options, engine=chosen.engine, islands=chosen.islands)
 
 
 def configured_message(robot: RobotModel, name: str, warm_up: IKResult) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from ik_service.service.pool.pool_observer import PoolObserver
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import RefusalReason
 from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.result import IKResult
 
 SOLVE_ROUTE = "/v1/robots/{robot}/solve"
 REMOVED = "(removed)"

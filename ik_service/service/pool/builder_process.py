@@ -175,7 +175,7 @@ def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
     cache.solve(robot, sample)
     if robot.loops:
         free = replace(sample.options, approximate=None, sampler="roberts")
-        cache.solve(robot, replace(sample, initial_joint_q=None, limits=None, options=free))
+        cache.solve(robot, replace(sample, batch=sample.batch._replace(start=None, limits=None), options=free))
     yields = sample.objectives and all(one.priority == 1 for one in sample.objectives)
     if sample.targets and yields:
         with suppress(IKError):

@@ -7,7 +7,7 @@ from typing import ParamSpec
 from ik_service.robots import RobotModel
 from ik_service.service.queue.errors import RefusalReason
 from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
-from ik_service.solver.launches.result import IKResult
+from ik_service.solver.result import IKResult
 
 Arguments = ParamSpec("Arguments")
 

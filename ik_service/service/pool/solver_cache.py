@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,11 +17,12 @@ from ik_service.kernels.device_lock import is_lost
 from ik_service.robots import RobotModel
 from ik_service.service.queue.objective_data import set_columns
 from ik_service.service.queue.solve_request import Progress, SolveRequest
-from ik_service.service.queue.target_keys import FloatArray, joined_data
-from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.service.queue.target_keys import joined_data
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import DATA
-from ik_service.solver.launches.result import IKResult, join_results
+from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
+from ik_service.solver.result import IKResult, join_results
 from objectives.errors import InputError
 from objectives.expression.expression_objective import ExpressionObjective
 
@@ -110,7 +110,7 @@ class SolverCache:
             EngineError: No engine can run this problem.
         """
         first = requests[0]
-        cached, targets = self._cached(robot, first, owner), range(len(first.targets))
+        cached = self._cached(robot, first, owner)
         if cached.solver.engine == "staged":
             self._require_bounded(robot, first.options)
         counts = [request.problem_count for request in requests]
@@ -119,16 +119,9 @@ class SolverCache:
                 cached.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
         for k, objective in enumerate(cached.objectives):
             set_columns(objective, [request.objectives[k] for request in requests], counts)
-        result = cached.solver.solve(
-            [_column([request.arrays.positions[k] for request in requests]) for k in targets] or None,
-            [_column([request.arrays.orientations_xyzw[k] for request in requests]) for k in targets] or None,
-            initial_joint_q=_column([request.initial_joint_q for request in requests]),
-            problem_count=None if targets else sum(counts),
-            constraint_enabled=first.constraint_enabled,  # one line, where there are several requests
-            **_worlds(requests, counts),
-            joint_limits=_limits(requests, counts),
-            options=first.options,
-        )
+        batch = Batch.joined([request.batch for request in requests])
+        worlds = _worlds(robot, requests, counts)
+        result = cached.solver.solve_batch(batch._replace(worlds=worlds), first.options)
         return _labelled(result, first, cached) if cached.objectives else result
 
     def _require_bounded(self, robot: RobotModel, options: SolverOptions) -> None:
@@ -179,35 +172,17 @@ def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> 
     return replace(result, islands=replace(result.islands, row_labels=labels))
 
 
-def _worlds(requests: Sequence[SolveRequest], counts: Sequence[int]) -> dict[str, Any]:
-    """The worlds of requests, which all have one or none, and what is attached in all, as arguments of a solve."""
-    first = requests[0]
-    arguments: dict[str, Any] = {"attached": first.attached}
+def _worlds(robot: RobotModel, requests: Sequence[SolveRequest], counts: Sequence[int]) -> CheckedWorlds | None:
+    """Return the worlds of requests, which all have one or none, with the objects that are attached in all."""
+    first, count = requests[0], sum(counts)
     if first.world is None or len(requests) == 1:
-        return arguments | {"world": first.world, "object_enabled": first.object_enabled}
+        return read_worlds(robot, first.options, first.world, None, first.object_enabled, first.attached, count)
     numbers: dict[World, int] = {}
     index = [numbers.setdefault(request.world, len(numbers)) for request in requests if request.world is not None]
-    arguments |= {"world": [*numbers], "world_index": np.repeat(index, counts)}
+    enabled = None
     if any(request.object_enabled is not None for request in requests):
-        enabled = np.ones((sum(counts), max(len(world.objects) for world in numbers)), dtype=bool)
+        enabled = np.ones((count, max(len(world.objects) for world in numbers)), dtype=bool)
         for request, rows in zip(requests, np.split(enabled, np.cumsum(counts)[:-1]), strict=True):
             if request.object_enabled is not None:
                 rows[:, : request.object_enabled.shape[-1]] = request.object_enabled
-        arguments["object_enabled"] = enabled
-    return arguments
-
-
-def _limits(requests: Sequence[SolveRequest], counts: Sequence[int]) -> AskedLimits | None:
-    """The limits of requests, which all have some or none, with a line for each problem where there are several."""
-    given = [request.limits for request in requests if request.limits is not None]
-    if len(requests) == 1 or not given:
-        return given[0] if given else None
-    return AskedLimits.joined(given, counts)
-
-
-def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:
-    """The rows of several arrays one after the other; None where there are none."""
-    if len(arrays) == 1:
-        return arrays[0]
-    present = [array for array in arrays if array is not None]
-    return np.concatenate(present) if present else None
+    return read_worlds(robot, first.options, [*numbers], np.repeat(index, counts), enabled, first.attached, count)

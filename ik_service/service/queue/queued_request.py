@@ -12,7 +12,7 @@ from ik_service.service.queue.errors import CompilingError, ExpiredError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.queue.timed_result import TimedResult
-from ik_service.solver.launches.result import IKResult, join_results
+from ik_service.solver.result import IKResult, join_results
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11

@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from ik_service.collision.world import AttachedObject, World
 from ik_service.robots import RobotModel
 from ik_service.service.queue.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
-from ik_service.service.queue.target_keys import FloatArray, code_of, rows_on, structure_of
-from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.service.queue.target_keys import code_of, rows_on, structure_of
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.reading import part_of, rows_of
-from ik_service.solver.given.target_arrays import TargetArrays
-from ik_service.solver.given.targets import Target
+from ik_service.solver.given.targets import Target, part_of, rows_of
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -37,38 +35,31 @@ class SolveRequest:
     """A batch of problems for one robot.
 
     Attributes:
-        targets: The targets, their arrays float32 or float64; at least one, or else an objective.
-        arrays: Positions and orientations of the targets, and the number of problems.
-        initial_joint_q: First start of every problem [rad or m], shape [problem_count, joint_coord_count].
+        targets: The targets; at least one, or else an objective.
+        batch: The problems, without worlds; each has a start of its own, or none has a start.
         options: What the solve may spend.
         objectives: Further objectives.
-        constraint_enabled: Which constraints of the robot are enabled, bool [constraints], or [problem_count,
-            constraints] where problems differ; None for all.
         world: What is around the robot; None for nothing.
         object_enabled: Which of its objects are there, bool [objects] or [problem_count, objects]; None for all.
         attached: Objects that links carry, by name.
-        limits: Joint limits of its problems; None for the robot's.
         engine: Which engine is to solve, as for `IKSolver`.
         islands: Whether trees that no row couples are solved independently.
     """
 
     targets: tuple[Target, ...]
-    arrays: TargetArrays
-    initial_joint_q: FloatArray | None = None
+    batch: Batch
     options: SolverOptions = field(default_factory=SolverOptions)
     objectives: tuple[ObjectiveData, ...] = ()
-    constraint_enabled: NDArray[np.bool_] | None = None
     world: World | None = None
     object_enabled: NDArray[np.bool_] | None = None
     attached: Mapping[str, AttachedObject] = field(default_factory=dict)
-    limits: AskedLimits | None = None
     engine: Engine = "auto"
     islands: bool = True
 
     @property
     def problem_count(self) -> int:
         """Number of problems."""
-        return self.arrays.problem_count
+        return self.batch.problem_count
 
     @property
     def structure(self) -> tuple[object, ...]:
@@ -79,11 +70,11 @@ class SolveRequest:
     @cached_property
     def _rows_on(self) -> list[NDArray[np.bool_]]:
         """Which rows of each target and objective have a weight above 0, a line for each pattern; constraints last."""
-        each = zip(self.targets, self.arrays.positions, self.arrays.orientations_xyzw, strict=True)
+        each = zip(self.targets, self.batch.positions, self.batch.orientations_xyzw, strict=True)
         of_targets = [
             rows_on(target, position is not None, orientation is not None) for target, position, orientation in each
         ]
-        enabled = _ALL_ENABLED if self.constraint_enabled is None else patterns_on(self.constraint_enabled)
+        enabled = _ALL_ENABLED if self.batch.enabled is None else patterns_on(self.batch.enabled)
         return [*of_targets, *(objective.rows_on for objective in self.objectives), enabled]
 
     @property
@@ -100,7 +91,8 @@ class SolveRequest:
         if self.pattern_count > 1:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
-        arrays = (*self.arrays.positions, *self.arrays.orientations_xyzw, self.initial_joint_q, self.world, self.limits)
+        batch = self.batch
+        arrays = (*batch.positions, *batch.orientations_xyzw, batch.start, batch.limits, self.world)
         given = tuple(one is not None for one in arrays)
         held = tuple((name, one.content) for name, one in self.attached.items())
         return (self.structure, on, given, self.options, held)
@@ -141,9 +133,10 @@ class SolveRequest:
         """The first problem of each pattern of rows that are on."""
         weights: list[Any] = [target.weights() for target in self.targets]
         weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
-        weights.append(self.constraint_enabled)
-        varying = [array.astype(np.float32) > 0.0 for array in weights if array is not None and array.ndim == 2]
-        on = np.hstack([np.zeros((self.problem_count, 1), bool), *varying])
+        weights.append(self.batch.enabled)
+        count = self.problem_count
+        lines = [array for array in weights if array is not None and array.ndim == 2 and len(array) == count]
+        on = np.hstack([np.zeros((count, 1), bool), *(array.astype(np.float32) > 0.0 for array in lines)])
         if (on == on[0]).all():
             return np.zeros(1, np.intp)
         return np.sort(np.unique(on, axis=0, return_index=True)[1])
@@ -158,12 +151,9 @@ class SolveRequest:
         return replace(
             self,
             targets=tuple(part_of(target, problems) for target in self.targets),
-            arrays=self.arrays.part(problems),
-            initial_joint_q=rows_of(self.initial_joint_q, problems),
+            batch=self.batch.part(problems)._replace(lines=None),  # their data are cut, too
             objectives=tuple(objective.part(problems) for objective in self.objectives),
-            constraint_enabled=rows_of(self.constraint_enabled, problems),
             object_enabled=rows_of(self.object_enabled, problems),
-            limits=None if self.limits is None else self.limits.part(problems),
         )
 
 

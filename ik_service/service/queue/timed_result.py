@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import NamedTuple, TypeAlias
 
-from ik_service.solver.launches.result import IKResult
+from ik_service.solver.result import IKResult
 
 
 class TimedResult(NamedTuple):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.coupling import inwards
 from ik_service.robots import DeviceModel
+from ik_service.solver.given.arrays import NUMBER_MAX
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.given.target_arrays import NUMBER_MAX
 from ik_service.solver.lm.seeds import DrawRanges
 
 # Forms of the limits, attributes of `LimitArrays`, and their types.

@@ -5,9 +5,8 @@ from typing import Any
 
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.problem_arrays import Problems
-from ik_service.solver.given.reading import has_lines
-from ik_service.solver.given.target_arrays import TargetArrays
-from ik_service.solver.given.targets import Target, as_target, pose_objective, replaced, touched_trees
+from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.targets import Target, as_target, has_lines, pose_objective, replaced, touched_trees
 from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
 from objectives.tasks.near_pose import DEADBAND
 
@@ -34,7 +33,8 @@ class PoseTargets:
         self.all = targets  # the targets, checked
         # those with a tool or weights per problem
         self.with_lines = [target for target in targets if has_lines(target)]
-        self._are_near = any(target.frame is not None for target in targets)
+        # whether a target counts errors from its tolerances
+        self.are_near = any(target.frame is not None for target in targets)
 
     def make_objectives(self, problems: Problems) -> tuple[IKObjectiveNearPose | IKObjectivePose, ...]:
         """Make the objectives, over the arrays of the problems, and return them."""
@@ -67,13 +67,11 @@ class PoseTargets:
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Count errors of targets from their tolerances less these of a solve [m], [rad], once `upload` is called."""
         allowed = position, orientation
-        if self._are_near and allowed != self._tolerances:
+        if allowed != self._tolerances:
             self._tolerances, self.is_replaced = allowed, True
 
-    def check_given(self, given: TargetArrays) -> None:
+    def check_given(self, given: Batch) -> None:
         """Check that targets with rows in the frame of their poses have orientations; InputError where one has none."""
-        if not self._are_near:
-            return
         for target, orientations in zip(self.all, given.orientations_xyzw, strict=True):
             if target.frame == "target" and orientations is None:
                 raise InputError(f"Target '{target.link}' has its rows in its own frame: give its orientations.")

@@ -29,13 +29,13 @@ from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches, RecordedStep
-from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
-from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP
+from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches, RecordedStep
+from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.rows.binding import is_robot_constraint
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import RowWeights
+from ik_service.solver.workspace import Workspace
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 SELECTIONS_MAX, KEPT_ATTEMPTS = 3, 2**18  # selections that are kept, and how large those are that are no longer used
@@ -107,7 +107,10 @@ class CompiledEngine:
         if self._recent[0] != (given, count) or not self._model.device.is_capturing:  # then nothing can be read
             self._recent = (given, count), work.weights.with_objectives(given, self._others, count)
         weights = self._recent[1]
-        self._make_room(work, settings)
+        self._choice = self._selection(work, settings) if settings.runs_all_seeds else None
+        if settings.float64_finish and self._joint_q_float64 is None:
+            shape = (work.problems.capacity, self._model.joint_coord_count)
+            self._joint_q_float64 = HostDeviceArray(shape, wp.float64, self._model.device)
         self.kernels.checks_collision = settings.checks_collision
         if weights.pattern is None:
             if not work.copies:
@@ -120,7 +123,8 @@ class CompiledEngine:
             self._choice,
             *(settings.runs_all_seeds, options.best_of is None, settings.float64_finish, options.deadline_s is None),
             *(work.copies, work.verification.collision is None),
-            *(size, version, given, self.kernels.data_key(), limits, weights.is_common, weights.pattern),
+            *(size, version, given, self.kernels.data_key() if self._others else (), limits),
+            *(weights.is_common, weights.pattern),
         )
         if key not in self.plans:
             self.plans[key] = self._plan(work, settings, weights)
@@ -198,14 +202,6 @@ class CompiledEngine:
     def _prepared(self, settings: SolveSettings, partition: Partition, run: Callable[[], None]) -> PreparedSolve:
         finished = self._joint_q_float64 if settings.float64_finish else None
         return PreparedSolve(partition, run, finished, self._choice)
-
-    def _make_room(self, work: Workspace, settings: SolveSettings) -> None:
-        """Allocate what options need, and drop plans that hold what it replaces."""
-        problems = work.problems
-        self._choice = self._selection(work, settings) if settings.runs_all_seeds else None
-        if settings.float64_finish and self._joint_q_float64 is None:
-            shape = (problems.capacity, self._model.joint_coord_count)
-            self._joint_q_float64 = HostDeviceArray(shape, wp.float64, self._model.device)
 
     def _selection(self, work: Workspace, settings: SolveSettings) -> SolutionSelection:
         """Return room for all attempts, large enough: what an earlier solve has left, or else new."""

@@ -17,7 +17,7 @@ from ik_service.solver.compiled.packet_kernel import packet_kernel
 from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
-from ik_service.solver.launches.recording import PartLaunches, Step, per_problem, without_count
+from ik_service.solver.recording import PartLaunches, Step, per_problem, without_count
 
 KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
 

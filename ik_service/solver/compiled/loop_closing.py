@@ -11,11 +11,11 @@ from ik_service.solver.arrays.partition import host_partition
 from ik_service.solver.compiled.engine import record_widening
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
-from ik_service.solver.launches.recording import PartLaunches
-from ik_service.solver.launches.workspace import Workspace
+from ik_service.solver.recording import PartLaunches
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import TargetWeights
+from ik_service.solver.workspace import Workspace
 
 
 class LoopClosing:

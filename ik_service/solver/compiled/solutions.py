@@ -34,9 +34,9 @@ from ik_service.solver.compiled.solution_ranking import (
     note_solutions,
     value_left,
 )
-from ik_service.solver.launches.recording import PartLaunches, Recording, Step, per_problem
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.lm.ranking import UNRANKED, seed_of, value_rank
+from ik_service.solver.recording import PartLaunches, Recording, Step, per_problem
 from objectives import InputError
 
 ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds

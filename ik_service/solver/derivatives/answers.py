@@ -20,9 +20,9 @@ from ik_service.solver.derivatives.linearisation import TWIST
 from ik_service.solver.derivatives.minimum import Minimum
 from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.result import IKResult, ResultHead
+from ik_service.solver.result import IKResult, ResultHead
 from objectives.errors import InputError
 from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
@@ -207,7 +207,7 @@ class IslandRows(NamedTuple):
         return Minimum(hard, weights[self.hard], soft, bend[np.ix_(self.dofs, self.dofs)], free[self.dofs])
 
 
-def check_derivable(result: IKResult, targets: Sequence[Target], given: TargetArrays) -> None:
+def check_derivable(result: IKResult, targets: Sequence[Target], given: Batch) -> None:
     """Check that answers to targets have derivatives at all."""
     # Raises EngineError for a target with a frame or tolerances of its own, InputError for another number of targets
     if any(target.frame is not None for target in targets):
@@ -220,7 +220,7 @@ def check_answers(
     result: IKResult,  # the answers
     head: ResultHead,  # what is the same in all results of the solver
     targets: Sequence[Target],
-    given: TargetArrays,  # their values
+    given: Batch,  # their values
     incidence: NDArray[np.bool_],  # which trees move which rows of the solver, shape [rows, trees]
 ) -> None:
     """Check that answers are those of a solver to such targets.

@@ -25,7 +25,7 @@ from ik_service.solver.derivatives.met_targets import linearise_met
 from ik_service.solver.derivatives.minimum import SINGULAR, MetRows, row_lengths
 from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.binding import HAVE_TO_BE_MET, RowKind
 from objectives.tasks.frame_objective import OFFSET
@@ -49,7 +49,7 @@ NEWTON_LONGEST, NEWTON_SETTLED = 0.5, 1e-9
 def linearise(
     rows: HostRows,  # the rows of the solver
     targets: Sequence[Target],
-    given: TargetArrays,  # their values
+    given: Batch,  # their values
     joint_q: NDArray[np.floating],  # the answers, shape [n, joint_coord_count]
     islands: AnswerIslands,
     # which constraints of the robot are met, shape [1 or n, constraints]; None for all
@@ -194,7 +194,7 @@ def _is_singular(
     return False
 
 
-def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:
+def _axes(given: Batch, target: int) -> NDArray[np.intp]:
     """Give the numbers of a target's position and rotation vector that it was given."""
     on = [given.positions[target] is not None, given.orientations_xyzw[target] is not None]
     return np.flatnonzero(np.repeat(on, 3))

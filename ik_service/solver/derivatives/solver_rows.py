@@ -16,7 +16,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.derivatives.host_rows import Data, HostBlock, RowValues
 from ik_service.solver.derivatives.linearisation import Further
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.binding import HAVE_TO_BE_MET, is_constraint, is_robot_constraint
 from ik_service.solver.rows.blocks import Rows
@@ -75,7 +75,7 @@ class HostRows:
         self.dof_tree = self.robot.trees.active_treeid
 
     def data(
-        self, targets: Sequence[Target], given: TargetArrays, enabled: NDArray[np.bool_] | None
+        self, targets: Sequence[Target], given: Batch, enabled: NDArray[np.bool_] | None
     ) -> list[dict[str, Float64Array]]:
         """Give the numbers of all fields, those of targets as the caller has them, not rounded."""
         # `enabled` says which constraints of the robot are met, [1 or n, constraints]; None for all

@@ -14,9 +14,8 @@ from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.names import index_of
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
-from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.arrays import NUMBER_MAX, as_numpy
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import NUMBER_MAX
 from objectives import InputError
 
 TOLD_PROBLEMS = 8

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.errors import in_a_line
-from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.arrays import as_numpy
 from objectives import InputError
 from objectives.errors import UnknownNameError
 

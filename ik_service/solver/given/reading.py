@@ -1,7 +1,7 @@
-"""Checks of type and shape of a caller's arrays. Numbers in plain arrays are checked by `problems.input_kernels`."""
+"""A caller's targets and starts as a batch: types and shapes are checked here, numbers of plain arrays by kernels."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel
-from ik_service.solver.given.foreign_arrays import as_numpy
-from ik_service.solver.given.target_arrays import TargetArrays, check_targets, host_array, plain_targets
+from ik_service.solver.given.arrays import as_numpy, by_target, host_array, plain_targets, unit_quaternions
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import DATA, Target
 from objectives import IKObjective, InputError
 
@@ -19,25 +19,49 @@ FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
 
 def read_targets(
     targets: Sequence[Target], positions: Any, orientations: Any, problem_count: Any, *, wxyz: bool = False
-) -> TargetArrays:
-    """Return the arrays of a solve by target, xyzw: views of the caller's where these are floats of the host."""
+) -> Batch:
+    """Return the target arrays of a solve by target, xyzw: views of the caller's where these are floats of the host."""
     # Raises InputError for a shape or a count that is not allowed, or, where it took a closer look, a value
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
-    given = _by_target(targets, positions, orientations, problem_count)
-    if not wxyz:
-        return given
-    turned = tuple(None if q is None else q[:, FROM_WXYZ] for q in given.orientations_xyzw)
-    return TargetArrays(given.positions, turned, given.problem_count)
-
-
-def _by_target(targets: Sequence[Target], positions: Any, orientations: Any, problem_count: Any) -> TargetArrays:
     by_position = plain_targets(positions, len(targets), 3)
     by_orientation = plain_targets(orientations, len(targets), 4)
+    batch = None
     if by_position is not None and by_orientation is not None and problem_count is None:
         counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
         if len(counts) == 1 and 0 not in counts:
-            return TargetArrays(by_position, by_orientation, counts.pop())
-    return check_targets(targets, positions, orientations, problem_count)
+            batch = Batch(by_position, by_orientation, counts.pop())
+    if batch is None:
+        batch = check_targets(targets, positions, orientations, problem_count)
+    if not wxyz:
+        return batch
+    return batch._replace(
+        orientations_xyzw=tuple(None if q is None else q[:, FROM_WXYZ] for q in batch.orientations_xyzw)
+    )
+
+
+def check_targets(
+    targets: Sequence[object], positions: object, orientations_xyzw: object, problem_count: int | None
+) -> Batch:
+    """Check the arrays of a solve, given as to `IKSolver.solve`, and split them by target."""
+    # A target with neither positions nor orientations is left out. Raises InputError for a shape, a count or a value
+    # that is not allowed; the message names it.
+    by_position = by_target("positions", positions, len(targets), 3)
+    by_orientation = by_target("orientations_xyzw", orientations_xyzw, len(targets), 4)
+    counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
+    if problem_count is not None:
+        if isinstance(problem_count, bool) or not isinstance(problem_count, Integral) or problem_count < 1:
+            raise InputError(f"problem_count is {problem_count!r}. Allowed: a whole number of at least 1.")
+        counts.add(int(problem_count))
+    if len(counts) > 1:
+        raise InputError(f"The arrays of one solve hold {sorted(counts)} problems. They must agree.")
+    if not counts:
+        raise InputError("Nothing says how many problems there are: give target arrays, or problem_count.")
+    if 0 in counts:
+        raise InputError("The batch is empty. Give at least one problem.")
+    if targets and not any(array is not None for array in (*by_position, *by_orientation)):
+        raise InputError("No target has positions or orientations_xyzw. Give values for at least one.")
+    unit = tuple(None if q is None else unit_quaternions("orientations_xyzw", q) for q in by_orientation)
+    return Batch(by_position, unit, counts.pop())
 
 
 def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, problem_count: int) -> NDArray[Any]:
@@ -57,23 +81,6 @@ def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, p
     ordered[:] = robot.mid_joint_q
     ordered[..., order.coordinates] = q
     return ordered
-
-
-def has_lines(target: Target) -> bool:
-    """Return whether a target has data per problem."""
-    return any(np.ndim(getattr(target, name)) == 2 for name in DATA)
-
-
-def part_of(target: Target, problems: slice | NDArray[np.intp]) -> Target:
-    """Return the target of some of the problems."""
-    if not has_lines(target):
-        return target
-    return replace(target, **{name: rows_of(getattr(target, name), problems) for name in DATA})
-
-
-def rows_of(array: Any, problems: slice | NDArray[np.intp]) -> Any:
-    """Return the lines of some of the problems, of an array that may have one for all or be None."""
-    return array[problems] if array is not None and array.ndim == 2 else array
 
 
 def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_count: int) -> None:

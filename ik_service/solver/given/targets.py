@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ik_service.errors import in_a_line
 from ik_service.robots import RobotModel
-from ik_service.solver.given.target_arrays import host_array, unit_quaternions
+from ik_service.solver.given.arrays import host_array, unit_quaternions
 from ik_service.solver.given.tolerances import AXES, FRAMES, check_tolerance, deadbands, free_rows
 from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
 from objectives.tasks.near_pose import ToleranceFrame
@@ -158,6 +158,23 @@ def pose_objective(
         return IKObjectivePose(target.link, positions, orientations_xyzw, **given)
     near = {"frame": target.frame, "deadband": deadband}
     return IKObjectiveNearPose(target.link, positions, orientations_xyzw, **near, **given)
+
+
+def has_lines(target: Target) -> bool:
+    """Return whether a target has data per problem."""
+    return any(np.ndim(getattr(target, name)) == 2 for name in DATA)
+
+
+def part_of(target: Target, problems: slice | NDArray[np.intp]) -> Target:
+    """Return the target of some of the problems."""
+    if not has_lines(target):
+        return target
+    return replace(target, **{name: rows_of(getattr(target, name), problems) for name in DATA})
+
+
+def rows_of(array: Any, problems: slice | NDArray[np.intp]) -> Any:
+    """Return the lines of some of the problems, of an array that may have one for all or be None."""
+    return array[problems] if array is not None and array.ndim == 2 else array
 
 
 def touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ik_service.collision.body_spheres import checked_attached
 from ik_service.collision.world import AttachedObject, World
 from ik_service.robots import RobotModel
-from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.arrays import as_numpy
 from ik_service.solver.given.options import SolverOptions
 from objectives import InputError
 
@@ -23,8 +23,8 @@ class CheckedWorlds(NamedTuple):
     enabled: NDArray[np.bool_] | None
     attached: Mapping[str, AttachedObject]  # objects that links carry, by name
 
-    def part(self, problems: NDArray[np.intp]) -> "CheckedWorlds":
-        """Return what some of the problems have."""
+    def part(self, problems: slice | NDArray[np.intp]) -> "CheckedWorlds":
+        """Return the worlds of some of the problems."""
         enabled = self.enabled if self.enabled is None or len(self.enabled) == 1 else self.enabled[problems]
         return self._replace(number=self.number if len(self.number) == 1 else self.number[problems], enabled=enabled)
 
@@ -71,7 +71,7 @@ def read_worlds(
         raise InputError("Option collision='world' needs a world.")
     others = {name for one in worlds for name in one.names}
     held = checked_attached(robot, spheres, attached, others) if attached else {}
-    if options.collision == "self":
+    if options.collision == "self" or (not worlds and index is None):
         return CheckedWorlds((), np.zeros(1, np.int32), None, held)
     return CheckedWorlds(worlds, _index(worlds, index, problem_count), _enabled(worlds, enabled, problem_count), held)
 
@@ -89,7 +89,7 @@ def _index(worlds: Sequence[World], index: Any, problem_count: int) -> NDArray[n
 
 
 def _enabled(worlds: Sequence[World], enabled: Any, problem_count: int) -> NDArray[np.bool_] | None:
-    if enabled is None or not worlds:
+    if enabled is None:
         return None
     most, found = max(len(world.objects) for world in worlds), np.asarray(as_numpy("object_enabled", enabled))
     if found.dtype != np.bool_ or found.shape not in ((most,), (problem_count, most)):

@@ -20,17 +20,17 @@ from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.coupling import inwards
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
-from ik_service.solver.core import SolverCore
+from ik_service.solver.deadline import TIME_LEFT_MIN_S
 from ik_service.solver.derivatives.solver_rows import HostRows, LimitDistances
 from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.result import IKResult
 from ik_service.solver.rows.binding import is_constraint
 from ik_service.solver.second_tries.near_spheres import NearSpheres
 from ik_service.solver.second_tries.targets_alone import FoundAnswers, TimeLeft
+from ik_service.solver.solve import SolverCore
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.tasks.near_pose import DEADBAND
 
@@ -64,33 +64,34 @@ class CollisionRepair:
             with DEVICE_LOCK, KernelsFor():
                 self._near = NearSpheres(self._core.model, self._core.lanes)
 
-    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
+    def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
         """Return all problems, where there are targets, and objectives state their rows and are no constraints."""
         core = self._core
         is_stated = all(isinstance(one, ExpressionObjective) and not is_constraint(one) for one in core.objectives)
         return np.full(len(result), bool(core.targets.all) and is_stated)
 
-    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+    def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return the configurations without contact that are nearest to their targets; limits are kept."""
-        blocks = [np.arange(first, min(first + BLOCK, batch.size)) for first in range(0, batch.size, BLOCK)]
+        count = batch.problem_count
+        blocks = [np.arange(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK)]
         found = [self._search(batch.part(one), time_left, joint_q[one]) for one in blocks]
         chosen, is_free = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return chosen, is_free
 
-    def _search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+    def _search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         core, worlds, near = self._core, batch.worlds, self._near
         assert worlds is not None  # else nothing is in contact
         assert near is not None  # `load` has made it
         rows, data = self._rows(batch, time_left())
         near.use(worlds)
         kept, unit, columns = time_left().margin + VERDICT_ROUNDING, core.robot.length_unit, _by_coordinate(rows)
-        largest = (rows.weights(data, batch.size) * rows.factor).max(axis=1)
+        largest = (rows.weights(data, batch.problem_count) * rows.factor).max(axis=1)
         scale = np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]  # so that weights of all rows change no step
         kept_limits = batch.limits
         if self._hard_limits and time_left().precision == "float32":
             kept_limits = _inward_limits(core.robot, batch.limits)
-        q, moves = np.array(joint_q, np.float64), np.ones(batch.size, dtype=bool)
-        chosen, least = q.copy(), np.full(batch.size, np.inf)
+        q, moves = np.array(joint_q, np.float64), np.ones(batch.problem_count, dtype=bool)
+        chosen, least = q.copy(), np.full(batch.problem_count, np.inf)
         for _ in range(STEPS_MAX):
             values = rows.values(body_motion(core.robot, q), data)
             # Bytes of products depend on the layout.
@@ -109,20 +110,18 @@ class CollisionRepair:
             q = np.where(moves[:, np.newaxis], rows.moved(q, step, kept_limits), q)
         return chosen, np.isfinite(least)
 
-    def _rows(self, batch: ProblemBatch, options: SolverOptions) -> tuple[HostRows, list[dict[str, Float64Array]]]:
+    def _rows(self, batch: Batch, options: SolverOptions) -> tuple[HostRows, list[dict[str, Float64Array]]]:
         core = self._core
-        with batch.data_of(core.targets, core.objectives):
+        with core.data_of(batch):
             rows = HostRows(core.robot, core.layout.rows, hard_limits=self._hard_limits)
-            data = rows.data(core.targets.all, batch.given, batch.enabled)
+            data = rows.data(core.targets.all, batch, batch.enabled)
             for own, target in zip(data, core.targets.all, strict=False):
                 if target.frame is not None:  # what the device has is that of the last solve
                     allowed = options.position_tolerance, options.orientation_tolerance
                     own[DEADBAND] = target.deadband(*allowed).astype(np.float64)
         return rows, data
 
-    def judging(
-        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
-    ) -> tuple[ProblemBatch, SolverOptions]:
+    def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
         """Return the solve that judges them, with the start that was given, towards which joints are turned."""
         return batch, replace(options, seeds=1, best_of=None)
 

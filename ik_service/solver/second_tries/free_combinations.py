@@ -19,14 +19,14 @@ from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.kernel_loading import KernelsFor
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.problem_arrays import Problems
-from ik_service.solver.core import SolverCore
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import CheckedWorlds
-from ik_service.solver.launches.recorded_launches import PreparedSolve
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.recorded_launches import PreparedSolve
+from ik_service.solver.result import IKResult
 from ik_service.solver.second_tries.targets_alone import FoundAnswers, TimeLeft
+from ik_service.solver.solve import SolverCore
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
 
 SOLUTIONS_TRIED = (8, 16)
@@ -93,16 +93,16 @@ class FreeCombinations:
         self._verdict: CollisionVerdict | None = None
         self._capacity = 0
 
-    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
+    def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
         """Return which problems have several islands, of which only the compiled engine keeps several solutions."""
         may_touch = batch.worlds is not None and self._core.engine.name == "compiled"
         several: NDArray[np.bool_] = (result.islands.nisland > 1) & may_touch
         return several
 
-    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+    def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return the first free combination of each problem."""
-        chosen = np.zeros((batch.size, self._core.robot.joint_coord_count))
-        is_free = np.zeros(batch.size, dtype=bool)
+        chosen = np.zeros((batch.problem_count, self._core.robot.joint_coord_count))
+        is_free = np.zeros(batch.problem_count, dtype=bool)
         for wanted in SOLUTIONS_TRIED:
             left = np.flatnonzero(~is_free)
             if not len(left):
@@ -114,20 +114,18 @@ class FreeCombinations:
                 chosen[left], is_free[left] = self._first_free(solutions, part.worlds, options.margin)
         return chosen, is_free
 
-    def judging(
-        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
-    ) -> tuple[ProblemBatch, SolverOptions]:
+    def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
         """Return the solve that judges combinations, with the start that was given, towards which joints are turned."""
         return batch, options
 
-    def _solutions(self, batch: ProblemBatch, options: SolverOptions, wanted: int) -> IslandSolutions:
+    def _solutions(self, batch: Batch, options: SolverOptions, wanted: int) -> IslandSolutions:
         """Return so many solutions of each island, kept off itself and the world."""
         core = self._core
         many = replace(options, solutions=wanted, best_of=None, precision="float32", repair=False)
-        with batch.data_of(core.targets, core.objectives):
+        with core.data_of(batch):
             done = core.run(batch, many, verdict=False)
         assert done is not None  # the same numbers were sound before
-        return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.size, wanted)
+        return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.problem_count, wanted)
 
     def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FoundAnswers:
         """Return the first free combination of each problem, from the solutions of its islands."""

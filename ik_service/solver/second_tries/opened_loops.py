@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint, RobotModel
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.problem_batch import ProblemBatch
 from ik_service.solver.second_tries.targets_alone import TargetSolve
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class OpenedProblem:
             np.isin(robot.constraint_names, [loop.name for loop in opened]),
         )
 
-    def given(self, given: TargetArrays) -> TargetArrays | None:
+    def given(self, given: Batch) -> Batch | None:
         """Return the poses of the links; None where a target that they follow from has not all of its pose."""
         positions, turns = [], []
         for pose in self.poses:
@@ -77,7 +76,7 @@ class OpenedProblem:
             T_reference_link = transform_multiply(T_reference_tool, np.atleast_2d(pose.T_tool_link))
             positions.append(T_reference_link[:, :3])
             turns.append(T_reference_link[:, 3:])
-        return TargetArrays(tuple(positions), tuple(turns), given.problem_count)
+        return Batch(tuple(positions), tuple(turns), given.problem_count)
 
 
 def _beyond(
@@ -111,7 +110,7 @@ class OpenedLoops:
         self._problem: OpenedProblem | None = None
         self._solve: TargetSolve | None = None
 
-    def starts(self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> Float64Array | None:
+    def starts(self, targets: tuple[Target, ...], batch: Batch, options: SolverOptions) -> Float64Array | None:
         """Return where problems start in place of the middle of the ranges, [problems, joint_coord_count]."""
         # Problems in which a loop is not enabled start in the middle. None where nothing follows from targets, such as
         # from those without their whole pose, where loops are not enabled in any problem or a number is faulty, or
@@ -122,7 +121,7 @@ class OpenedLoops:
         if not may_start_anywhere or options.solutions > 1:
             return None
         problem = self._opened(targets)
-        opened = None if problem is None else problem.given(batch.given)
+        opened = None if problem is None else problem.given(batch)
         if problem is None or opened is None:
             return None
         others, closes = None, np.ones(1, dtype=bool)
@@ -132,7 +131,7 @@ class OpenedLoops:
             return None
         if self._solve is None:
             self._solve = self._make(problem.robot, problem.targets)
-        result = self._solve(problem.targets, ProblemBatch(opened, enabled=others, worlds=batch.worlds), options)
+        result = self._solve(problem.targets, opened._replace(enabled=others, worlds=batch.worlds), options)
         return None if result is None else np.where(closes[:, None], result.joint_q, self._robot.mid_joint_q)
 
     def _opened(self, targets: tuple[Target, ...]) -> OpenedProblem | None:

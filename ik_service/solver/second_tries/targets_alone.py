@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.solver.core import SolverCore
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.result import IKResult
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.result import IKResult
 from ik_service.solver.rows.binding import RowKind
+from ik_service.solver.solve import SolverCore
 
 TimeLeft: TypeAlias = Callable[[], SolverOptions]
 """Gives the options of a solve that begins now: its deadline is what is left of the caller's."""
@@ -27,21 +27,19 @@ FoundAnswers: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_]]
 """Configurations [problems, joint_coord_count], and for which problems one has been found."""
 
 
-class Fallback(Protocol):
+class SecondTry(Protocol):
     """A search for answers of one solver's problems. The solver judges what it finds."""
 
     statuses: tuple[IKStatus, ...]  # how the problems have ended that it is for
 
-    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
+    def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
         """Return for which problems of a solve there is something to search for, whatever their status."""
 
-    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+    def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return answers of problems whose solve ended at `joint_q`."""
         # `time_left` gives the options of that solve, its deadline what is left of it
 
-    def judging(
-        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
-    ) -> tuple[ProblemBatch, SolverOptions]:
+    def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
         """Return the solve that judges chosen configurations, under the options of the solve without its deadline."""
         # It is a whole solve, whose own answers are left aside; what it tells of its course is of its own attempts
 
@@ -49,7 +47,7 @@ class Fallback(Protocol):
 class TargetSolve(Protocol):
     """Solver of targets without further rows, in the robot's own order of coordinates."""
 
-    def __call__(self, targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
+    def __call__(self, targets: tuple[Target, ...], batch: Batch, options: SolverOptions) -> IKResult | None:
         """Return answers to targets, of the data that these have; None where a number is faulty."""
 
 
@@ -68,11 +66,11 @@ class TargetsAlone:
         self._core, self._make = core, make
         self._solve: TargetSolve | None = None
 
-    def can_help(self, result: IKResult, batch: ProblemBatch) -> NDArray[np.bool_]:
+    def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
         """Return all problems."""
         return np.ones(len(result), dtype=bool)
 
-    def search(self, batch: ProblemBatch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
+    def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return answers of the targets; joints that no target moves stay as they are."""
         core = self._core
         if self._solve is None:
@@ -84,8 +82,6 @@ class TargetsAlone:
         assert result is not None  # the same numbers were sound before
         return result.joint_q, result.success
 
-    def judging(
-        self, batch: ProblemBatch, chosen: NDArray[Any], options: SolverOptions
-    ) -> tuple[ProblemBatch, SolverOptions]:
+    def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
         """Return the solve that judges them, from where they are: they are turned towards the start already."""
         return batch._replace(start=chosen), replace(options, seeds=1, best_of=None)

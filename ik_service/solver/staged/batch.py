@@ -13,8 +13,8 @@ from ik_service.linear_solve import allocate_equations, damped_steps, normal_equ
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.limit_arrays import LimitArrays
 from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.deadline import stopped_after
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.deadline import stopped_after
 from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED

@@ -10,10 +10,10 @@ from ik_service.errors import EngineError
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve
-from ik_service.solver.launches.workspace import Workspace
+from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.staged.batch import Batch
+from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads

@@ -298,7 +298,12 @@ class Verification:
     def read(self, count: int, *, float64_finish: bool) -> dict[str, Any]:
         """Return the columns of the first problems, by name."""
         values = self._answers.read(count)
-        return values | {"joint_q": self.columns["judged_q"].read(count)} if float64_finish else values
+        if float64_finish:
+            values["joint_q"] = self.columns["judged_q"].read(count)
+        values["constraint_error"], values["closing_joint_q"] = self.constraint_values.read(count)
+        if self.collision is not None:
+            values["clearance"], values["closest"] = self.collision.read(count)
+        return values
 
     def read_islands(self, count: int) -> dict[str, Any]:
         """Return the columns of the islands of the first problems, by name."""

@@ -14,7 +14,7 @@ from ik_service.service.queue.bounded_dict import BoundedDict
 from ik_service.service.queue.errors import ExpiredError, QueueFullError
 from ik_service.service.queue.queued_request import Expected, QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 
 PATH = b"/v1/robots/panda/solve"
@@ -58,7 +58,7 @@ def panda():
 
 
 def request(count, link="panda_hand"):
-    return SolveRequest((Target(link),), TargetArrays.of([np.zeros((count, 3))]))
+    return SolveRequest((Target(link),), Batch.of([np.zeros((count, 3))]))
 
 
 @pytest.mark.parametrize(

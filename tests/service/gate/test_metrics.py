@@ -17,7 +17,7 @@ from ik_service.service.gate.metrics import ServiceMetrics, WeightedHistogram
 from ik_service.service.queue.queued_request import QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.settings import ServiceSettings
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from tests.bounded import until
 
@@ -154,7 +154,7 @@ def test_robots_of_equal_urdfs_share_batches_and_are_counted_apart():
     result = IKSolver(panda, ["panda_hand"], device="cpu").solve(np.concatenate([poses, poses, [[9.0, 9.0, 9.0]]]))
     metrics = ServiceMetrics(lambda name: name != "gone")
     works = [
-        QueuedRequest(panda, SolveRequest((Target("panda_hand"),), TargetArrays.of([poses])), 0.0, 1.0, label=name)
+        QueuedRequest(panda, SolveRequest((Target("panda_hand"),), Batch.of([poses])), 0.0, 1.0, label=name)
         for name in ("a", "b", "gone")
     ]
     metrics.solved(panda, [work.take(1) for work in works], result, 0.5)
@@ -262,7 +262,7 @@ def test_labels_of_robots_that_come_and_go_are_bounded_in_the_files_of_workers(w
     monkeypatch.setattr(metrics_module, "LABELS_MOST", 2)
     metrics, panda = worker(1), load_robot("panda")
     for name in ("a", "b", "c", "d", "a"):
-        request = SolveRequest((Target("panda_hand"),), TargetArrays.of([[[0.4, 0.1, 0.5]]]))
+        request = SolveRequest((Target("panda_hand"),), Batch.of([[[0.4, 0.1, 0.5]]]))
         metrics.compiled(QueuedRequest(panda, request, 0.0, 1.0, label=name), 2.0)
         metrics.forget(name)
     counted = {

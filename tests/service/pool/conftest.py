@@ -11,8 +11,8 @@ from ik_service import IKSolver, load_robot
 from ik_service.robots import load_urdf
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 
 PATIENCE = 60
@@ -45,7 +45,7 @@ def numbered(first, count, *, link="panda_hand", weights=None, seeds=None):
     """A request whose k-th problem asks for x = first + k."""
     positions = np.zeros((count, 3))
     positions[:, 0] = first + np.arange(count)
-    arrays = TargetArrays.of([positions], [np.tile([0.0, 0.0, 0.0, 1.0], (count, 1))])
+    arrays = Batch.of([positions], [np.tile([0.0, 0.0, 0.0, 1.0], (count, 1))])
     return SolveRequest((Target(link, row_weights=weights),), arrays, options=SolverOptions(seeds=seeds))
 
 
@@ -72,7 +72,7 @@ class FakeSolverCache:
             assert self.gate.wait(60)
         if self.error is not None:
             raise self.error
-        numbers = np.concatenate([request.arrays.positions[0][:, 0] for request in requests])
+        numbers = np.concatenate([request.batch.positions[0][:, 0] for request in requests])
         if self.refused is not None and self.refused in numbers:
             raise_input_error()
         self.batches.append(numbers.tolist())

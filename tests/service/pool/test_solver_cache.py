@@ -16,10 +16,10 @@ from ik_service.service.queue.queued_request import QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import PacketLaunches
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.result import join_results
+from ik_service.solver.result import join_results
 from objectives.errors import InputError
 from tests.service.pool.conftest import chain, solved_by
 
@@ -27,7 +27,7 @@ from tests.service.pool.conftest import chain, solved_by
 def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
     joint_q = robot.random_joint_q(np.random.default_rng(seed), count)
     poses = robot.forward_kinematics(joint_q, links=[link])
-    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    arrays = Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
     return SolveRequest((Target(link, offset),), arrays)
 
 
@@ -186,7 +186,7 @@ def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
     most = int(EFFORT_MOST / 40**3)
     request = SolveRequest(
         (Target("l40"),),
-        TargetArrays.of([np.full((1, 3), 9.0)]),
+        Batch.of([np.full((1, 3), 9.0)]),
         options=SolverOptions(seeds=1024, max_iterations=1000),
     )
     pool = SolverPool("cpu", compile_apart=False)
@@ -205,7 +205,7 @@ def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
     robot = chain(40)
     options = SolverOptions(seeds=1024, max_iterations=100)
     here = robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]
-    request = SolveRequest((Target("l40"),), TargetArrays.of([here]), options=options)
+    request = SolveRequest((Target("l40"),), Batch.of([here]), options=options)
     pool = SolverPool("cpu", compile_apart=False)
     try:
         assert solved_by(pool, robot, request).result.success.all()

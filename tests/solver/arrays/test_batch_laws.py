@@ -5,9 +5,9 @@ Each test varies what the engine that runs does read; `test_staged_batch.py` has
 
 import numpy as np
 import pytest
+from ik_service.solver.launches import recording
 
 import ik_service
-from ik_service.solver.launches import recording
 from tests.solver.conftest import Reachable, assert_same_bytes
 
 pytestmark = pytest.mark.usefixtures("each_way")

@@ -13,7 +13,7 @@ from ik_service.solver.derivatives.answers import AnswerIslands
 from ik_service.solver.derivatives.linearise import _at_minimum, _sorted
 from ik_service.solver.derivatives.minimum import Minimum
 from ik_service.solver.derivatives.solver_rows import HostRows
-from ik_service.solver.given.target_arrays import check_targets
+from ik_service.solver.given.reading import check_targets
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION

@@ -7,7 +7,7 @@ from benchmarks.accuracy.minima import Minima, differences
 from ik_service import IKSolver, SolverOptions, load_robot
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
-from ik_service.solver.launches.result import join_results
+from ik_service.solver.result import join_results
 from objectives import IKObjectivePosture
 
 HAND = ["panda_hand"]

@@ -9,9 +9,9 @@ import ik_service
 from ik_service import IKSolver, SolverOptions, Target
 from ik_service.collision.shapes import HalfSpace, Sphere
 from ik_service.collision.world import World
-from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
+from ik_service.solver.deadline import TIME_LEFT_MIN_S
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.second_tries import assisted_solves
+from ik_service.solver.second_tries import second_tries
 from ik_service.solver.second_tries.collision_repair import STEPS_MAX
 from ik_service.solver.second_tries.near_spheres import NearSpheres
 from objectives import IKObjectiveLoop, IKObjectivePosture, InputError
@@ -312,7 +312,7 @@ def test_a_deadline_ends_the_search_after_a_step(panda, solver, monkeypatch):
     assert len(steps) == STEPS_MAX
     before = solver.solve(*targets, world=WORLD, options=options)
     steps.clear()
-    monkeypatch.setattr(assisted_solves, "with_time_left", with_time_left)
+    monkeypatch.setattr(second_tries, "with_time_left", with_time_left)
     result = solver.solve(*targets, world=WORLD, options=options | REPAIR)
     assert len(steps) == 1
     assert before.success.sum() == result.success.sum() < whole.success.sum()

@@ -20,7 +20,7 @@ from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import CompileFailedError
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from tests.bounded import until
 from tests.service.pool.conftest import numbered
@@ -316,9 +316,7 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
 def test_code_of_which_processes_die_is_compiled_by_nobody_else(panda, monkeypatch, caplog):
     monkeypatch.setattr("ik_service.service.pool.builder_process.fill_caches", die)
     poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])
-    request = SolveRequest(
-        (Target("panda_link4"),), TargetArrays.of([poses.positions[0]], [poses.orientations_xyzw[0]])
-    )
+    request = SolveRequest((Target("panda_link4"),), Batch.of([poses.positions[0]], [poses.orientations_xyzw[0]]))
     monkeypatch.setattr(SolverCache, "solve_together", lambda *_: pytest.fail("the solver's thread has compiled"))
     pool = SolverPool("cpu")
     try:

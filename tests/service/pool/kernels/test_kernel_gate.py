@@ -15,8 +15,8 @@ from ik_service.service.pool.pool_limits import PoolLimits
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import CompileFailedError, CompilingError, ExpiredError
 from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 from tests.service.pool.conftest import numbered, numbers_of, solved_by
 
@@ -134,7 +134,7 @@ def test_what_took_too_long_is_built_again_for_those_who_still_wait(make_pool, p
     gone.cancel()
     builder.asked.pop()[2](BuildEnd.ABANDONED)
     _, request, done, _ = builder.asked.pop()
-    assert request.arrays.positions[0][0, 0] == 1.0
+    assert request.batch.positions[0][0, 0] == 1.0
     done(BuildEnd.COMPILED)
     assert numbers_of(waiting.result(PATIENCE)) == [1]
 
@@ -255,14 +255,14 @@ def test_what_the_solvers_own_thread_cannot_compile_is_not_tried_again_either(ma
 def test_codes_differ_by_rows_and_not_by_values(panda):
     def code(positions=None, orientations_xyzw=None, link="panda_hand", **changes):
         positions = np.zeros((2, 3)) if positions is None else positions
-        return SolveRequest((Target(link, **changes),), TargetArrays.of([positions], [orientations_xyzw])).code_key
+        return SolveRequest((Target(link, **changes),), Batch.of([positions], [orientations_xyzw])).code_key
 
     one = np.array([0.1, 0, 0, 0, 0, 0, 1.0])
     assert code() == code(positions=np.ones((5, 3)))
     assert code(offset=one) == code(offset=2 * one)
     assert code(row_weights=np.ones(6)) == code(row_weights=np.full((2, 6), 3.0))
     different = [code(), code(link="panda_link6"), code(reference_link="panda_link1"), code(offset=one)]
-    plain = SolveRequest((Target("panda_hand"),), TargetArrays.of([np.zeros((2, 3))]))
+    plain = SolveRequest((Target("panda_hand"),), Batch.of([np.zeros((2, 3))]))
     choices = ({"best_of": "cost"}, {"precision": "float64"}, {"candidates": 2}, {"repair": True})
     different += [replace(plain, options=SolverOptions(**one)).code_key for one in choices]
     different += [
@@ -274,9 +274,7 @@ def test_codes_differ_by_rows_and_not_by_values(panda):
 
 def test_answers_of_a_process_that_compiles_apart_are_the_same(panda, tmp_path):
     poses = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(1), 3), links=["panda_link5"])
-    request = SolveRequest(
-        (Target("panda_link5"),), TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
-    )
+    request = SolveRequest((Target("panda_link5"),), Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]]))
     answers = []
     for apart in (True, False):
         pool = SolverPool("cpu", compile_apart=apart)

@@ -22,8 +22,8 @@ from ik_service.solver.arrays.partition import Partition, discovered_partition
 from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep
-from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem, without_count
+from ik_service.solver.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep
+from ik_service.solver.recording import PartLaunches, Recording, per_problem, without_count
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import IslandScales, TargetWeights, weights_on_device
 from ik_service.solver.verdict.verification import Verification
@@ -104,7 +104,7 @@ class Workspace:
         # Where starts are given, seed 1 is the middle
         if self.copies:
             self._pushed = ()
-        asked = (settings.options, settings.problem_count, settings.seeds, has_start)
+        asked = settings, has_start
         if asked != self._asked:  # seldom, where a program solves one problem after the other
             self.problems.set_options(settings, has_start=has_start)
             self.verification.use_tolerances(settings.options)

@@ -6,7 +6,7 @@ import warp as wp
 
 import ik_service
 from ik_service.control import IKController
-from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.solver.given.arrays import as_numpy
 from objectives import InputError
 
 LINK = "panda_hand"

@@ -23,10 +23,10 @@ from ik_service.result_schema import (
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.launches.recorded_launches import PreparedSolve
-from ik_service.solver.launches.workspace import Workspace
 from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.recorded_launches import PreparedSolve
 from ik_service.solver.verdict.island_results import IslandResults, instance_of
+from ik_service.solver.workspace import Workspace
 
 _NAMES = tuple(column.name for column in RESULT_COLUMNS)
 _ISLAND_NAMES = tuple(column.name for column in ISLAND_COLUMNS)
@@ -140,23 +140,15 @@ class ResultHead:
 
 def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return what a solve has left in its workspace."""
-    result = _collect(head, work, prepared, settings)
-    return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
-
-
-def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
-    """Return the answers as they have been judged last."""
     verified, count, order = work.verification, settings.problem_count, head.order
     values = head.fields | verified.read(count, float64_finish=settings.float64_finish)
     if not order.is_own:
         values |= {name: order.coordinates_of(values[name]) for name in OF_COORDINATES}
         values |= {name: order.dofs_of(values[name]) for name in OF_DOFS}
-    values["constraint_error"], values["closing_joint_q"] = verified.constraint_values.read(count)
-    if verified.collision is not None:
-        values["clearance"], values["closest"] = verified.collision.read(count)
     values["seeds"], values["limits"] = settings.seeds, work.asked_limits
     values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
-    return instance_of(IKResult, values)
+    result = instance_of(IKResult, values)
+    return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
 
 
 def _with_solutions(
@@ -185,5 +177,6 @@ def _with_solutions(
         number[good] += 1
     if answer.any():
         verify(answer)
-        result = _collect(head, work, prepared, settings)
+        alone = settings._replace(options=replace(settings.options, solutions=1))
+        result = collect_result(head, work, prepared, alone)
     return replace(result, solutions=head.order.coordinates_of(solutions), solution_count=number)

@@ -79,7 +79,7 @@ class Recording:
         *,
         waits: bool = True,  # whether a replay waits until the device has done everything
     ) -> None:
-        self._waits = waits
+        self._waits, self._must_wait = waits, waits and device.is_cuda
         self._device, self._record, self._executor, self._threads = device, record, executor, threads
         self._recorded: dict[int, list[PartLaunches]] = {}
         self._graphs: OrderedDict[int, Replay] = OrderedDict()  # each by its number of problems
@@ -120,12 +120,10 @@ class Recording:
             list(self._executor.map(PartLaunches.run, parts, part_sizes(count, len(parts))))
         else:
             parts[0].run(count)
-        self._wait()
+        if self._must_wait:
+            wait(self._device)
 
     def _launch(self, graph: wp.Graph) -> None:
         wp.capture_launch(graph)
-        self._wait()
-
-    def _wait(self) -> None:
-        if self._waits:
+        if self._must_wait:
             wait(self._device)

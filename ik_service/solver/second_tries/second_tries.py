@@ -18,22 +18,24 @@ from numpy.typing import NDArray
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel
 from ik_service.solver.construction import SolverSetup
-from ik_service.solver.core import SolverCore
+from ik_service.solver.deadline import TIME_LEFT_MIN_S, with_time_left
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.reading import has_lines_per_problem
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S, with_time_left
-from ik_service.solver.launches.result import IKResult, ResultHead, replace_by_successes
-from ik_service.solver.problem_batch import ProblemBatch, can_be_parted
+from ik_service.solver.result import IKResult, ResultHead, replace_by_successes
 from ik_service.solver.rows.binding import is_secondary
 from ik_service.solver.second_tries.collision_repair import CollisionRepair
 from ik_service.solver.second_tries.free_combinations import FreeCombinations
 from ik_service.solver.second_tries.opened_loops import OpenedLoops
-from ik_service.solver.second_tries.targets_alone import Fallback, TargetsAlone, TargetSolve
+from ik_service.solver.second_tries.targets_alone import SecondTry, TargetsAlone, TargetSolve
+from ik_service.solver.solve import SolverCore
 from objectives import IKObjective
+from objectives.expression.expression_objective import ExpressionObjective
 
 
-class AssistedSolves:
-    """A solver's core, and what else is solved for its problems."""
+class SecondTries:
+    """The solves of one solver, with second tries for problems that a solve leaves unsolved."""
 
     def __init__(
         self,
@@ -42,11 +44,8 @@ class AssistedSolves:
         objectives: Sequence[IKObjective],
         setup: SolverSetup,
     ) -> None:
-        core = SolverCore(robot, targets, objectives, setup)
-        # core: rows, arrays and engine
-        # rehearses: whether a solve does all further solves, so that their code is loaded; its answers are not to be
-        # used
-        self.core, self.rehearses = core, False
+        core = self.core = SolverCore(robot, targets, objectives, setup)
+        self.rehearses = False  # whether solves run all passes, to load their code; answers are then not used
         self._opened = OpenedLoops(robot, partial(_solver_of_targets, replace(setup, join=False), alone=True))
         hard_limits = setup.options.joint_limits == "hard"
         self._combinations, self._repair = FreeCombinations(core), CollisionRepair(core, hard_limits=hard_limits)
@@ -55,7 +54,7 @@ class AssistedSolves:
             self._alone = TargetsAlone(core, partial(_solver_of_targets, setup, robot, alone=False))
 
     def solve(
-        self, head: ResultHead, batch: ProblemBatch, options: SolverOptions, judged: NDArray[Any] | None = None
+        self, head: ResultHead, batch: Batch, options: SolverOptions, judged: NDArray[Any] | None = None
     ) -> IKResult | None:
         """Solve problems, or judge configurations [problems, joint_coord_count]; None for a faulty number."""
         began, guess = time.monotonic(), None
@@ -64,15 +63,17 @@ class AssistedSolves:
             guess = self._opened.starts(self.core.targets.all, batch, options)
         own = options if guess is None else with_time_left(options, began)
         result = self.core.solve(head, batch, own, guess=guess, judged=judged)
-        may_help = batch.worlds is not None or self._alone is not None
-        if may_help and result is not None and judged is None and options.solutions == 1:
-            self._fall_back(head, result, batch, options, began)
+        if result is None or judged is not None or options.solutions > 1:
+            return result
+        passes = self._passes(batch, options)
+        if passes and (self.rehearses or not result.success.all()):
+            self._improve(passes, head, result, batch, options, began)
         return result
 
-    def _fallbacks(self, batch: ProblemBatch, options: SolverOptions) -> list[Fallback]:
-        """Return the searches for answers where the solve has none, in order."""
+    def _passes(self, batch: Batch, options: SolverOptions) -> list[SecondTry]:
+        """Return the second tries of a batch, in order; their code is loaded."""
         may_touch = batch.worlds is not None
-        found: list[Fallback] = [self._combinations] if may_touch else []
+        found: list[SecondTry] = [self._combinations] if may_touch else []
         if self._alone is not None:
             found.append(self._alone)
         if may_touch and options.repair and not self.core.robot.loops:
@@ -80,35 +81,40 @@ class AssistedSolves:
             found.append(self._repair)
         return found
 
-    def _fall_back(
-        self, head: ResultHead, result: IKResult, batch: ProblemBatch, options: SolverOptions, began: float
+    def _improve(
+        self,
+        passes: Sequence[SecondTry],
+        head: ResultHead,
+        result: IKResult,
+        batch: Batch,
+        options: SolverOptions,
+        began: float,
     ) -> None:
-        """Look for answers of problems that are not solved, until the deadline since `began` is over."""
-        core, joint_q, fallbacks = self.core, None, self._fallbacks(batch, options)
-        if result.success.all() and not self.rehearses:
-            return
-        if not all(map(can_be_parted, core.objectives)):
-            return
+        """Look for answers of unsolved problems, pass by pass, until the deadline since `began` is over."""
+        core, joint_q = self.core, None
+        if any(has_lines_per_problem(one) and not isinstance(one, ExpressionObjective) for one in core.objectives):
+            return  # nothing narrows their data to some of the problems
         without_end = replace(options, deadline_s=None)
         time_left = partial(with_time_left, without_end if self.rehearses else options, began)
-        for fallback in fallbacks:
-            tried = np.isin(result.status, fallback.statuses)
+        for second_try in passes:
+            tried = np.isin(result.status, second_try.statuses)
             tried[:1] |= self.rehearses
-            rows = np.flatnonzero(tried & fallback.can_help(result, batch))
+            rows = np.flatnonzero(tried & second_try.can_help(result, batch))
             if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:
                 continue
             if joint_q is None:  # in the robot's order; further solves write where it is
-                found = core.work.verification.read(batch.size, float64_finish=result.joint_q.dtype == np.float64)
+                is_float64 = result.joint_q.dtype == np.float64
+                found = core.work.verification.read(batch.problem_count, float64_finish=is_float64)
                 joint_q = np.array(found["joint_q"])
             part = batch.part(rows)
-            chosen, is_found = fallback.search(part, time_left, joint_q[rows])
+            chosen, is_found = second_try.search(part, time_left, joint_q[rows])
             if not is_found.any():
                 continue
             rows, chosen = rows[is_found], chosen[is_found]
-            judged, judging = fallback.judging(part.part(np.flatnonzero(is_found)), chosen, without_end)
+            judged, judging = second_try.judging(part.part(np.flatnonzero(is_found)), chosen, without_end)
             if options.deadline_s is not None:
                 judging = replace(judging, seeds=1)
-            with judged.data_of(core.targets, core.objectives):
+            with core.data_of(judged):
                 solved = core.solve(head, judged, judging, judged=chosen)
             assert solved is not None  # the same numbers were sound before
             replace_by_successes(result, rows, solved)
@@ -117,13 +123,13 @@ class AssistedSolves:
 def _solver_of_targets(setup: SolverSetup, robot: RobotModel, targets: Sequence[Target], *, alone: bool) -> TargetSolve:
     """Return a solver of these targets without further rows."""
     # With `alone` it goes without further solves, and is finished as finely as the engine can
-    solves = AssistedSolves(robot, targets, (), setup)
+    solves = SecondTries(robot, targets, (), setup)
     core = solves.core
     head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(setup.device))
 
-    def solve(targets: tuple[Target, ...], batch: ProblemBatch, options: SolverOptions) -> IKResult | None:
+    def solve(targets: tuple[Target, ...], batch: Batch, options: SolverOptions) -> IKResult | None:
         core.targets.take(targets)
-        with batch.data_of(core.targets, ()):
+        with core.data_of(batch):
             own = batch._replace(lines=None)
             if alone:
                 return core.solve(head, own, replace(options, precision=core.engine.finish))

@@ -1,74 +1,45 @@
-"""Arrays of target poses, checked and split by target."""
+"""A caller's arrays on the host: of NumPy, Warp or another library, whole or by target; shapes and numbers checked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.solver.given.foreign_arrays import as_numpy
+from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from objectives import InputError
 from objectives.data_field import UNIT_TOLERANCE
 
-if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
-
 NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing
+CPU_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the host reads
 
 
-@dataclass(frozen=True)
-class TargetArrays:
-    """The targets of one solve, checked, on the host."""
-
-    # per target, [problem_count, 3] [m], or None where positions are unconstrained
-    positions: tuple[NDArray[np.floating[Any]] | None, ...]
-    # per target, unit [problem_count, 4], or None where orientations are unconstrained
-    orientations_xyzw: tuple[NDArray[np.floating[Any]] | None, ...]
-    problem_count: int  # problems of the solve
-
-    @classmethod
-    def of(cls, positions: Sequence[Any], orientations_xyzw: Sequence[Any] | None = None) -> "Self":
-        """Return arrays that are checked already, one or None for every target; without orientations all are free."""
-        orientations = (None,) * len(positions) if orientations_xyzw is None else tuple(orientations_xyzw)
-        count = next((len(array) for array in (*positions, *orientations) if array is not None), 0)
-        return cls(tuple(positions), orientations, count)
-
-    def part(self, problems: slice | NDArray[np.intp]) -> "Self":
-        """Return the arrays of some of the problems."""
-        positions, orientations = (
-            tuple(None if array is None else array[problems] for array in arrays)
-            for arrays in (self.positions, self.orientations_xyzw)
-        )
-        count = len(range(self.problem_count)[problems]) if isinstance(problems, slice) else len(problems)
-        return type(self)(positions, orientations, count)
+def as_numpy(name: str, value: Any) -> Any:
+    """Return a NumPy view of a Warp array or of anything with `__dlpack__`, and everything else as it is."""
+    # Memory of another device is copied to the host; the view may be read-only. Of a list or tuple every entry is seen
+    # so. Raises InputError where the library does not give its memory away.
+    if type(value) is np.ndarray or value is None:
+        return value
+    if type(value) in (list, tuple):
+        return [as_numpy(f"{name}[{k}]", v) for k, v in enumerate(value)] if any(map(_is_foreign, value)) else value
+    if not _is_foreign(value):
+        return value
+    try:
+        if isinstance(value, wp.array):
+            with turn_on(value.device):
+                return value.numpy()
+        if int(value.__dlpack_device__()[0]) in CPU_DEVICES:
+            return np.from_dlpack(value)
+        with DEVICE_LOCK:
+            shared: Any = wp.from_dlpack(value)
+            return shared.numpy()
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise InputError(f"{name} is not an array of numbers: {error}") from error
 
 
-def check_targets(
-    targets: Sequence[object], positions: object, orientations_xyzw: object, problem_count: int | None
-) -> TargetArrays:
-    """Check the arrays of a solve, given as to `IKSolver.solve`, and split them by target."""
-    # A target with neither positions nor orientations is left out. Raises InputError for a shape, a count or a value
-    # that is not allowed; the message names it.
-    by_position = by_target("positions", positions, len(targets), 3)
-    by_orientation = by_target("orientations_xyzw", orientations_xyzw, len(targets), 4)
-    counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
-    if problem_count is not None:
-        if isinstance(problem_count, bool) or not isinstance(problem_count, Integral) or problem_count < 1:
-            raise InputError(f"problem_count is {problem_count!r}. Allowed: a whole number of at least 1.")
-        counts.add(int(problem_count))
-    if len(counts) > 1:
-        raise InputError(f"The arrays of one solve hold {sorted(counts)} problems. They must agree.")
-    if not counts:
-        raise InputError("Nothing says how many problems there are: give target arrays, or problem_count.")
-    if 0 in counts:
-        raise InputError("The batch is empty. Give at least one problem.")
-    if targets and not any(array is not None for array in (*by_position, *by_orientation)):
-        raise InputError("No target has positions or orientations_xyzw. Give values for at least one.")
-    unit = tuple(None if q is None else unit_quaternions("orientations_xyzw", q) for q in by_orientation)
-    return TargetArrays(by_position, unit, counts.pop())
+def _is_foreign(value: Any) -> bool:
+    return isinstance(value, wp.array) or (not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"))
 
 
 def plain_targets(value: object, target_count: int, width: int) -> tuple[NDArray[Any] | None, ...] | None:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,22 +22,23 @@ from ik_service.solver.arrays.pose_targets import PoseTargets
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.construction import SolverSetup
+from ik_service.solver.deadline import stopped_after
 from ik_service.solver.engine import choose_engine
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import check_lines
-from ik_service.solver.given.targets import Target
+from ik_service.solver.given.targets import Target, part_of
 from ik_service.solver.given.worlds import CheckedWorlds
-from ik_service.solver.launches.deadline import stopped_after
-from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches
-from ik_service.solver.launches.result import IKResult, ResultHead, collect_result
-from ik_service.solver.launches.workspace import Workspace
-from ik_service.solver.problem_batch import ProblemBatch
+from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches
+from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.rows.binding import release_objective
 from ik_service.solver.rows.constraints import ConstraintRows
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.support import row_labels
 from ik_service.solver.verdict.island_report import IslandReport, report_islands
+from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
+from objectives.expression.expression_objective import ExpressionObjective
 
 
 class SolverCore:
@@ -49,15 +51,18 @@ class SolverCore:
         objectives: Sequence[IKObjective],  # further objectives; they are bound to this object
         setup: SolverSetup,
     ) -> None:
-        self.robot, self.objectives, self._options, self._join = robot, tuple(objectives), setup.options, setup.join
+        self.robot, self.objectives, self.options, self._join = robot, tuple(objectives), setup.options, setup.join
         self.targets, self._device, self._turn = PoseTargets(robot, targets), setup.device, turn_on(setup.device)
         self._threads = 1 if island_launches.in_threads(setup.device) else setup.threads
-        self._whom = whom_of(robot.name, [target.link for target in self.targets.all])
-        with DEVICE_LOCK, KernelsFor(self._whom):
+        whom = whom_of(robot.name, [target.link for target in self.targets.all])
+        self._kernels = partial(KernelsFor, whom)  # around all that may compile
+        self._asked: tuple[int, SolverOptions, bool] | None = None  # what the settings of the last solve are for
+        self._last: SolveSettings | None = None
+        with DEVICE_LOCK, self._kernels():
             self._set_up(setup.engine)
 
     def _set_up(self, engine: str) -> None:
-        options, join = self._options, self._join
+        options, join = self.options, self._join
         self.model = self.robot.on_device(str(self._device))
         self.work = self._workspace(1)  # arrays of the problems, with room for the largest solve so far
         targets = self.targets.make_objectives(self.work.problems)
@@ -88,15 +93,17 @@ class SolverCore:
         """Return a name for each row."""
         return tuple(row_labels(self.layout.rows, [target.link for target in self.targets.all]))
 
-    def check(self, batch: ProblemBatch) -> None:
+    def check(self, batch: Batch) -> None:
         """Check that data with a line per problem, and the parts of targets, are those of a batch."""
-        check_lines(self.objectives, self.targets.with_lines, batch.size)
-        self.targets.check_given(batch.given)
+        if self.objectives or self.targets.with_lines:
+            check_lines(self.objectives, self.targets.with_lines, batch.problem_count)
+        if self.targets.are_near:
+            self.targets.check_given(batch)
 
     def solve(
         self,
         head: ResultHead,  # what all results share
-        batch: ProblemBatch,
+        batch: Batch,
         options: SolverOptions,
         *,
         guess: NDArray[Any] | None = None,  # as for `run`
@@ -112,43 +119,44 @@ class SolverCore:
             InputError: As for `check`.
         """
         self.check(batch)
-        options = self._closing(options)
         done = self.run(batch, options, guess=guess)
         if done is None:
             return None
         if judged is not None:
-            with DEVICE_LOCK, KernelsFor(self._whom):
+            with DEVICE_LOCK, self._kernels():
                 self.work.verify_given(judged, done[0])
         return collect_result(head, self.work, *done)
 
-    def _closing(self, options: SolverOptions) -> SolverOptions:
-        """Return the options of a solve that closes loops, if any: float32 leaves them open by a micrometre."""
-        if not self.robot.constraint_names:
-            return options
-        if options.solutions > 1:
-            raise InputError(
-                f"Option solutions is {options.solutions}. Allowed for a robot with constraints: 1. "
-                "robot.constraints.close(..., solutions=k) finds other ways to assemble it."
-            )
-        return replace(options, precision="float64")
+    def _settings(self, count: int, options: SolverOptions, worlds: CheckedWorlds | None) -> SolveSettings:
+        """Return the settings of a solve: those of the last one where nothing has changed."""
+        asked = count, options, worlds is not None
+        if self._last is None or asked != self._asked:
+            if self.robot.constraint_names:  # float32 leaves loops open by a micrometre
+                if options.solutions > 1:
+                    raise InputError(
+                        f"Option solutions is {options.solutions}. Allowed for a robot with constraints: 1. "
+                        "robot.constraints.close(..., solutions=k) finds other ways to assemble it."
+                    )
+                options = replace(options, precision="float64")
+            self._last = self.engine.settings(count, options, checks_collision=worlds is not None)
+            self._asked = asked
+        return self._last
 
     def run(
-        self, batch: ProblemBatch, options: SolverOptions, *, guess: NDArray[Any] | None = None, verdict: bool = True
+        self, batch: Batch, options: SolverOptions, *, guess: NDArray[Any] | None = None, verdict: bool = True
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty."""
         # `guess` [problems, joint_coord_count] is seed 0 where no start is given. With `verdict` answers in contact
         # count as failed, beside attempts at single islands.
-        given, start, enabled, worlds, limits, _ = batch
-        count = given.problem_count
-        settings = self.engine.settings(count, options, checks_collision=worlds is not None)
-        with KernelsFor(self._whom):
+        start, limits = batch.start, batch.limits
+        settings = self._settings(batch.problem_count, options, batch.worlds)
+        with self._kernels():
             with DEVICE_LOCK:
-                self._constraints.enable(enabled)
-                work = self._fitted_workspace(count, options, worlds, verdict=verdict)
+                work = self._fitted_workspace(settings, batch.enabled, batch.worlds, verdict=verdict)
                 work.start = first = start if guess is None else guess
                 if limits is not None or work.asked_limits is not None:
-                    first = work.use_limits(limits, first, count)
-                work.inputs.stage(given.positions, given.orientations_xyzw, first)
+                    first = work.use_limits(limits, first, batch.problem_count)
+                work.inputs.stage(batch.positions, batch.orientations_xyzw, first)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
                 if options.deadline_s is not None:
@@ -169,12 +177,10 @@ class SolverCore:
         # Waits in the end until the device is done, unless a graph is being recorded. `given` is as in `InputArrays`.
         # Raises InputError where a graph is being recorded and no solve was like this one before, EngineError where
         # problems differ in the rows that are on.
-        options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)
-        settings = self.engine.settings(count, options, checks_collision=worlds is not None)
-        with KernelsFor(self._whom), DEVICE_LOCK:
-            self._constraints.enable(None)
-            work = self._fitted_workspace(count, options, worlds)
+        settings = self._settings(count, options, worlds)
+        with self._kernels(), DEVICE_LOCK:
+            work = self._fitted_workspace(settings, None, worlds)
             if work.asked_limits is not None:
                 work.use_limits(None, None, 0)
             work.copies = False
@@ -190,16 +196,50 @@ class SolverCore:
                 wait(self._device)
 
     def _fitted_workspace(
-        self, count: int, options: SolverOptions, worlds: CheckedWorlds | None, *, verdict: bool = True
+        self,
+        settings: SolveSettings,
+        enabled: NDArray[np.bool_] | None,
+        worlds: CheckedWorlds | None,
+        *,
+        verdict: bool = True,
     ) -> Workspace:
-        """Return the workspace, large enough, with the targets, tolerances and obstacles of a solve."""
+        """Return the workspace, large enough, with the constraints, obstacles, targets and tolerances of a solve."""
+        options = settings.options
+        if self.robot.constraint_names:
+            self._constraints.enable(enabled)
         if worlds is not None and self.collision is not None:
             self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
-        self._fit_workspace(count)
-        self.targets.use_tolerances(options.position_tolerance, options.orientation_tolerance)
-        self._upload_targets()
-        self.work.verification.check_collision(checked=worlds is not None and verdict)
+        if settings.problem_count > self.work.problems.capacity:
+            self.work = self._workspace(2 ** math.ceil(math.log2(settings.problem_count)))
+            self.targets.use_arrays(self.work.problems)
+            self._use_layout()
+        if self.targets.are_near:
+            self.targets.use_tolerances(options.position_tolerance, options.orientation_tolerance)
+        if self.targets.is_replaced:
+            exchanged = self.targets.upload()
+            if self.work.use_targets(self.targets.all) or exchanged:
+                self.work.forget()
+                self.engine.forget()
+        if self.collision is not None:
+            self.work.verification.check_collision(checked=worlds is not None and verdict)
         return self.work
+
+    @contextmanager
+    def data_of(self, batch: Batch) -> Iterator[None]:
+        """Let targets and objectives have the data of some problems alone, for a block."""
+        if batch.lines is None:
+            yield
+            return
+        whole = self.targets.all
+        with ExitStack() as undo:
+            for objective in self.objectives:
+                if isinstance(objective, ExpressionObjective):
+                    undo.callback(objective.use_lines, None)
+                    objective.use_lines(batch.lines)
+            if self.targets.with_lines:
+                undo.callback(self.targets.take, whole)
+                self.targets.take(tuple(part_of(target, batch.lines) for target in whole))
+            yield
 
     def report_islands(self, problem: int) -> IslandReport:
         """Return the islands of a problem, every row on whose weight can be above 0, and all constraints."""
@@ -218,34 +258,22 @@ class SolverCore:
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
         given["collision"] = worlds is not None and self.collision is not None
         self._constraints.enable(None)
-        with DEVICE_LOCK, KernelsFor(self._whom):
-            work = self._fitted_workspace(2, replace(self._options, best_of=None), worlds)
+        with DEVICE_LOCK, self._kernels():
+            settings = self._settings(2, replace(self.options, best_of=None, solutions=1), worlds)
+            work = self._fitted_workspace(settings, None, worlds)
             work.use_limits(None, None, 0)
             return self.engine.recorded(work, 2, **given)
 
     def _workspace(self, capacity: int) -> Workspace:
-        hard = self._options.joint_limits == "hard"
+        hard = self.options.joint_limits == "hard"
         targets = self.targets
         return Workspace(self.model, targets.all, targets.touches, capacity, hard_limits=hard, threads=self._threads)
-
-    def _fit_workspace(self, problem_count: int) -> None:
-        if problem_count > self.work.problems.capacity:
-            self.work = self._workspace(2 ** math.ceil(math.log2(problem_count)))
-            self.targets.use_arrays(self.work.problems)
-            self._use_layout()
 
     def _use_layout(self) -> None:
         self.work.use_layout(self.layout)
         if self.collision is not None:
             self.work.verification.use_collision(self.collision)
         self.engine.use_layout()
-
-    def _upload_targets(self) -> None:
-        if self.targets.is_replaced:
-            exchanged = self.targets.upload()
-            if self.work.use_targets(self.targets.all) or exchanged:
-                self.work.forget()
-                self.engine.forget()
 
 
 def _soft_limits() -> IKObjective:

@@ -1,1 +1,0 @@
-"""Launches of a solve: its arrays, recorded and replayed, its deadline, and the result that is read from them."""
