@@ -6,12 +6,11 @@ All threads are profiled. Functions of Warp kernels run on devices and are left 
 """
 
 import argparse
+import http.client
 import socket
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -63,23 +62,23 @@ def post(walk: Walk) -> dict[tuple[str, str], None]:
     settings = load_settings(device="cpu", robots="panda", log_format="console", log_level="warning")
     app = create_app(settings, bound_to="127.0.0.1")
     server = ServiceServer(server_config(app, settings), app, settings)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/robots/panda/solve"
+    connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=60)
     found: list[dict[tuple[str, str], None]] = []
 
     def call() -> None:
-        request = urllib.request.Request(url, BODY, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            answer.read()
+        connection.request("POST", "/v1/robots/panda/solve", BODY, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 200 or not answer.read():
+            raise RuntimeError(f"The service answers with status {answer.status}.")
 
     def visit() -> None:
         sys.setprofile(None)
         while not server.started:
             time.sleep(0.05)
-        while not found:
-            try:
-                found.append(walk.of(call))
-            except urllib.error.HTTPError:  # not ready yet
-                time.sleep(0.5)
+        while not app.state.service.is_ready:
+            time.sleep(0.05)
+        found.append(walk.of(call))
+        connection.close()
         server.should_exit = True
 
     threading.Thread(target=visit, daemon=True).start()
