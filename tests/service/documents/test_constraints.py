@@ -112,7 +112,7 @@ def test_requests_that_disable_the_same_are_solved_together(robot):
     assert keys[0] == keys[1] != keys[2] == keys[3] != keys[4]
     assert keys[5] is None
     request = read_solve(body(DISABLED), robot).request
-    assert len(request.sample().constraint_enabled) == request.pattern_count == 2
+    assert len(request.sample().batch.enabled) == request.pattern_count == 2
     codes = {read_solve(body(disable), robot).request.code_key for disable in ([], ["rail"], ["hinge"], DISABLED)}
     assert len(codes) == 4
 
