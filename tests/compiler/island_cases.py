@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-import ik_service
+from ik_service import load_robot
 from ik_service.mechanism.transforms import quaternion_exp
 from ik_service.robots.readers.catalog import load_urdf
 from objectives import (
@@ -56,9 +56,9 @@ def robots():
     return {
         "panda": panda,
         "locked panda": panda.lock({"panda_joint2": 0.4, "panda_joint5": -0.7}),
-        "gripper": ik_service.load_robot("panda_gripper", collision="ignore"),
-        "dual": ik_service.load_robot("dual_panda", collision="ignore"),
-        "humanoid": ik_service.load_robot("humanoid", collision="ignore"),
+        "gripper": load_robot("panda_gripper", collision="ignore"),
+        "dual": load_robot("dual_panda", collision="ignore"),
+        "humanoid": load_robot("humanoid", collision="ignore"),
         "floating": floating,  # floating, planar, continuous, prismatic, revolute and ball joints
         "locked base": floating.lock({"base": base}),
         "locked middle": floating.lock({"slide": [0.1, -0.2, 0.7], "round": quaternion_exp(np.array([0.3, 0.1, 2.0]))}),
@@ -182,10 +182,7 @@ def _table():
             "humanoid",
             [_pose(link) for link in ("left_grasp", "right_grasp", "left_sole", "right_sole")] + [_look_at("head")],
         ),
-        "humanoid centre of mass": (
-            "humanoid",
-            [_pose("left_sole"), _center_of_mass(row_weights=[1.0, 0.5, 2.0])],
-        ),
+        "humanoid centre of mass": ("humanoid", [_pose("left_sole"), _center_of_mass(row_weights=[1.0, 0.5, 2.0])]),
         "floating centre of mass": ("floating", [_center_of_mass(), _position("d")]),
         "locked base centre of mass": ("locked base", [_center_of_mass(row_weights=[1.0, 3.0, 0.5])]),
         "floating pose": ("floating", [_pose("d", offset=TOOL)]),

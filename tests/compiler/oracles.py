@@ -159,10 +159,7 @@ def along(robot, objective, directions):
     def motion(q):
         return seen_motion(robot, q, objective.link, offset, objective.reference_link)
 
-    return Oracle(
-        lambda q: (motion(q)[0] - point) @ across.T,
-        lambda q: np.einsum("ri,ndi->nrd", across, motion(q)[2]),
-    )
+    return Oracle(lambda q: (motion(q)[0] - point) @ across.T, lambda q: np.einsum("ri,ndi->nrd", across, motion(q)[2]))
 
 
 def center_of_mass(robot, objective):
@@ -178,8 +175,7 @@ def center_of_mass(robot, objective):
         return position, linear
 
     return Oracle(
-        lambda q: (motion(q)[0] - target) * weights,
-        lambda q: motion(q)[1].transpose(0, 2, 1) * weights[:, None],
+        lambda q: (motion(q)[0] - target) * weights, lambda q: motion(q)[1].transpose(0, 2, 1) * weights[:, None]
     )
 
 
@@ -289,10 +285,7 @@ def choices(robot, objective):
     def jacobian(q):
         (x, y, z, angle), (dx, dy, dz, by_angle), inside = parts(q)
         second = np.where(x > 0.1, 0.5 / np.sqrt(np.maximum(x, 0.1)) * dx, 0.5 * dy)
-        found = [
-            np.where(inside, x * dy + y * dx, -dz),
-            np.where(angle <= 0.0, angle * dz + z * by_angle, second),
-        ]
+        found = [np.where(inside, x * dy + y * dx, -dz), np.where(angle <= 0.0, angle * dz + z * by_angle, second)]
         return np.stack(found, axis=1) * weights[:, None]
 
     return Oracle(rows, jacobian)

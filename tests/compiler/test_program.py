@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import load_robot
 from ik_service.compiler import coordinate_names, uncovered
 from ik_service.compiler.half_angle import FLOAT32_ERROR
 from objectives import IKObjective, IKObjectivePose, IKObjectivePosition, IKObjectivePosture
@@ -234,7 +234,7 @@ def test_elements_add_up_where_a_group_says_so():
 
 
 def test_what_is_not_covered_says_why():
-    humanoid = ik_service.load_robot("humanoid", collision="ignore")
+    humanoid = load_robot("humanoid", collision="ignore")
     covered = [IKObjectivePosition("left_sole", (0, 0, 0)), IKObjectivePosture(humanoid.mid_joint_q), Functions()]
     assert "IKObjective is not stated" in uncovered([*covered, IKObjective()])
     assert uncovered(covered) is None

@@ -1,11 +1,12 @@
 """Robots and problems that the solver's tests share."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import IKSolver, RobotModel, load_robot
 from ik_service.kernels import host_device_array
 from ik_service.solver.arrays import parts
 from ik_service.solver.compiled import island_launches
@@ -22,11 +23,24 @@ PLANAR_2R = """
 """
 
 
+POSITION, ORIENTATION = 1e-3, 1e-2  # [m], [rad], the default tolerances
+
+
+@cache
+def bare_robot(name):
+    """A built-in robot without collision shapes, loaded once."""
+    return load_robot(name, collision="ignore")
+
+
+def cpu_solver(robot, targets=(), **arguments):
+    return IKSolver(robot, targets, **{"device": "cpu"} | arguments)
+
+
 @dataclass(frozen=True)
 class Reachable:
     """Targets drawn by float64 forward kinematics: positions [n, links, 3] and orientations_xyzw [n, links, 4]."""
 
-    robot: ik_service.RobotModel
+    robot: RobotModel
     links: list[str]
     joint_q: np.ndarray
     positions: np.ndarray
@@ -45,6 +59,24 @@ class Reachable:
         sign = np.sign((poses.orientations_xyzw * self.orientations_xyzw).sum(axis=-1, keepdims=True))
         chord = np.linalg.norm(poses.orientations_xyzw * sign - self.orientations_xyzw, axis=-1)
         return distance, 4.0 * np.arcsin(np.minimum(0.5 * chord, 1.0))
+
+    @property
+    def targets(self):
+        return self.positions, self.orientations_xyzw
+
+    def part(self, rows):
+        """Some of the problems, by their numbers or a slice."""
+        return Reachable(self.robot, self.links, *(one[rows] for one in (self.joint_q, *self.targets)))
+
+    def met(self, joint_q):
+        """Whether all targets of a problem are within the default tolerances, [n]."""
+        distance, angle = self.errors(joint_q)
+        return ((distance <= POSITION) & (angle <= ORIENTATION)).all(axis=1)
+
+    def check_honest(self, result):
+        """Check that successes are the problems whose targets are met, and that all answers are inside the limits."""
+        np.testing.assert_array_equal(result.success, self.met(result.joint_q))
+        assert inside_limits(self.robot, result.joint_q).all()
 
 
 def assert_same_bytes(a, b):
@@ -66,14 +98,24 @@ def planar_2r(tmp_path):
     def make(elbow_lower=-3.1, elbow_upper=3.1):
         path = tmp_path / "planar_2r.urdf"
         path.write_text(PLANAR_2R.format(elbow_lower=elbow_lower, elbow_upper=elbow_upper))
-        return ik_service.load_robot(path)
+        return load_robot(path)
 
     return make
 
 
 @pytest.fixture(scope="session")
 def panda():
-    return ik_service.load_robot("panda", collision="ignore")
+    return bare_robot("panda")
+
+
+@pytest.fixture(scope="session")
+def dual_panda():
+    return bare_robot("dual_panda")
+
+
+@pytest.fixture(scope="session")
+def humanoid():
+    return bare_robot("humanoid")
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +153,7 @@ def use_engine(name, monkeypatch):
     if name == "threads":
         use_threads(monkeypatch)
     engine = "staged" if name == "staged" else "auto"
-    monkeypatch.setitem(ik_service.IKSolver.__init__.__kwdefaults__, "engine", engine)
+    monkeypatch.setitem(IKSolver.__init__.__kwdefaults__, "engine", engine)
     return name
 
 

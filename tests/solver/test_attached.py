@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-import ik_service
-from ik_service import IKSolver
+from ik_service import IKSolver, load_robot
 from ik_service.robots import AttachedObject, Box, World
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
+from tests.solver.conftest import bare_robot
 from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
 
 ROD = AttachedObject(HAND, [[0.0, 0.0, 0.1 + 0.04 * k, 0.03] for k in range(6)])
@@ -88,7 +88,7 @@ def test_most_that_can_be_attached_has_room(panda, solver):
 
 
 def test_arms_keep_off_what_the_other_carries():
-    robot = ik_service.load_robot("dual_panda")
+    robot = load_robot("dual_panda")
     hands = ["left_panda_hand", "right_panda_hand"]
     held = {"rod": AttachedObject(hands[0], ROD.spheres)}
     targets = free_targets(robot, 200, None, 3, held, hands)
@@ -110,7 +110,7 @@ def test_threads_of_a_gpu_check_what_is_attached(panda, threads):
 
 
 def test_without_a_check_nothing_is_attached(panda):
-    plain = ik_service.load_robot("panda", collision="ignore")
+    plain = bare_robot("panda")
     with pytest.raises(InputError, match="has no collision model"):
         IKSolver(plain, [HAND]).solve(np.array([[0.4, 0.0, 0.4]]), attached={"rod": ROD})
     found = IKSolver(panda, [HAND]).solve(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, load_robot
+from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
 from ik_service.export import export_controller
@@ -17,6 +17,7 @@ from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture
 from objectives.errors import InputError
+from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 LOWER, UPPER = 0.8, 1.3
@@ -73,7 +74,7 @@ def check_kept(result):
 @pytest.mark.evidence
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_targets_within_the_limits_are_met(curve, engine):
-    result = IKSolver(four_bar((LOWER, UPPER)), [POINT], engine=engine, device="cpu").solve(drawn(curve, curve.within))
+    result = cpu_solver(four_bar((LOWER, UPPER)), [POINT], engine=engine).solve(drawn(curve, curve.within))
     assert result.success.all()
     check_kept(result)
 
@@ -82,7 +83,7 @@ def test_targets_within_the_limits_are_met(curve, engine):
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_targets_beyond_the_limits_are_come_to_as_near_as_these_allow(curve, engine):
     targets = drawn(curve, ~curve.within)
-    result = IKSolver(four_bar((LOWER, UPPER)), [POINT], engine=engine, device="cpu").solve(targets)
+    result = cpu_solver(four_bar((LOWER, UPPER)), [POINT], engine=engine).solve(targets)
     angle = check_kept(result)
     least = np.linalg.norm(targets[:, None] - curve.point[curve.within][None], axis=2).min(axis=1)
     assert (result.position_error[:, 0] <= 1.01 * least + 1e-3).mean() >= 0.99  # the grid is some 1 mm wide
@@ -107,7 +108,7 @@ def hands(joint, limits):
     pitch = {"pitch": 0.02} if joint == "helical" else {}
     plane = (0.0, 0.0, 0.4, 0.0, 0.0, 0.0, 1.0)
     table = None if limits is None else ((0.2, 0.6), (-np.inf, np.inf), (-np.inf, np.inf))
-    return load_robot("dual_panda", collision="ignore").with_loops(
+    return bare_robot("dual_panda").with_loops(
         [
             LoopConstraint("held", joint, RIGHT, LEFT, reference_offset=HELD, limits=limits, **pitch),
             LoopConstraint("table", "planar", LEFT, None, reference_offset=plane, limits=table),
@@ -121,7 +122,7 @@ def test_hands_keep_the_limits_of_every_joint_that_joins_them(engine, joint):
     robot, free = hands(joint, HAND_LIMITS[joint]), hands(joint, None)
     closed = robot.constraints.close(robot.random_joint_q(np.random.default_rng(5), 60)).joint_q
     positions = robot.forward_kinematics(closed, [LEFT]).positions
-    solver = IKSolver(robot, [LEFT], engine=engine, device="cpu")
+    solver = cpu_solver(robot, [LEFT], engine=engine)
     result = solver.solve(positions)
     kept = result.joint_q[result.status != IKStatus.LOOP_OPEN]
     assert len(kept) >= 0.9 * len(positions)
@@ -135,7 +136,7 @@ def test_hands_keep_the_limits_of_every_joint_that_joins_them(engine, joint):
 def test_a_range_of_one_value_is_a_further_row(curve):
     inside = np.flatnonzero(curve.within)[::40]
     value = float(curve.angle[inside[0]])
-    solver = IKSolver(four_bar((value, value)), [POINT], device="cpu")
+    solver = cpu_solver(four_bar((value, value)), [POINT])
     result = solver.solve(curve.point[inside])
     assert np.abs(result.closing_joint_q[:, 0] - value).max() <= 1e-6
     assert result.success[0]
@@ -148,7 +149,7 @@ def test_a_pin_whose_axes_are_opposite_has_an_angle_of_zero_and_no_slope():
     turned = (*pin.offset[:3], 1.0, 0.0, 0.0, 0.0)
     loop = LoopConstraint("pin", "revolute", pin.link, pin.reference_link, turned, pin.reference_offset, limits=(-1, 1))
     robot = load_robot("four_bar").with_loops([loop])
-    result = IKSolver(robot, [POINT], device="cpu").solve([[0.2, 0.2, 0.0]], initial_joint_q=np.zeros(3))
+    result = cpu_solver(robot, [POINT]).solve([[0.2, 0.2, 0.0]], initial_joint_q=np.zeros(3))
     assert np.isfinite(result.joint_q).all()
     assert result.status_names == ["loop_open"]  # no turn about z brings the axes together
 
@@ -156,7 +157,7 @@ def test_a_pin_whose_axes_are_opposite_has_an_angle_of_zero_and_no_slope():
 @pytest.mark.evidence
 def test_a_posture_does_not_push_the_pin_beyond_its_limits(curve):
     posture = IKObjectivePosture(np.array([2.5, -2.5, 2.5]), weight=0.1)
-    solver = IKSolver(four_bar((LOWER, UPPER)), [POINT], objectives=[posture], device="cpu")
+    solver = cpu_solver(four_bar((LOWER, UPPER)), [POINT], objectives=[posture])
     result = solver.solve(drawn(curve, curve.within))
     assert result.success.all()
     check_kept(result)
@@ -165,7 +166,7 @@ def test_a_posture_does_not_push_the_pin_beyond_its_limits(curve):
 @pytest.mark.evidence
 def test_a_loop_that_is_not_enabled_has_no_limits(curve):
     targets = drawn(curve, ~curve.within)
-    solver = IKSolver(four_bar((LOWER, UPPER)), [POINT], device="cpu")
+    solver = cpu_solver(four_bar((LOWER, UPPER)), [POINT])
     on = np.arange(COUNT) % 2 == 0
     mixed = solver.solve(targets, constraint_enabled=on[:, None])
     assert (mixed.success == ~on).all()
@@ -178,11 +179,11 @@ def test_an_answer_beyond_a_limit_says_that_its_loop_is_open(curve):
     """Of a mechanism whose crank and rocker are locked where the pin closes beyond its limits only."""
     beyond = np.flatnonzero(curve.angle > UPPER + 0.05)[0]
     locked = dict(zip(("crank_joint", "rocker_joint"), curve.joint_q[beyond, [0, 2]], strict=True))
-    result = IKSolver(four_bar((LOWER, UPPER)).lock(locked), [POINT], device="cpu").solve(curve.point[[beyond]])
+    result = cpu_solver(four_bar((LOWER, UPPER)).lock(locked), [POINT]).solve(curve.point[[beyond]])
     assert result.status_names == ["loop_open"]
     assert not result.success[0]
     assert result.constraint_error[0, 0] > 1e-3
-    free = IKSolver(four_bar(None).lock(locked), [POINT], device="cpu").solve(curve.point[[beyond]])
+    free = cpu_solver(four_bar(None).lock(locked), [POINT]).solve(curve.point[[beyond]])
     assert free.success[0]
 
 
@@ -210,6 +211,6 @@ def test_what_does_not_know_such_limits_says_so(curve):
         IKController(robot, [POINT], device="cpu", limits=ControlLimits(acceleration=10.0))
     with pytest.raises(EngineError, match="Ticks of robots whose closing joints have limits cannot be exported"):
         export_controller(IKController(robot, [POINT], device="cpu"))
-    solver, targets = IKSolver(robot, [POINT], device="cpu"), drawn(curve, curve.within)
+    solver, targets = cpu_solver(robot, [POINT]), drawn(curve, curve.within)
     with pytest.raises(EngineError, match="no derivatives where joints that close loops have limits"):
         solver.linearise(solver.solve(targets), targets)

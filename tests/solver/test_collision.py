@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import ik_service
 from ik_service import IKSolver
 from ik_service.collision.collision_data import SPARE_VALUES, VERDICT_ROUNDING, WIDEST
 from ik_service.collision.distance_grid import DistanceGrid
@@ -13,6 +12,7 @@ from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.second_tries.free_combinations import IslandSolutions, _combinations
 from objectives import IKObjectivePosition, InputError
+from tests.solver.conftest import bare_robot, cpu_solver
 
 HAND = "panda_hand"
 SPHERES = {
@@ -40,7 +40,7 @@ OTHER = World({"shelf": Box((0.5, 0.6, 0.04), (0.55, 0.0, 0.5, 0.0, 0.0, 0.0, 1.
 
 
 def panda_with_spheres():
-    return ik_service.load_robot("panda", collision="ignore").with_collision_model(CollisionModel(SPHERES, FAR))
+    return bare_robot("panda").with_collision_model(CollisionModel(SPHERES, FAR))
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +273,7 @@ def test_the_staged_engine_tries_further_seeds_where_one_ends_in_contact(panda):
 
 @pytest.fixture(scope="module")
 def arms():
-    plain = ik_service.load_robot("dual_panda", collision="ignore")
+    plain = bare_robot("dual_panda")
     spheres = {f"{side}_{link}": own for side in ("left", "right") for link, own in SPHERES.items()}
     pairs = [(f"left_{a}", f"right_{b}") for a in SPHERES for b in SPHERES]
     pairs += [(f"{side}_{a}", f"{side}_{b}") for side in ("left", "right") for a, b in FAR]
@@ -345,7 +345,7 @@ def test_what_makes_no_check_is_refused(panda, solver, given, reason):
 
 
 def test_a_robot_without_a_model_has_no_world():
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     solver = IKSolver(robot, [HAND])
     assert solver.solve(np.array([[0.4, 0.0, 0.4]])).clearance is None
     with pytest.raises(InputError, match="Robot 'panda' has no collision model"):
@@ -391,7 +391,7 @@ def test_options_that_are_equal_but_for_their_type_are_told_apart(panda):
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_objectives_alone_are_met_without_contact_too(panda, engine):
     positions, _ = free_targets(panda, 60, WORLD, seed=5)
-    solver = IKSolver(panda, objectives=[IKObjectivePosition(HAND, positions)], engine=engine, device="cpu")
+    solver = cpu_solver(panda, objectives=[IKObjectivePosition(HAND, positions)], engine=engine)
     plain = solver.solve(problem_count=60, options={"collision": "off"})
     assert (~panda.collision(plain.joint_q, WORLD).is_free & plain.success).sum() > 3
     result = solver.solve(problem_count=60, world=WORLD)

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.robots import CoordinateConstraint, LoopConstraint
+from ik_service import IKStatus
+from ik_service.robots import CoordinateConstraint, LoopConstraint, load_urdf
 from objectives import IKObjectiveCoupling, IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
+from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, four_bar, gaps
 
 ENGINES = ("compiled", "staged")
@@ -31,7 +33,7 @@ def misses(robot, joint_q):
 @pytest.fixture(scope="module")
 def geared():
     """A Panda with a gear and a cam, and positions that its hand reaches with both."""
-    robot = ik_service.load_robot("panda", collision="ignore").with_coordinate_constraints([GEAR, CAM])
+    robot = bare_robot("panda").with_coordinate_constraints([GEAR, CAM])
     joint_q = robot.random_joint_q(np.random.default_rng(2), 40 * COUNT)
     columns = dict(zip(robot.coordinate_names, joint_q.T, strict=True))
     for one in robot.coordinate_constraints:
@@ -46,7 +48,7 @@ def geared():
 @pytest.mark.parametrize("engine", ENGINES)
 def test_targets_are_met_with_gear_and_cam(geared, engine):
     robot, positions = geared
-    result = ik_service.IKSolver(robot, ["panda_hand"], engine=engine, device="cpu").solve(positions)
+    result = cpu_solver(robot, ["panda_hand"], engine=engine).solve(positions)
     assert result.success.mean() >= 0.98
     assert misses(robot, result.joint_q).max() <= CLOSED
     np.testing.assert_allclose(result.constraint_error, misses(robot, result.joint_q), atol=1e-12)
@@ -58,7 +60,7 @@ def test_targets_are_met_with_gear_and_cam(geared, engine):
 @pytest.mark.evidence
 def test_a_constraint_is_enabled_per_problem(geared):
     robot, positions = geared
-    solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+    solver = cpu_solver(robot, ["panda_hand"])
     enabled = np.array([[True, False], [False, True], [False, False], [True, True]])
     result = solver.solve(positions[:4], constraint_enabled=enabled)
     assert ((misses(robot, result.joint_q) <= CLOSED) == enabled).all()
@@ -73,15 +75,15 @@ def test_a_linear_constraint_is_what_elimination_makes_of_it():
     mimic = '<mimic joint="panda_joint4" multiplier="-0.8" offset="0.3"/></joint>'
     before, _, after = text.partition('<joint name="panda_joint6"')
     body, _, rest = after.partition("</joint>")
-    eliminated = ik_service.robots.load_urdf(f'{before}<joint name="panda_joint6"{body}{mimic}{rest}')
-    robot = ik_service.load_robot("panda", collision="ignore").with_coordinate_constraints([GEAR])
+    eliminated = load_urdf(f'{before}<joint name="panda_joint6"{body}{mimic}{rest}')
+    robot = bare_robot("panda").with_coordinate_constraints([GEAR])
     start = robot.mid_joint_q.copy()
     start[5] = 0.3 - 0.8 * start[3]
     position = robot.forward_kinematics(start, ["panda_hand"]).positions
     posture = {"objectives": [IKObjectivePosture(start, weight=1e-2)]}
-    first = ik_service.IKSolver(robot, ["panda_hand"], device="cpu", **posture).solve(position, initial_joint_q=start)
+    first = cpu_solver(robot, ["panda_hand"], **posture).solve(position, initial_joint_q=start)
     posture = {"objectives": [IKObjectivePosture(start, weight=1e-2)]}
-    second = ik_service.IKSolver(eliminated, ["panda_hand"], device="cpu", **posture)
+    second = cpu_solver(eliminated, ["panda_hand"], **posture)
     np.testing.assert_allclose(first.joint_q, second.solve(position, initial_joint_q=start).joint_q, atol=1e-4)
 
 
@@ -92,18 +94,18 @@ def test_a_gear_and_a_loop_leave_a_linkage_one_configuration_of_each_mode(engine
     robot = four_bar().with_coordinate_constraints([gear])
     rng = np.random.default_rng(4)
     starts = robot.random_joint_q(rng, 40)
-    solver = ik_service.IKSolver(robot, engine=engine, device="cpu")
+    solver = cpu_solver(robot, engine=engine)
     result = solver.solve(problem_count=40, initial_joint_q=starts)
     closed = result.success
     assert closed.mean() >= 0.9
     assert gaps(robot, result.joint_q)[closed].max() <= CLOSED >= misses(robot, result.joint_q)[closed].max()
-    assert (result.status[~closed] == ik_service.IKStatus.LOOP_OPEN).all()
+    assert (result.status[~closed] == IKStatus.LOOP_OPEN).all()
     report = solver.islands()
     assert [island.rows for island in report.islands] == [("constraint pin", "constraint gear")]
 
 
 def test_what_is_not_between_two_scalar_joints_is_refused():
-    robot = ik_service.load_robot("humanoid", collision="ignore")
+    robot = bare_robot("humanoid")
     ball = next(name for name, kind in zip(robot.joint_names, robot.joint_type, strict=True) if kind == 4)
     scalar = [name for name, kind in zip(robot.joint_names, robot.joint_type, strict=True) if kind == 0]
     with pytest.raises(InputError, match=f"about joint '{ball}', which has several coordinates"):
@@ -129,15 +131,15 @@ def test_a_joint_is_not_coupled_to_itself():
 
 
 def test_an_objective_names_joints_that_are_there():
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     with pytest.raises(UnknownNameError, match="joint 'elbow' is not in the robot"):
-        ik_service.IKSolver(robot, objectives=[IKObjectiveCoupling("elbow", "panda_joint1", (0.0, 1.0))], device="cpu")
+        cpu_solver(robot, objectives=[IKObjectiveCoupling("elbow", "panda_joint1", (0.0, 1.0))])
 
 
 def test_a_robot_carries_its_constraints(geared):
     robot, _ = geared
     plain = robot.with_coordinate_constraints([])
-    assert robot.content_hash != plain.content_hash == ik_service.load_robot("panda", collision="ignore").content_hash
+    assert robot.content_hash != plain.content_hash == bare_robot("panda").content_hash
     assert pickle.loads(pickle.dumps(robot)).coordinate_constraints == robot.coordinate_constraints
     assert robot.lock({"panda_joint2": 0.1}).coordinate_constraints == robot.coordinate_constraints
     part = robot.subrobot("panda_link2")

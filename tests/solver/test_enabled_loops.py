@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
 from objectives import IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
 from tests.objectives.loop_rows import LOOP_SIZES, matrix_of
-from tests.solver.conftest import assert_same_bytes
+from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of
 
 COUNT = 5
@@ -19,7 +19,7 @@ BYTES = ("joint_q", "success", "status", "cost", "iterations", "seed_index", "po
 
 @pytest.fixture(scope="module")
 def arms():
-    return ik_service.load_robot("dual_panda", collision="ignore")
+    return bare_robot("dual_panda")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def holding(arms):
     """Two arms that hold one object, and targets of which those of odd problems cannot be reached with it."""
     robot = arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
     starts = arms.random_joint_q(np.random.default_rng(3), COUNT)
-    hand = ik_service.IKSolver(arms, [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu")
+    hand = cpu_solver(arms, [Target(RIGHT, reference_link=LEFT)])
     held = hand.solve(np.tile(HELD[:3], (COUNT, 1, 1)), np.tile(HELD[3:], (COUNT, 1, 1)), initial_joint_q=starts)
     assert held.success.all()
     poses = arms.forward_kinematics(held.joint_q, [LEFT, RIGHT])
@@ -40,7 +40,7 @@ def holding(arms):
 @pytest.mark.parametrize("given", [ON_OFF[:, None], {"object": ON_OFF}, ON_OFF[:, None].tolist()])
 def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone_and_compiles_nothing(holding, given, monkeypatch):
     robot, positions, turns = holding
-    solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
+    solver = cpu_solver(robot, [LEFT, RIGHT])
     alone = [
         solver.solve(positions[p : p + 1], turns[p : p + 1], constraint_enabled=[on]) for p, on in enumerate(ON_OFF)
     ]
@@ -58,12 +58,12 @@ def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone_and_compiles_
 @pytest.mark.evidence
 def test_a_loop_that_is_closed_nowhere_leaves_the_bytes_of_a_robot_without_it(arms, holding):
     robot, positions, turns = holding
-    solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
+    solver = cpu_solver(robot, [LEFT, RIGHT])
     result = solver.solve(positions, turns, constraint_enabled=np.array([False]))
-    without = ik_service.IKSolver(arms, [LEFT, RIGHT], device="cpu")
+    without = cpu_solver(arms, [LEFT, RIGHT])
     assert_same_bytes(result, without.solve(positions, turns, options={"precision": "float64"}))
     again = solver.solve(positions, turns)
-    assert_same_bytes(again, ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu").solve(positions, turns))
+    assert_same_bytes(again, cpu_solver(robot, [LEFT, RIGHT]).solve(positions, turns))
     assert not again.success[~ON_OFF].any()
 
 
@@ -76,7 +76,7 @@ def test_loops_are_enabled_each_by_itself(arms):
     ]
     robot = arms.with_loops(loops)
     posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
-    solver = ik_service.IKSolver(robot, objectives=[posture], device="cpu")
+    solver = cpu_solver(robot, objectives=[posture])
     enabled = np.array([[True, True], [True, False], [False, True], [False, False]])
     result = solver.solve(problem_count=4, constraint_enabled=enabled)
     assert (result.constraint_error[enabled] <= CLOSED).all()
@@ -89,18 +89,18 @@ def test_loops_are_enabled_each_by_itself(arms):
 
 def test_errors_of_constraints_are_those_of_the_answers(holding):
     robot, positions, turns = holding
-    result = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu").solve(positions, turns, constraint_enabled=[False])
+    result = cpu_solver(robot, [LEFT, RIGHT]).solve(positions, turns, constraint_enabled=[False])
     np.testing.assert_allclose(result.constraint_error[:, 0], gaps(robot, result.joint_q), rtol=1e-6, atol=1e-12)
     assert (result.constraint_error > 0.0).all()
-    plain = ik_service.load_robot("panda", collision="ignore")
-    none = ik_service.IKSolver(plain, ["panda_hand"], device="cpu").solve([[0.4, 0.1, 0.5]])
+    plain = bare_robot("panda")
+    none = cpu_solver(plain, ["panda_hand"]).solve([[0.4, 0.1, 0.5]])
     assert none.constraint_error.shape == none.closing_joint_q.shape == (1, 0)
 
 
 @pytest.mark.evidence
 def test_reports_call_a_loop_by_its_name(holding):
     robot, positions, turns = holding
-    solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
+    solver = cpu_solver(robot, [LEFT, RIGHT])
     rows = (f"target {LEFT}", f"target {RIGHT}", "constraint object")
     assert [island.rows for island in solver.islands().islands] == [rows]
     result = solver.solve(positions, turns, constraint_enabled=ON_OFF[:, None])
@@ -123,7 +123,7 @@ def test_reports_call_a_loop_by_its_name(holding):
 )
 def test_what_enables_no_loop_is_refused(holding, given, error, words):
     robot, positions, turns = holding
-    solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
+    solver = cpu_solver(robot, [LEFT, RIGHT])
     with pytest.raises(error, match=words):
         solver.solve(positions, turns, constraint_enabled=given)
 
@@ -157,13 +157,13 @@ def placed(joint, names, values):
     "joint", ["revolute", "prismatic", "helical", "cylindrical", "universal", "spherical", "planar", "weld", "distance"]
 )
 def test_coordinates_of_a_closing_joint_place_its_frame(joint):
-    robot, n = ik_service.load_robot("ur5e", collision="ignore"), 30
+    robot, n = bare_robot("ur5e"), 30
     rng = np.random.default_rng(5)
     offset = np.array([0.05, 0.02, 0.1, 0.0, 0.0, 0.6, 0.8])
     base = transform_multiply(pose_of(robot, robot.random_joint_q(rng, 1), "tool0"), offset[np.newaxis])[0]
     loop = LoopConstraint("pin", joint, "tool0", None, offset, base, **LOOP_SIZES.get(joint, {}))
     closed = robot.with_loops([loop])
-    solver = ik_service.IKSolver(closed, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=1e-3)], device="cpu")
+    solver = cpu_solver(closed, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=1e-3)])
     result = solver.solve(problem_count=n, initial_joint_q=robot.random_joint_q(rng, n))
     good = result.constraint_error[:, 0] <= CLOSED
     assert good.sum() >= 20

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service import IKStatus, SolverOptions, Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
 from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture, InputError
 from tests.objectives.loop_rows import LOOP_ROWS, LOOP_SIZES, matrix_of
-from tests.solver.conftest import assert_same_bytes
+from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
 
 CLOSED = 1e-6  # [m and rad]
 CLOSED_FLOAT64 = 1e-10
@@ -54,12 +55,8 @@ def gaps(robot, joint_q):
 @pytest.fixture(scope="module")
 def holding():
     """Two arms that hold one object, targets that they reach together, and those configurations."""
-    robot = ik_service.load_robot("dual_panda", collision="ignore").with_loops(
-        [LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)]
-    )
-    open_chain = ik_service.IKSolver(
-        robot.with_loops([]), [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu"
-    )
+    robot = bare_robot("dual_panda").with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+    open_chain = cpu_solver(robot.with_loops([]), [Target(RIGHT, reference_link=LEFT)])
     starts = robot.random_joint_q(np.random.default_rng(3), 60)
     held = open_chain.solve(np.tile(HELD[:3], (60, 1, 1)), np.tile(HELD[3:], (60, 1, 1)), initial_joint_q=starts)
     assert held.success.all()
@@ -70,7 +67,7 @@ def holding():
 @pytest.mark.evidence
 def test_targets_that_the_loop_allows_are_met_with_it(holding):
     robot, positions, turns = holding
-    solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu")
+    solver = cpu_solver(robot, [LEFT, RIGHT])
     result = solver.solve(positions, turns)
     assert gaps(robot, result.joint_q).max() <= CLOSED
     assert result.success.mean() >= 0.95
@@ -83,19 +80,19 @@ def test_targets_that_the_loop_allows_are_met_with_it(holding):
 @pytest.mark.evidence
 def test_loops_close_to_what_float64_resolves_beside_joints_at_their_limits(holding):
     robot, _, _ = holding
-    hand = ik_service.IKSolver(robot.with_loops([]), [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu")
+    hand = cpu_solver(robot.with_loops([]), [Target(RIGHT, reference_link=LEFT)])
     n = 300
     starts = robot.random_joint_q(np.random.default_rng(4), n)
     held = hand.solve(np.tile(HELD[:3], (n, 1, 1)), np.tile(HELD[3:], (n, 1, 1)), initial_joint_q=starts)
     poses = robot.forward_kinematics(held.joint_q, [LEFT, RIGHT])  # float32: hands are off by some 1e-6
-    result = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu").solve(poses.positions, poses.orientations_xyzw)
+    result = cpu_solver(robot, [LEFT, RIGHT]).solve(poses.positions, poses.orientations_xyzw)
     assert (result.active_limits != 0).any(axis=1).sum() >= 20
     assert gaps(robot, result.joint_q).max() <= CLOSED_FLOAT64
 
 
 def test_one_target_moves_both_arms(holding):
     robot, positions, turns = holding
-    result = ik_service.IKSolver(robot, [LEFT], device="cpu").solve(positions[:, :1], turns[:, :1])
+    result = cpu_solver(robot, [LEFT]).solve(positions[:, :1], turns[:, :1])
     assert gaps(robot, result.joint_q).max() <= CLOSED
     assert result.success.mean() >= 0.95
 
@@ -105,11 +102,11 @@ def test_a_loop_stays_closed_where_targets_pull_it_apart(holding):
     robot, positions, turns = holding
     apart = positions[:20].copy()
     apart[:, 1, 0] += 0.2
-    solver = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu", options=ik_service.SolverOptions(seeds=16))
+    solver = cpu_solver(robot, [LEFT, RIGHT], options=SolverOptions(seeds=16))
     result = solver.solve(apart, turns[:20])
     assert not result.success.any()
     assert gaps(robot, result.joint_q).max() <= CLOSED_FLOAT64
-    at_minimum = np.isin(result.status, [ik_service.IKStatus.STALLED, ik_service.IKStatus.BLOCKED_BY_LIMITS])
+    at_minimum = np.isin(result.status, [IKStatus.STALLED, IKStatus.BLOCKED_BY_LIMITS])
     assert at_minimum.mean() >= 0.75  # and not out of iterations
     poses = robot.forward_kinematics(result.joint_q, [LEFT, RIGHT])
     pulled = np.linalg.norm(poses.positions - apart, axis=2)
@@ -121,10 +118,10 @@ def test_a_loop_stays_closed_where_targets_pull_it_apart(holding):
 def test_a_posture_costs_neither_loop_nor_targets(holding):
     robot, positions, turns = holding
     posture = IKObjectivePosture(robot.mid_joint_q, weight=0.3)
-    result = ik_service.IKSolver(robot, [LEFT, RIGHT], objectives=[posture], device="cpu").solve(positions, turns)
+    result = cpu_solver(robot, [LEFT, RIGHT], objectives=[posture]).solve(positions, turns)
     assert gaps(robot, result.joint_q).max() <= CLOSED
     assert result.success.mean() >= 0.95
-    without = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu").solve(positions, turns)
+    without = cpu_solver(robot, [LEFT, RIGHT]).solve(positions, turns)
     both = result.success & without.success
     near, far = (np.linalg.norm(one.joint_q[both] - robot.mid_joint_q, axis=1).mean() for one in (result, without))
     assert near < far
@@ -133,9 +130,9 @@ def test_a_posture_costs_neither_loop_nor_targets(holding):
 def test_bytes_are_those_of_each_problem_alone_on_any_number_of_threads(holding, monkeypatch):
     robot, positions, turns = holding
     monkeypatch.setattr(ik_service.solver.arrays.parts, "PART_MIN", 8)
-    solver = ik_service.IKSolver(robot, [LEFT], device="cpu")
+    solver = cpu_solver(robot, [LEFT])
     whole = solver.solve(positions[:, :1], turns[:, :1])
-    several = ik_service.IKSolver(robot, [LEFT], device="cpu", threads=3).solve(positions[:, :1], turns[:, :1])
+    several = cpu_solver(robot, [LEFT], threads=3).solve(positions[:, :1], turns[:, :1])
     assert_same_bytes(whole, several)
     for p in range(0, 60, 11):
         alone = solver.solve(positions[p : p + 1, :1], turns[p : p + 1, :1])
@@ -145,7 +142,7 @@ def test_bytes_are_those_of_each_problem_alone_on_any_number_of_threads(holding,
 @pytest.mark.evidence
 @pytest.mark.parametrize("joint", ["weld", "revolute", "helical", "universal", "distance"])
 def test_joints_close_a_loop_to_the_world(joint):
-    robot = ik_service.load_robot("ur5e", collision="ignore")
+    robot = bare_robot("ur5e")
     rng = np.random.default_rng(5)
     offset = np.array([0.05, 0.02, 0.1, 0.0, 0.0, 0.6, 0.8])
     place = transform_multiply(pose_of(robot, robot.random_joint_q(rng, 1), "tool0"), offset[np.newaxis])[0]
@@ -153,13 +150,13 @@ def test_joints_close_a_loop_to_the_world(joint):
     closed = robot.with_loops([loop])
     starts = robot.random_joint_q(rng, 40)
     posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
-    solver = ik_service.IKSolver(closed, objectives=[posture], device="cpu")
+    solver = cpu_solver(closed, objectives=[posture])
     result = solver.solve(problem_count=40, initial_joint_q=starts)
     is_open = gaps(closed, result.joint_q) > CLOSED
     assert is_open.mean() <= 0.05
-    assert (result.status[is_open] == ik_service.IKStatus.LOOP_OPEN).all()
+    assert (result.status[is_open] == IKStatus.LOOP_OPEN).all()
     assert not result.success[is_open].any()
-    assert (result.status[~is_open] != ik_service.IKStatus.LOOP_OPEN).all()
+    assert (result.status[~is_open] != IKStatus.LOOP_OPEN).all()
 
 
 def four_bar(rocker=ROCKER):
@@ -175,10 +172,8 @@ def test_a_four_bar_follows_its_crank_in_both_modes():
     starts = robot.random_joint_q(rng, n)
     drive = starts[:, 0]
     crank_turn = np.column_stack([np.zeros((n, 2)), np.sin(0.5 * drive), np.cos(0.5 * drive)])[:, np.newaxis]
-    target = ik_service.Target("crank", row_weights=[0, 0, 0, 0, 0, 1])
-    result = ik_service.IKSolver(robot, [target], device="cpu").solve(
-        orientations_xyzw=crank_turn, initial_joint_q=starts
-    )
+    target = Target("crank", row_weights=[0, 0, 0, 0, 0, 1])
+    result = cpu_solver(robot, [target]).solve(orientations_xyzw=crank_turn, initial_joint_q=starts)
     assert result.success.all()
     assert gaps(robot, result.joint_q).max() <= CLOSED
     # The rocker's angle in closed form: the triangle of the crank's pin, the rocker's foot and the coupler's pin.
@@ -197,7 +192,7 @@ def test_a_four_bar_follows_its_crank_in_both_modes():
 @pytest.mark.evidence
 def test_a_loop_that_cannot_close_is_said_to_be_open():
     robot = four_bar(rocker=1.5)  # longer than crank, coupler and ground together
-    solver = ik_service.IKSolver(robot, objectives=[IKObjectivePosture(robot.mid_joint_q)], device="cpu")
+    solver = cpu_solver(robot, objectives=[IKObjectivePosture(robot.mid_joint_q)])
     result = solver.solve(problem_count=3)
     assert result.status_names == ["loop_open"] * 3
     assert not result.success.any()
@@ -207,13 +202,13 @@ def test_a_loop_that_cannot_close_is_said_to_be_open():
 @pytest.mark.evidence_cases("False")
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_loop_that_no_joint_moves_is_judged(is_open):
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    robot = bare_robot("dual_panda")
     robot = robot.lock({name: 0.0 if name != "left_panda_joint4" else -1.0 for name in robot.joint_names[:7]})
     at = pose_of(robot, robot.mid_joint_q[None], LEFT)[0]
     at[2] += 0.01 * is_open
     held = robot.with_loops([LoopConstraint("stand", "weld", LEFT, None, reference_offset=tuple(at))])
     goal = pose_of(robot, robot.random_joint_q(np.random.default_rng(1), 5), RIGHT)
-    result = ik_service.IKSolver(held, [RIGHT], device="cpu").solve(goal[:, None, :3], goal[:, None, 3:])
+    result = cpu_solver(held, [RIGHT]).solve(goal[:, None, :3], goal[:, None, 3:])
     assert (result.success != is_open).all()
     assert set(result.status_names) == {"loop_open" if is_open else "converged"}
 
@@ -225,9 +220,7 @@ def test_a_robot_carries_its_loops():
     assert robot.lock({"drive": 0.3}).loops == robot.loops
     assert robot.with_frame("tool", "rocker", HELD).loops == robot.loops
     assert robot.subrobot("crank").loops == ()
-    both = ik_service.load_robot("dual_panda", collision="ignore").with_loops(
-        [LoopConstraint("object", "weld", RIGHT, LEFT)]
-    )
+    both = bare_robot("dual_panda").with_loops([LoopConstraint("object", "weld", RIGHT, LEFT)])
     assert both.subrobot(both.link_names[0]).loops == both.loops
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-import ik_service
 from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS
+from ik_service import Target, load_robot
+from tests.solver.conftest import cpu_solver
 
 CLOSED, CLOSED_APART = 1e-10, 1e-6  # [m], the second where targets pull
 COUNT, SHARE = 1000, 0.995
@@ -53,7 +54,7 @@ def drive_columns(robot, mechanism):
 
 @EACH
 def test_the_robot_is_that_of_the_closed_form(mechanism):
-    robot = ik_service.load_robot(mechanism.name)
+    robot = load_robot(mechanism.name)
     assert robot.warnings == ()
     assert len(robot.loops) >= 1
     joint_q = mechanism.configurations(COUNT, np.random.default_rng(0))
@@ -64,7 +65,7 @@ def test_the_robot_is_that_of_the_closed_form(mechanism):
 
 @EACH
 def test_as_many_freedoms_are_left_as_there_are_drives(mechanism):
-    robot, step = ik_service.load_robot(mechanism.name), 1e-6
+    robot, step = load_robot(mechanism.name), 1e-6
     joint_q = mechanism.configurations(1, np.random.default_rng(3))
     ways = step * np.eye(robot.joint_dof_count)
     near = [rows(robot, robot.integrate(np.tile(joint_q, (len(ways), 1)), sign * ways)) for sign in (1.0, -1.0)]
@@ -77,7 +78,7 @@ def test_as_many_freedoms_are_left_as_there_are_drives(mechanism):
 @EACH
 @pytest.mark.parametrize("is_driven", [False, True])
 def test_random_configurations_close_from_perturbed_starts(mechanism, is_driven):
-    robot = ik_service.load_robot(mechanism.name)
+    robot = load_robot(mechanism.name)
     rng = np.random.default_rng(1)
     starts = mechanism.configurations(COUNT, rng)
     drives = drive_columns(robot, mechanism)
@@ -86,7 +87,7 @@ def test_random_configurations_close_from_perturbed_starts(mechanism, is_driven)
     if is_driven:
         starts[:, drives] = held
     moved = driven(robot, mechanism) if is_driven else robot
-    result = ik_service.IKSolver(moved, device="cpu").solve(problem_count=COUNT, initial_joint_q=starts)
+    result = cpu_solver(moved).solve(problem_count=COUNT, initial_joint_q=starts)
     assert result.success.mean() >= SHARE
     assert gaps(robot, result.joint_q[result.success]).max() <= CLOSED
     if is_driven:
@@ -96,11 +97,11 @@ def test_random_configurations_close_from_perturbed_starts(mechanism, is_driven)
 @pytest.mark.evidence_cases("delta", "five_bar", "four_bar")
 @EACH
 def test_targets_that_the_loops_allow_are_met(mechanism):
-    robot = ik_service.load_robot(mechanism.name)
+    robot = load_robot(mechanism.name)
     wanted = mechanism.configurations(COUNT, np.random.default_rng(2))
     positions, turns = poses(robot, wanted, mechanism.link)
-    target = ik_service.Target(mechanism.link, row_weights=mechanism.axes)
-    solver = ik_service.IKSolver(robot, [target], device="cpu")
+    target = Target(mechanism.link, row_weights=mechanism.axes)
+    solver = cpu_solver(robot, [target])
     result = solver.solve(positions, turns if mechanism is STEWART else None)
     assert result.success.mean() >= SHARE
     assert gaps(robot, result.joint_q[result.success]).max() <= CLOSED
@@ -110,14 +111,12 @@ def test_targets_that_the_loops_allow_are_met(mechanism):
 
 def solved_from_drives(mechanism, count=COUNT, starts=None):
     """Configurations that follow from random drives; other joints start in the middle, or where `starts` says."""
-    robot = ik_service.load_robot(mechanism.name)
+    robot = load_robot(mechanism.name)
     wanted = mechanism.configurations(count, np.random.default_rng(4))
     drives = drive_columns(robot, mechanism)
     given = np.tile(robot.mid_joint_q, (count, 1)) if starts is None else starts(robot, count)
     given[:, drives] = wanted[:, drives]
-    result = ik_service.IKSolver(driven(robot, mechanism), device="cpu").solve(
-        problem_count=count, initial_joint_q=given
-    )
+    result = cpu_solver(driven(robot, mechanism)).solve(problem_count=count, initial_joint_q=given)
     assert result.success.mean() >= SHARE
     return robot, result.joint_q[result.success], result.joint_q[result.success][:, drives]
 
@@ -166,10 +165,10 @@ def test_a_stewart_platform_stands_on_its_legs():
 @EACH
 def test_targets_out_of_reach_are_come_to_as_near_as_loops_and_limits_allow(mechanism):
     """They are 0.2 m from the nearest of many places that are reached."""
-    robot, rng = ik_service.load_robot(mechanism.name), np.random.default_rng(6)
+    robot, rng = load_robot(mechanism.name), np.random.default_rng(6)
     reached = poses(robot, mechanism.configurations(20_000, rng), mechanism.link)[0]
     targets = mechanisms.outside(reached, 50, 0.2, rng)
-    target = ik_service.Target(mechanism.link, row_weights=[*mechanism.axes[:3], 0.0, 0.0, 0.0])
-    result = ik_service.IKSolver(robot, [target], device="cpu").solve(targets)
+    target = Target(mechanism.link, row_weights=[*mechanism.axes[:3], 0.0, 0.0, 0.0])
+    result = cpu_solver(robot, [target]).solve(targets)
     assert gaps(robot, result.joint_q).max() <= CLOSED_APART
     assert np.linalg.norm(poses(robot, result.joint_q, mechanism.link)[0] - targets, axis=1).max() <= 1.01 * 0.2

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver
 from ik_service.robots import load_urdf
 from tests.constraints import rounded
+from tests.solver.conftest import cpu_solver
 
 COUNT = 20
 CLOSED = 1e-6  # [m and rad] beyond the slack that is told
@@ -21,7 +21,7 @@ def test_targets_of_the_exact_mechanism_are_met_with_rounded_angles(engine, name
     assert found.closed.all()
     wanted = exact.forward_kinematics(found.joint_q, ["point"]).positions[:, 0]
     assert np.ptp(wanted, axis=0).max() > 0.1
-    result = IKSolver(robot, ["point"], device="cpu", engine=engine).solve(wanted)
+    result = cpu_solver(robot, ["point"], engine=engine).solve(wanted)
     assert result.success.all()
     assert result.constraint_error.max() <= CLOSED
     for loop in robot.loops:

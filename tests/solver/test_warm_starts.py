@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-import ik_service
+from ik_service import load_robot
 from ik_service.control import IKController
 from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from objectives import IKObjectiveManipulability, IKObjectivePosition, IKObjectivePosture
 from tests.control.conftest import pose_of
-from tests.solver.conftest import inside_limits
+from tests.solver.conftest import bare_robot, cpu_solver, inside_limits
 from tests.warm_starts import LINK as IIWA_LINK
 from tests.warm_starts import warm_starts
 
@@ -40,7 +40,7 @@ OBJECTIVES = {
 
 @pytest.fixture(scope="module")
 def panda():
-    return ik_service.load_robot("panda", collision="ignore")
+    return bare_robot("panda")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def solutions(panda):
 @pytest.fixture(scope="module", params=[(name, engine) for name in OBJECTIVES for engine in ENGINES], ids="-".join)
 def solver(request, panda):
     name, engine = request.param
-    return ik_service.IKSolver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], device="cpu", engine=engine)
+    return cpu_solver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], engine=engine)
 
 
 def poses(robot, joint_q):
@@ -105,7 +105,7 @@ def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
     start = panda.mid_joint_q
     goal = start + NEAR_POSTURE * null_direction(panda, start[None])[0]
     posture = IKObjectivePosture(goal, weight=weight)
-    solver = ik_service.IKSolver(panda, [LINK], objectives=[posture], device="cpu", engine=engine)
+    solver = cpu_solver(panda, [LINK], objectives=[posture], engine=engine)
     result = solver.solve(*poses(panda, start[None]), initial_joint_q=start)
     assert result.success.all()
     assert np.linalg.norm(result.joint_q[0] - goal) < POSTURE_REACHED * NEAR_POSTURE
@@ -116,7 +116,7 @@ def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
 def test_rows_of_priority_0_are_weighed_from_a_solution_as_from_beside_it(panda, solutions, engine):
     posture = IKObjectivePosture(panda.mid_joint_q, weight=1e-3)
     posture.priority = 0
-    solver = ik_service.IKSolver(panda, [LINK], objectives=[posture], device="cpu", engine=engine)
+    solver = cpu_solver(panda, [LINK], objectives=[posture], engine=engine)
     targets = poses(panda, solutions)
     found, reference = (
         solver.solve(*targets, initial_joint_q=beside(panda, solutions, offset)) for offset in (0.0, BESIDE)
@@ -128,7 +128,7 @@ def test_rows_of_priority_0_are_weighed_from_a_solution_as_from_beside_it(panda,
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_without_further_rows_a_start_at_a_solution_is_the_answer(panda, solutions, engine):
-    solver = ik_service.IKSolver(panda, [LINK], device="cpu", engine=engine)
+    solver = cpu_solver(panda, [LINK], engine=engine)
     result = solver.solve(*poses(panda, solutions), initial_joint_q=solutions)
     assert result.success.all()
     assert np.abs(result.joint_q - solutions).max() < SOLUTION
@@ -137,7 +137,7 @@ def test_without_further_rows_a_start_at_a_solution_is_the_answer(panda, solutio
 @pytest.mark.evidence
 def test_a_path_that_begins_at_a_solution_lowers_rows_that_yield(panda):
     objective = OBJECTIVES["elbow"](panda)
-    solver = ik_service.IKSolver(panda, [LINK], objectives=[objective], device="cpu")
+    solver = cpu_solver(panda, [LINK], objectives=[objective])
     start = HOME
     positions, orientations = (np.repeat(one, 20, axis=0) for one in poses(panda, start[None]))
     path = solver.follow(positions, orientations, 0.1, start_joint_q=start)
@@ -169,15 +169,15 @@ def test_over_http_a_start_at_a_solution_moves_as_in_python(client, panda, solut
     body = {"targets": [target], "objectives": [elbow], "initial_joint_q": solutions.tolist()}
     reply = client.post("/v1/robots/panda/solve", json=body)
     assert reply.status_code == 200, reply.text
-    served = ik_service.load_robot("panda")  # with spheres
-    solver = ik_service.IKSolver(served, [LINK], objectives=[OBJECTIVES["elbow"](served)], device="cpu")
+    served = load_robot("panda")  # with spheres
+    solver = cpu_solver(served, [LINK], objectives=[OBJECTIVES["elbow"](served)])
     expected = solver.solve(positions, orientations, initial_joint_q=solutions)
     np.testing.assert_allclose(reply.json()["cost"], expected.cost, rtol=SAME_MINIMUM)
 
 
 @pytest.fixture(scope="module")
 def iiwa():
-    return ik_service.load_robot("iiwa14", collision="ignore")
+    return bare_robot("iiwa14")
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def client():
 )
 def test_solves_answer_all_warm_starts_nearby(iiwa, engine, precision):
     starts = warm_starts(iiwa)
-    solver = ik_service.IKSolver(iiwa, [IIWA_LINK], device="cpu", engine=engine)
+    solver = cpu_solver(iiwa, [IIWA_LINK], engine=engine)
     given = starts.positions, starts.orientations_xyzw
     result = solver.solve(*given, initial_joint_q=starts.joint_q, options={"seeds": 1, "precision": precision})
     assert result.success.all()
@@ -202,7 +202,7 @@ def test_solves_answer_all_warm_starts_nearby(iiwa, engine, precision):
 
 def test_paths_begin_near_all_warm_starts(iiwa):
     starts = warm_starts(iiwa)
-    solver = ik_service.IKSolver(iiwa, [IIWA_LINK], device="cpu")
+    solver = cpu_solver(iiwa, [IIWA_LINK])
     found = []
     for start, position, orientation in zip(*starts[1:4], strict=True):
         path = solver.follow(np.tile(position, (3, 1)), np.tile(orientation, (3, 1)), 0.1, start_joint_q=start)
@@ -254,7 +254,7 @@ def test_a_stream_answers_all_warm_starts_nearby(client, iiwa):
 def test_rows_that_yield_come_as_low_from_all_warm_starts_as_from_beside(iiwa, engine):
     starts = warm_starts(iiwa)
     elbow = IKObjectivePosition("iiwa_link_4", [0.0, 0.3, 0.5], weight=0.3)
-    solver = ik_service.IKSolver(iiwa, [IIWA_LINK], objectives=[elbow], device="cpu", engine=engine)
+    solver = cpu_solver(iiwa, [IIWA_LINK], objectives=[elbow], engine=engine)
     signs = np.random.default_rng(2).choice([-1.0, 1.0], starts.joint_q.shape)
     costs = []
     for joint_q in (starts.joint_q, iiwa.clamp_joint_q(starts.joint_q + BESIDE * signs)):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import IKSolver, SolverOptions
 from ik_service.compiler import FIXED, IterationSource, Lanes
 from ik_service.solver.given.targets import ROTATION_LENGTH
 from ik_service.solver.lm.damping import DAMPING, DAMPING_MIN
@@ -62,8 +62,8 @@ class Task:
         return model.active_limit_lower, model.active_limit_upper
 
     def solve(self, engine):
-        options = ik_service.SolverOptions(seeds=1, max_iterations=1)
-        solver = ik_service.IKSolver(self.robot, self.links, device="cpu", engine=engine, options=options)
+        options = SolverOptions(seeds=1, max_iterations=1)
+        solver = IKSolver(self.robot, self.links, device="cpu", engine=engine, options=options)
         result = solver.solve(self.positions, self.orientations, initial_joint_q=self.start)
         assert result.engine == engine
         return result.joint_q.astype(np.float64)

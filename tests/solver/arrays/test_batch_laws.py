@@ -5,17 +5,17 @@ Each test varies what the engine that runs does read; `test_staged_batch.py` has
 
 import numpy as np
 import pytest
-from ik_service.solver.launches import recording
 
-import ik_service
-from tests.solver.conftest import Reachable, assert_same_bytes
+from ik_service import SolverOptions, load_robot
+from ik_service.solver.launches import recording
+from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
 
 def solve(problems, order=None, **options):
-    chosen = ik_service.SolverOptions(seeds=8, **options)
-    solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", options=chosen)
+    chosen = SolverOptions(seeds=8, **options)
+    solver = cpu_solver(problems.robot, problems.links, options=chosen)
     order = slice(None) if order is None else order
     return solver.solve(problems.positions[order], problems.orientations_xyzw[order])
 
@@ -23,7 +23,7 @@ def solve(problems, order=None, **options):
 @pytest.fixture(scope="module", params=["panda", "dual_panda", "panda_gripper"])
 def problems(request):
     links = ["left_panda_hand", "right_panda_hand"] if request.param == "dual_panda" else ["panda_hand"]
-    return Reachable.draw(ik_service.load_robot(request.param, collision="ignore"), links, 40, random_seed=5)
+    return Reachable.draw(load_robot(request.param, collision="ignore"), links, 40, random_seed=5)
 
 
 def test_one_by_one_equals_the_batch(problems):
@@ -46,7 +46,7 @@ def test_permuted_problems_give_permuted_answers(problems):
 def test_a_recorded_solve_equals_launches_one_by_one(problems, monkeypatch):
     def solve_recorded(uses_min):
         monkeypatch.setattr(recording, "USES_MIN", uses_min)
-        solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu")
+        solver = cpu_solver(problems.robot, problems.links)
         results = [solver.solve(problems.positions, problems.orientations_xyzw) for _ in range(2)]
         return solver, results[1]
 
@@ -63,8 +63,8 @@ def test_a_recorded_solve_equals_launches_one_by_one(problems, monkeypatch):
 
 
 def test_solving_again_gives_the_same_bytes_and_another_random_seed_does_not(problems):
-    chosen = ik_service.SolverOptions(seeds=8)
-    solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", options=chosen)
+    chosen = SolverOptions(seeds=8)
+    solver = cpu_solver(problems.robot, problems.links, options=chosen)
     first = solver.solve(problems.positions, problems.orientations_xyzw)
     solver.solve(problems.positions[:3], problems.orientations_xyzw[:3])  # a batch of another size between
     assert_same_bytes(solver.solve(problems.positions, problems.orientations_xyzw), first)
@@ -77,7 +77,7 @@ def test_solving_again_gives_the_same_bytes_and_another_random_seed_does_not(pro
 
 def test_more_seeds_change_only_what_had_failed(panda_targets):
     few, many = (
-        ik_service.IKSolver(panda_targets.robot, ["panda_hand"], device="cpu").solve(
+        cpu_solver(panda_targets.robot, ["panda_hand"]).solve(
             panda_targets.positions, panda_targets.orientations_xyzw, options={"seeds": seeds}
         )
         for seeds in (2, 32)
@@ -92,7 +92,7 @@ def test_more_seeds_change_only_what_had_failed(panda_targets):
 
 def test_the_callers_start_is_seed_0_and_mid_range_seed_1(panda_targets):
     robot = panda_targets.robot
-    solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+    solver = cpu_solver(robot, ["panda_hand"])
     near = panda_targets.joint_q + 0.01
     result = solver.solve(panda_targets.positions, panda_targets.orientations_xyzw, initial_joint_q=near)
     assert (result.seed_index == 0).mean() > 0.95

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
 from ik_service.kernels import host_device_array
 from ik_service.kernels.host_device_array import (
     ARRAY_ALIGNMENT,
@@ -15,7 +14,7 @@ from ik_service.kernels.host_device_array import (
     block_on,
     copied_together,
 )
-from tests.solver.conftest import Reachable, assert_same_bytes, use_threads
+from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver, use_threads
 
 CPU = wp.get_device("cpu")
 
@@ -78,7 +77,7 @@ def test_memory_lives_as_long_as_an_array_in_it(apart):
 
 @pytest.mark.parametrize("count", [1, 40])
 def test_a_solve_takes_three_copies_whatever_its_answers(count, monkeypatch):
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     problems = Reachable.draw(robot, ["panda_hand"], count, random_seed=4)
     use_threads(monkeypatch)
     results, copied, copy = [], [], wp.copy
@@ -89,7 +88,7 @@ def test_a_solve_takes_three_copies_whatever_its_answers(count, monkeypatch):
 
     for size, copies in ((BLOCK_BYTES, 3), (0, 24)):
         monkeypatch.setattr(host_device_array, "BLOCK_BYTES", size)
-        solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu", engine="compiled")
+        solver = cpu_solver(robot, ["panda_hand"], engine="compiled")
         given = problems.positions[:, 0], problems.orientations_xyzw[:, 0]
         solver.solve(*given)
         copied.clear()

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import objectives
-from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.solver.verdict.advice import advice, why_static
+from tests.solver.conftest import bare_robot, cpu_solver
 
 HANDS = ["left_panda_hand", "right_panda_hand"]
 ARMS = [tuple(f"{side}_panda_joint{k}" for k in range(1, 8)) for side in ("left", "right")]
@@ -22,7 +23,7 @@ GANTRY = """
 
 @pytest.fixture(scope="module")
 def dual_panda():
-    return load_robot("dual_panda", collision="ignore")
+    return bare_robot("dual_panda")
 
 
 def members(report):
@@ -30,7 +31,7 @@ def members(report):
 
 
 def test_two_targets_on_two_arms_are_two_islands(dual_panda):
-    report = IKSolver(dual_panda, HANDS, device="cpu").islands()
+    report = cpu_solver(dual_panda, HANDS).islands()
     assert members(report) == [(("target left_panda_hand",), ARMS[0]), (("target right_panda_hand",), ARMS[1])]
     assert report.unmoved == report.untouched_joints == report.locked_joints == ()
 
@@ -41,27 +42,27 @@ def test_two_targets_on_two_arms_are_two_islands(dual_panda):
     ids=["seen from the other hand", "islands=False"],
 )
 def test_one_island_holds_both_arms(dual_panda, first, islands):
-    (island,) = IKSolver(dual_panda, [first, HANDS[1]], device="cpu", islands=islands).islands().islands
+    (island,) = cpu_solver(dual_panda, [first, HANDS[1]], islands=islands).islands().islands
     assert island.joints == ARMS[0] + ARMS[1]
     assert island.rows == ("target left_panda_hand", "target right_panda_hand")
 
 
 def test_joints_that_no_row_touches_are_told(dual_panda):
-    report = IKSolver(dual_panda, HANDS[1:], device="cpu").islands()
+    report = cpu_solver(dual_panda, HANDS[1:]).islands()
     assert members(report) == [(("target right_panda_hand",), ARMS[1])]
     assert report.untouched_joints == ARMS[0]
 
 
 def test_a_static_reference_is_named_and_joins_nothing(dual_panda):
     targets = [Target(hand, reference_link="base") for hand in HANDS]
-    report = IKSolver(dual_panda, targets, device="cpu").islands()
+    report = cpu_solver(dual_panda, targets).islands()
     assert [island.static_links for island in report.islands] == [("base",), ("base",)]
     assert "refers to static links: base" in str(report)
 
 
 def test_the_report_is_that_of_the_solve(dual_panda):
     posture = objectives.IKObjectivePosture(dual_panda.mid_joint_q, weight=0.01, joints=list(ARMS[0]))
-    solver = IKSolver(dual_panda, HANDS, objectives=[posture], device="cpu")
+    solver = cpu_solver(dual_panda, HANDS, objectives=[posture])
     before = solver.islands()
     poses = dual_panda.forward_kinematics(dual_panda.random_joint_q(np.random.default_rng(0), 2), HANDS)
     result = solver.solve(poses.positions, poses.orientations_xyzw)
@@ -75,7 +76,7 @@ def test_the_report_is_that_of_the_solve(dual_panda):
 def test_weights_that_differ_between_problems_give_each_its_islands(dual_panda):
     weights = np.array([[1.0] * 6, [0.0] * 6])
     between = objectives.IKObjectiveRelativePose(*HANDS, [0.0, 0, 0], [0.0, 0, 0, 1], row_weights=weights)
-    solver = IKSolver(dual_panda, HANDS, objectives=[between], device="cpu")
+    solver = cpu_solver(dual_panda, HANDS, objectives=[between])
     assert [len(solver.islands(problem).islands) for problem in (0, 1)] == [1, 2]
     for problem in (2, -1):
         with pytest.raises(objectives.InputError, match="0 to 1"):
@@ -84,7 +85,7 @@ def test_weights_that_differ_between_problems_give_each_its_islands(dual_panda):
 
 def test_an_objective_that_nothing_moves_is_in_no_island(dual_panda):
     still = objectives.IKObjectivePosition("base", [0.0, 0.0, 0.0])
-    report = IKSolver(dual_panda, HANDS, objectives=[still], device="cpu").islands()
+    report = cpu_solver(dual_panda, HANDS, objectives=[still]).islands()
     (unmoved,) = report.unmoved
     assert (unmoved.rows, unmoved.links) == ("IKObjectivePosition", ("base",))
     assert "'base'" in unmoved.reason
@@ -92,7 +93,7 @@ def test_an_objective_that_nothing_moves_is_in_no_island(dual_panda):
 
 def test_text_names_every_joint_and_row(dual_panda):
     locked = dual_panda.lock({"right_panda_joint2": 0.5})
-    text = str(IKSolver(locked, [HANDS[1], "base"], device="cpu").islands())
+    text = str(cpu_solver(locked, [HANDS[1], "base"]).islands())
     for name in (
         "dual_panda: 1 island",
         "target right_panda_hand",
@@ -117,7 +118,7 @@ def test_the_reason_names_the_static_link_and_what_holds_it(dual_panda, target, 
     reason = why_static(robot, target)
     assert expected in reason
     assert f"'{target.link}'" in reason
-    (unmoved,) = IKSolver(robot, [target, HANDS[1]], device="cpu").islands().unmoved
+    (unmoved,) = cpu_solver(robot, [target, HANDS[1]]).islands().unmoved
     assert unmoved.reason == reason
 
 
@@ -130,7 +131,7 @@ def test_a_link_that_moves_but_never_turns_is_told(tmp_path):
     path = tmp_path / "gantry.urdf"
     path.write_text(GANTRY)
     robot = load_robot(path)
-    solver = IKSolver(robot, ["tool"], device="cpu")
+    solver = cpu_solver(robot, ["tool"])
     (unmoved,) = solver.islands().unmoved
     assert "No active joint turns link 'tool'" in unmoved.reason
     assert len(solver.islands().islands) == 1
@@ -144,7 +145,7 @@ def test_a_link_that_moves_but_never_turns_is_told(tmp_path):
 
 
 def test_advice_names_a_static_link_that_misses_and_the_island_in_trouble(dual_panda):
-    solver = IKSolver(dual_panda, [*HANDS, "base"], device="cpu", options=SolverOptions(seeds=2))
+    solver = cpu_solver(dual_panda, [*HANDS, "base"], options=SolverOptions(seeds=2))
     poses = dual_panda.forward_kinematics(dual_panda.random_joint_q(np.random.default_rng(1), 1), HANDS)
     positions = np.array([[*poses.positions[0], [1.0, 0.0, 0.0]], [*poses.positions[0], [0.0, 0.0, 0.0]]])
     positions[1, 1] = [9.0, 0.0, 0.0]

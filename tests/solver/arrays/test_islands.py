@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
-from ik_service import IKStatus
+from ik_service import IKStatus, SolverOptions
 from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply
+from ik_service.robots import load_urdf
 from ik_service.solver.arrays.problem_arrays import ROTATION_LENGTH
 from ik_service.solver.lm.damping import DAMPING_MIN, DAMPING_SHARE
 from objectives import IKObjective, IKObjectivePosition, IKObjectivePosture, IKObjectiveRelativePose
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 from tests.solver.quick_objective import QuickObjective
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
 LINKS = ["left_panda_hand", "right_panda_hand"]
-OPTIONS = ik_service.SolverOptions(seeds=16)
+OPTIONS = SolverOptions(seeds=16)
 LEFT, RIGHT = slice(0, 7), slice(7, 14)
 
 
 @pytest.fixture(scope="module")
 def dual():
-    return ik_service.load_robot("dual_panda", collision="ignore")
+    return bare_robot("dual_panda")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def problems(dual):
 
 
 def make(robot, targets=LINKS, **arguments):
-    return ik_service.IKSolver(robot, targets, device="cpu", options=OPTIONS, **arguments)
+    return cpu_solver(robot, targets, options=OPTIONS, **arguments)
 
 
 def test_two_arms_on_one_base_are_two_islands(dual, problems):
@@ -75,8 +75,8 @@ def test_islands_are_counted_in_trees_and_dofs_by_the_names_of_mujoco(dual, prob
 @pytest.mark.parametrize("mode", ["analytic", "autodiff"])
 def test_every_arm_gets_to_the_bit_the_answer_that_it_gets_alone(dual, problems, mode):
     count = 100 if mode == "analytic" else 10
-    options = ik_service.SolverOptions(seeds=16, jacobian_mode=mode)
-    solver = ik_service.IKSolver(dual, LINKS, device="cpu", options=options)
+    options = SolverOptions(seeds=16, jacobian_mode=mode)
+    solver = cpu_solver(dual, LINKS, options=options)
     positions, orientations = problems.positions[:count], problems.orientations_xyzw[:count]
     together = solver.solve(positions, orientations)
     for arm, own, other in ((0, LEFT, RIGHT), (1, RIGHT, LEFT)):
@@ -119,7 +119,7 @@ def test_an_arm_out_of_reach_does_not_disturb_the_other(dual, missed, own):
 
 def test_one_island_is_the_dense_solve(panda_targets):
     answers = [
-        ik_service.IKSolver(panda_targets.robot, ["panda_hand"], device="cpu", islands=islands).solve(
+        cpu_solver(panda_targets.robot, ["panda_hand"], islands=islands).solve(
             panda_targets.positions, panda_targets.orientations_xyzw
         )
         for islands in (True, False)
@@ -155,7 +155,7 @@ def coupled_limbs():
     limbs = "".join(
         LIMB.format(name=name, x=x, y=y, kind=kind, axis=axis) for name, (x, y, kind, axis) in LIMBS.items()
     )
-    robot = ik_service.robots.load_urdf(f'<robot name="limbs"><link name="base"/>{limbs}</robot>')
+    robot = load_urdf(f'<robot name="limbs"><link name="base"/>{limbs}</robot>')
     tips = [f"{name}_tip" for name in LIMBS]
     pairs = [(tips[0], tips[1]), (tips[1], tips[2])]
     couplings = [
@@ -167,7 +167,7 @@ def coupled_limbs():
 
 def coupled_fingers():
     """Four fingers of four joints, each held to the next by its tip."""
-    robot = ik_service.load_robot("allegro", collision="ignore")
+    robot = bare_robot("allegro")
     tips = [name for name in robot.link_names if name.endswith("_tip")]
     couplings = [
         IKObjectiveRelativePose(one, other, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 1, 0, 0, 0], weight=0.05)
@@ -184,7 +184,7 @@ def test_trees_that_rows_couple_fully_are_the_dense_solve(dual, coupled, trees):
     for islands in (True, False):
         robot, links, objectives = make_coupled()
         assert robot.trees.ntree == trees
-        solver = ik_service.IKSolver(robot, links, objectives=objectives, islands=islands, device="cpu")
+        solver = cpu_solver(robot, links, objectives=objectives, islands=islands)
         drawn = Reachable.draw(robot, links, 20, random_seed=9)
         options = {"seeds": 4, "position_tolerance": 0.02}
         answers.append(solver.solve(list(drawn.positions.swapaxes(0, 1)), [None] * len(links), options=options))
@@ -225,8 +225,8 @@ def dense_step(robot, links, problems, joint_q, damping):
 @pytest.mark.parametrize("islands", [True, False])
 def test_one_step_equals_a_dense_system_solved_by_numpy(dual, problems, islands):
     start = dual.clamp_joint_q(problems.joint_q + 0.05).astype(np.float32)
-    options = ik_service.SolverOptions(seeds=1, max_iterations=1)
-    solver = ik_service.IKSolver(dual, LINKS, device="cpu", islands=islands, options=options)
+    options = SolverOptions(seeds=1, max_iterations=1)
+    solver = cpu_solver(dual, LINKS, islands=islands, options=options)
     result = solver.solve(problems.positions, problems.orientations_xyzw, initial_joint_q=start)
 
     def damping(norm2):
@@ -349,7 +349,7 @@ def test_a_dependence_that_probing_missed_is_found_while_solving(dual):
 
 
 def test_a_floating_base_and_a_moving_torso_join_what_they_carry():
-    humanoid = ik_service.load_robot("humanoid", collision="ignore")
+    humanoid = bare_robot("humanoid")
     assert humanoid.trees.ntree == 1
     locked = humanoid.lock({"floating_base": humanoid.mid_joint_q[:7]})
     assert locked.trees.ntree > 1

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import Target, load_robot
 from ik_service.solver.arrays import parts as parts_module
 from ik_service.solver.arrays.parts import first_place, first_problem, part_count, part_sizes
 from ik_service.solver.compiled import engine as compiled_engine
+from tests.solver.conftest import cpu_solver
 
 ARM = """
   <link name="{side}_upper"/><link name="{side}_fore"/><link name="{side}_tip"/><link name="{side}_hand"/>
@@ -51,13 +52,13 @@ def arms(tmp_path_factory):
     path = tmp_path_factory.mktemp("robots") / "arms.urdf"
     both = "".join(ARM.format(side=side, y=y) for side, y in (("left", 3), ("right", -3)))
     path.write_text(f'<robot name="arms"><link name="base"/>{both}</robot>')
-    return ik_service.load_robot(path)
+    return load_robot(path)
 
 
 def make(robot, pattern, threads=1, **arguments):
     lines = [PATTERNS[pattern][p % len(PATTERNS[pattern])] for p in range(COUNT)]
-    targets = [ik_service.Target(link, row_weights=[line[k] for line in lines]) for k, link in enumerate(LINKS)]
-    return ik_service.IKSolver(robot, targets, device="cpu", threads=threads, **arguments)
+    targets = [Target(link, row_weights=[line[k] for line in lines]) for k, link in enumerate(LINKS)]
+    return cpu_solver(robot, targets, threads=threads, **arguments)
 
 
 def problems(robot, random_seed):

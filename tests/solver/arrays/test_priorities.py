@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import SolverOptions, Target
 from ik_service.mechanism.transforms import quaternion_rotate
 from objectives import IKObjectiveLookAt, IKObjectivePosture, InputError, ObjectiveError
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT = 60
 ENGINES = ["compiled", "staged"]
@@ -33,7 +33,7 @@ def posture(reference, weight=1.0, priority=1, **arguments):
 
 def solved(drawn, engine, objectives, **solve):
     """Answers for the drawn poses of the hand."""
-    solver = ik_service.IKSolver(drawn.robot, ["panda_hand"], objectives=objectives, device="cpu", engine=engine)
+    solver = cpu_solver(drawn.robot, ["panda_hand"], objectives=objectives, engine=engine)
     return solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0], **solve)
 
 
@@ -79,7 +79,7 @@ def test_attempts_near_their_targets_have_the_iterations_that_rows_which_yield_n
     assert result.success.all()
     assert 40 < result.iterations.max() <= 160
     away = many.positions[:, 0] + [0.0, 0.0, 3.0]
-    solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=[posture(reference)], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture(reference)])
     assert solver.solve(away, many.orientations_xyzw[:, 0]).iterations.max() <= 40
 
 
@@ -125,10 +125,10 @@ def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engine):
-    robot = ik_service.load_robot("ur5e", collision="ignore")
+    robot = bare_robot("ur5e")
     problems = Reachable.draw(robot, ["tool0"], COUNT, random_seed=5)
     objective = IKObjectivePosture(robot.mid_joint_q, weight=10.0)
-    solver = ik_service.IKSolver(robot, ["tool0"], objectives=[objective], device="cpu", engine=engine)
+    solver = cpu_solver(robot, ["tool0"], objectives=[objective], engine=engine)
     result = solver.solve(problems.positions[:, 0], problems.orientations_xyzw[:, 0])
     assert result.success.mean() >= 0.98
     assert np.median(result.position_error) < 1e-6
@@ -143,9 +143,7 @@ def test_an_objective_may_come_first_with_the_targets(drawn, panda, reference, e
     for priority in (0, 1):
         look = IKObjectiveLookAt("panda_hand", ahead)
         look.priority = priority
-        solver = ik_service.IKSolver(
-            panda, ["panda_hand"], objectives=[look, posture(reference, 30.0)], device="cpu", engine=engine
-        )
+        solver = cpu_solver(panda, ["panda_hand"], objectives=[look, posture(reference, 30.0)], engine=engine)
         result = solver.solve(drawn.positions[:, 0])
         assert result.success.all()
         poses = panda.forward_kinematics(result.joint_q, ["panda_hand"])
@@ -165,9 +163,7 @@ def test_without_targets_nothing_yields(panda, reference, engine, of_look):
     for priority in (0, 1):
         objectives = [posture(reference, 0.3, priority), IKObjectiveLookAt("panda_hand", [2.0, 0.0, 0.5])]
         objectives[1].priority = of_look
-        solver = ik_service.IKSolver(
-            panda, objectives=objectives, device="cpu", engine=engine, options=ik_service.SolverOptions(seeds=3)
-        )
+        solver = cpu_solver(panda, objectives=objectives, engine=engine, options=SolverOptions(seeds=3))
         answers.append(solver.solve(problem_count=10))
     for name in ("joint_q", "cost", "status", "iterations"):
         np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name))
@@ -181,9 +177,7 @@ def test_each_problem_has_the_factor_of_its_own_weights(drawn, reference):
     together = solved(drawn, "compiled", [posture(reference, row_weights=weights)])
     assert together.success.all()
     for k in range(9):
-        solver = ik_service.IKSolver(
-            drawn.robot, ["panda_hand"], objectives=[posture(reference, row_weights=weights[k])], device="cpu"
-        )
+        solver = cpu_solver(drawn.robot, ["panda_hand"], objectives=[posture(reference, row_weights=weights[k])])
         alone = solver.solve(drawn.positions[k, 0][None], drawn.orientations_xyzw[k, 0][None])
         np.testing.assert_array_equal(alone.joint_q[0], together.joint_q[k])
         assert alone.cost[0] == together.cost[k]
@@ -208,10 +202,10 @@ def test_float64_meets_targets_within_a_nanometre_beside_a_posture(drawn, refere
 @pytest.mark.parametrize("name", ["panda", "ur5e"])
 @pytest.mark.parametrize("iterations", [12, 40])
 def test_float64_loses_no_target_that_float32_meets(reference, name, iterations):
-    robot = ik_service.load_robot(name, collision="ignore")
+    robot = bare_robot(name)
     link = robot.link_names[-1]
     problems = Reachable.draw(robot, [link], 500, random_seed=11)
-    solver = ik_service.IKSolver(robot, [link], objectives=[posture(robot.mid_joint_q)], device="cpu")
+    solver = cpu_solver(robot, [link], objectives=[posture(robot.mid_joint_q)])
     values = problems.positions[:, 0], problems.orientations_xyzw[:, 0]
     single, double = (
         solver.solve(*values, options={"max_iterations": iterations, "precision": precision})
@@ -232,13 +226,12 @@ def test_few_iterations_go_towards_the_targets(panda, reference, engine, iterati
     start = panda.clamp_joint_q(problems.joint_q + np.random.default_rng(1).normal(0.0, 0.05, problems.joint_q.shape))
     met = []
     for objectives in ([], [posture(reference, 1e-3)]):
-        solver = ik_service.IKSolver(
+        solver = cpu_solver(
             panda,
             ["panda_hand"],
             objectives=objectives,
-            device="cpu",
             engine=engine,
-            options=ik_service.SolverOptions(seeds=1, max_iterations=iterations),
+            options=SolverOptions(seeds=1, max_iterations=iterations),
         )
         result = solver.solve(problems.positions[:, 0], problems.orientations_xyzw[:, 0], initial_joint_q=start)
         assert (np.abs(result.joint_q - start).max(axis=1) > 0.0).mean() > 0.95
@@ -250,9 +243,7 @@ def test_few_iterations_go_towards_the_targets(panda, reference, engine, iterati
 def test_threads_change_no_byte(drawn, panda, reference):
     answers = []
     for threads in (1, 2):
-        solver = ik_service.IKSolver(
-            panda, ["panda_hand"], objectives=[posture(reference, 0.5)], device="cpu", threads=threads
-        )
+        solver = cpu_solver(panda, ["panda_hand"], objectives=[posture(reference, 0.5)], threads=threads)
         repeated = [np.tile(values[:, 0], (20, 1)) for values in (drawn.positions, drawn.orientations_xyzw)]
         answers.append(solver.solve(*repeated))
     np.testing.assert_array_equal(answers[0].joint_q, answers[1].joint_q)
@@ -264,7 +255,7 @@ def test_targets_out_of_reach_are_approached_as_without(panda, reference, engine
     far = np.random.default_rng(2).uniform([1.2, -1.0, 0.2], [2.0, 1.0, 1.0], (8, 3))
     errors = []
     for objectives in ([], [posture(reference, 1.0)]):
-        solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=objectives, device="cpu", engine=engine)
+        solver = cpu_solver(panda, ["panda_hand"], objectives=objectives, engine=engine)
         result = solver.solve(far)
         assert not result.success.any()
         errors.append(result.position_error[:, 0])
@@ -277,7 +268,7 @@ def test_a_row_that_is_not_finite_makes_the_problem_invalid(drawn, panda, refere
     objective = posture(reference)
     on_device = wp.array(weights, dtype=wp.float32, device="cpu")
     objective.set_row_weights(on_device)
-    solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=[objective], device="cpu", engine=engine)
+    solver = cpu_solver(panda, ["panda_hand"], objectives=[objective], engine=engine)
     weights[4] = np.nan
     on_device.assign(weights)
     result = solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0])
@@ -295,11 +286,10 @@ def test_weights_far_apart_are_answered(drawn, panda, reference, engine, of_targ
     weights = np.full((COUNT, 7), of_posture)
     weights[::4] = 0.0
     for own in (weights[1], weights):
-        solver = ik_service.IKSolver(
+        solver = cpu_solver(
             panda,
-            [ik_service.Target("panda_hand", row_weights=[of_target] * 6)],
+            [Target("panda_hand", row_weights=[of_target] * 6)],
             objectives=[posture(reference, row_weights=own)],
-            device="cpu",
             engine=engine,
         )
         with np.errstate(all="raise"):
@@ -311,12 +301,10 @@ def test_weights_far_apart_are_answered(drawn, panda, reference, engine, of_targ
 @pytest.mark.parametrize("engine", ENGINES)
 def test_soft_limits_are_weighed_with_the_targets(panda, reference, engine):
     """They hold a posture back that draws beyond them, as they are not held back by it."""
-    options = ik_service.SolverOptions(joint_limits="soft", seeds=4)
+    options = SolverOptions(joint_limits="soft", seeds=4)
     beyond = panda.joint_limit_upper + 0.5
     target = Reachable.draw(panda, ["panda_hand"], 10, random_seed=4)
-    solver = ik_service.IKSolver(
-        panda, ["panda_hand"], objectives=[posture(beyond, 10.0)], device="cpu", engine=engine, options=options
-    )
+    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture(beyond, 10.0)], engine=engine, options=options)
     result = solver.solve(target.positions[:, 0], target.orientations_xyzw[:, 0])
     assert result.success.mean() >= 0.9
     assert (result.joint_q - panda.joint_limit_upper).max() < 0.01
@@ -328,7 +316,7 @@ def test_priorities_are_0_and_1_and_fixed_once_a_solver_has_the_objective(panda,
     for wrong in (-1, 2, 0.5, "0", True, None):
         with pytest.raises(InputError, match="allowed: 0 and 1"):
             objective.priority = wrong
-    keep = ik_service.IKSolver(panda, ["panda_hand"], objectives=[objective], device="cpu")
+    keep = cpu_solver(panda, ["panda_hand"], objectives=[objective])
     with pytest.raises(ObjectiveError, match="bound to a solver"):
         objective.priority = 0
     copy = objective.unbound_copy()

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-import ik_service
-from ik_service import IKSolver
+from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.kernels.kernel_loading import CachedModule
 from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
-from tests.solver.conftest import Reachable, assert_same_bytes
+from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver
 
 COUNT = 60
 ENGINES = ("compiled", "staged")
@@ -26,7 +25,7 @@ ENDLESS = """
 
 @pytest.fixture(scope="module")
 def panda():
-    return ik_service.load_robot("panda", collision="ignore")
+    return bare_robot("panda")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def reachable(panda):
 
 @pytest.fixture(scope="module")
 def solvers(panda):
-    return {name: IKSolver(panda, ["panda_hand"], device="cpu", engine=name) for name in ENGINES}
+    return {name: cpu_solver(panda, ["panda_hand"], engine=name) for name in ENGINES}
 
 
 def solve(solver, given, **arguments):
@@ -147,9 +146,9 @@ def test_threads_and_the_order_of_joints_change_nothing(panda, solvers, reachabl
     limits = (reachable.joint_q - 0.3, reachable.joint_q + 0.3)
     own = {"joint_limits": limits, "frozen": frozen, "max_change": 0.25, "initial_joint_q": start}
     expected = solve(solvers["compiled"], reachable, **own)
-    threads = solve(IKSolver(panda, ["panda_hand"], device="cpu", threads=2), reachable, **own)
+    threads = solve(cpu_solver(panda, ["panda_hand"], threads=2), reachable, **own)
     assert_same_bytes(threads, expected)
-    turned = IKSolver(panda, ["panda_hand"], device="cpu", joint_order=panda.joint_names[::-1])
+    turned = cpu_solver(panda, ["panda_hand"], joint_order=panda.joint_names[::-1])
     own = {"joint_limits": [one[:, ::-1] for one in limits], "frozen": frozen[:, ::-1], "max_change": 0.25}
     found = solve(turned, reachable, **own, initial_joint_q=start[:, ::-1])
     assert found.joint_q[:, ::-1].tobytes() == expected.joint_q.tobytes()
@@ -174,7 +173,7 @@ def test_solutions_and_the_nearest_one_are_within_them(solvers, reachable):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_joints_without_limits_and_followers_have_them_for_a_solve(engine):
     robot = load_urdf(ENDLESS)
-    solver = IKSolver(robot, ["arm"], device="cpu", engine=engine)
+    solver = cpu_solver(robot, ["arm"], engine=engine)
     place = [[0.6 * np.cos(5.0), 0.6 * np.sin(5.0), 0.0]]
     turned = solver.solve(place, joint_limits={"waist": (4.5, 5.5)})
     assert turned.success.all()
@@ -193,8 +192,8 @@ def test_joints_without_limits_and_followers_have_them_for_a_solve(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_joints_that_no_target_moves_are_within_them_too(engine):
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
-    solver = IKSolver(robot, ["left_panda_hand"], device="cpu", engine=engine)
+    robot = bare_robot("dual_panda")
+    solver = cpu_solver(robot, ["left_panda_hand"], engine=engine)
     given = Reachable.draw(robot, ["left_panda_hand"], 5)
     found = solve(solver, given, joint_limits={"right_panda_joint2": (0.5, 0.7)})
     assert found.success.all()
@@ -205,23 +204,21 @@ def test_joints_that_no_target_moves_are_within_them_too(engine):
 @pytest.mark.evidence
 def test_they_hold_without_targets_and_with_loops_closed(panda):
     posture = IKObjectivePosture(panda.mid_joint_q)
-    solver = IKSolver(panda, objectives=[posture], device="cpu")
+    solver = cpu_solver(panda, objectives=[posture])
     low = panda.mid_joint_q[1] + 0.3
     found = solver.solve(problem_count=1, joint_limits={"panda_joint2": (low, 1.5)})
     assert found.success.all()
     assert found.joint_q[0, 1] == pytest.approx(low, abs=1e-6)
-    robot = ik_service.load_robot("four_bar")
+    robot = load_robot("four_bar")
     for engine in ENGINES:
-        bar = IKSolver(
-            robot, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=0.1)], device="cpu", engine=engine
-        )
+        bar = cpu_solver(robot, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=0.1)], engine=engine)
         closed = bar.solve(problem_count=1, joint_limits={robot.dof_names[0]: (0.4, 0.5)})
         assert 0.4 <= closed.joint_q[0, 0] <= 0.5
         assert np.abs(closed.constraint_error).max() < 1e-6
 
 
 def test_nothing_is_compiled_for_them(panda, reachable, monkeypatch):
-    solver = IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     solve(solver, reachable)
     codes = len(solver._core.engine.kernels._codes)
     monkeypatch.setattr(CachedModule, "compile", lambda _: pytest.fail("something was compiled"))
@@ -268,15 +265,15 @@ def test_unknown_names_and_rotations_are_refused(solvers, reachable):
     for arguments in ({"joint_limits": {"elbow": (0, 1)}}, {"frozen": ["elbow"], **START}):
         with pytest.raises(UnknownNameError, match="'elbow' is not in robot 'panda'"):
             solve(solvers["compiled"], reachable, **arguments)
-    body = ik_service.load_robot("humanoid", collision="ignore")
-    solver = IKSolver(body, ["head"] if "head" in body.link_names else [body.link_names[-1]], device="cpu")
+    body = bare_robot("humanoid")
+    solver = cpu_solver(body, ["head"] if "head" in body.link_names else [body.link_names[-1]])
     start = body.mid_joint_q
     with pytest.raises(InputError, match="rotations of ball and floating joints have no limits"):
         solver.solve([[0.0, 0.0, 1.0]], initial_joint_q=start, max_change=0.1)
     floating = body.joint_names[0]
     with pytest.raises(InputError, match=rf"frozen cannot hold '{floating}/wx'.*robot.lock\({{'{floating}'"):
         solver.solve([[0.0, 0.0, 1.0]], initial_joint_q=start, frozen=[floating])
-    soft = IKSolver(reachable.robot, ["panda_hand"], device="cpu", options=ik_service.SolverOptions(joint_limits="off"))
+    soft = cpu_solver(reachable.robot, ["panda_hand"], options=SolverOptions(joint_limits="off"))
     with pytest.raises(InputError, match="joint_limits='hard'"):
         solve(soft, reachable, joint_limits={"panda_joint1": (0, 1)})
 
@@ -285,9 +282,7 @@ def test_a_joint_of_several_dofs_is_frozen_by_its_name():
     urdf = """<robot name="cart"><link name="world"/><link name="base"/><link name="arm"/>
     <joint name="drive" type="planar"><parent link="world"/><child link="base"/><axis xyz="0 0 1"/></joint>
     <joint name="turn" type="continuous"><parent link="base"/><child link="arm"/><axis xyz="0 0 1"/></joint></robot>"""
-    solver = IKSolver(
-        ik_service.load_robot(urdf), [ik_service.Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))], device="cpu"
-    )
+    solver = cpu_solver(load_robot(urdf), [Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))])
     start = np.float32([0.1, -0.2, 0.3, 0.0])
     target = [[0.1 + np.cos(1.0), -0.2 + np.sin(1.0), 0.0]]
     result = solver.solve(target, initial_joint_q=start, frozen=["drive"])

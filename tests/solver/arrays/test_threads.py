@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-import ik_service
-from tests.solver.conftest import Reachable
+from ik_service import SolverOptions
+from tests.solver.conftest import Reachable, cpu_solver
 
 THREADS, ROUNDS = 4, 3
 
@@ -13,10 +13,10 @@ THREADS, ROUNDS = 4, 3
 @pytest.mark.parametrize(("engine", "mode"), [("staged", "analytic"), ("staged", "autodiff"), ("compiled", "analytic")])
 def test_solvers_in_threads_give_the_bytes_of_one_alone(panda, engine, mode):
     problems = Reachable.draw(panda, ["panda_hand"], 20, random_seed=4)
-    options = ik_service.SolverOptions(jacobian_mode=mode, seeds=8)
+    options = SolverOptions(jacobian_mode=mode, seeds=8)
 
     def solve():
-        solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu", engine=engine, options=options)
+        solver = cpu_solver(panda, ["panda_hand"], engine=engine, options=options)
         return solver.solve(problems.positions, problems.orientations_xyzw).joint_q
 
     expected, done = solve(), []

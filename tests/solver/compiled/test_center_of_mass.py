@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-import ik_service
 import objectives
+from ik_service import IKSolver, Target, load_robot
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosition, InputError
 from tests.foreign_robots import EXAMPLE, installed
 from tests.objectives.conftest import weighed
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 
 COUNT = 60
 NEAR = 1e-3  # [m]
@@ -22,12 +22,12 @@ HANDS = ["left_panda_hand", "right_panda_hand"]
 
 @pytest.fixture(scope="module")
 def humanoid():
-    return ik_service.load_robot("humanoid", collision="ignore")
+    return bare_robot("humanoid")
 
 
 @pytest.fixture(scope="module")
 def dual():
-    return weighed(ik_service.load_robot("dual_panda", collision="ignore"))
+    return weighed(bare_robot("dual_panda"))
 
 
 def distance(robot, result, wanted, axes=(0, 1, 2)):
@@ -44,12 +44,10 @@ def test_a_humanoid_balances_over_its_feet(humanoid, engine):
     orientations = np.tile([0.0, 0.0, 0.0, 1.0], (COUNT, 3, 1))
     balance = IKObjectiveCenterOfMass([0.0, 0.0, 0.0], row_weights=[1.0, 1.0, 0.0])
     balance.priority = 0  # to be met with the targets
-    hand = ik_service.Target("left_grasp", row_weights=[1, 1, 1, 0, 0, 0])
+    hand = Target("left_grasp", row_weights=[1, 1, 1, 0, 0, 0])
     arguments = {"device": "cpu", "engine": engine}
-    plain = ik_service.IKSolver(humanoid, [*SOLES, hand], **arguments).solve(positions, orientations)
-    result = ik_service.IKSolver(humanoid, [*SOLES, hand], objectives=[balance], **arguments).solve(
-        positions, orientations
-    )
+    plain = IKSolver(humanoid, [*SOLES, hand], **arguments).solve(positions, orientations)
+    result = IKSolver(humanoid, [*SOLES, hand], objectives=[balance], **arguments).solve(positions, orientations)
     away = distance(humanoid, result, np.zeros(3), axes=(0, 1))
     assert inside_limits(humanoid, result.joint_q).all()
     assert result.success.mean() >= 0.95
@@ -61,11 +59,11 @@ def test_a_humanoid_balances_over_its_feet(humanoid, engine):
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_hand_and_centre_of_mass_of_an_arm_are_brought_to_reachable_places(engine):
-    robot = weighed(ik_service.load_robot("panda", collision="ignore"))
+    robot = weighed(bare_robot("panda"))
     problems = Reachable.draw(robot, ["panda_hand"], COUNT, random_seed=13)
     wanted = robot.center_of_mass(problems.joint_q)
     both = [IKObjectivePosition("panda_hand", problems.positions[:, 0]), IKObjectiveCenterOfMass(wanted, weight=2.0)]
-    solver = ik_service.IKSolver(robot, objectives=both, device="cpu", engine=engine)
+    solver = cpu_solver(robot, objectives=both, engine=engine)
     result = solver.solve(problem_count=COUNT)
     good = (distance(robot, result, wanted) < NEAR) & (problems.errors(result.joint_q)[0][:, 0] < NEAR)
     assert good.mean() >= 0.9
@@ -79,7 +77,7 @@ def test_the_centre_of_mass_joins_all_that_has_mass(dual):
     for engine in ENGINES:
         heavy = IKObjectiveCenterOfMass(dual.center_of_mass(problems.joint_q), row_weights=weights)
         heavy.priority = 0
-        solver = ik_service.IKSolver(dual, HANDS, objectives=[heavy], device="cpu", engine=engine)
+        solver = cpu_solver(dual, HANDS, objectives=[heavy], engine=engine)
         results[engine] = solver.solve(problems.positions)
         np.testing.assert_array_equal(results[engine].islands.nisland, np.where(weights[:, 0] > 0.0, 1, 2))
         told = weights[:, 0] > 0.0
@@ -93,7 +91,7 @@ def test_an_arm_without_mass_is_left_to_itself(dual):
     """Only the left arm weighs something: the rows are those of its island alone."""
     right = np.array([name.startswith("right") for name in dual.link_names])
     light = dataclasses.replace(dual, link_mass=np.where(right, 0.0, dual.link_mass))
-    solver = ik_service.IKSolver(light, HANDS, objectives=[IKObjectiveCenterOfMass([0.2, 0.2, 0.5])], device="cpu")
+    solver = cpu_solver(light, HANDS, objectives=[IKObjectiveCenterOfMass([0.2, 0.2, 0.5])])
     problems = Reachable.draw(light, HANDS, 4, random_seed=15)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     assert (result.islands.nisland == 2).all()
@@ -103,11 +101,7 @@ def test_an_arm_without_mass_is_left_to_itself(dual):
 
 def test_a_robot_without_masses_is_refused():
     with pytest.raises(InputError, match="IKObjectiveCenterOfMass: the robot has no masses"):
-        ik_service.IKSolver(
-            ik_service.load_robot("panda", collision="ignore"),
-            objectives=[IKObjectiveCenterOfMass([0.0, 0.0, 0.5])],
-            device="cpu",
-        )
+        cpu_solver(bare_robot("panda"), objectives=[IKObjectiveCenterOfMass([0.0, 0.0, 0.5])])
 
 
 @pytest.mark.evidence_cases("talos_data/robots/talos_full_v2.urdf-True")
@@ -120,7 +114,7 @@ def test_a_robot_without_masses_is_refused():
     ],
 )
 def test_its_jacobian_is_right_on_robots_of_others(file, floating):
-    robot = ik_service.load_robot(installed(EXAMPLE, file), floating_base=floating)
+    robot = load_robot(installed(EXAMPLE, file), floating_base=floating)
     report = objectives.check(IKObjectiveCenterOfMass([0.1, 0.2, 0.3]), robot, tolerance=TIGHT)
     assert report.methods == ("analytic", "autodiff")
     assert report.nonzero_count > robot.joint_dof_count

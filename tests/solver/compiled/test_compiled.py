@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import EngineError, SolverOptions, Target
 from ik_service.robots import load_urdf
 from ik_service.solver.compiled import island_launches
 from objectives import IKObjectivePosition, IKObjectiveRelativePose
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 from tests.solver.quick_objective import QuickObjective
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -39,14 +39,14 @@ def serial_chain(count):
 
 
 def make(robot, links, engine="compiled", **arguments):
-    options = arguments.pop("options", ik_service.SolverOptions(seeds=16))
-    return ik_service.IKSolver(robot, links, device="cpu", engine=engine, options=options, **arguments)
+    options = arguments.pop("options", SolverOptions(seeds=16))
+    return cpu_solver(robot, links, engine=engine, options=options, **arguments)
 
 
 @pytest.mark.quick_cases("packets-panda", "packets-ur5e", "packets-dual_panda", "packets-panda_gripper")
 @pytest.mark.parametrize("name", ROBOTS)
 def test_both_engines_solve_the_same_problems(name):
-    problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), ROBOTS[name], 500, random_seed=2)
+    problems = Reachable.draw(bare_robot(name), ROBOTS[name], 500, random_seed=2)
     answers = {}
     for engine in ("compiled", "staged"):
         solver = make(problems.robot, ROBOTS[name], engine)
@@ -65,7 +65,7 @@ def test_both_engines_solve_the_same_problems(name):
 
 @pytest.fixture(scope="module")
 def dual():
-    return Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 60, random_seed=7)
+    return Reachable.draw(bare_robot("dual_panda"), LINKS, 60, random_seed=7)
 
 
 @pytest.mark.evidence_cases("threads")
@@ -133,7 +133,7 @@ def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
     wanted = panda.forward_kinematics(joint_q, links=["panda_hand"]).positions[:, 0]
     buffer = wp.array(wanted, dtype=wp.vec3, device="cpu")
     hand = IKObjectivePosition("panda_hand", buffer[:1])
-    solver = ik_service.IKSolver(panda, objectives=[hand], device="cpu", engine=engine)
+    solver = cpu_solver(panda, objectives=[hand], engine=engine)
     for count, lines in ((7, slice(1)), (7, slice(7)), (5, slice(5)), (7, slice(7)), (3, slice(0, 6, 2))):
         hand.set_data("target_positions", buffer[lines])
         result = solver.solve(problem_count=count)
@@ -146,7 +146,7 @@ def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
 @pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # threads hold smaller islands
 def test_a_humanoid_places_hands_feet_and_head_at_once():
     """34 DOFs in one island, its base among them."""
-    problems = Reachable.draw(ik_service.load_robot("humanoid", collision="ignore"), LIMBS, 300, random_seed=3)
+    problems = Reachable.draw(bare_robot("humanoid"), LIMBS, 300, random_seed=3)
     result = make(problems.robot, LIMBS, options=None).solve(problems.positions, problems.orientations_xyzw)
     distance, angle = problems.errors(result.joint_q)
     np.testing.assert_array_equal(result.success, ((distance <= POSITION) & (angle <= ORIENTATION)).all(axis=1))
@@ -167,25 +167,25 @@ def test_statuses_of_what_cannot_be_reached(planar_2r):
 
 
 def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_kernel):
-    with pytest.raises(ik_service.EngineError, match=r"island has 220 DOFs.*1341 entries.*engine='staged'"):
+    with pytest.raises(EngineError, match=r"island has 220 DOFs.*1341 entries.*engine='staged'"):
         make(serial_chain(220), ["link220"])
     if each_kernel == "threads":
-        with pytest.raises(ik_service.EngineError, match=r"60 DOFs.* entries; it holds 310.*engine='staged'"):
+        with pytest.raises(EngineError, match=r"60 DOFs.* entries; it holds 310.*engine='staged'"):
             make(serial_chain(60), ["link60"])
     end = IKObjectivePosition("link60", [1.0, 0.0, 1.0])
-    with pytest.raises(ik_service.EngineError, match=r"island has 60 DOFs.*1830 entries"):  # without targets all of J'J
+    with pytest.raises(EngineError, match=r"island has 60 DOFs.*1830 entries"):  # without targets all of J'J
         make(serial_chain(60), (), objectives=[end])
     quick = QuickObjective(panda.link_frame("panda_hand")[0], [(0.3, 0.2, 0.5)])
-    with pytest.raises(ik_service.EngineError, match="QuickObjective is not stated as expressions"):
+    with pytest.raises(EngineError, match="QuickObjective is not stated as expressions"):
         make(panda, (), objectives=[quick])
 
 
 @pytest.mark.evidence_cases("packets-float64", "threads-float32", "threads-float64")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_further_solver_of_an_equal_signature_generates_no_code(precision, monkeypatch):
-    options = ik_service.SolverOptions(precision=precision)
-    make(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], options=options).solve([[0.4, 0.1, 0.5]])
+    options = SolverOptions(precision=precision)
+    make(bare_robot("panda"), ["panda_hand"], options=options).solve([[0.4, 0.1, 0.5]])
     monkeypatch.setattr(island_launches, "build_program", None)
-    weighted = ik_service.Target("panda_hand", row_weights=[1.0, 2.0, 3.0, 1.0, 1.0, 1.0])
-    again = make(ik_service.load_robot("panda", collision="ignore"), [weighted], options=options, threads=2)
+    weighted = Target("panda_hand", row_weights=[1.0, 2.0, 3.0, 1.0, 1.0, 1.0])
+    again = make(bare_robot("panda"), [weighted], options=options, threads=2)
     assert again.solve([[0.3, 0.2, 0.5]]).success.all()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply, quaternion_rotate
 from ik_service.robots import JointType
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from tests.foreign_robots import EXAMPLE, installed
 from tests.objectives.conftest import scene
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 
 POSITION, ORIENTATION = 1e-3, 1e-2
 COUNT = 500  # problems per robot
@@ -35,19 +35,19 @@ class Case:
 
 
 def builtin(name, *links, **options):
-    return Case(lambda: ik_service.load_robot(name, collision="ignore"), links, **options)
+    return Case(lambda: bare_robot(name), links, **options)
 
 
 def foreign(file, *links, distribution=EXAMPLE, **options):
-    return Case(lambda: ik_service.load_robot(installed(distribution, file)), links, **options)
+    return Case(lambda: load_robot(installed(distribution, file)), links, **options)
 
 
 def flying(file):
-    return ik_service.load_robot(installed(EXAMPLE, file), floating_base=True)
+    return load_robot(installed(EXAMPLE, file), floating_base=True)
 
 
 def standing_humanoid():
-    robot = ik_service.load_robot("humanoid", collision="ignore")
+    robot = bare_robot("humanoid")
     return robot.lock({"floating_base": robot.mid_joint_q[:7]})
 
 
@@ -82,11 +82,9 @@ def first_start(robot):
 
 
 def by_engine(engine, robot, targets, values, **arguments):
-    options = arguments.pop("options", ik_service.SolverOptions(seeds=SEEDS))
+    options = arguments.pop("options", SolverOptions(seeds=SEEDS))
     objectives, solve = arguments.pop("objectives", list)(), arguments.pop("solve", first_start(robot))
-    solver = ik_service.IKSolver(
-        robot, targets, objectives=objectives, device="cpu", engine=engine, options=options, **arguments
-    )
+    solver = cpu_solver(robot, targets, objectives=objectives, engine=engine, options=options, **arguments)
     result = solver.solve(*values, **solve)
     assert solver.engine == result.engine == engine
     assert inside_limits(robot, result.joint_q).all()
@@ -204,7 +202,7 @@ KINDS = {
 def kind_robot(name):
     floating = scene("floating").robot
     if name in ("panda", "dual"):
-        return ik_service.load_robot({"dual": "dual_panda"}.get(name, name), collision="ignore")
+        return load_robot({"dual": "dual_panda"}.get(name, name), collision="ignore")
     if name == "two trees":
         return scene("two_trees").robot
     base = [0.3, -0.2, 0.5, *quaternion_exp(np.array([0.4, 1.0, -0.3]))]
@@ -261,7 +259,7 @@ def within_tolerances(robot, kind, joint_q, positions, orientations):
 def test_threads_solve_what_differs_from_problem_to_problem(name):
     kind = KINDS[name]
     robot, positions, orientations = drawn(kind)
-    targets = [ik_service.Target(**target) for target in kind.targets]
+    targets = [Target(**target) for target in kind.targets]
     result = by_engine("compiled", robot, targets, (positions, orientations))
     within = within_tolerances(robot, kind, result.joint_q, positions, orientations)
     np.testing.assert_array_equal(result.success, within)
@@ -274,7 +272,7 @@ def test_every_kind_of_target_is_solved_as_the_staged_engine_does(name):
     kind = KINDS[name]
     robot, positions, orientations = drawn(kind)
     values = positions if kind.given != "rotation" else None, orientations if kind.given != "position" else None
-    compiled, staged = both_engines(robot, [ik_service.Target(**target) for target in kind.targets], values)
+    compiled, staged = both_engines(robot, [Target(**target) for target in kind.targets], values)
     require_same_successes(compiled, staged)
     within = within_tolerances(robot, kind, compiled.joint_q, positions, orientations)
     np.testing.assert_array_equal(compiled.success, within)
@@ -354,10 +352,10 @@ def looks(robot, result, points):
 
 
 def test_soft_limits_are_rows_of_the_island(panda, panda_targets):
-    options = ik_service.SolverOptions(seeds=SEEDS, joint_limits="soft")
+    options = SolverOptions(seeds=SEEDS, joint_limits="soft")
     results = []
     for engine in ("compiled", "staged"):
-        solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu", engine=engine, options=options)
+        solver = cpu_solver(panda, ["panda_hand"], engine=engine, options=options)
         results.append(solver.solve(panda_targets.positions, panda_targets.orientations_xyzw))
     compiled, staged = results
     require_same_successes(compiled, staged)
@@ -370,9 +368,9 @@ def test_soft_limits_are_rows_of_the_island(panda, panda_targets):
 def test_answers_in_float64_are_finished(name):
     kind = KINDS[name]
     robot, positions, orientations = drawn(kind)
-    options = ik_service.SolverOptions(seeds=SEEDS, precision="float64")
-    targets = [ik_service.Target(**target) for target in kind.targets]
-    solver = ik_service.IKSolver(robot, targets, device="cpu", engine="compiled", options=options)
+    options = SolverOptions(seeds=SEEDS, precision="float64")
+    targets = [Target(**target) for target in kind.targets]
+    solver = cpu_solver(robot, targets, engine="compiled", options=options)
     result = solver.solve(positions, orientations)
     assert result.joint_q.dtype == np.float64
     distance, angle = weighted_errors(robot, result.joint_q, kind.targets[0], positions[0], orientations[0])
@@ -383,9 +381,7 @@ def test_answers_in_float64_are_finished(name):
 
 
 def test_warp_arrays_are_the_same_targets(panda, panda_targets):
-    solver = ik_service.IKSolver(
-        panda, ["panda_hand"], device="cpu", engine="compiled", options=ik_service.SolverOptions(seeds=SEEDS)
-    )
+    solver = cpu_solver(panda, ["panda_hand"], engine="compiled", options=SolverOptions(seeds=SEEDS))
     positions = panda_targets.positions[:, 0].astype(np.float32)
     orientations = panda_targets.orientations_xyzw[:, 0].astype(np.float32)
     start = (panda_targets.joint_q + 0.05).astype(np.float32)

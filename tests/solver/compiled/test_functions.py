@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions
 from ik_service.mechanism.transforms import quaternion_rotate
 from objectives.data_field import DataField
 from objectives.expression import atan2, cos, exp, sin, sqrt, where
@@ -12,7 +12,7 @@ from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import rotate
 from objectives.expression.rows import RowGroup
 from tests.objectives.conftest import scene
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, cpu_solver
 
 COUNT, TOLERANCE = 200, 1e-3  # [rad]
 
@@ -46,8 +46,8 @@ def test_a_tilt_is_held_beside_a_position(engine):
     tilts = np.random.default_rng(1).uniform(1.2, 2.0, (COUNT, 1))
     rows = Tilt(tilts)
     rows.set_row_tolerances([TOLERANCE, np.inf])
-    options = ik_service.SolverOptions(seeds=32)
-    solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=[rows], device="cpu", engine=engine, options=options)
+    options = SolverOptions(seeds=32)
+    solver = cpu_solver(robot, ["panda_hand"], objectives=[rows], engine=engine, options=options)
     result = solver.solve(problems.positions)
     poses = robot.forward_kinematics(result.joint_q, ["panda_hand"])
     x, y, z = quaternion_rotate(poses.orientations_xyzw[:, 0], np.tile([0.0, 0.0, 1.0], (COUNT, 1))).T

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, SolverOptions
+from ik_service import SolverOptions
 from objectives import IKObjectiveJointCentering, IKObjectiveManipulability
 from tests.objectives.manipulability_rows import WEIGHT, differences, expected_rows
+from tests.solver.conftest import cpu_solver
 
 HAND, COUNT = "panda_hand", 150
 WEIGHTS = [1e-3, 1e-2, 0.1, 1.0, 10.0]
@@ -23,14 +24,14 @@ def targets(panda):
 
 @pytest.fixture(scope="module")
 def plain(panda, targets):
-    return IKSolver(panda, [HAND], device="cpu").solve(*targets)
+    return cpu_solver(panda, [HAND]).solve(*targets)
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_of_any_weight_it_rises_and_no_target_is_lost(panda, targets, plain, weight):
     objective = IKObjectiveManipulability(HAND, weight=weight)
-    solver = IKSolver(panda, [HAND], objectives=[objective], device="cpu")
+    solver = cpu_solver(panda, [HAND], objectives=[objective])
     result = solver.solve(*targets)
     assert solver.engine == "compiled"
     assert (result.success >= plain.success).all()
@@ -44,7 +45,7 @@ def test_of_any_weight_it_rises_and_no_target_is_lost(panda, targets, plain, wei
 def test_the_staged_engine_raises_it_too(panda, targets, plain):
     few = [column[:30] for column in targets]
     objective = IKObjectiveManipulability(HAND)
-    result = IKSolver(panda, [HAND], objectives=[objective], engine="staged", device="cpu").solve(*few)
+    result = cpu_solver(panda, [HAND], objectives=[objective], engine="staged").solve(*few)
     assert (result.success >= plain.success[:30]).all()
     assert np.log(manipulability(panda, result.joint_q) / manipulability(panda, plain.joint_q[:30])).mean() > 0.05
 
@@ -52,7 +53,7 @@ def test_the_staged_engine_raises_it_too(panda, targets, plain):
 @pytest.mark.evidence
 def test_alone_it_ends_at_a_minimum_of_its_rows(panda):
     objective = IKObjectiveManipulability(HAND, weight=WEIGHT)
-    result = IKSolver(panda, objectives=[objective], options=SolverOptions(precision="float64"), device="cpu").solve(
+    result = cpu_solver(panda, objectives=[objective], options=SolverOptions(precision="float64")).solve(
         problem_count=1
     )
     rows = expected_rows(panda, HAND, result.joint_q, {})[0]
@@ -68,7 +69,7 @@ def test_alone_it_ends_at_a_minimum_of_its_rows(panda):
 
 
 def test_centering_takes_what_a_target_leaves(panda, targets, plain):
-    result = IKSolver(panda, [HAND], objectives=[IKObjectiveJointCentering()], device="cpu").solve(*targets)
+    result = cpu_solver(panda, [HAND], objectives=[IKObjectiveJointCentering()]).solve(*targets)
     lower, upper = panda.joint_limit_lower, panda.joint_limit_upper
     far, before = (
         np.linalg.norm(2.0 * (one.joint_q - lower) / (upper - lower) - 1.0, axis=1) for one in (result, plain)

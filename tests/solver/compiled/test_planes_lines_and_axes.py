@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import ik_service
 from ik_service.mechanism.transforms import quaternion_rotate
 from objectives import (
     IKObjectiveAxisAlign,
@@ -13,7 +12,7 @@ from objectives import (
     IKObjectivePosition,
     IKObjectivePosture,
 )
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT = 60
 NEAR = 1e-4  # [m or rad] of answers with nothing to weigh against: their residual is at the floor of float32
@@ -28,7 +27,7 @@ def unit(values):
 
 @pytest.fixture(scope="module")
 def problems():
-    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], COUNT, random_seed=11)
+    return Reachable.draw(bare_robot("panda"), ["panda_hand"], COUNT, random_seed=11)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def directions():
 
 
 def solve(robot, objectives, engine, **arguments):
-    solver = ik_service.IKSolver(robot, objectives=objectives, device="cpu", engine=engine)
+    solver = cpu_solver(robot, objectives=objectives, engine=engine)
     assert solver.engine == engine
     return solver.solve(problem_count=COUNT, **arguments)
 
@@ -142,7 +141,7 @@ def test_a_row_weight_of_zero_frees_the_rows_of_a_problem(problems, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(engine):
     """Line and axis in the frame of a link that moves itself, and a tool that stands off the hand."""
-    robot = ik_service.load_robot("humanoid", collision="ignore")
+    robot = bare_robot("humanoid")
     tool = np.array([0.05, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
     options = {"offset": tool, "reference_link": "right_grasp"}
     both = [
@@ -166,7 +165,7 @@ def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(engine):
 @pytest.mark.evidence
 def test_a_camera_may_be_mounted_anew_between_solves(problems):
     camera = IKObjectiveLookAt("panda_hand", [0.8, 0.0, 0.2], offset=[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
-    solver = ik_service.IKSolver(problems.robot, objectives=[camera], device="cpu")
+    solver = cpu_solver(problems.robot, objectives=[camera])
     solver.solve(problem_count=1)
     camera.set_offset([0.1, 0.0, 0.05, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])  # looks along x of the hand
     position, turn = hand(problems.robot, solver.solve(problem_count=1))

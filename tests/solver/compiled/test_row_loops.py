@@ -5,14 +5,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Spheres, sphere_pairs
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, cpu_solver, inside_limits
 
 COUNT, PAIRS, MARGIN = 100, 240, 0.02
 TOLERANCE = 0.005  # [m] of a row: so much nearer than the margin spheres may be
-OPTIONS = ik_service.SolverOptions(seeds=16)
+OPTIONS = SolverOptions(seeds=16)
 
 
 @cache
@@ -27,9 +27,7 @@ def solved(engine):
     problems, elements = given()
     spheres = Spheres(elements, MARGIN)
     spheres.set_row_tolerances(TOLERANCE)
-    solver = ik_service.IKSolver(
-        problems.robot, ["panda_hand"], objectives=[spheres], device="cpu", engine=engine, options=OPTIONS
-    )
+    solver = cpu_solver(problems.robot, ["panda_hand"], objectives=[spheres], engine=engine, options=OPTIONS)
     return solver, solver.solve(problems.positions, problems.orientations_xyzw)
 
 
@@ -90,8 +88,8 @@ def test_answers_in_float64_keep_them_apart():
     problems, elements = given()
     spheres = Spheres(elements, MARGIN)
     spheres.set_row_tolerances(TOLERANCE)
-    options = ik_service.SolverOptions(seeds=16, precision="float64")
-    solver = ik_service.IKSolver(problems.robot, ["panda_hand"], objectives=[spheres], device="cpu", options=options)
+    options = SolverOptions(seeds=16, precision="float64")
+    solver = cpu_solver(problems.robot, ["panda_hand"], objectives=[spheres], options=options)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     require_right(result)
     assert result.success.mean() > 0.5

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import Target
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosture
 from tests.solver.compiled.test_compiled import ORIENTATION, POSITION, make, serial_chain
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 
 COUNT = 400
 UNEVEN = [[1.0, 1.0, 1.0, 1e-3, 1e-3, 1e-3], [1e-3, 1.0, 1.0, 1.0, 1e-3, 1.0], [1e-3, 1e-3, 1e-3, 1.0, 1.0, 1.0]]
@@ -27,16 +27,16 @@ def solved(problems, result):
 @pytest.mark.parametrize("row_weights", UNEVEN)
 @pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("ur5e", "tool0")])
 def test_light_rows_beside_heavy_ones_are_solved(name, link, row_weights):
-    problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), [link], COUNT, random_seed=21)
-    solver = make(problems.robot, [ik_service.Target(link, row_weights=row_weights)], options=None)
+    problems = Reachable.draw(bare_robot(name), [link], COUNT, random_seed=21)
+    solver = make(problems.robot, [Target(link, row_weights=row_weights)], options=None)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     assert solved(problems, result).mean() >= 0.99
 
 
 def test_light_hands_beside_heavy_feet_are_solved():
-    problems = Reachable.draw(ik_service.load_robot("humanoid", collision="ignore"), LIMBS, COUNT, random_seed=22)
+    problems = Reachable.draw(bare_robot("humanoid"), LIMBS, COUNT, random_seed=22)
     weights = [[0.01] * 6] * 2 + [[1.0] * 6] * 2
-    targets = [ik_service.Target(link, row_weights=own) for link, own in zip(LIMBS, weights, strict=True)]
+    targets = [Target(link, row_weights=own) for link, own in zip(LIMBS, weights, strict=True)]
     result = make(problems.robot, targets, options=None).solve(problems.positions, problems.orientations_xyzw)
     assert solved(problems, result).mean() >= 0.98
 
@@ -52,12 +52,12 @@ def test_long_chains_are_compiled(dofs):
 
 @pytest.mark.evidence
 def test_a_humanoid_with_a_centre_of_mass_and_a_posture_is_compiled():
-    problems = Reachable.draw(ik_service.load_robot("humanoid", collision="ignore"), LIMBS, 100, random_seed=24)
+    problems = Reachable.draw(bare_robot("humanoid"), LIMBS, 100, random_seed=24)
     further = [
         IKObjectiveCenterOfMass(problems.robot.center_of_mass(problems.joint_q)),
         IKObjectivePosture(problems.robot.mid_joint_q, weight=1e-3),
     ]
-    solver = ik_service.IKSolver(problems.robot, LIMBS, objectives=further, device="cpu")
+    solver = cpu_solver(problems.robot, LIMBS, objectives=further)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     assert result.engine == "compiled"
     assert solved(problems, result).mean() >= 0.99
@@ -65,7 +65,7 @@ def test_a_humanoid_with_a_centre_of_mass_and_a_posture_is_compiled():
 
 def test_an_arm_whose_joints_have_no_range_is_blocked_where_it_is():
     """No DOF is ever free: the system of the rows is zero but for the damping."""
-    panda = ik_service.load_robot("panda", collision="ignore")
+    panda = bare_robot("panda")
     q = np.array(panda.mid_joint_q)
     fixed = dataclasses.replace(panda, joint_limit_lower=q, joint_limit_upper=q)
     far = panda.forward_kinematics(q[None] + 0.05, ["panda_hand"])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import SolverOptions
 from ik_service.solver.compiled.thread_attempt import plain_cosine
 from ik_service.solver.lm.termination import squared_cosine
-from tests.solver.conftest import Reachable, use_threads
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, use_threads
 
 SAME_SEEDS = 0.97  # of the problems: a few bits decide the last step, and so whether a seed succeeds
 SEEDS = 8
@@ -41,7 +41,7 @@ def test_the_short_way_to_a_cosine_is_that_of_all_or_says_so():
 
 @pytest.fixture(scope="module")
 def arm():
-    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], 150, random_seed=11)
+    return Reachable.draw(bare_robot("panda"), ["panda_hand"], 150, random_seed=11)
 
 
 def solved_by_both(problems, monkeypatch, options, **given):
@@ -49,8 +49,8 @@ def solved_by_both(problems, monkeypatch, options, **given):
     results = []
     for place in (lambda: None, lambda: use_threads(monkeypatch)):
         place()
-        chosen = ik_service.SolverOptions(**{"seeds": SEEDS, **options})
-        solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="compiled", options=chosen)
+        chosen = SolverOptions(**{"seeds": SEEDS, **options})
+        solver = cpu_solver(problems.robot, problems.links, engine="compiled", options=chosen)
         results.append(solver.solve(problems.positions, problems.orientations_xyzw, **given))
     return results
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import SolverOptions
 from ik_service.solver.compiled import island_launches, waves
 from objectives import InputError
 from tests.objectives.conftest import scene
-from tests.solver.conftest import Reachable, inside_limits, use_threads
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits, use_threads
 
 SAME_PLACE = 2e-2  # [m or rad] between attempts that take the same way: robots drift along the DOFs they have to spare
 SAME_SEEDS = 0.98  # of the problems
@@ -21,16 +21,10 @@ SAME_WAY_OF_MANY_DOFS = 0.7  # sums of more products are rounded more often
 FINISHED = 1e-9  # [m], of float64
 COLUMNS = ("joint_q", "success", "status", "seed_index", "iterations", "cost", "position_error", "active_limits")
 ROBOTS = {
-    "panda": lambda: (ik_service.load_robot("panda", collision="ignore"), ["panda_hand"]),
-    "two islands": lambda: (
-        ik_service.load_robot("dual_panda", collision="ignore"),
-        ["left_panda_hand", "right_panda_hand"],
-    ),
-    "humanoid, all limbs": lambda: (
-        ik_service.load_robot("humanoid", collision="ignore"),
-        ["left_sole", "right_sole", "left_grasp", "right_grasp"],
-    ),
-    "follower": lambda: (ik_service.load_robot("panda_gripper", collision="ignore"), ["panda_rightfinger"]),
+    "panda": lambda: (bare_robot("panda"), ["panda_hand"]),
+    "two islands": lambda: (bare_robot("dual_panda"), ["left_panda_hand", "right_panda_hand"]),
+    "humanoid, all limbs": lambda: (bare_robot("humanoid"), ["left_sole", "right_sole", "left_grasp", "right_grasp"]),
+    "follower": lambda: (bare_robot("panda_gripper"), ["panda_rightfinger"]),
     "floating and ball": lambda: (scene("floating").robot, ["d", "f"]),
     "follower and ball": lambda: (scene("two_trees").robot, ["l_tool", "r_tool"]),
 }
@@ -48,8 +42,8 @@ def arms():
 
 
 def solver_of(problems, **options):
-    chosen = ik_service.SolverOptions(**{"seeds": 8, **options})
-    return ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="compiled", options=chosen)
+    chosen = SolverOptions(**{"seeds": 8, **options})
+    return cpu_solver(problems.robot, problems.links, engine="compiled", options=chosen)
 
 
 def solve(problems, **options):
@@ -168,11 +162,11 @@ def test_after_a_fault_nothing_is_solved_and_the_next_solve_is_whole(arms):
 
 @pytest.mark.usefixtures("threads")
 def test_what_cannot_be_reached_has_its_status(planar_2r):
-    options = ik_service.SolverOptions(seeds=8)
-    far = ik_service.IKSolver(planar_2r(), ["tip"], device="cpu", options=options).solve([[3.0, 4.0, 0.0], [1.0, 1, 0]])
+    options = SolverOptions(seeds=8)
+    far = cpu_solver(planar_2r(), ["tip"], options=options).solve([[3.0, 4.0, 0.0], [1.0, 1, 0]])
     assert far.success.tolist() == [False, True]
     assert far.position_error[0, 0] == pytest.approx(3.0, abs=1e-3)
-    bent = ik_service.IKSolver(planar_2r(0.5, 2.0), ["tip"], device="cpu", options=options).solve([[2.0, 0.0, 0.0]])
+    bent = cpu_solver(planar_2r(0.5, 2.0), ["tip"], options=options).solve([[2.0, 0.0, 0.0]])
     assert bent.status_names == ["blocked_by_limits"]
     assert bent.active_limits[0].tolist() == [False, True]
 

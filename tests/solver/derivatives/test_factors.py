@@ -6,7 +6,7 @@ The rows r(q, p) are those of an arm's tool, with a posture and a camera beside 
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, Target, load_robot
+from ik_service import Target
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, transform_multiply
 from ik_service.solver.derivatives.answers import AnswerIslands
@@ -17,6 +17,7 @@ from ik_service.solver.given.reading import check_targets
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
+from tests.solver.conftest import bare_robot, cpu_solver
 
 STEP = 1e-4
 HAND, OTHER = "panda_hand", "panda_link4"
@@ -26,11 +27,11 @@ COUNT = 3
 @pytest.fixture(scope="module")
 def answers():
     """Answers of an arm that meet their targets, at the minimum of the rows beside these."""
-    robot, rng = load_robot("panda", collision="ignore"), np.random.default_rng(1)
+    robot, rng = bare_robot("panda"), np.random.default_rng(1)
     tool = np.array([0.0, 0.02, 0.1, 0.0, 0.6, 0.0, 0.8])
     posture, look = IKObjectivePosture(robot.mid_joint_q, weight=0.05), IKObjectiveLookAt(OTHER, [0.4, 0.3, 0.8])
     look.priority = 1  # beside targets, as postures are
-    solver = IKSolver(robot, [Target(HAND, offset=tool)], objectives=[posture, look], device="cpu")
+    solver = cpu_solver(robot, [Target(HAND, offset=tool)], objectives=[posture, look])
     hands = robot.forward_kinematics(robot.random_joint_q(rng, COUNT), [HAND])
     poses = transform_multiply(
         np.hstack([hands.positions[:, 0], hands.orientations_xyzw[:, 0]]), np.tile(tool, (COUNT, 1))

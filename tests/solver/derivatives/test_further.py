@@ -5,11 +5,12 @@ import pytest
 import warp as wp
 
 from benchmarks.accuracy.minima import Minima, differences
-from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service import IKSolver, SolverOptions, Target
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectiveAxisAlign, IKObjectivePosture, IKObjectiveRotation, InputError
 from objectives.errors import UnknownNameError
+from tests.solver.conftest import bare_robot
 
 HAND = ["panda_hand"]
 PRECISE = SolverOptions(precision="float64")
@@ -18,7 +19,7 @@ COUNT = 5
 
 @pytest.fixture(scope="module")
 def panda():
-    return load_robot("panda", collision="ignore")
+    return bare_robot("panda")
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.minima import Minima
-from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.errors import EngineError
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives import linearise as linearise_module
 from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
+from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.derivatives.chain_robot import chain_robot
 from tests.solver.quick_objective import QuickObjective
 
@@ -50,9 +51,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_derivatives_are_those_of_the_minima(case):
     name, links, has_posture, count = CASES[case]
-    robot = load_robot(name, collision="ignore")
+    robot = bare_robot(name)
     objectives = [posture(robot)] if has_posture else []
-    solver = IKSolver(robot, links, device="cpu", objectives=objectives, options=PRECISE)
+    solver = cpu_solver(robot, links, objectives=objectives, options=PRECISE)
     positions, orientations, start = reachable(robot, links, count)
     result = solver.solve(positions, orientations, initial_joint_q=start)
     assert result.success.all()
@@ -66,8 +67,8 @@ def test_derivatives_are_those_of_the_minima(case):
 
 
 def test_a_redundant_arm_follows_on_the_shortest_way():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
-    solver = IKSolver(robot, links, device="cpu")
+    robot, links = bare_robot("panda"), ["panda_hand"]
+    solver = cpu_solver(robot, links)
     positions, orientations, start = reachable(robot, links, 8)
     result = solver.solve(positions, orientations, initial_joint_q=start)
     found = solver.linearise(result, positions, orientations)
@@ -78,8 +79,8 @@ def test_a_redundant_arm_follows_on_the_shortest_way():
 
 @pytest.mark.evidence
 def test_islands_do_not_follow_each_others_targets():
-    robot = load_robot("dual_panda", collision="ignore")
-    solver = IKSolver(robot, HANDS, device="cpu", objectives=[posture(robot)], options=PRECISE)
+    robot = bare_robot("dual_panda")
+    solver = cpu_solver(robot, HANDS, objectives=[posture(robot)], options=PRECISE)
     positions, orientations, start = reachable(robot, HANDS, 2)
     found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
     left = np.array([name.startswith("left") for name in robot.dof_names])
@@ -91,7 +92,7 @@ def test_islands_do_not_follow_each_others_targets():
 
 def test_targets_out_of_reach_pull_their_minimum_along():
     robot, links = load_robot("ur5e"), ["tool0"]
-    solver = IKSolver(robot, links, device="cpu", options=PRECISE)
+    solver = cpu_solver(robot, links, options=PRECISE)
     positions, orientations, start = reachable(robot, links, 4)
     positions += 1.0
     result = solver.solve(positions, orientations, initial_joint_q=start)
@@ -106,15 +107,13 @@ def test_targets_out_of_reach_pull_their_minimum_along():
 
 
 def test_a_joint_that_a_limit_holds_stays():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    robot, links = bare_robot("panda"), ["panda_hand"]
     outside = robot.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])  # in no plane: that is singular
     outside[1] = robot.joint_limit_upper[1] + 1.0  # where the posture would have it
-    solver = IKSolver(
-        robot, [], device="cpu", objectives=[IKObjectivePosture(outside)], options=SolverOptions(joint_limits="hard")
-    )
+    solver = cpu_solver(robot, [], objectives=[IKObjectivePosture(outside)], options=SolverOptions(joint_limits="hard"))
     result = solver.solve(problem_count=1)
     assert result.joint_q[0, 1] == np.float32(robot.joint_limit_upper[1])
-    arm = IKSolver(robot, links, device="cpu", objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE)
+    arm = cpu_solver(robot, links, objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE)
     poses = robot.forward_kinematics(result.joint_q, links)
     answer = arm.solve(poses.positions, poses.orientations_xyzw, initial_joint_q=result.joint_q)
     assert answer.success.all()
@@ -128,12 +127,10 @@ def test_a_joint_that_a_limit_holds_stays():
 
 @pytest.mark.evidence
 def test_answers_at_limits_follow_along_them():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    robot, links = bare_robot("panda"), ["panda_hand"]
     outside = robot.mid_joint_q.copy()
     outside[1] = robot.joint_limit_lower[1] - 1.0
-    solver = IKSolver(
-        robot, links, device="cpu", objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE
-    )
+    solver = cpu_solver(robot, links, objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE)
     positions, orientations, start = reachable(robot, links, 30)
     found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
     at_limit = found.is_differentiable & ((found.dof_state != DofState.FREE).sum(axis=1) == 1)
@@ -150,8 +147,8 @@ def test_answers_at_limits_follow_along_them():
 
 
 def test_joints_that_no_target_moves_are_fixed():
-    robot = load_robot("panda_gripper", collision="ignore")
-    solver = IKSolver(robot, ["panda_hand"], device="cpu")
+    robot = bare_robot("panda_gripper")
+    solver = cpu_solver(robot, ["panda_hand"])
     positions, orientations, start = reachable(robot.lock({"panda_finger_joint1": 0.01}), ["panda_hand"], 2)
     found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
     fingers = np.array(["finger" in name for name in robot.dof_names])
@@ -162,7 +159,7 @@ def test_joints_that_no_target_moves_are_fixed():
 
 def test_products_are_each_others_transpose():
     robot, links = load_robot("ur5e"), ["tool0"]
-    solver = IKSolver(robot, links, device="cpu")
+    solver = cpu_solver(robot, links)
     positions, orientations, start = reachable(robot, links, 5)
     found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
     rng = np.random.default_rng(1)
@@ -178,7 +175,7 @@ def test_products_are_each_others_transpose():
 @pytest.mark.evidence
 def test_positions_alone_have_no_derivatives_by_rotations():
     robot, links = load_robot("ur5e"), ["tool0"]
-    solver = IKSolver(robot, links, device="cpu")
+    solver = cpu_solver(robot, links)
     positions, _, start = reachable(robot, links, 3)
     result = solver.solve(positions, initial_joint_q=start)
     found = solver.linearise(result, positions)
@@ -190,7 +187,7 @@ def test_positions_alone_have_no_derivatives_by_rotations():
 
 def test_answers_that_are_no_minimum_have_none():
     robot, links = load_robot("ur5e"), ["tool0"]
-    solver = IKSolver(robot, links, device="cpu", options=SolverOptions(seeds=1, max_iterations=2))
+    solver = cpu_solver(robot, links, options=SolverOptions(seeds=1, max_iterations=2))
     positions, orientations, _ = reachable(robot, links, 20)
     result = solver.solve(positions, orientations)
     found = solver.linearise(result, positions, orientations)
@@ -200,8 +197,8 @@ def test_answers_that_are_no_minimum_have_none():
 
 
 def test_what_cannot_be_derived_is_refused():
-    robot = load_robot("panda", collision="ignore")
-    solver = IKSolver(robot, ["panda_hand"], device="cpu", objectives=[QuickObjective(6, [[0.4, 0.1, 0.5]])])
+    robot = bare_robot("panda")
+    solver = cpu_solver(robot, ["panda_hand"], objectives=[QuickObjective(6, [[0.4, 0.1, 0.5]])])
     pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
     result = solver.solve(*pose)
     with pytest.raises(EngineError, match="does not state its rows"):
@@ -211,39 +208,39 @@ def test_what_cannot_be_derived_is_refused():
 
 
 def test_answers_of_other_solvers_are_refused():
-    robot = load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
-    solver = IKSolver(robot, ["panda_hand"], device="cpu", objectives=[posture(robot)])
-    plain = IKSolver(robot, ["panda_hand"], device="cpu")
-    turned = IKSolver(robot, ["panda_hand"], device="cpu", joint_order=robot.joint_names[::-1])
-    shorter = IKSolver(robot.lock({"panda_joint1": 0.0}), ["panda_hand"], device="cpu")
+    solver = cpu_solver(robot, ["panda_hand"], objectives=[posture(robot)])
+    plain = cpu_solver(robot, ["panda_hand"])
+    turned = cpu_solver(robot, ["panda_hand"], joint_order=robot.joint_names[::-1])
+    shorter = cpu_solver(robot.lock({"panda_joint1": 0.0}), ["panda_hand"])
     with pytest.raises(InputError, match="of another solver: its rows differ"):
         solver.linearise(plain.solve(*pose), *pose)
     with pytest.raises(InputError, match="of another solver: its order of joints differ"):
         plain.linearise(turned.solve(*pose), *pose)
     with pytest.raises(InputError, match="of another solver: its robot differ"):
         plain.linearise(shorter.solve(*pose), *pose)
-    alike = IKSolver(robot, ["panda_hand"], device="cpu")
+    alike = cpu_solver(robot, ["panda_hand"])
     assert plain.linearise(alike.solve(*pose), *pose).is_differentiable.all()
 
 
 def test_other_parts_of_targets_than_in_the_solve_are_refused():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    robot, links = bare_robot("panda"), ["panda_hand"]
     pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
-    solver = IKSolver(robot, links, device="cpu")
+    solver = cpu_solver(robot, links)
     with pytest.raises(InputError, match="Target 0 is given with orientations, without which it was solved for"):
         solver.linearise(solver.solve(pose[0]), *pose)
     with pytest.raises(InputError, match="Target 0 was solved for with orientations, which are not given"):
         solver.linearise(solver.solve(*pose), pose[0])
-    light = IKSolver(robot, [Target("panda_hand", row_weights=[1, 1, 1, 0, 0, 0])], device="cpu")
+    light = cpu_solver(robot, [Target("panda_hand", row_weights=[1, 1, 1, 0, 0, 0])])
     assert light.linearise(light.solve(*pose), *pose).is_differentiable.all()  # rows that do not count
 
 
 @pytest.mark.evidence
 def test_limits_that_weigh_nothing_do_not_act_against_targets():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    robot, links = bare_robot("panda"), ["panda_hand"]
     options = SolverOptions(precision="float64", joint_limits="soft")
-    solver = IKSolver(robot, links, device="cpu", objectives=[posture(robot)], options=options)
+    solver = cpu_solver(robot, links, objectives=[posture(robot)], options=options)
     positions, orientations, start = reachable(robot, links, 6)
     found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
     derived = found.is_differentiable
@@ -254,10 +251,10 @@ def test_limits_that_weigh_nothing_do_not_act_against_targets():
 
 @pytest.mark.evidence
 def test_two_costs_of_which_one_comes_first_have_no_derivatives():
-    robot = load_robot("dual_panda", collision="ignore")
+    robot = bare_robot("dual_panda")
     first = IKObjectivePosture(robot.mid_joint_q + 0.3, weight=0.01)
     first.priority = 0
-    solver = IKSolver(robot, HANDS, device="cpu", objectives=[first, posture(robot)], options=PRECISE)
+    solver = cpu_solver(robot, HANDS, objectives=[first, posture(robot)], options=PRECISE)
     positions, orientations, start = reachable(robot, HANDS, 2)
     found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
     assert not found.is_differentiable.any()
@@ -265,9 +262,9 @@ def test_two_costs_of_which_one_comes_first_have_no_derivatives():
 
 
 def test_columns_are_in_the_order_of_the_caller():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
-    own = IKSolver(robot, links, device="cpu")
-    turned = IKSolver(robot, links, device="cpu", joint_order=robot.joint_names[::-1])
+    robot, links = bare_robot("panda"), ["panda_hand"]
+    own = cpu_solver(robot, links)
+    turned = cpu_solver(robot, links, joint_order=robot.joint_names[::-1])
     positions, orientations, start = reachable(robot, links, 3)
     expected = own.linearise(own.solve(positions, orientations, initial_joint_q=start), positions, orientations)
     result = turned.solve(positions, orientations, initial_joint_q=start[:, ::-1])
@@ -280,8 +277,8 @@ def test_columns_are_in_the_order_of_the_caller():
 @pytest.mark.evidence
 def test_followers_that_an_order_leaves_out_follow():
     robot = load_urdf(FOLLOWED)
-    own = IKSolver(robot, ["tip"], device="cpu", options=FREE)
-    short = IKSolver(robot, ["tip"], device="cpu", options=FREE, joint_order=["first", "third"])
+    own = cpu_solver(robot, ["tip"], options=FREE)
+    short = cpu_solver(robot, ["tip"], options=FREE, joint_order=["first", "third"])
     joint_q = robot.complete_joint_q(robot.random_joint_q(np.random.default_rng(0), 5))
     positions = robot.forward_kinematics(joint_q, ["tip"]).positions
     expected = own.linearise(own.solve(positions, initial_joint_q=joint_q), positions)
@@ -296,11 +293,8 @@ def test_followers_that_an_order_leaves_out_follow():
 @pytest.mark.parametrize("name", ["panda", "joints of all types"])
 def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(name):
     is_arm = name == "panda"
-    robot, links = (
-        load_robot("panda", collision="ignore") if is_arm else chain_robot(),
-        ["panda_hand" if is_arm else "tip"],
-    )
-    solver = IKSolver(robot, links, objectives=[posture(robot)], device="cpu")
+    robot, links = (bare_robot("panda") if is_arm else chain_robot(), ["panda_hand" if is_arm else "tip"])
+    solver = cpu_solver(robot, links, objectives=[posture(robot)])
     poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 12), links)
     positions, orientations = poses.positions, poses.orientations_xyzw
     together = solver.linearise(solver.solve(positions, orientations), positions, orientations)
@@ -314,7 +308,7 @@ def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(na
 @pytest.mark.evidence
 def test_loops_that_are_open_do_not_count():
     robot = load_robot("delta")
-    solver = IKSolver(robot, ["platform"], device="cpu")
+    solver = cpu_solver(robot, ["platform"])
     joint_q = robot.constraints.close(robot.random_joint_q(np.random.default_rng(0), 2)).joint_q
     positions = robot.forward_kinematics(joint_q, ["platform"]).positions
     open_one = [False, True, True]
@@ -332,7 +326,7 @@ def test_loops_that_are_open_do_not_count():
 def test_data_of_more_problems_before_do_not_count():
     robot, links = load_robot("ur5e"), ["tool0"]
     near = IKObjectivePosture(robot.mid_joint_q, weight=0.01)
-    solver = IKSolver(robot, links, device="cpu", objectives=[near])
+    solver = cpu_solver(robot, links, objectives=[near])
     positions, orientations, start = reachable(robot, links, 4)
     near.set_reference(np.stack([robot.mid_joint_q, robot.mid_joint_q + 0.1]))
     solver.solve(positions[:2], orientations[:2])
@@ -342,8 +336,8 @@ def test_data_of_more_problems_before_do_not_count():
 
 
 def test_a_target_that_is_left_out_has_no_derivatives():
-    robot = load_robot("dual_panda", collision="ignore")
-    solver = IKSolver(robot, HANDS, device="cpu")
+    robot = bare_robot("dual_panda")
+    solver = cpu_solver(robot, HANDS)
     positions, orientations, _ = reachable(robot, HANDS, 2)
     targets = [positions[:, 0], None], [orientations[:, 0], None]
     found = solver.linearise(solver.solve(*targets), *targets)
@@ -354,7 +348,7 @@ def test_a_target_that_is_left_out_has_no_derivatives():
 @pytest.mark.evidence
 def test_objectives_alone_have_a_minimum_and_no_targets():
     robot = load_robot("ur5e")
-    solver = IKSolver(robot, [], device="cpu", objectives=[IKObjectivePosture(robot.mid_joint_q + 0.1)])
+    solver = cpu_solver(robot, [], objectives=[IKObjectivePosture(robot.mid_joint_q + 0.1)])
     found = solver.linearise(solver.solve(problem_count=3))
     assert found.is_differentiable.all()
     assert found.by_targets.shape == (3, 6, 0, 6)
@@ -365,7 +359,7 @@ def test_objectives_alone_have_a_minimum_and_no_targets():
     ("positions", "orientations"), [([[np.nan, 0.0, 0.0]], [[1.0, 0, 0, 0]]), ([[0.4, 0.1, 0.5]], [[0.0, 0, 0, 0]])]
 )
 def test_numbers_of_targets_are_checked(positions, orientations):
-    solver = IKSolver(load_robot("ur5e"), ["tool0"], device="cpu")
+    solver = cpu_solver(load_robot("ur5e"), ["tool0"])
     result = solver.solve([[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]])
     with pytest.raises(InputError, match=r"positions|orientations_xyzw"):
         solver.linearise(result, np.array(positions), np.array(orientations))
@@ -373,7 +367,7 @@ def test_numbers_of_targets_are_checked(positions, orientations):
 
 def test_long_batches_are_derived_in_parts(monkeypatch):
     robot, links = load_robot("ur5e"), ["tool0"]
-    solver = IKSolver(robot, links, device="cpu")
+    solver = cpu_solver(robot, links)
     positions, orientations, start = reachable(robot, links, 7)
     result = solver.solve(positions, orientations, initial_joint_q=start)
     expected = solver.linearise(result, positions, orientations)
@@ -386,9 +380,9 @@ def test_long_batches_are_derived_in_parts(monkeypatch):
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_coordinates_follow_as_dofs_do(is_turned):
     """A floating base has four coordinates of rotation, and three DOFs."""
-    robot, links = load_robot("humanoid", collision="ignore"), ["left_grasp"]
+    robot, links = bare_robot("humanoid"), ["left_grasp"]
     order = robot.joint_names[::-1] if is_turned else None
-    solver = IKSolver(robot, links, device="cpu", joint_order=order)
+    solver = cpu_solver(robot, links, joint_order=order)
     poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 2), links)
     values = poses.positions, poses.orientations_xyzw
     found = solver.linearise(solver.solve(*values), *values)

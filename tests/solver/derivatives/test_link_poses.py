@@ -5,6 +5,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.solver.derivatives.link_poses import LinkChains
+from tests.solver.conftest import bare_robot
 from tests.solver.derivatives.chain_robot import chain_robot
 
 CASES = {
@@ -18,7 +19,7 @@ COUNT, STEP = 5, 1e-6
 
 
 def robot_named(name):
-    return chain_robot() if name == "chain" else load_robot(name, collision="ignore")
+    return chain_robot() if name == "chain" else bare_robot(name)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -49,7 +50,7 @@ def test_gradients_are_differences_of_poses(name):
 
 
 def test_a_configuration_has_the_same_bytes_alone():
-    robot, links = load_robot("humanoid", collision="ignore"), CASES["humanoid"]
+    robot, links = bare_robot("humanoid"), CASES["humanoid"]
     joint_q, chains = robot.random_joint_q(np.random.default_rng(0), COUNT), LinkChains(robot, links)
     poses = chains.poses(joint_q)
     assert np.array_equal(chains.poses(joint_q[3:4])[0], poses[3])

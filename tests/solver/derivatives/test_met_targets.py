@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.minima import Minima, differences
-from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, transform_inverse, transform_multiply
 from ik_service.solver.derivatives import linearise as linearise_module
 from ik_service.solver.derivatives import met_targets, target_motion
@@ -12,6 +12,7 @@ from ik_service.solver.derivatives.linearisation import DofState, Linearisation
 from ik_service.solver.derivatives.met_targets import linearise_met
 from objectives import IKObjectivePosture, InputError
 from objectives.tasks.frame_objective import OFFSET
+from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.derivatives.chain_robot import chain_robot
 
 COUNT = 9
@@ -39,7 +40,7 @@ CASES = {
 def case(request):
     """A robot, targets, and configurations that reach values of theirs."""
     name, targets = CASES[request.param]
-    robot = chain_robot() if name == "chain" else load_robot(name, collision="ignore")
+    robot = chain_robot() if name == "chain" else bare_robot(name)
     return robot, targets, robot.random_joint_q(np.random.default_rng(7), COUNT)
 
 
@@ -72,7 +73,7 @@ def nothing_met(rows, targets, data, joint_q, islands, limits):
 @pytest.mark.quick_cases("ur5e", "redundant", "two islands")
 def test_derivatives_are_those_of_the_general_way(case, monkeypatch):
     robot, targets, start = case
-    values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
+    values, solver = values_of(robot, targets, start), cpu_solver(robot, targets)
     result, derived = solver.solve(*values, initial_joint_q=start), []
     assert result.success.all()
 
@@ -93,7 +94,7 @@ def test_derivatives_are_those_of_the_general_way(case, monkeypatch):
 @pytest.mark.quick_cases("ur5e", "redundant", "two islands")
 def test_an_answer_has_the_same_bytes_alone_and_among_others(case):
     robot, targets, start = case
-    values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
+    values, solver = values_of(robot, targets, start), cpu_solver(robot, targets)
     result = solver.solve(*values, initial_joint_q=start)
     together = solver.linearise(result, *values)
     if any(isinstance(one, Target) and np.ndim(one.offset) == 2 for one in targets):
@@ -105,10 +106,10 @@ def test_an_answer_has_the_same_bytes_alone_and_among_others(case):
 
 
 def test_a_joint_at_a_limit_stays_there():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    robot, links = bare_robot("panda"), ["panda_hand"]
     start = robot.random_joint_q(np.random.default_rng(2), 4)
     start[:2, 3], start[2:, 5] = robot.joint_limit_lower[3], robot.joint_limit_upper[5]
-    values, solver = values_of(robot, links, start), IKSolver(robot, links, device="cpu")
+    values, solver = values_of(robot, links, start), cpu_solver(robot, links)
     result = solver.solve(*values, initial_joint_q=start)
     found = solver.linearise(result, *values)
     assert found.is_differentiable.all()
@@ -125,7 +126,7 @@ def test_a_joint_at_a_limit_stays_there():
 def test_rows_that_are_not_told_apart_are_left_to_the_general_way(monkeypatch):
     robot, links = load_robot("ur5e"), ["tool0"]
     start = np.array([[0.3, -1.2, 0.0, -0.5, 0.4, 0.2], [0.3, -1.2, 1.1, -0.5, 0.4, 0.2]])  # the first is stretched
-    values, solver = values_of(robot, links, start), IKSolver(robot, links, device="cpu")
+    values, solver = values_of(robot, links, start), cpu_solver(robot, links)
     result, derived = solver.solve(*values, initial_joint_q=start), []
 
     def noted(*arguments):
@@ -142,9 +143,9 @@ def test_rows_that_are_not_told_apart_are_left_to_the_general_way(monkeypatch):
 
 
 def test_large_islands_are_left_to_the_general_way(monkeypatch):
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    robot, links = bare_robot("panda"), ["panda_hand"]
     start = robot.random_joint_q(np.random.default_rng(0), 2)
-    values, solver = values_of(robot, links, start), IKSolver(robot, links, device="cpu")
+    values, solver = values_of(robot, links, start), cpu_solver(robot, links)
     result = solver.solve(*values, initial_joint_q=start)
     expected = solver.linearise(result, *values)
     monkeypatch.setattr(met_targets, "MOST_DOFS", 6)
@@ -154,12 +155,12 @@ def test_large_islands_are_left_to_the_general_way(monkeypatch):
 
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_a_target_that_is_left_out_has_no_derivatives_though_it_has_a_tool(weight):
-    robot = load_robot("dual_panda", collision="ignore")
+    robot = bare_robot("dual_panda")
     targets = ["left_panda_hand", Target("right_panda_hand", offset=TOOL)]
     start = robot.random_joint_q(np.random.default_rng(0), 2)
     positions, orientations = values_of(robot, targets, start)
     objectives = [IKObjectivePosture(robot.mid_joint_q, weight=weight)] if weight else []
-    solver = IKSolver(robot, targets, device="cpu", objectives=objectives)
+    solver = cpu_solver(robot, targets, objectives=objectives)
     values = [positions[:, 0], None], [orientations[:, 0], None]
     found = solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
     assert found.by_offsets.shape == (2, 14, 2, 6)
@@ -171,10 +172,10 @@ def test_a_target_that_is_left_out_has_no_derivatives_though_it_has_a_tool(weigh
 @pytest.mark.evidence_cases("chain")
 @pytest.mark.parametrize("name", ["panda", "chain"])
 def test_positions_alone_are_followed(name, monkeypatch):
-    robot = chain_robot() if name == "chain" else load_robot(name, collision="ignore")
+    robot = chain_robot() if name == "chain" else bare_robot(name)
     links = ["tip" if name == "chain" else "panda_hand"]
     start = robot.random_joint_q(np.random.default_rng(1), 3)
-    positions, solver = values_of(robot, links, start)[0], IKSolver(robot, links, device="cpu")
+    positions, solver = values_of(robot, links, start)[0], cpu_solver(robot, links)
     result = solver.solve(positions, initial_joint_q=start)
     found = solver.linearise(result, positions)
     monkeypatch.setattr(linearise_module, "linearise_met", nothing_met)
@@ -185,16 +186,16 @@ def test_positions_alone_are_followed(name, monkeypatch):
 
 
 def test_weights_of_0_in_different_places_are_followed_side_by_side():
-    robot = load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     start = robot.random_joint_q(np.random.default_rng(1), 3)
     weights = np.ones((3, 6))
     weights[0, 5], weights[1, :3] = 0.0, 0.0
     targets = [Target("panda_hand", row_weights=weights)]
-    values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
+    values, solver = values_of(robot, targets, start), cpu_solver(robot, targets)
     found = solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
     assert found.rank.tolist() == [5, 3, 6]
     for k, own in enumerate(weights):
-        one = IKSolver(robot, [Target("panda_hand", row_weights=own)], device="cpu")
+        one = cpu_solver(robot, [Target("panda_hand", row_weights=own)])
         given = [part[k : k + 1] for part in values]
         alone = one.linearise(one.solve(*given, initial_joint_q=start[k]), *given)
         np.testing.assert_allclose(found.by_targets[k], alone.by_targets[0], atol=1e-9)
@@ -210,7 +211,7 @@ def test_tools_are_followed(weight):
     objectives = [IKObjectivePosture(robot.mid_joint_q, weight=weight)] if weight else []
     target = Target(link, offset=np.tile(TOOL, (n, 1)))
     values = values_of(robot, [target], start)
-    solver = IKSolver(robot, [target], device="cpu", objectives=objectives, options=SolverOptions(precision="float64"))
+    solver = cpu_solver(robot, [target], objectives=objectives, options=SolverOptions(precision="float64"))
 
     found = solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
     assert found.is_differentiable.all()
@@ -236,7 +237,7 @@ def test_tools_are_followed(weight):
 def test_changes_of_tools_need_a_tool():
     robot, links = load_robot("ur5e"), ["tool0"]
     values = values_of(robot, links, robot.random_joint_q(np.random.default_rng(0), 1))
-    solver = IKSolver(robot, links, device="cpu")
+    solver = cpu_solver(robot, links)
     found = solver.linearise(solver.solve(*values), *values)
     assert found.by_offsets.shape == (1, 6, 0, 6)
     with pytest.raises(InputError, match="No target has a tool frame"):

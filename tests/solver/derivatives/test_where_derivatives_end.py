@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.minima import Minima
-from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectiveJointLimit, IKObjectivePosture
+from tests.solver.conftest import bare_robot, cpu_solver
 
 PRECISE = SolverOptions(precision="float64")
 LOOSE = SolverOptions(precision="float64", position_tolerance=0.05, orientation_tolerance=0.05)
@@ -33,7 +34,7 @@ def poses_of(robot, links, joint_q):
 
 def solved(robot, targets, values, start=None, options=PRECISE, objectives=()):
     """Derivatives of answers to values."""
-    solver = IKSolver(robot, targets, device="cpu", objectives=objectives, options=options)
+    solver = cpu_solver(robot, targets, objectives=objectives, options=options)
     result = solver.solve(*values, initial_joint_q=start)
     return result, solver.linearise(result, *values)
 
@@ -64,7 +65,7 @@ def test_singular_answers_are_flagged(joint, precision):
 
 @pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("ur5e", "tool0")])
 def test_regular_answers_are_not_flagged(name, link):
-    robot = load_robot(name, collision="ignore")
+    robot = bare_robot(name)
     start = robot.random_joint_q(np.random.default_rng(0), 1000)
     result, found = solved(robot, [link], poses_of(robot, [link], start), start)
     assert result.success.all()
@@ -91,7 +92,7 @@ def test_rows_that_never_can_be_told_apart_are_not_singular():
 @pytest.mark.parametrize("beyond", [-1.5e-3, -5e-4, 1e-3, 1.5e-3])
 def test_beside_a_kink_derivatives_are_those_of_its_side(beyond):
     """A row that pulls from where an answer is, or from a little farther."""
-    robot, n, joint, pull = load_robot("panda", collision="ignore"), 6, 3, 0.05
+    robot, n, joint, pull = bare_robot("panda"), 6, 3, 0.05
     values = poses_of(robot, HAND, robot.random_joint_q(np.random.default_rng(8), n))
     posture = IKObjectivePosture(robot.mid_joint_q, weight=0.05)
     _, before = solved(robot, HAND, values, objectives=[posture])
@@ -119,7 +120,7 @@ def test_beside_a_kink_derivatives_are_those_of_its_side(beyond):
 
 @pytest.mark.evidence
 def test_answers_at_a_kink_are_flagged():
-    robot = load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     values = poses_of(robot, HAND, robot.random_joint_q(np.random.default_rng(8), 6))
     _, before = solved(robot, HAND, values, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=0.05)])
     upper = np.full((6, robot.joint_dof_count), 10.0)
@@ -135,7 +136,7 @@ def test_answers_at_a_kink_are_flagged():
 @pytest.mark.evidence
 def test_a_limit_that_is_just_reached_beside_a_posture_is_one_sided():
     """The posture's own configuration is at a limit: nothing presses, and nothing leaves."""
-    robot = load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     reference = robot.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])
     reference[1] = robot.joint_limit_upper[1]
     values = poses_of(robot, HAND, reference[None])
@@ -187,7 +188,7 @@ def test_a_joint_whose_limits_are_one_has_no_other_side(weight):
 
 @pytest.mark.evidence
 def test_limits_beside_a_posture_press_where_they_have_a_multiplier():
-    robot = load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     outside = robot.mid_joint_q.copy()
     outside[1] = robot.joint_limit_lower[1] - 1.0
     values = poses_of(robot, HAND, robot.random_joint_q(np.random.default_rng(0), 60))
@@ -249,7 +250,7 @@ def test_targets_just_out_of_reach_within_loose_tolerances_have_derivatives():
 @pytest.mark.evidence
 @pytest.mark.parametrize("weight", [1e-3, 2e-4, 1.5e-4])
 def test_light_rows_of_the_first_priority_count(weight):
-    robot, n = load_robot("panda", collision="ignore"), 4
+    robot, n = bare_robot("panda"), 4
     start = robot.random_joint_q(np.random.default_rng(5), n)
     reference = robot.mid_joint_q + 0.1
     posture = IKObjectivePosture(reference, weight=weight)
@@ -266,7 +267,7 @@ def test_light_rows_of_the_first_priority_count(weight):
 
 @pytest.mark.evidence
 def test_rows_too_light_to_be_told_from_none_are_flagged():
-    robot = load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     posture = IKObjectivePosture(robot.mid_joint_q + 0.1, weight=1e-7)
     posture.priority = 0
     start = robot.random_joint_q(np.random.default_rng(5), 4)
@@ -288,7 +289,7 @@ def test_rows_of_targets_count_however_light_they_are():
 @pytest.mark.evidence_cases("True")
 @pytest.mark.parametrize("has_posture", [False, True])
 def test_bytes_are_the_same_alone_and_in_a_batch_with_tools_of_each_call(has_posture):
-    robot, n = load_robot("panda", collision="ignore"), 7
+    robot, n = bare_robot("panda"), 7
     rng = np.random.default_rng(6)
     tools = np.tile([0.1, -0.05, 0.2, 0.5, -0.5, 0.5, 0.5], (n, 1)) + np.hstack(
         [rng.normal(size=(n, 3)) * 0.05, np.zeros((n, 4))]
@@ -296,7 +297,7 @@ def test_bytes_are_the_same_alone_and_in_a_batch_with_tools_of_each_call(has_pos
     objectives = [IKObjectivePosture(robot.mid_joint_q, weight=0.05)] if has_posture else []
     start = robot.random_joint_q(rng, n)
     values = poses_of(robot, HAND, start)
-    solver = IKSolver(robot, [Target("panda_hand", offset=tools)], device="cpu", objectives=objectives)
+    solver = cpu_solver(robot, [Target("panda_hand", offset=tools)], objectives=objectives)
     result = solver.solve(*values, initial_joint_q=start)
     together = solver.linearise(result, *values)
     assert together.is_differentiable.any()

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.minima import Minima, differences
-from ik_service import IKSolver, SolverOptions, load_robot
+from ik_service import IKSolver, SolverOptions
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
 from ik_service.solver.result import join_results
 from objectives import IKObjectivePosture
+from tests.solver.conftest import bare_robot
 
 HAND = ["panda_hand"]
 PRECISE = SolverOptions(precision="float64")
@@ -25,7 +26,7 @@ GRIPPER = """<robot name="gripper"><link name="base"/><link name="arm"/><link na
 
 @pytest.fixture(scope="module")
 def panda():
-    return load_robot("panda", collision="ignore")
+    return bare_robot("panda")
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKJacobianType, IKObjective, ObjectiveError
+from tests.solver.conftest import cpu_solver
 
 RELAXED, CHECKED, STRICT = wp.config.LaunchArrayAccessMode
 CARD = SimpleNamespace(is_cuda=True)
@@ -86,7 +86,7 @@ def test_a_solve_on_a_cpu_leaves_the_mode_alone(panda):
             assert wp.config.launch_array_access_mode == RELAXED
             wp.launch(_flat, body_q.shape[0], [joint_q, start_idx], [residuals], device=body_q.device)
 
-    solver = ik_service.IKSolver(panda, objectives=[Flat()], device="cpu")
+    solver = cpu_solver(panda, objectives=[Flat()])
     assert np.abs(solver.solve(problem_count=2).cost).max() < 1e-6
 
 

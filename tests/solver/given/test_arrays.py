@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
 from ik_service.control import IKController
 from ik_service.solver.given.arrays import as_numpy
 from objectives import InputError
+from tests.solver.conftest import bare_robot, cpu_solver
 
 LINK = "panda_hand"
 
@@ -59,7 +59,7 @@ def solved(solver, given, kind=lambda array: array):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_array_gives_the_same_bytes(panda, given, kind):
-    solver = ik_service.IKSolver(panda, [LINK], device="cpu")
+    solver = cpu_solver(panda, [LINK])
     plain, foreign = solved(solver, given), solved(solver, given, KINDS[kind])
     assert plain.success.all()
     for name in ("joint_q", "status", "position_error", "seed_index"):
@@ -92,8 +92,8 @@ def test_memory_of_the_host_is_seen_and_not_copied():
 
 
 def test_targets_of_several_links_may_be_arrays_of_different_libraries(panda):
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
-    solver = ik_service.IKSolver(robot, ["left_panda_hand", "right_panda_hand"], device="cpu")
+    robot = bare_robot("dual_panda")
+    solver = cpu_solver(robot, ["left_panda_hand", "right_panda_hand"])
     left, right = np.array([[0.4, 0.5, 0.5]]), np.array([[0.4, -0.5, 0.5]])
     plain = solver.solve([left, right])
     mixed = solver.solve((Foreign(left), wp.array(right, dtype=wp.vec3, device="cpu")))
@@ -102,7 +102,7 @@ def test_targets_of_several_links_may_be_arrays_of_different_libraries(panda):
 
 
 def test_an_array_that_is_not_given_away_is_bad_input(panda):
-    solver, controller = ik_service.IKSolver(panda, [LINK], device="cpu"), IKController(panda, [LINK])
+    solver, controller = cpu_solver(panda, [LINK]), IKController(panda, [LINK])
     with pytest.raises(InputError, match="positions is not an array of numbers: it requires a gradient"):
         solver.solve(Kept(np.zeros((1, 3))))
     with pytest.raises(InputError, match="initial_joint_q is not an array of numbers"):
@@ -116,7 +116,7 @@ def test_an_array_that_is_not_given_away_is_bad_input(panda):
 
 
 def test_columns_of_a_result_are_taken_without_a_copy(panda, given):
-    result = solved(ik_service.IKSolver(panda, [LINK], device="cpu"), given)
+    result = solved(cpu_solver(panda, [LINK]), given)
     for name, column in result.to_warp().items():
         mine = getattr(result, name)
         assert column.ptr == mine.ctypes.data, name

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import IKSolver
 from ik_service.control import IKController
 from ik_service.errors import EngineError
 from objectives import InputError, UnknownNameError
+from tests.solver.conftest import bare_robot, cpu_solver
 
 LINK = "panda_hand"
 WXYZ = [3, 0, 1, 2]
@@ -21,8 +22,8 @@ def given(panda, panda_targets):
 def test_another_order_of_joints_permutes_columns_and_nothing_else(panda, given):
     positions, orientations, start = given
     order = np.array([3, 0, 6, 1, 5, 2, 4])
-    mine = ik_service.IKSolver(panda, [LINK], device="cpu")
-    other = ik_service.IKSolver(panda, [LINK], device="cpu", joint_order=[panda.joint_names[k] for k in order])
+    mine = cpu_solver(panda, [LINK])
+    other = cpu_solver(panda, [LINK], joint_order=[panda.joint_names[k] for k in order])
     options = {"solutions": 3, "seeds": 16}
     expected = mine.solve(positions, orientations, initial_joint_q=start, options=options)
     found = other.solve(positions, orientations, initial_joint_q=start[:, order], options=options)
@@ -40,10 +41,10 @@ def test_another_order_of_joints_permutes_columns_and_nothing_else(panda, given)
 
 @pytest.mark.evidence
 def test_locked_joints_and_followers_may_be_left_out():
-    robot = ik_service.load_robot("panda_gripper", collision="ignore").lock({"panda_joint3": 0.3})
+    robot = bare_robot("panda_gripper").lock({"panda_joint3": 0.3})
     left_out = ("panda_joint3", "panda_finger_joint2")
     order = [name for name in robot.joint_names[::-1] if name not in left_out]
-    solver = ik_service.IKSolver(robot, [LINK], device="cpu", joint_order=order)
+    solver = cpu_solver(robot, [LINK], joint_order=order)
     q = robot.random_joint_q(np.random.default_rng(0), 4)
     poses = robot.forward_kinematics(q, [LINK])
     columns = [robot.joint_names.index(name) for name in order]
@@ -54,10 +55,10 @@ def test_locked_joints_and_followers_may_be_left_out():
 
 
 def test_coordinates_of_a_floating_base_keep_their_own_order():
-    robot = ik_service.load_robot("humanoid", collision="ignore")
+    robot = bare_robot("humanoid")
     names = robot.joint_names[::-1]
     feet = [next(name for name in robot.link_names if "foot" in name)]
-    solver = ik_service.IKSolver(robot, feet, device="cpu", joint_order=names)
+    solver = cpu_solver(robot, feet, joint_order=names)
     result = solver.solve(np.zeros((1, 3)))
     base = [k for k, name in enumerate(result.coordinate_names) if "/" in name]
     assert len(base) == 7
@@ -67,8 +68,8 @@ def test_coordinates_of_a_floating_base_keep_their_own_order():
 
 def test_quaternions_may_begin_with_w(panda, given):
     positions, orientations, _ = given
-    plain = ik_service.IKSolver(panda, [LINK], device="cpu").solve(positions, orientations)
-    solver = ik_service.IKSolver(panda, [LINK], device="cpu", wxyz=True)
+    plain = cpu_solver(panda, [LINK]).solve(positions, orientations)
+    solver = cpu_solver(panda, [LINK], wxyz=True)
     for turned in (orientations[:, WXYZ], orientations[:, WXYZ].tolist(), [orientations[:, WXYZ]]):
         np.testing.assert_array_equal(solver.solve(positions, turned).joint_q, plain.joint_q)
     np.testing.assert_array_equal(solver.solve(positions).joint_q.shape, (6, 7))
@@ -77,7 +78,7 @@ def test_quaternions_may_begin_with_w(panda, given):
 
 
 def test_faulty_numbers_are_named_where_the_caller_has_them(panda):
-    solver = ik_service.IKSolver(panda, [LINK], device="cpu", joint_order=panda.joint_names[::-1])
+    solver = cpu_solver(panda, [LINK], joint_order=panda.joint_names[::-1])
     start = np.zeros((2, 7))
     start[1, 2] = np.nan
     with pytest.raises(InputError, match=r"initial_joint_q\[1, 2\] is nan"):
@@ -86,7 +87,7 @@ def test_faulty_numbers_are_named_where_the_caller_has_them(panda):
         solver.solve(np.zeros((2, 3)), initial_joint_q=np.zeros(6))
 
 
-@pytest.mark.parametrize("make", [ik_service.IKSolver, IKController])
+@pytest.mark.parametrize("make", [IKSolver, IKController])
 @pytest.mark.parametrize(
     ("order", "error", "message"),
     [
@@ -105,6 +106,6 @@ def test_orders_that_are_none_say_why(panda, make, order, error, message):
 def test_what_is_exported_has_the_order_of_the_robot(panda, arguments):
     if "joint_order" in arguments:
         arguments = {"joint_order": panda.joint_names[::-1]}
-    solver = ik_service.IKSolver(panda, [LINK], device="cpu", **arguments)
+    solver = cpu_solver(panda, [LINK], **arguments)
     with pytest.raises(EngineError, match="own joint_order"):
         solver.recorded()

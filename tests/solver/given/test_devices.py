@@ -7,14 +7,15 @@ import subprocess
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import IKSolver
 from ik_service.solver import construction
 from objectives import InputError
+from tests.solver.conftest import bare_robot
 
 
 @pytest.fixture
 def panda():
-    return ik_service.load_robot("panda", collision="ignore")
+    return bare_robot("panda")
 
 
 def pretend(monkeypatch, driver, **variables):
@@ -42,7 +43,7 @@ def pretend(monkeypatch, driver, **variables):
 def test_a_gpu_that_is_not_there_is_an_error_with_its_cause(panda, monkeypatch, driver, variables, words):
     pretend(monkeypatch, driver, **variables)
     with pytest.raises(InputError, match=f"device is 'cuda:0', but {words}.* Devices: auto, cpu"):
-        ik_service.IKSolver(panda, ["panda_hand"], device="cuda:0")
+        IKSolver(panda, ["panda_hand"], device="cuda:0")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_where_a_gpu_is_to_be_expected_the_cpu_is_taken_with_a_warning(
 ):
     pretend(monkeypatch, driver, **variables)
     with caplog.at_level(logging.WARNING, "ik_service"):
-        solver = ik_service.IKSolver(panda, ["panda_hand"], device="auto")
+        solver = IKSolver(panda, ["panda_hand"], device="auto")
     assert str(solver.device) == "cpu"
     said = [record.getMessage() for record in caplog.records]
     if words is None:

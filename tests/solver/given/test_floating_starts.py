@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-import ik_service
-from ik_service import IKSolver, Target
+from ik_service import Target
 from ik_service.robots import load_urdf
-from tests.solver.conftest import use_threads
+from tests.solver.conftest import bare_robot, cpu_solver, use_threads
 
 COUNT = 20
 SAME = 1e-5  # roundings of float32 metres and quaternions
@@ -20,7 +19,7 @@ ARM = """<joint name="{0}base" type="floating"><parent link="stand"/><child link
 
 @pytest.fixture(scope="module")
 def humanoid():
-    return ik_service.load_robot("humanoid", collision="ignore")
+    return bare_robot("humanoid")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def check(robot, result, joint_q):
 def test_a_base_begins_where_its_target_asks_for_it(humanoid, engine, target, monkeypatch):
     if engine == "threads":
         use_threads(monkeypatch)
-    solver = IKSolver(humanoid, [target], device="cpu", engine=engine.replace("threads", "compiled"))
+    solver = cpu_solver(humanoid, [target], engine=engine.replace("threads", "compiled"))
     joint_q, one = far_away(humanoid), solver.targets[0]
     pose = poses_of(humanoid, joint_q, [one.link])
     if one.offset is not None:
@@ -81,7 +80,7 @@ def test_each_base_of_several_has_its_own_target(arms):
     joint_q = far_away(arms)
     assert arms.trees.ntree == 2
     assert len(arms.quaternion_starts) == 2
-    solver = IKSolver(arms, ["a_tip", "b_tip"], device="cpu")
+    solver = cpu_solver(arms, ["a_tip", "b_tip"])
     check(arms, solver.solve(*poses_of(arms, joint_q, ["a_tip", "b_tip"]), options=ONE), joint_q)
 
 
@@ -90,7 +89,7 @@ def test_tools_of_each_problem_count(arms):
     joint_q = far_away(arms)
     tools = np.tile(TOOL, (COUNT, 1))
     tools[:, 0] = np.linspace(0.0, 1.0, COUNT)
-    solver = IKSolver(arms, [Target("a_tip", offset=TOOL)], device="cpu")
+    solver = cpu_solver(arms, [Target("a_tip", offset=TOOL)])
     solver.set_target_data(0, offset=tools)
     poses = [arms.with_frame("tool", "a_tip", tool) for tool in tools]
     poses = [poses_of(robot, one[None], ["tool"]) for robot, one in zip(poses, joint_q, strict=True)]
@@ -104,7 +103,7 @@ def test_of_several_targets_that_of_the_link_nearest_to_the_base_counts(humanoid
     links = ["left_hand", "pelvis", "torso"]
     joint_q = humanoid.random_joint_q(np.random.default_rng(1), COUNT)
     joint_q[:, :7] = far_away(humanoid)[:, :7]
-    solver = IKSolver(humanoid, links, device="cpu")
+    solver = cpu_solver(humanoid, links)
     start = np.tile(humanoid.mid_joint_q, (COUNT, 1))
     start[:, :7] = joint_q[:, :7]
     given = poses_of(humanoid, joint_q, links)
@@ -117,7 +116,7 @@ def test_of_several_targets_that_of_the_link_nearest_to_the_base_counts(humanoid
 @pytest.mark.parametrize("weights", [[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0]])
 def test_a_target_of_part_of_a_pose_places_no_base(humanoid, weights):
     joint_q = far_away(humanoid)
-    solver = IKSolver(humanoid, [Target("pelvis", row_weights=weights)], device="cpu")
+    solver = cpu_solver(humanoid, [Target("pelvis", row_weights=weights)])
     start = np.tile(humanoid.mid_joint_q, (COUNT, 1))
     given = poses_of(humanoid, joint_q, ["pelvis"])
     begun, told = (solver.solve(*given, initial_joint_q=one, options=ONE) for one in (None, start))
@@ -127,6 +126,6 @@ def test_a_target_of_part_of_a_pose_places_no_base(humanoid, weights):
 
 def test_a_start_that_is_given_stays(humanoid):
     joint_q = far_away(humanoid)
-    solver = IKSolver(humanoid, ["pelvis"], device="cpu")
+    solver = cpu_solver(humanoid, ["pelvis"])
     result = solver.solve(*poses_of(humanoid, joint_q, ["pelvis"]), initial_joint_q=humanoid.mid_joint_q, options=ONE)
     assert result.iterations.min() > 0

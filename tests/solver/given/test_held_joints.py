@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from objectives import InputError
 from tests.objectives.conftest import scene
-from tests.solver.conftest import inside_limits, use_threads
+from tests.solver.conftest import bare_robot, cpu_solver, inside_limits, use_threads
 
 COUNT = 24
 HELD = ["panda_joint2", "panda_joint5"]
 COLUMNS = [1, 4]
 APART = 0.2  # [rad] at least so far from where the robot is locked, so that holding it there cannot succeed
-TOLERANCE = ik_service.SolverOptions().position_tolerance
+TOLERANCE = SolverOptions().position_tolerance
 KNOWN_POSE = 1e-6  # roundings of float32 joints, over an arm of about a metre
 
 
 def held_elsewhere(robot, columns, random_seed=0):
     """Configurations whose held columns differ from problem to problem and from where the robot is locked."""
-    free = ik_service.load_robot("panda", collision="ignore")
+    free = bare_robot("panda")
     joint_q = free.random_joint_q(np.random.default_rng(random_seed), COUNT)
     away = joint_q[:, columns] - robot.mid_joint_q[columns]
     joint_q[:, columns] += np.where(np.abs(away) < APART, np.where(away < 0.0, -APART, APART), 0.0)
@@ -28,7 +28,7 @@ def held_elsewhere(robot, columns, random_seed=0):
 
 @pytest.fixture(scope="module")
 def locked():
-    return ik_service.load_robot("panda", collision="ignore", locked={"panda_joint2": 0.3, "panda_joint5": -0.4})
+    return load_robot("panda", collision="ignore", locked={"panda_joint2": 0.3, "panda_joint5": -0.4})
 
 
 def check(robot, result, problems, columns=COLUMNS, link="panda_hand"):
@@ -54,7 +54,7 @@ def starts(robot, problems, columns=COLUMNS):
 def test_each_problem_holds_them_where_its_start_says(locked, engine, monkeypatch):
     if engine == "threads":
         use_threads(monkeypatch)
-    solver = ik_service.IKSolver(locked, ["panda_hand"], device="cpu", engine=engine.replace("threads", "compiled"))
+    solver = cpu_solver(locked, ["panda_hand"], engine=engine.replace("threads", "compiled"))
     problems = held_elsewhere(locked, COLUMNS)
     poses = locked.forward_kinematics(problems, ["panda_hand"])
     given = poses.positions, poses.orientations_xyzw
@@ -72,19 +72,14 @@ def test_each_problem_holds_them_where_its_start_says(locked, engine, monkeypatc
 @pytest.mark.evidence_cases("1-options0", "2-options0")
 @pytest.mark.parametrize(
     "options",
-    [
-        {"precision": "float64"},
-        {"best_of": "cost"},
-        {"best_of": "nearest", "solutions": 3},
-        {"best_of": "nearest"},
-    ],
+    [{"precision": "float64"}, {"best_of": "cost"}, {"best_of": "nearest", "solutions": 3}, {"best_of": "nearest"}],
 )
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.usefixtures("small_parts")
 def test_every_choice_of_answers_keeps_them(locked, options, threads):
     wanted = [1, 1, 1, 0, 0, 0] if "solutions" in options else None  # of poses there is but one solution
-    target = ik_service.Target("panda_hand", row_weights=wanted)
-    solver = ik_service.IKSolver(locked, [target], device="cpu", threads=threads)
+    target = Target("panda_hand", row_weights=wanted)
+    solver = cpu_solver(locked, [target], threads=threads)
     problems = held_elsewhere(locked, COLUMNS, 1)
     poses = locked.forward_kinematics(problems, ["panda_hand"])
     start = starts(locked, problems)
@@ -100,7 +95,7 @@ def test_every_choice_of_answers_keeps_them(locked, options, threads):
 def test_one_start_for_all_problems_holds_them_too(locked):
     problems = np.tile(held_elsewhere(locked, COLUMNS)[:1], (4, 1))
     poses = locked.forward_kinematics(problems, ["panda_hand"])
-    solver = ik_service.IKSolver(locked, ["panda_hand"], device="cpu")
+    solver = cpu_solver(locked, ["panda_hand"])
     result = solver.solve(poses.positions, poses.orientations_xyzw, initial_joint_q=starts(locked, problems)[0])
     check(locked, result, problems)
 
@@ -108,9 +103,7 @@ def test_one_start_for_all_problems_holds_them_too(locked):
 def test_a_start_beyond_a_limit_is_clamped_as_those_of_other_joints_are(locked):
     start = np.tile(locked.mid_joint_q, (2, 1))
     start[0, 1], start[1, 4] = 9.0, -9.0
-    result = ik_service.IKSolver(locked, ["panda_hand"], device="cpu").solve(
-        [[0.4, 0.1, 0.5]] * 2, initial_joint_q=start
-    )
+    result = cpu_solver(locked, ["panda_hand"]).solve([[0.4, 0.1, 0.5]] * 2, initial_joint_q=start)
     assert result.joint_q[0, 1] == pytest.approx(locked.joint_limit_upper[1], abs=1e-6)
     assert result.joint_q[1, 4] == pytest.approx(locked.joint_limit_lower[4], abs=1e-6)
     assert inside_limits(locked, result.joint_q).all()
@@ -118,7 +111,7 @@ def test_a_start_beyond_a_limit_is_clamped_as_those_of_other_joints_are(locked):
 
 def test_an_order_of_joints_that_leaves_them_out_leaves_them_where_they_are_locked(locked):
     order = [name for name in locked.joint_names if name not in HELD]
-    solver = ik_service.IKSolver(locked, ["panda_hand"], device="cpu", joint_order=order)
+    solver = cpu_solver(locked, ["panda_hand"], joint_order=order)
     poses = locked.forward_kinematics(locked.random_joint_q(np.random.default_rng(3), 4), ["panda_hand"])
     start = np.tile(locked.mid_joint_q[[0, 2, 3, 5, 6]], (4, 1))
     result = solver.solve(poses.positions, poses.orientations_xyzw, initial_joint_q=start)
@@ -134,9 +127,7 @@ def test_an_order_of_joints_that_leaves_them_out_leaves_them_where_they_are_lock
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_a_base_may_float_to_another_place_in_each_problem(engine):
-    robot = ik_service.load_robot("panda", collision="ignore", floating_base=True).lock(
-        {"floating_base": [0, 0, 0, 0, 0, 0, 1]}
-    )
+    robot = load_robot("panda", collision="ignore", floating_base=True).lock({"floating_base": [0, 0, 0, 0, 0, 0, 1]})
     rng = np.random.default_rng(5)
     problems = robot.random_joint_q(rng, COUNT)
     problems[:, :3] = rng.uniform(-2.0, 2.0, (COUNT, 3))
@@ -145,7 +136,7 @@ def test_a_base_may_float_to_another_place_in_each_problem(engine):
     poses = robot.forward_kinematics(problems, ["panda_hand"])
     start = starts(robot, problems, range(7))
     start[:, 3:7] *= 3.0  # quaternions come out unit
-    solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu", engine=engine)
+    solver = cpu_solver(robot, ["panda_hand"], engine=engine)
     result = solver.solve(poses.positions, poses.orientations_xyzw, initial_joint_q=start)
     assert result.success.all()
     np.testing.assert_allclose(result.joint_q[:, :7], problems[:, :7], atol=3e-7)
@@ -165,8 +156,8 @@ def test_followers_of_a_held_joint_follow_it(engine):
     problems = robot.complete_joint_q(problems)
     assert np.ptp(problems[:, leader]) > 1.0
     np.testing.assert_allclose(problems[:, follower], 0.2 - 0.5 * problems[:, leader])
-    target = ik_service.Target("l_tool", row_weights=[1, 1, 0, 0, 0, 0])
-    solver = ik_service.IKSolver(robot, [target], device="cpu", engine=engine)
+    target = Target("l_tool", row_weights=[1, 1, 0, 0, 0, 0])
+    solver = cpu_solver(robot, [target], engine=engine)
     start = problems.copy()
     start[:, follower] = 77.0 if engine == "compiled" else -5.0  # what is given for a follower is passed over
     start[:, robot.coordinate_names.index("left_1")] = 0.0
@@ -182,8 +173,8 @@ def test_followers_of_a_held_joint_follow_it(engine):
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_relative_poses_reach_over_them(locked, engine):
     """Both links of a target in another link's frame may stand before or behind a held joint."""
-    target = ik_service.Target("panda_link6", reference_link="panda_link1", row_weights=[1, 1, 0, 0, 0, 0])
-    solver = ik_service.IKSolver(locked, [target], device="cpu", engine=engine)
+    target = Target("panda_link6", reference_link="panda_link1", row_weights=[1, 1, 0, 0, 0, 0])
+    solver = cpu_solver(locked, [target], engine=engine)
     problems = held_elsewhere(locked, COLUMNS)
     ends = locked.forward_kinematics(problems, ["panda_link1", "panda_link6"])
     T_world_ends = np.concatenate(ends, axis=-1)
@@ -208,9 +199,9 @@ def test_only_the_arm_behind_a_held_joint_goes_with_it():
     ball = [robot.coordinate_names.index(f"right_1/{c}") for c in ("qx", "qy", "qz", "qw")]
     turns = rng.normal(size=(COUNT, 4))
     problems[:, ball] = turns / np.linalg.norm(turns, axis=1, keepdims=True)
-    targets = [ik_service.Target(link, row_weights=[1, 1, 0, 0, 0, 0]) for link in ("l_tool", "r_tool")]
+    targets = [Target(link, row_weights=[1, 1, 0, 0, 0, 0]) for link in ("l_tool", "r_tool")]
     poses = robot.forward_kinematics(problems, ["l_tool", "r_tool"])
-    solver = ik_service.IKSolver(robot, targets, device="cpu")
+    solver = cpu_solver(robot, targets)
     result = solver.solve(poses.positions, initial_joint_q=starts(robot, problems, ball))
     reached = robot.forward_kinematics(result.joint_q, ["l_tool", "r_tool"]).positions
     distance = np.linalg.norm((reached - poses.positions)[..., :2], axis=-1)
@@ -226,14 +217,14 @@ def test_a_path_holds_them_where_its_start_does(locked):
     ends[:, [0, 2, 3, 5, 6]] += np.linspace(0.0, 0.2, 30)[:, None]
     ends = locked.clamp_joint_q(ends)
     poses = locked.forward_kinematics(ends, ["panda_hand"])
-    solver = ik_service.IKSolver(locked, ["panda_hand"], device="cpu")
+    solver = cpu_solver(locked, ["panda_hand"])
     path = solver.follow(poses.positions, poses.orientations_xyzw, 0.1, start_joint_q=ends[0])
     assert path.success.all()
     np.testing.assert_allclose(path.joint_q[:, COLUMNS], np.tile(problems[:, COLUMNS], (30, 1)), atol=1e-7)
 
 
 def test_starts_that_are_no_numbers_are_refused_there_too(locked):
-    solver = ik_service.IKSolver(locked, ["panda_hand"], device="cpu")
+    solver = cpu_solver(locked, ["panda_hand"])
     for number in (np.nan, 1e12):
         start = locked.mid_joint_q.copy()
         start[1] = number

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service import IKSolver, SolverOptions, load_robot
+from ik_service import SolverOptions, load_robot
 from ik_service.mechanism.device_model import on_device
 from ik_service.robots import load_urdf
 from ik_service.solver.lm import codes
 from ik_service.solver.lm.seeds import SeedRanges, seed_ranges, seed_value
 from objectives import InputError
-from tests.solver.conftest import Reachable, assert_same_bytes
+from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver
 
 SEEDS, DRAWN = 4000, ("roberts", "uniform", "gauss")
 ENGINES = ("compiled", "staged")
@@ -95,7 +95,7 @@ def test_draws_depend_on_the_random_seed_and_the_problem(sampler):
 
 @pytest.fixture(scope="module")
 def reachable():
-    return Reachable.draw(load_robot("panda", collision="ignore"), ["panda_hand"], 200)
+    return Reachable.draw(bare_robot("panda"), ["panda_hand"], 200)
 
 
 def solve(solver, given, part=slice(None), **options):
@@ -107,7 +107,7 @@ def solve(solver, given, part=slice(None), **options):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("sampler", ["uniform", "gauss"])
 def test_targets_are_met_with_the_bytes_of_each_alone(reachable, engine, sampler):
-    solver = IKSolver(reachable.robot, ["panda_hand"], device="cpu", engine=engine)
+    solver = cpu_solver(reachable.robot, ["panda_hand"], engine=engine)
     found = solve(solver, reachable, sampler=sampler, noise_std=0.8)
     assert found.success.mean() > 0.98
     assert (found.seed_index > 0).any()
@@ -123,7 +123,7 @@ def test_targets_are_met_with_the_bytes_of_each_alone(reachable, engine, sampler
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_none_tries_the_callers_start_alone(reachable, engine):
-    solver = IKSolver(reachable.robot, ["panda_hand"], device="cpu", engine=engine)
+    solver = cpu_solver(reachable.robot, ["panda_hand"], engine=engine)
     found, one = solve(solver, reachable, sampler="none"), solve(solver, reachable, seeds=1)
     assert found.seeds == 1
     assert found.success.any()
@@ -139,7 +139,7 @@ def test_gauss_turns_a_floating_base_about_where_it_starts(engine):
     start = robot.mid_joint_q.copy()
     start[:7] = [3.0, -2.0, 1.0, 0.5, -0.5, 0.5, 0.5]
     point = robot.forward_kinematics(start[None], ["tip"]).positions[:, 0] + [0.1, -0.1, 0.0]
-    solver, others = IKSolver(robot, ["tip"], device="cpu", engine=engine), 0
+    solver, others = cpu_solver(robot, ["tip"], engine=engine), 0
     for random_seed in range(8):
         options = {"seeds": 8, "position_tolerance": 1e-12, "max_iterations": 1, "random_seed": random_seed}
         found = solver.solve(point, initial_joint_q=start, options={**options, "sampler": "gauss", "noise_std": 0.05})

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import objectives
-from ik_service import IKSolver, Target
+from ik_service import Target
 from objectives import InputError
+from tests.solver.conftest import cpu_solver
 
 NAMES = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index")
 TOOL = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
@@ -29,12 +30,12 @@ def assert_same(first, second, rows=slice(None)):
 
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_replaced_data_give_what_declared_data_give(panda, engine):
-    solver = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=np.ones(6))], engine=engine, device="cpu")
+    solver = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=np.ones(6))], engine=engine)
     for count, seed in ((3, 0), (5, 1), (1, 2), (4, 3)):
         targets, tools, weights = drawn(panda, count, seed)
         solver.set_target_data(0, offset=tools, row_weights=weights)
         result = solver.solve(*targets)
-        fresh = IKSolver(panda, [Target("panda_hand", tools, row_weights=weights)], engine=engine, device="cpu")
+        fresh = cpu_solver(panda, [Target("panda_hand", tools, row_weights=weights)], engine=engine)
         assert_same(result, fresh.solve(*targets))
         assert result.success.any()
 
@@ -43,7 +44,7 @@ def test_replaced_data_give_what_declared_data_give(panda, engine):
 def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
     targets, tools, weights = drawn(panda, 600)
     weights[::3, 5] = 0.0  # two patterns, so islands are found per problem
-    solver = IKSolver(panda, [Target("panda_hand", TOOL)], device="cpu", threads=threads)
+    solver = cpu_solver(panda, [Target("panda_hand", TOOL)], threads=threads)
     solver.set_target_data(0, offset=tools, row_weights=weights)
     mixed = solver.solve(*targets)
     for pattern in (np.arange(600) % 3 == 0, np.arange(600) % 3 != 0):
@@ -52,7 +53,7 @@ def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
         for name in NAMES:
             assert getattr(alike, name).tobytes() == getattr(mixed, name)[pattern].tobytes(), name
     for k in (0, 1, 599):
-        one = IKSolver(panda, [Target("panda_hand", tools[k], row_weights=weights[k])], device="cpu")
+        one = cpu_solver(panda, [Target("panda_hand", tools[k], row_weights=weights[k])])
         assert_same(mixed, one.solve(*(column[k : k + 1] for column in targets)), slice(k, k + 1))
 
 
@@ -61,7 +62,7 @@ def test_rows_of_an_objective_that_are_switched_on_between_solves_count(panda):
     answers = []
     for first in (np.zeros(7), np.ones(7)):
         posture = objectives.IKObjectivePosture(panda.mid_joint_q, row_weights=first, weight=0.1)
-        solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
+        solver = cpu_solver(panda, ["panda_hand"], objectives=[posture])
         answers.append(solver.solve(positions))
     posture.set_row_weights(np.zeros(7))
     assert_same(solver.solve(positions), answers[0])
@@ -74,7 +75,7 @@ def test_rows_of_an_objective_that_are_switched_on_between_solves_count(panda):
 def test_weights_of_an_objective_that_go_from_lines_to_one_hold_for_more_problems(panda):
     targets, _, _ = drawn(panda, 7)
     posture = objectives.IKObjectivePosture(panda.mid_joint_q, weight=0.1)
-    solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture])
     expected = solver.solve(*targets)
     posture.set_row_weights(np.full((3, 7), 0.5))
     solver.solve(*(column[:3] for column in targets))
@@ -83,7 +84,7 @@ def test_weights_of_an_objective_that_go_from_lines_to_one_hold_for_more_problem
 
 
 def test_values_record_nothing_anew(panda):
-    solver = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=np.ones((1, 6)))], device="cpu")
+    solver = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=np.ones((1, 6)))])
     solver.set_target_data(0, offset=np.tile(TOOL, (8, 1)), row_weights=np.ones((8, 6)))
     solver.solve(*drawn(panda, 8)[0])
     plans = dict(solver._core.engine.plans)
@@ -100,7 +101,7 @@ def test_values_record_nothing_anew(panda):
 @pytest.mark.evidence
 def test_other_data_of_objectives_record_nothing_anew(panda):
     posture = objectives.IKObjectivePosture(np.tile(panda.mid_joint_q, (8, 1)), row_weights=np.ones((8, 7)), weight=0.1)
-    solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture])
     solver.solve(drawn(panda, 8)[0][0])
     plans = list(map(id, solver._core.engine.plans.values()))
     for count, seed in ((5, 1), (1, 2)):
@@ -111,24 +112,24 @@ def test_other_data_of_objectives_record_nothing_anew(panda):
         positions = drawn(panda, count, seed)[0][0]
         result = solver.solve(positions)
         fresh = objectives.IKObjectivePosture(reference, row_weights=weights, weight=0.1)
-        assert_same(result, IKSolver(panda, ["panda_hand"], objectives=[fresh], device="cpu").solve(positions))
+        assert_same(result, cpu_solver(panda, ["panda_hand"], objectives=[fresh]).solve(positions))
     assert list(map(id, solver._core.engine.plans.values())) == plans
 
 
 def test_one_line_for_all_can_follow_lines_of_problems(panda):
     targets, tools, weights = drawn(panda, 6)
-    solver = IKSolver(panda, [Target("panda_hand", tools, row_weights=weights)], device="cpu")
+    solver = cpu_solver(panda, [Target("panda_hand", tools, row_weights=weights)])
     solver.solve(*targets)
     solver.set_target_data(0, offset=TOOL, row_weights=weights[0])
-    fresh = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=weights[0])], device="cpu")
+    fresh = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=weights[0])])
     assert_same(solver.solve(*targets), fresh.solve(*targets))
     solver.set_target_data(0, row_weights=np.ones(6))  # the tool stays
-    assert_same(solver.solve(*targets), IKSolver(panda, [Target("panda_hand", TOOL)], device="cpu").solve(*targets))
+    assert_same(solver.solve(*targets), cpu_solver(panda, [Target("panda_hand", TOOL)]).solve(*targets))
 
 
 def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
     targets, tools, _ = drawn(panda, 3)
-    solver = IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     before = solver.solve(*targets)
     for target in (1, -1, None, "panda_hand", 0.0, False):
         with pytest.raises(InputError, match="Allowed: 0 to 0"):
@@ -150,11 +151,11 @@ def test_one_line_serves_more_problems_than_there_were_lines(panda, precision):
     targets, tools, _ = drawn(panda, 2)
     allowed = np.array([[0.02, 0.02, 0.02, 0.05, 0.05, np.inf], [0.01, 0.02, 0.03, 0.2, 0.2, np.inf]])
     options = {"precision": precision}
-    solver = IKSolver(panda, [Target("panda_hand", tools, tolerance=allowed, frame="tool")], device="cpu")
+    solver = cpu_solver(panda, [Target("panda_hand", tools, tolerance=allowed, frame="tool")])
     solver.solve(*targets, options=options)
     many = drawn(panda, 200, 1)[0]
     solver.set_target_data(0, offset=TOOL, tolerance=allowed[0])
-    fresh = IKSolver(panda, [Target("panda_hand", TOOL, tolerance=allowed[0], frame="tool")], device="cpu")
+    fresh = cpu_solver(panda, [Target("panda_hand", TOOL, tolerance=allowed[0], frame="tool")])
     assert_same(solver.solve(*many, options=options), fresh.solve(*many, options=options))
 
 
@@ -162,7 +163,7 @@ def test_other_data_leave_the_bytes_of_a_tool(panda):
     """A quaternion that is brought to length 1 once more may be rounded to another one."""
     tools = np.random.default_rng(0).normal(size=(1000, 7))
     tools[:, 3:] /= np.linalg.norm(tools[:, 3:], axis=1, keepdims=True)
-    solver = IKSolver(panda, [Target("panda_hand", tools)], device="cpu")
+    solver = cpu_solver(panda, [Target("panda_hand", tools)])
     kept = solver.targets[0].offset.tobytes()
     solver.set_target_data(0, row_weights=np.full(6, 0.5))
     assert solver.targets[0].offset.tobytes() == kept

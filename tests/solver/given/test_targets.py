@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import IKSolver, SolverOptions, Target
 from objectives import IKObjectivePosition, InputError, UnknownNameError
+from tests.solver.conftest import bare_robot, cpu_solver
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -16,20 +17,18 @@ TOOL = (0.05, -0.02, 0.1, 0.0, np.sin(0.3), 0.0, np.cos(0.3))
 def test_a_tool_offset_is_reached(panda):
     tool = panda.with_frame("tool", "panda_hand", TOOL)
     poses = tool.forward_kinematics(tool.random_joint_q(np.random.default_rng(0), 20), ["tool"])
-    result = ik_service.IKSolver(panda, [ik_service.Target("panda_hand", offset=TOOL)], device="cpu").solve(
+    result = cpu_solver(panda, [Target("panda_hand", offset=TOOL)]).solve(
         poses.positions[:, 0], poses.orientations_xyzw[:, 0]
     )
     reached = tool.forward_kinematics(result.joint_q, ["tool"])
     assert result.success.all()
     np.testing.assert_allclose(reached.positions, poses.positions, atol=1e-3)
-    by_name = ik_service.IKSolver(tool, ["tool"], device="cpu").solve(
-        poses.positions[:, 0], poses.orientations_xyzw[:, 0]
-    )
+    by_name = cpu_solver(tool, ["tool"]).solve(poses.positions[:, 0], poses.orientations_xyzw[:, 0])
     assert by_name.success.all()
 
 
 def test_one_problem_may_come_without_a_dimension_for_the_batch(panda):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     position, turn = [0.4, 0.1, 0.5], [1.0, 0.0, 0.0, 0.0]
     one, batch = solver.solve(position, turn), solver.solve([position], [turn])
     assert one.success.shape == (1,)
@@ -37,7 +36,7 @@ def test_one_problem_may_come_without_a_dimension_for_the_batch(panda):
     assert one.joint_q.tobytes() == batch.joint_q.tobytes()
     with pytest.raises(InputError, match=r"have shape \[4\]\. Allowed: \[n, 1, 3\], \[n, 3\] or \[3\]"):
         solver.solve(np.zeros(4))
-    two = ik_service.IKSolver(panda, ["panda_hand", "panda_link4"], device="cpu")
+    two = cpu_solver(panda, ["panda_hand", "panda_link4"])
     with pytest.raises(InputError, match=r"have shape \[3\]\. Allowed: \[n, 2, 3\]\."):
         two.solve(np.zeros(3))
 
@@ -45,21 +44,21 @@ def test_one_problem_may_come_without_a_dimension_for_the_batch(panda):
 def test_offsets_may_differ_from_problem_to_problem(panda):
     offsets = np.tile(TOOL, (3, 1))
     offsets[1, :3], offsets[2, :3] = 0.0, (0.0, 0.0, 0.3)
-    target = ik_service.Target("panda_hand", offset=offsets)
+    target = Target("panda_hand", offset=offsets)
     goal = np.tile([0.5, 0.1, 0.4], (3, 1))
-    result = ik_service.IKSolver(panda, [target], device="cpu").solve(goal)
+    result = cpu_solver(panda, [target]).solve(goal)
     assert result.success.all()
     hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]
     np.testing.assert_allclose(np.linalg.norm(hand - goal, axis=1), np.linalg.norm(offsets[:, :3], axis=1), atol=1e-3)
     with pytest.raises(InputError, match="offset has 3 lines for 2 problems"):
-        ik_service.IKSolver(panda, [target], device="cpu").solve(goal[:2])
+        cpu_solver(panda, [target]).solve(goal[:2])
 
 
 @pytest.mark.evidence_cases("auto")
 def test_a_reference_link_moves_with_the_robot():
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
-    target = ik_service.Target("left_panda_hand", reference_link="right_panda_hand")
-    result = ik_service.IKSolver(robot, [target], device="cpu").solve([[0.0, 0.0, 0.2]], [[1.0, 0.0, 0.0, 0.0]])
+    robot = bare_robot("dual_panda")
+    target = Target("left_panda_hand", reference_link="right_panda_hand")
+    result = cpu_solver(robot, [target]).solve([[0.0, 0.0, 0.2]], [[1.0, 0.0, 0.0, 0.0]])
     poses = robot.forward_kinematics(result.joint_q, ["left_panda_hand", "right_panda_hand"])
     left, right = poses.positions[0]
     assert result.success.all()
@@ -70,9 +69,7 @@ def test_a_reference_link_moves_with_the_robot():
 def test_axes_of_weight_zero_are_free_in_solve_and_judgement(panda):
     weights = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]], float)
     goal = np.array([[0.4, 0.3, 99.0], [-99.0, 99.0, 0.7]])
-    result = ik_service.IKSolver(panda, [ik_service.Target("panda_hand", row_weights=weights)], device="cpu").solve(
-        goal
-    )
+    result = cpu_solver(panda, [Target("panda_hand", row_weights=weights)]).solve(goal)
     hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]
     assert result.success.all()
     np.testing.assert_allclose(hand[0, :2], goal[0, :2], atol=1e-3)
@@ -81,7 +78,7 @@ def test_axes_of_weight_zero_are_free_in_solve_and_judgement(panda):
 
 
 def test_positions_or_orientations_alone_leave_the_other_nan(panda):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     position = solver.solve([[0.4, 0.1, 0.5]])
     assert position.success[0]
     assert np.isnan(position.orientation_error[0, 0])
@@ -93,8 +90,8 @@ def test_positions_or_orientations_alone_leave_the_other_nan(panda):
 
 @pytest.mark.evidence_cases("auto")
 def test_targets_of_several_links_may_be_given_one_by_one():
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
-    solver = ik_service.IKSolver(robot, ["left_panda_hand", "right_panda_hand"], device="cpu")
+    robot = bare_robot("dual_panda")
+    solver = cpu_solver(robot, ["left_panda_hand", "right_panda_hand"])
     left = np.array([[0.4, 0.5, 0.5]])
     result = solver.solve([left, None], [None, np.array([[1.0, 0.0, 0.0, 0.0]])])
     poses = robot.forward_kinematics(result.joint_q, ["left_panda_hand"])
@@ -105,14 +102,14 @@ def test_targets_of_several_links_may_be_given_one_by_one():
 
 
 def test_a_target_on_a_static_link_is_judged_though_nothing_can_move_it(panda):
-    solver = ik_service.IKSolver(panda, ["panda_link0"], device="cpu", options=ik_service.SolverOptions(seeds=2))
+    solver = cpu_solver(panda, ["panda_link0"], options=SolverOptions(seeds=2))
     result = solver.solve([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
     assert result.success.tolist() == [True, False]
     assert result.position_error[1, 0] == pytest.approx(0.5)
 
 
 def test_warp_arrays_and_dlpack_go_in(panda, panda_targets):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     positions, orientations = panda_targets.positions[:5, 0], panda_targets.orientations_xyzw[:5, 0]
     plain = solver.solve(positions.astype(np.float32), orientations.astype(np.float32))
     given = solver.solve(
@@ -148,39 +145,33 @@ BAD = {
     "option": ({"positions": HIGH, "options": {"speed": 1}}, "'speed'"),
     "options type": ({"positions": HIGH, "options": [1]}, "options is"),
     "fixed in options": (
-        {"positions": HIGH, "options": ik_service.SolverOptions(candidates=2)},
+        {"positions": HIGH, "options": SolverOptions(candidates=2)},
         "'candidates' is fixed when the solver is made",
     ),
     "seeds": ({"positions": HIGH, "options": {"seeds": 0}}, "seeds is 0"),
-    "tolerance": (
-        {"positions": HIGH, "options": {"position_tolerance": -1.0}},
-        "position_tolerance is -1.0",
-    ),
-    "fixed option": (
-        {"positions": HIGH, "options": {"joint_limits": "off"}},
-        "fixed when the solver is made",
-    ),
+    "tolerance": ({"positions": HIGH, "options": {"position_tolerance": -1.0}}, "position_tolerance is -1.0"),
+    "fixed option": ({"positions": HIGH, "options": {"joint_limits": "off"}}, "fixed when the solver is made"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_refused_and_the_solver_goes_on(panda, case):
     arguments, message = BAD[case]
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     with pytest.raises(InputError, match=message):
         solver.solve(**arguments)
     assert solver.solve([[0.4, 0.1, 0.5]]).success[0]
 
 
 def test_quaternions_nearly_unit_are_normalised(panda):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     exact, near = (solver.solve(None, [np.multiply([1.0, 0, 0, 0], length)]) for length in (1.0, 1.0009))
     np.testing.assert_array_equal(exact.joint_q, near.joint_q)
 
 
 CONSTRUCTION = {
     "link": ({"targets": ["panda_hnd"]}, UnknownNameError, "panda_hnd.*panda_hand"),
-    "reference": ({"targets": [ik_service.Target("panda_hand", reference_link="x")]}, UnknownNameError, "'x'"),
+    "reference": ({"targets": [Target("panda_hand", reference_link="x")]}, UnknownNameError, "'x'"),
     "text": ({"targets": "panda_hand"}, InputError, "list of link names"),
     "number": ({"targets": [3]}, InputError, "A target is 3"),
     "nothing": ({}, InputError, "nothing to solve"),
@@ -192,8 +183,8 @@ CONSTRUCTION = {
     "device": ({"targets": ["panda_hand"], "device": "tpu"}, InputError, "device is 'tpu'"),
     "engine": ({"targets": ["panda_hand"], "engine": "magic"}, InputError, "engine is 'magic'"),
     "threads": ({"targets": ["panda_hand"], "threads": 0}, InputError, "threads is 0"),
-    "offset": ({"targets": [ik_service.Target("panda_hand", offset=[0, 0, 0])]}, InputError, "offset"),
-    "weights": ({"targets": [ik_service.Target("panda_hand", row_weights=[1, 1])]}, InputError, "row_weights"),
+    "offset": ({"targets": [Target("panda_hand", offset=[0, 0, 0])]}, InputError, "offset"),
+    "weights": ({"targets": [Target("panda_hand", row_weights=[1, 1])]}, InputError, "row_weights"),
 }
 
 
@@ -201,7 +192,7 @@ CONSTRUCTION = {
 def test_a_solver_that_cannot_be_made_says_why(panda, case):
     arguments, error, message = CONSTRUCTION[case]
     with pytest.raises(error, match=message):
-        ik_service.IKSolver(panda, **{"device": "cpu", **arguments})
+        IKSolver(panda, **{"device": "cpu", **arguments})
 
 
 @pytest.mark.parametrize(
@@ -216,30 +207,28 @@ def test_a_solver_that_cannot_be_made_says_why(panda, case):
 )
 def test_options_out_of_range_are_refused(option):
     with pytest.raises(InputError, match=next(iter(option))):
-        ik_service.SolverOptions(**option)
+        SolverOptions(**option)
 
 
 def test_a_robot_that_cannot_move_is_refused():
-    robot = ik_service.load_robot("panda", collision="ignore").activate([])
+    robot = bare_robot("panda").activate([])
     with pytest.raises(InputError, match="no active DOF"):
-        ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+        cpu_solver(robot, ["panda_hand"])
 
 
 def test_a_name_is_not_a_robot():
     with pytest.raises(InputError, match=r"robot is 'panda'.*load_robot"):
-        ik_service.IKSolver("panda", ["panda_hand"])
+        IKSolver("panda", ["panda_hand"])
 
 
 def test_numbers_of_numpy_are_numbers(panda):
-    options = ik_service.SolverOptions(seeds=np.int64(4), position_tolerance=np.float32(1e-3))
-    result = ik_service.IKSolver(panda, ["panda_hand"], device="cpu", options=options).solve(
-        HIGH, problem_count=np.int64(1)
-    )
+    options = SolverOptions(seeds=np.int64(4), position_tolerance=np.float32(1e-3))
+    result = cpu_solver(panda, ["panda_hand"], options=options).solve(HIGH, problem_count=np.int64(1))
     assert result.success[0]
 
 
 def test_islands_of_several_problems_by_a_slice(panda, panda_targets):
-    result = ik_service.IKSolver(panda, ["panda_hand"], device="cpu").solve(panda_targets.positions[:4])
+    result = cpu_solver(panda, ["panda_hand"]).solve(panda_targets.positions[:4])
     assert [len(islands) for islands in result.islands[1:3]] == [1, 1]
     assert result.islands[-1] == result.islands[3]
     with pytest.raises(IndexError, match="no problem 4 among 4"):

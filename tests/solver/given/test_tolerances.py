@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, Target, load_robot
+from ik_service import Target
 from ik_service.solver.given.targets import as_target
 from ik_service.solver.given.tolerances import FREE_CHORD, FREE_DISTANCE
 from objectives import InputError
+from tests.solver.conftest import bare_robot, cpu_solver
 
 POSITION, ORIENTATION = 1e-3, 1e-2  # of the solve
 ASKED = [0.01, 0.02, 0.0, 0.3, 0.2, 0.1]
@@ -14,7 +15,7 @@ ASKED = [0.01, 0.02, 0.0, 0.3, 0.2, 0.1]
 
 @pytest.fixture(scope="module")
 def dual_panda():
-    return load_robot("dual_panda", collision="ignore")
+    return bare_robot("dual_panda")
 
 
 def chord(angle):
@@ -86,12 +87,12 @@ def test_free_positions_and_two_free_rotations_leave_intervals(panda):
 )
 def test_what_is_not_allowed_is_refused(panda, asked, message):
     with pytest.raises(InputError, match=message):
-        IKSolver(panda, [Target("panda_hand", **asked)], device="cpu")
+        cpu_solver(panda, [Target("panda_hand", **asked)])
 
 
 def test_a_tolerance_below_that_of_the_solve_is_refused(panda):
     pose = panda.forward_kinematics(panda.mid_joint_q[None], ["panda_hand"])
-    solver = IKSolver(panda, [Target("panda_hand", tolerance=[5e-4] * 3 + [0.0] * 3)], device="cpu")
+    solver = cpu_solver(panda, [Target("panda_hand", tolerance=[5e-4] * 3 + [0.0] * 3)])
     with pytest.raises(InputError, match=r"Allowed: 0, or from position_tolerance \(0.001 m\)"):
         solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0])
     finer = {"position_tolerance": 1e-4}
@@ -99,7 +100,7 @@ def test_a_tolerance_below_that_of_the_solve_is_refused(panda):
 
 
 def test_axes_of_a_target_need_its_orientations(panda):
-    solver = IKSolver(panda, [Target("panda_hand", frame="target")], device="cpu")
+    solver = cpu_solver(panda, [Target("panda_hand", frame="target")])
     with pytest.raises(InputError, match="give its orientations"):
         solver.solve([[0.4, 0.1, 0.5]])
 
@@ -111,7 +112,7 @@ def test_after_data_that_are_refused_the_next_solve_keeps_the_tolerances_given_b
     wide = [0.5, 0.5, 0.5, 0.0, 0.0, 0.0]
     poses = dual_panda.forward_kinematics(dual_panda.random_joint_q(np.random.default_rng(0), 8), links)
     targets = [Target(links[0], tolerance=wide, frame="world"), Target(links[1], tolerance=wide, frame="world")]
-    solver = IKSolver(dual_panda, targets, engine=engine, device="cpu")
+    solver = cpu_solver(dual_panda, targets, engine=engine)
     solver.solve(*poses)
     solver.set_target_data(0, tolerance=np.tile([0.002] * 3 + [0.0] * 3, (8, 1)))  # a larger array
     solver.set_target_data(1, tolerance=[1e-9] * 6)

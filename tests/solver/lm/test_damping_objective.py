@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import SolverOptions
 from objectives import IKObjectiveDamping, IKObjectivePosition
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT = 20
 TICKS = 150
@@ -16,7 +16,7 @@ SINGLE = 2e-4  # of a float32 optimum, where the gradient is a difference of num
 
 @pytest.fixture(scope="module")
 def problems():
-    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], COUNT, random_seed=12)
+    return Reachable.draw(bare_robot("panda"), ["panda_hand"], COUNT, random_seed=12)
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +29,11 @@ def loop(problems, start, engine, weight, ticks):
     """Configurations of every tick, the first before any; the array of the start is the reference too."""
     previous = wp.array(start, dtype=float, device="cpu")
     reach = IKObjectivePosition("panda_hand", problems.positions[:, 0])
-    solver = ik_service.IKSolver(
+    solver = cpu_solver(
         problems.robot,
         objectives=[reach, IKObjectiveDamping(previous, weight=weight)],
-        device="cpu",
         engine=engine,
-        options=ik_service.SolverOptions(seeds=1),
+        options=SolverOptions(seeds=1),
     )
     passed = [start]
     for _ in range(ticks):
@@ -85,6 +84,6 @@ def test_both_engines_take_the_same_steps(problems, start):
 
 def test_the_reports_name_it(problems):
     damping = IKObjectiveDamping(problems.robot.mid_joint_q)
-    solver = ik_service.IKSolver(problems.robot, ["panda_hand"], objectives=[damping], device="cpu")
+    solver = cpu_solver(problems.robot, ["panda_hand"], objectives=[damping])
     result = solver.solve(problems.positions[:1])
     assert result.islands[0][0].rows == ("target panda_hand", "IKObjectiveDamping")

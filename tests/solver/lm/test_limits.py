@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions
 from ik_service.mechanism.coupling import inwards
-from tests.solver.conftest import inside_limits
+from ik_service.robots import load_urdf
+from tests.solver.conftest import bare_robot, cpu_solver, inside_limits
 
 STILL = 0.677750143761  # between two float32
 ONLY = float(np.float32(0.3))
@@ -29,7 +30,7 @@ def chain(leader="still"):
     """A joint that turns, one that cannot, one between whose limits lies one float32, and a follower that is held."""
     multiplier, at = (0.7, STILL) if leader == "still" else (0.5, ONLY)
     numbers = {"still": STILL, "low": ONLY - 1e-9, "high": ONLY + 1.2e-8, "led": multiplier * at + 0.1}
-    return ik_service.robots.load_urdf(CHAIN.format(leader=leader, multiplier=multiplier, **numbers))
+    return load_urdf(CHAIN.format(leader=leader, multiplier=multiplier, **numbers))
 
 
 def outside(robot, joint_q):
@@ -51,7 +52,7 @@ def outside(robot, joint_q):
 @pytest.mark.parametrize("started", [False, True])
 def test_float32_is_outside_only_where_none_lies_between_the_limits(leader, started):
     robot = chain(leader)
-    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    solver = cpu_solver(robot, ["tip"])
     targets = np.random.default_rng(1).uniform(-4, 4, (50, 3)) * [1, 1, 0]  # most of them out of reach
     start = np.full((50, 4), 9.0) if started else None
     result = solver.solve(targets, initial_joint_q=start)
@@ -66,8 +67,8 @@ def test_float32_is_outside_only_where_none_lies_between_the_limits(leader, star
 
 def check_margins(precision):
     """The margins of a robot with a follower and a locked joint, against those of the configurations returned."""
-    robot = ik_service.load_robot("panda_gripper", collision="ignore").lock({"panda_joint4": -2.0})
-    solver = ik_service.IKSolver(robot, ["panda_leftfinger"], device="cpu")
+    robot = bare_robot("panda_gripper").lock({"panda_joint4": -2.0})
+    solver = cpu_solver(robot, ["panda_leftfinger"])
     poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(2), 60), ["panda_leftfinger"])
     positions = poses.positions + np.random.default_rng(3).normal(0.0, 0.2, poses.positions.shape)
     result = solver.solve(positions, options={"precision": precision})
@@ -90,20 +91,20 @@ def test_the_margin_of_a_float64_answer_is_that_of_the_coordinates_returned():
 
 
 def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_limits_has_none():
-    robot, far = ik_service.load_robot("panda", collision="ignore"), np.full((5, 3), 2.0)
-    options = ik_service.SolverOptions(joint_limits="off")
-    off = ik_service.IKSolver(robot, ["panda_hand"], device="cpu", options=options)
+    robot, far = bare_robot("panda"), np.full((5, 3), 2.0)
+    options = SolverOptions(joint_limits="off")
+    off = cpu_solver(robot, ["panda_hand"], options=options)
     outside = robot.joint_limit_upper[None] + 0.5
     reached = robot.forward_kinematics(outside, ["panda_hand"])
     result = off.solve(reached.positions, reached.orientations_xyzw, initial_joint_q=outside)
     assert result.success.all()
     np.testing.assert_allclose(result.limit_margin, -0.5, atol=1e-5)
-    assert (ik_service.IKSolver(robot, ["panda_hand"], device="cpu").solve(far).limit_margin >= 0.0).all()
-    free = ik_service.robots.load_urdf(
+    assert (cpu_solver(robot, ["panda_hand"]).solve(far).limit_margin >= 0.0).all()
+    free = load_urdf(
         b'<robot name="free"><link name="a"/><link name="b"/><joint name="j" type="continuous"><parent link="a"/>'
         b'<child link="b"/><axis xyz="0 0 1"/></joint></robot>'
     )
-    assert np.isnan(ik_service.IKSolver(free, ["b"], device="cpu").solve(far).limit_margin).all()
+    assert np.isnan(cpu_solver(free, ["b"]).solve(far).limit_margin).all()
 
 
 @pytest.mark.quick_cases("threads-options0-narrow", "threads-options1-narrow")
@@ -112,7 +113,7 @@ def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_li
 @pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
 def test_float64_is_inside_all_limits(leader, options):
     robot = chain(leader)
-    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    solver = cpu_solver(robot, ["tip"])
     targets = np.random.default_rng(1).uniform(-4, 4, (50, 3)) * [1, 1, 0]
     result = solver.solve(targets, initial_joint_q=np.zeros(4), options={"precision": "float64", **options})
     assert inside_limits(robot, result.joint_q).all()
@@ -125,11 +126,9 @@ def test_float64_is_inside_all_limits(leader, options):
 
 @pytest.mark.evidence
 def test_limits_that_are_not_enforced_are_left_in_float64_too():
-    narrow = ik_service.robots.load_urdf(
-        CHAIN.format(leader="still", multiplier=0, still=0, low=0.0, high=0.1, led=0.1)
-    )
-    options = ik_service.SolverOptions(joint_limits="off", precision="float64")
-    solver = ik_service.IKSolver(narrow, ["tip"], device="cpu", options=options)
+    narrow = load_urdf(CHAIN.format(leader="still", multiplier=0, still=0, low=0.0, high=0.1, led=0.1))
+    options = SolverOptions(joint_limits="off", precision="float64")
+    solver = cpu_solver(narrow, ["tip"], options=options)
     bent = narrow.forward_kinematics([[0.5, -1.0, 1.5, 0.1]], ["tip"]).positions
     result = solver.solve(bent)
     assert result.success.all()
@@ -141,8 +140,8 @@ def test_limits_that_are_not_enforced_are_left_in_float64_too():
 @pytest.mark.parametrize("joint_limits", ["off", "soft"])
 def test_followers_go_beyond_limits_that_are_not_enforced(joint_limits):
     robot = chain("narrow")
-    options = ik_service.SolverOptions(joint_limits=joint_limits)
-    solver = ik_service.IKSolver(robot, ["tip"], device="cpu", options=options)
+    options = SolverOptions(joint_limits=joint_limits)
+    solver = cpu_solver(robot, ["tip"], options=options)
     bent = robot.forward_kinematics([[0.5, 0.2, 2.0, 1.1]], ["tip"]).positions
     joint_q = solver.solve(bent, initial_joint_q=[[0.5, 0.2, 2.0, 1.1]]).joint_q.astype(np.float64)
     assert joint_q[0, 3] > 0.5 * robot.joint_limit_upper[2] + 0.1 + 0.05  # that the limits of its leader leave it
@@ -170,8 +169,8 @@ def test_rounded_limits_are_inside_wherever_a_float32_is():
 @pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
 def test_followers_of_a_float64_answer_follow_in_float64(options):
     text = CHAIN.replace('lower="{led!r}" upper="{led!r}"', 'lower="-3" upper="3"')
-    robot = ik_service.robots.load_urdf(text.format(leader="turning", multiplier=0.7, still=0.5, low=-1.0, high=1.0))
-    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    robot = load_urdf(text.format(leader="turning", multiplier=0.7, still=0.5, low=-1.0, high=1.0))
+    solver = cpu_solver(robot, ["tip"])
     reached = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(4), 50), ["tip"]).positions[:, 0]
     tight = {"precision": "float64", "position_tolerance": 1e-10, **options}
     result = solver.solve(reached, initial_joint_q=robot.mid_joint_q, options=tight)

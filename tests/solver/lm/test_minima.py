@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-import ik_service
 from ik_service import IKStatus
 from ik_service.solver.verdict.advice import advice
 from objectives import IKObjectiveLookAt, IKObjectivePosition, IKObjectivePosture
+from tests.solver.conftest import bare_robot, cpu_solver
 
 LINK, LINK_OF_IIWA = "panda_hand", "iiwa_link_ee"
 COUNT = 60
@@ -65,7 +65,7 @@ class Problem:
 def test_success_is_a_minimum_and_minima_are_successes(panda, engine, precision, weight):
     """However light the posture: float32 tells by what is left to gain, not by the slope along heavy rows."""
     problem = Problem(panda, weight)
-    solver = ik_service.IKSolver(panda, objectives=problem.objectives(), engine=engine, device="cpu")
+    solver = cpu_solver(panda, objectives=problem.objectives(), engine=engine)
     result = solver.solve(problem_count=COUNT, options={"precision": precision})
     assert result.success.mean() >= SUCCESS[engine]
     start = np.clip(result.joint_q.astype(np.float64), panda.joint_limit_lower, panda.joint_limit_upper)
@@ -77,7 +77,7 @@ def test_success_is_a_minimum_and_minima_are_successes(panda, engine, precision,
 
 def test_advice_without_targets_speaks_of_none(panda):
     problem = Problem(panda, 1e-2)
-    solver = ik_service.IKSolver(panda, objectives=problem.objectives(), device="cpu")
+    solver = cpu_solver(panda, objectives=problem.objectives())
     result = solver.solve(problem_count=COUNT, options={"max_iterations": 2})
     said = {advice(panda, (), solver.options, result, result.islands, problem=k) for k in range(COUNT)}
     assert not result.success.all()
@@ -93,11 +93,11 @@ UPRIGHT_REACH = (
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 @pytest.mark.parametrize("seeds", [1, 16])
 def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(seeds, engine):
-    robot = ik_service.load_robot("iiwa14", collision="ignore")
+    robot = bare_robot("iiwa14")
     start = np.zeros((1, 7))
     pose = robot.forward_kinematics(start, ["iiwa_link_ee"])
     position = pose.positions[:, 0] - [0.0, 0.0, 0.05]
-    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"], device="cpu", engine=engine)
+    solver = cpu_solver(robot, ["iiwa_link_ee"], engine=engine)
     given = position, pose.orientations_xyzw[:, 0]
     answer = solver.solve(*given, initial_joint_q=start, options={"seeds": seeds})
     assert answer.success[0]
@@ -113,10 +113,10 @@ def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(seeds, engine):
 
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_a_stretched_arm_out_of_reach_stays_where_it_starts(engine):
-    robot = ik_service.load_robot("iiwa14", collision="ignore")
+    robot = bare_robot("iiwa14")
     start = np.zeros((1, 7))
     pose = robot.forward_kinematics(start, ["iiwa_link_ee"])
-    solver = ik_service.IKSolver(robot, ["iiwa_link_ee"], device="cpu", engine=engine)
+    solver = cpu_solver(robot, ["iiwa_link_ee"], engine=engine)
     above = pose.positions[:, 0] + [0.0, 0.0, 0.2]
     answer = solver.solve(above, pose.orientations_xyzw[:, 0], initial_joint_q=start, options={"seeds": 1})
     assert answer.status[0] == IKStatus.STALLED
@@ -132,9 +132,9 @@ FLAT = {  # of an upright iiwa14: its gradient is zero there, and it is no minim
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 @pytest.mark.parametrize("name", FLAT)
 def test_objectives_alone_leave_a_start_at_a_saddle_or_a_maximum(name, engine):
-    robot, start = ik_service.load_robot("iiwa14", collision="ignore"), np.zeros((1, 7))
+    robot, start = bare_robot("iiwa14"), np.zeros((1, 7))
     hand = robot.forward_kinematics(start, [LINK_OF_IIWA]).positions[:, 0]
-    solver = ik_service.IKSolver(robot, objectives=[FLAT[name](hand)], device="cpu", engine=engine)
+    solver = cpu_solver(robot, objectives=[FLAT[name](hand)], engine=engine)
     answer = solver.solve(problem_count=1, initial_joint_q=start, options={"seeds": 1})
     assert answer.success[0]
     assert answer.cost[0] < 1e-6

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-import ik_service
 from benchmarks.problems.compared_robots import ALLEGRO_TIPS, WHOLE_BODY
 from ik_service import IKStatus
 from ik_service.solver.verdict.advice import advice
 from objectives import IKObjectivePosture
-from tests.solver.conftest import inside_limits
+from tests.solver.conftest import bare_robot, cpu_solver, inside_limits
 from tests.solver.lm.weighted_poses import WeightedPoses
 
 NEAR = 1e-4  # of the cost: as far above the minimum next to it may an answer be
@@ -24,9 +23,7 @@ COUNT = 60
 
 
 def solve(problems, **options):
-    solver = ik_service.IKSolver(
-        problems.robot, objectives=problems.objectives(), device="cpu", engine=options.pop("engine", "auto")
-    )
+    solver = cpu_solver(problems.robot, objectives=problems.objectives(), engine=options.pop("engine", "auto"))
     return solver, solver.solve(problem_count=len(problems.positions), options={"seeds": 16, **options})
 
 
@@ -46,9 +43,7 @@ def check(problems, result, least):
 @pytest.mark.parametrize(("precision", "least"), [("float32", 0.85), ("float64", 0.95)])
 def test_a_success_is_a_minimum_within_the_limits(name, precision, least):
     links, away = CASES[name]
-    problems = WeightedPoses.draw(
-        ik_service.load_robot(name, collision="ignore"), links, COUNT, 3, away=away, weight=0.1
-    )
+    problems = WeightedPoses.draw(bare_robot(name), links, COUNT, 3, away=away, weight=0.1)
     _, result = solve(problems, precision=precision)
     check(problems, result, least)
     blocked = result.status == IKStatus.BLOCKED_BY_LIMITS
@@ -57,9 +52,7 @@ def test_a_success_is_a_minimum_within_the_limits(name, precision, least):
 
 
 def test_the_staged_engine_judges_alike():
-    problems = WeightedPoses.draw(
-        ik_service.load_robot("panda", collision="ignore"), ("panda_hand",), 30, 4, away=0.2, weight=0.1
-    )
+    problems = WeightedPoses.draw(bare_robot("panda"), ("panda_hand",), 30, 4, away=0.2, weight=0.1)
     _, result = solve(problems, engine="staged")
     check(problems, result, 0.8)
     assert (result.status == IKStatus.BLOCKED_BY_LIMITS).any()
@@ -68,7 +61,7 @@ def test_the_staged_engine_judges_alike():
 @pytest.fixture
 def drawn_beyond():
     """A Panda's posture beyond the upper limits of two joints, and inside those of the others."""
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     wanted = robot.mid_joint_q + 0.1
     wanted[[0, 3]] = robot.joint_limit_upper[[0, 3]] + 0.5
     return robot, wanted, np.minimum(wanted, robot.joint_limit_upper)
@@ -78,7 +71,7 @@ def drawn_beyond():
 @pytest.mark.usefixtures("each_way")
 def test_the_status_says_that_limits_hold_a_minimum_and_the_advice_says_no_more(drawn_beyond):
     robot, wanted, nearest = drawn_beyond
-    solver = ik_service.IKSolver(robot, objectives=[IKObjectivePosture(wanted)], device="cpu")
+    solver = cpu_solver(robot, objectives=[IKObjectivePosture(wanted)])
     result = solver.solve(problem_count=3)
     np.testing.assert_allclose(result.joint_q, np.tile(nearest, (3, 1)), atol=1e-3)
     assert result.success.all()
@@ -90,7 +83,7 @@ def test_the_status_says_that_limits_hold_a_minimum_and_the_advice_says_no_more(
 
 def test_minima_at_limits_are_solutions(drawn_beyond):
     robot, wanted, nearest = drawn_beyond
-    solver = ik_service.IKSolver(robot, objectives=[IKObjectivePosture(wanted)], device="cpu")
+    solver = cpu_solver(robot, objectives=[IKObjectivePosture(wanted)])
     for options in ({"solutions": 3}, {"best_of": "nearest"}, {"best_of": "cost"}):
         result = solver.solve(problem_count=2, options={"seeds": 8, **options})
         assert result.success.all()
@@ -102,10 +95,10 @@ def test_minima_at_limits_are_solutions(drawn_beyond):
 @pytest.mark.parametrize("options", [{}, {"solutions": 2, "seeds": 8}])
 def test_beside_a_target_a_minimum_at_limits_is_none(options):
     """The left arm has a target, which is met, the right one a posture beyond its limits: in an island of its own."""
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    robot = bare_robot("dual_panda")
     joints = [name for name in robot.joint_names if name.startswith("right")]
     posture = IKObjectivePosture(robot.joint_limit_upper + 0.5, joints=joints)
-    solver = ik_service.IKSolver(robot, ["left_panda_hand"], objectives=[posture], device="cpu")
+    solver = cpu_solver(robot, ["left_panda_hand"], objectives=[posture])
     result = solver.solve([[0.4, 0.3, 0.5]], options=options)
     assert result.position_error[0, 0] < 1e-3
     assert not result.success[0]

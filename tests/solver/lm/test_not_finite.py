@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
 from ik_service import IKStatus
 from ik_service.control import IKController
 from objectives import IKObjectivePosition
@@ -13,6 +12,7 @@ from objectives.expression import maximum, sqrt
 from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.rows import RowGroup
+from tests.solver.conftest import cpu_solver
 
 LINK = "panda_hand"
 POINT = (0.4, 0.1, 0.5)
@@ -48,7 +48,7 @@ def weighted(weights):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_derivatives_that_are_not_finite_are_no_success(panda, engine):
     """A gradient that is no number says nothing about a minimum."""
-    result = ik_service.IKSolver(panda, objectives=[Hinge()], engine=engine, device="cpu").solve(problem_count=2)
+    result = cpu_solver(panda, objectives=[Hinge()], engine=engine).solve(problem_count=2)
     assert (result.cost > 1e-3).all()
     assert result.status_names == ["invalid", "invalid"]
     assert not result.success.any()
@@ -68,10 +68,10 @@ def test_a_tick_without_derivatives_is_no_success(panda):
 def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
     """Others of the batch have the bytes that they have without that."""
     weights = np.ones((4, 3))
-    clean = ik_service.IKSolver(panda, objectives=[weighted(weights)], engine=engine, device="cpu")
+    clean = cpu_solver(panda, objectives=[weighted(weights)], engine=engine)
     expected = clean.solve(problem_count=4)
     weights[2] = weight
-    solver = ik_service.IKSolver(panda, objectives=[weighted(weights)], engine=engine, device="cpu")
+    solver = cpu_solver(panda, objectives=[weighted(weights)], engine=engine)
     result = solver.solve(problem_count=4)
     assert result.status_names == ["converged", "converged", "invalid", "converged"]
     assert result.success.tolist() == [True, True, False, True]
@@ -86,7 +86,7 @@ def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
     """A negative weight is off like one of 0; NaN is not."""
     weights = wp.array(np.ones((3, 3), np.float32), dtype=wp.float32, device="cpu")
     objective = IKObjectivePosition(LINK, POINT, row_weights=weights)
-    solver = ik_service.IKSolver(panda, objectives=[objective], engine=engine, device="cpu")
+    solver = cpu_solver(panda, objectives=[objective], engine=engine)
     before = solver.solve(problem_count=3)
     assert before.success.all()
     weights.numpy()[1, 0] = np.nan
@@ -110,7 +110,7 @@ def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
 def test_the_size_of_all_weights_does_not_matter(panda, engine, weight):
     """Squares of weights this light or heavy, and of residuals, are no product that float32 holds."""
     objective = weighted(np.full((1, 3), weight))
-    result = ik_service.IKSolver(panda, objectives=[objective], engine=engine, device="cpu").solve(problem_count=1)
+    result = cpu_solver(panda, objectives=[objective], engine=engine).solve(problem_count=1)
     hand = panda.forward_kinematics(result.joint_q, [LINK]).positions[0, 0]
     assert np.linalg.norm(hand - POINT) < 1e-5
     assert result.success.all()

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import quaternion_multiply
 from objectives import IKObjectivePose, IKObjectiveRotation
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -22,10 +22,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_random_reachable_targets_are_solved_inside_the_limits(name):
     links, least = CASES[name]
-    problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), links, 1000)
-    solver = ik_service.IKSolver(
-        problems.robot, links, device="cpu", options=ik_service.SolverOptions(seeds=16, random_seed=1)
-    )
+    problems = Reachable.draw(bare_robot(name), links, 1000)
+    solver = cpu_solver(problems.robot, links, options=SolverOptions(seeds=16, random_seed=1))
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     distance, angle = problems.errors(result.joint_q)
     solved = ((distance <= POSITION) & (angle <= ORIENTATION)).all(axis=1)
@@ -38,7 +36,7 @@ def test_random_reachable_targets_are_solved_inside_the_limits(name):
 
 def test_unreachable_targets_are_never_called_a_success(panda):
     positions = np.random.default_rng(0).uniform(2.0, 3.0, (50, 3))
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu", options=ik_service.SolverOptions(seeds=4))
+    solver = cpu_solver(panda, ["panda_hand"], options=SolverOptions(seeds=4))
     result = solver.solve(positions)
     assert not result.success.any()
     assert set(result.status_names) <= {"stalled", "max_iterations", "blocked_by_limits"}
@@ -49,7 +47,7 @@ def test_unreachable_targets_are_never_called_a_success(panda):
 
 def test_the_nearest_pose_of_an_unreachable_target_points_at_it(planar_2r):
     robot = planar_2r()
-    result = ik_service.IKSolver(robot, ["tip"], device="cpu").solve([[3.0, 4.0, 0.0]], options={"max_iterations": 200})
+    result = cpu_solver(robot, ["tip"]).solve([[3.0, 4.0, 0.0]], options={"max_iterations": 200})
     tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[0, 0]
     np.testing.assert_allclose(tip, [1.2, 1.6, 0.0], atol=1e-2)
     assert result.position_error[0, 0] == pytest.approx(3.0, abs=1e-3)
@@ -57,7 +55,7 @@ def test_the_nearest_pose_of_an_unreachable_target_points_at_it(planar_2r):
 
 def test_a_limit_in_the_way_is_reported(planar_2r):
     robot = planar_2r(elbow_lower=0.5, elbow_upper=2.0)  # the arm cannot stretch
-    result = ik_service.IKSolver(robot, ["tip"], device="cpu").solve([[2.0, 0.0, 0.0]])
+    result = cpu_solver(robot, ["tip"]).solve([[2.0, 0.0, 0.0]])
     assert result.status_names == ["blocked_by_limits"]
     assert result.active_limits[0].tolist() == [False, True]
     assert result.joint_q[0, 1] >= 0.5
@@ -68,8 +66,8 @@ def test_a_limit_in_the_way_is_reported(planar_2r):
 @pytest.mark.parametrize("limits", ["soft", "off"])
 def test_limits_that_are_not_hard_may_be_left(planar_2r, limits):
     robot = planar_2r(elbow_lower=0.5, elbow_upper=2.0)
-    options = ik_service.SolverOptions(joint_limits=limits)
-    result = ik_service.IKSolver(robot, ["tip"], device="cpu", options=options).solve([[2.0, 0.0, 0.0]])
+    options = SolverOptions(joint_limits=limits)
+    result = cpu_solver(robot, ["tip"], options=options).solve([[2.0, 0.0, 0.0]])
     elbow = float(result.joint_q[0, 1])
     if limits == "off":
         assert result.success[0]
@@ -82,7 +80,7 @@ def test_continuous_joints_come_back_on_the_turn_nearest_the_start(tmp_path):
     path = tmp_path / "wheel.urdf"
     path.write_text("""<robot name="wheel"><link name="base"/><link name="rim"/><joint name="spin" type="continuous">
       <parent link="base"/><child link="rim"/><axis xyz="0 0 1"/></joint></robot>""")
-    solver = ik_service.IKSolver(ik_service.load_robot(path), ["rim"], device="cpu")
+    solver = cpu_solver(load_robot(path), ["rim"])
     half = 0.5 * np.array([0.4, 0.4, 3.0])
     orientations = np.stack([0 * half, 0 * half, np.sin(half), np.cos(half)], axis=1)
     start = np.array([[20.0], [-7.0], [3.5]])
@@ -95,8 +93,8 @@ def test_continuous_joints_come_back_on_the_turn_nearest_the_start(tmp_path):
 @pytest.mark.parametrize("engine", ["staged", "compiled"])
 @pytest.mark.parametrize("weights", [[1e-3] * 6, [1e3] * 6, [1, 1, 1, 1e-2, 1e-2, 1e-2], [0.1, 0.1, 0.1, 1, 1, 1]])
 def test_success_does_not_hang_on_the_scale_of_the_weights(panda, panda_targets, engine, weights):
-    target = ik_service.Target("panda_hand", row_weights=weights)
-    result = ik_service.IKSolver(panda, [target], device="cpu", engine=engine).solve(
+    target = Target("panda_hand", row_weights=weights)
+    result = cpu_solver(panda, [target], engine=engine).solve(
         panda_targets.positions[:100, 0], panda_targets.orientations_xyzw[:100, 0]
     )
     distance, angle = (error[:, 0] for error in reach_errors(panda_targets, result.joint_q, 100))
@@ -114,9 +112,9 @@ def reach_errors(problems, joint_q, count):
 @pytest.mark.evidence_cases("auto-0.001", "auto-1.0", "auto-1000.0")
 @pytest.mark.parametrize("weight", [1.0, 1e-3, 1e3])
 def test_objectives_alone_take_the_best_of_all_seeds(weight):
-    problems = Reachable.draw(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], 100, random_seed=0)
+    problems = Reachable.draw(bare_robot("ur5e"), ["tool0"], 100, random_seed=0)
     pose = IKObjectivePose("tool0", problems.positions[:, 0], problems.orientations_xyzw[:, 0], weight=weight)
-    result = ik_service.IKSolver(problems.robot, objectives=[pose], device="cpu").solve(problem_count=100)
+    result = cpu_solver(problems.robot, objectives=[pose]).solve(problem_count=100)
     distance, angle = problems.errors(result.joint_q)
     assert (distance < POSITION).mean() >= 0.98
     assert (angle < ORIENTATION).mean() >= 0.98
@@ -127,7 +125,7 @@ def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
     """There the cost is greatest and its gradient zero."""
     start = panda.forward_kinematics(panda.mid_joint_q, ["panda_hand"]).orientations_xyzw[:, 0]
     flipped = quaternion_multiply(np.array([[1.0, 0.0, 0.0, 0.0]]), start)
-    turned = ik_service.IKSolver(panda, objectives=[IKObjectiveRotation("panda_hand", flipped)], device="cpu")
+    turned = cpu_solver(panda, objectives=[IKObjectiveRotation("panda_hand", flipped)])
     result = turned.solve(problem_count=1)
     assert result.success[0]
     assert result.cost[0] < 1e-9
@@ -135,7 +133,7 @@ def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
 
 @pytest.mark.evidence_cases("auto")
 def test_a_floating_base_gets_to_targets_far_away():
-    solver = ik_service.IKSolver(ik_service.load_robot("humanoid", collision="ignore"), ["left_grasp"], device="cpu")
+    solver = cpu_solver(bare_robot("humanoid"), ["left_grasp"])
     result = solver.solve([[3.0, 0.1, 1.0], [30.0, 0.1, 1.0], [100.0, 0.1, 1.0]])
     assert result.success.all()
     assert result.iterations.max() <= 20

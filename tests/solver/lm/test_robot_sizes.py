@@ -5,13 +5,12 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-import ik_service
 from benchmarks.problems.compared_robots import BUILTIN
 from ik_service.control import IKController
 from ik_service.mechanism.trees import reach
 from ik_service.robots import load_urdf
 from ik_service.robots.readers.catalog import builtin_robot_names
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 LINK = "panda_hand"
 
@@ -26,7 +25,7 @@ def panda_of_size(factor):
 
 def solve(factor, count, **options):
     drawn = Reachable.draw(panda_of_size(factor), [LINK], count)
-    solver = ik_service.IKSolver(drawn.robot, [LINK], device="cpu")
+    solver = cpu_solver(drawn.robot, [LINK])
     tolerance = {"position_tolerance": 1e-3 * factor}
     result = solver.solve(drawn.positions, drawn.orientations_xyzw, options=tolerance | options)
     return drawn, result
@@ -34,7 +33,7 @@ def solve(factor, count, **options):
 
 @pytest.mark.parametrize("name", builtin_robot_names())
 def test_robots_of_usual_size_count_in_metres(name):
-    robot = ik_service.load_robot(name, collision="ignore")
+    robot = bare_robot(name)
     assert 0.1 < reach(robot) < 3.0 or (name == "stewart" and reach(robot) == 0.0)  # its legs are slides
     assert robot.length_unit == 1.0
 
@@ -80,7 +79,7 @@ def test_float64_finishes_tiny_and_huge_robots(factor):
 @pytest.mark.evidence
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_a_controller_goes_the_same_way_at_any_size(factor):
-    start = ik_service.load_robot("panda", collision="ignore").mid_joint_q + 0.1
+    start = bare_robot("panda").mid_joint_q + 0.1
     commands = []
     for size in (1.0, factor):
         robot = panda_of_size(size)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.hard_problems import HardArm
+from ik_service import SolverOptions
 from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, MAX_ITERATIONS, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.lm.search import (
     EQUAL_MINIMA,
@@ -21,6 +21,7 @@ from ik_service.solver.lm.search import (
     is_round_end,
     search_ends,
 )
+from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.lm.weighted_poses import WeightedPoses
 
 NEEDED, FEW = wp.constant(EQUAL_MINIMA), int(FEW_SEEDS)
@@ -151,7 +152,7 @@ def test_the_best_of_the_seeds_up_to_the_end_is_the_answer(panda, count):
     seeds = 1024
     position = np.random.default_rng(6).uniform([0.85, -0.4, 0.0], [1.1, 0.4, 0.9], (count, 3))
     orientation = np.tile([1.0, 0.0, 0.0, 0.0], (count, 1))
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    solver = cpu_solver(panda, ["panda_hand"])
     result = solver.solve(position, orientation)
     assert result.success.mean() < 0.5
     alone = solver.solve(position[-1:], orientation[-1:])
@@ -181,7 +182,7 @@ def tried(solver, count):
 def test_links_that_share_joints_take_more_attempts_at_the_least_cost(robot):
     """So far away all attempts end at one cost, and float32 cannot tell that they are stationary: each is an eighth."""
     links = ["panda_link4"] if robot == "panda" else ["left_panda_hand", "left_panda_link4"]
-    solver = ik_service.IKSolver(ik_service.load_robot(robot, collision="ignore"), links, device="cpu")
+    solver = cpu_solver(bare_robot(robot), links)
     positions = np.tile([[60.0, 0.0, 0.0]], (40, len(links), 1))
     result = solver.solve(positions)
     assert not result.success.any()
@@ -193,9 +194,9 @@ def test_links_that_share_joints_take_more_attempts_at_the_least_cost(robot):
 
 @pytest.mark.evidence
 def test_objectives_alone_take_no_more_than_so_many_seeds_unless_more_are_asked_for():
-    robot = ik_service.load_robot("ur5e", collision="ignore")
+    robot = bare_robot("ur5e")
     poses = WeightedPoses.draw(robot, ("tool0",), 60, 1, away=0.2, weight=0.03)
-    solver = ik_service.IKSolver(robot, objectives=poses.objectives(), device="cpu")
+    solver = cpu_solver(robot, objectives=poses.objectives())
     won = solver.solve(problem_count=60).islands.seed_index
     assert 16 < won.max() < FEW
     assert solver.solve(problem_count=60, options={"seeds": 512}).islands.seed_index.max() > FEW
@@ -203,7 +204,7 @@ def test_objectives_alone_take_no_more_than_so_many_seeds_unless_more_are_asked_
 
 @pytest.mark.parametrize("seeds", [20, 200])
 def test_as_many_seeds_as_are_asked_for_are_tried(panda, seeds):
-    solver = ik_service.IKSolver(panda, ["panda_link4"], device="cpu")
+    solver = cpu_solver(panda, ["panda_link4"])
     far = np.tile([[60.0, 0.0, 0.0]], (9, 1))
     assert not solver.solve(far).success.any()
     assert 20 < tried(solver, 9).max() < 200
@@ -215,7 +216,7 @@ def test_as_many_seeds_as_are_asked_for_are_tried(panda, seeds):
 
 def test_with_a_deadline_targets_out_of_reach_do_not_take_the_time_of_later_ones(panda):
     """The number of seeds is an upper bound then, and the rule that ends a search by default holds."""
-    solver = ik_service.IKSolver(panda, ["panda_link4"], device="cpu")
+    solver = cpu_solver(panda, ["panda_link4"])
     far = np.tile([[60.0, 0.0, 0.0]], (9, 1))
     solver.solve(far)
     most = tried(solver, 9).max()
@@ -226,15 +227,15 @@ def test_with_a_deadline_targets_out_of_reach_do_not_take_the_time_of_later_ones
 def test_targets_at_joint_limits_are_met_beside_wide_minima_at_limits():
     """Of these, two were given up while 12 attempts at one minimum ended a search."""
     problems, _ = HardArm(PANDA, "panda_link2").at_limits(10_000)
-    solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu")
+    solver = cpu_solver(problems.robot, problems.links)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     assert result.seed_index.max() > 64
     assert result.success.all()
 
 
 def test_attempts_of_few_iterations_are_no_more_in_sum():
-    counts = [ik_service.SolverOptions(max_iterations=n).search_seeds for n in (1, 3, 10, 40, 400)]
+    counts = [SolverOptions(max_iterations=n).search_seeds for n in (1, 3, 10, 40, 400)]
     assert counts == [64, 76, 256, 1024, 1024]
-    assert ik_service.SolverOptions(max_iterations=3, seeds=700).search_seeds == 700
-    assert ik_service.SolverOptions(solutions=2).search_seeds == 256
-    assert ik_service.SolverOptions(solutions=2, best_of="cost").search_seeds == 64
+    assert SolverOptions(max_iterations=3, seeds=700).search_seeds == 700
+    assert SolverOptions(solutions=2).search_seeds == 256
+    assert SolverOptions(solutions=2, best_of="cost").search_seeds == 64

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import IKStatus
 from ik_service.solver.arrays.parts import part_count
 from ik_service.solver.compiled.island_kernels import IslandKernels
+from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.lm.weighted_poses import WeightedPoses
 
 LINKS = ("left_panda_hand", "right_panda_hand")
@@ -14,10 +15,8 @@ SHARED = 1200  # problems that two threads share
 
 
 def solver_of():
-    problems = WeightedPoses.draw(
-        ik_service.load_robot("dual_panda", collision="ignore"), LINKS, COUNT, 1, away=0.2, weight=0.03
-    )
-    return problems, ik_service.IKSolver(problems.robot, objectives=problems.objectives(), device="cpu")
+    problems = WeightedPoses.draw(bare_robot("dual_panda"), LINKS, COUNT, 1, away=0.2, weight=0.03)
+    return problems, cpu_solver(problems.robot, objectives=problems.objectives())
 
 
 @pytest.mark.evidence
@@ -38,7 +37,7 @@ def test_iterations_that_run_out_are_followed_by_more_of_the_best_attempt():
 def test_without_those_that_have_settled_nothing_goes_on():
     _, solver = solver_of()
     result = solver.solve(problem_count=COUNT)
-    assert ik_service.IKStatus.MAX_ITERATIONS not in result.status
+    assert IKStatus.MAX_ITERATIONS not in result.status
     longer = solver.solve(problem_count=COUNT, options={"max_iterations": 160})
     same = (result.iterations < 40) & (longer.iterations == result.iterations)
     assert same.mean() > 0.5
@@ -56,19 +55,17 @@ def test_it_worsens_no_answer_and_leaves_seed_and_iterations_to_the_attempt_that
     np.testing.assert_array_equal(settled.islands.seed_index, before.islands.seed_index)
     np.testing.assert_array_equal(settled.iterations, before.iterations)
     assert (settled.cost <= before.cost).all()
-    ran_out = before.status == ik_service.IKStatus.MAX_ITERATIONS
+    ran_out = before.status == IKStatus.MAX_ITERATIONS
     assert (settled.cost < before.cost)[ran_out].mean() > 0.9
     np.testing.assert_array_equal(settled.joint_q[~ran_out], before.joint_q[~ran_out])
 
 
 def test_threads_and_other_problems_change_no_byte():
-    problems = WeightedPoses.draw(
-        ik_service.load_robot("panda", collision="ignore"), ("panda_hand",), SHARED, 1, away=0.2, weight=0.03
-    )
+    problems = WeightedPoses.draw(bare_robot("panda"), ("panda_hand",), SHARED, 1, away=0.2, weight=0.03)
     options = {"max_iterations": 15, "seeds": 8}
     answers = []
     for threads in (1, 2):
-        solver = ik_service.IKSolver(problems.robot, objectives=problems.objectives(), device="cpu", threads=threads)
+        solver = cpu_solver(problems.robot, objectives=problems.objectives(), threads=threads)
         answers += [solver.solve(problem_count=SHARED, options=options) for _ in range(2)]
     assert part_count(SHARED, 2) == 2
     for answer in answers[1:]:
@@ -80,5 +77,5 @@ def test_threads_and_other_problems_change_no_byte():
         *(one[-7:] for one in (problems.positions, problems.orientations_xyzw, problems.posture)),
         problems.weight,
     )
-    alone = ik_service.IKSolver(few.robot, objectives=few.objectives(), device="cpu")
+    alone = cpu_solver(few.robot, objectives=few.objectives())
     np.testing.assert_array_equal(alone.solve(problem_count=7, options=options).joint_q, answers[0].joint_q[-7:])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import load_robot
 from ik_service.errors import EngineError
 from ik_service.solver.given.targets import Target
 from objectives import IKObjectivePosture, InputError
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT = 40
 CPU = "cpu"
@@ -63,8 +63,8 @@ ROBOTS = {
 @pytest.mark.parametrize("case", ROBOTS)
 def test_they_are_those_of_the_host(case):
     name, targets, options = ROBOTS[case]
-    robot = ik_service.load_robot(name, collision="ignore")
-    solver = ik_service.IKSolver(robot, targets, device=CPU, **options)
+    robot = bare_robot(name)
+    solver = cpu_solver(robot, targets, **options)
     links = [one.link if isinstance(one, Target) else one for one in targets]
     drawn = Reachable.draw(robot, links, COUNT, random_seed=3)
     positions, orientations = drawn.positions, drawn.orientations_xyzw
@@ -83,7 +83,7 @@ def test_a_joint_at_its_limit_stays_and_what_is_out_of_reach_has_none(panda):
     poses = panda.forward_kinematics(joint_q, ["panda_hand"])
     positions = poses.positions[:, 0].copy()
     positions[::4] += [3.0, 0.0, 0.0]
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    solver = cpu_solver(panda, ["panda_hand"])
     by_targets, exists, result = both(solver, positions, poses.orientations_xyzw[:, 0], joint_q)
     assert not exists[::4].any()
     assert exists.any()
@@ -96,10 +96,10 @@ def test_a_joint_at_its_limit_stays_and_what_is_out_of_reach_has_none(panda):
 
 @pytest.mark.evidence
 def test_other_tools_and_other_numbers_of_problems_between_are_those_of_their_solve():
-    robot = ik_service.load_robot("ur5e", collision="ignore")
+    robot = bare_robot("ur5e")
     drawn = Reachable.draw(robot, ["tool0"], COUNT, random_seed=4)
     given = drawn.positions[:, 0], drawn.orientations_xyzw[:, 0]
-    solver = ik_service.IKSolver(robot, [Target("tool0", offset=[0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0])], device=CPU)
+    solver = cpu_solver(robot, [Target("tool0", offset=[0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0])])
     on_device = solver.on_device()
     for offset in (0.05, 0.08, 0.02, 0.05):
         solver.set_target_data(0, offset=[0.0, 0.0, offset, 0.0, 0.0, 0.0, 1.0])
@@ -114,14 +114,14 @@ def test_other_tools_and_other_numbers_of_problems_between_are_those_of_their_so
 
 
 def test_a_number_that_is_none_ends_its_own_derivative_alone(panda, panda_targets):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    solver = cpu_solver(panda, ["panda_hand"]).on_device()
     positions, orientations = (panda_targets.positions[:COUNT, 0].copy(), panda_targets.orientations_xyzw[:COUNT, 0])
     positions[5, 2] = np.nan
     exists = solver.solve(on_cpu(positions), on_cpu(orientations), options=DERIVES)["is_differentiable"].numpy()
     assert not exists[5]
     assert np.delete(exists, 5).mean() > 0.9
     turns = solver.solve(None, on_cpu(orientations), options=DERIVES)  # where the number stood nothing is given now
-    expected = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).solve(None, orientations, options=DERIVES)
+    expected = cpu_solver(panda, ["panda_hand"]).solve(None, orientations, options=DERIVES)
     by_targets, exists = turns["joint_q_by_targets"].numpy(), turns["is_differentiable"].numpy()
     assert_same(np.delete(by_targets, 5, 0), np.delete(exists, 5), _without(expected, 5))
 
@@ -133,8 +133,8 @@ def _without(result, problem):
 
 
 def test_followers_follow():
-    robot = ik_service.load_robot(FOLLOWER)
-    solver = ik_service.IKSolver(robot, [Target("c", row_weights=[1.0, 0.0, 1.0, 0.0, 0.0, 0.0])], device=CPU)
+    robot = load_robot(FOLLOWER)
+    solver = cpu_solver(robot, [Target("c", row_weights=[1.0, 0.0, 1.0, 0.0, 0.0, 0.0])])
     joint_q = robot.random_joint_q(np.random.default_rng(2), COUNT)
     by_targets, exists, result = both(solver, robot.forward_kinematics(joint_q, ["c"]).positions[:, 0])
     assert exists.mean() > 0.8
@@ -143,7 +143,7 @@ def test_followers_follow():
 
 
 def test_arrays_of_an_earlier_solve_take_them_and_others_are_refused(panda, panda_targets):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    solver = cpu_solver(panda, ["panda_hand"]).on_device()
     given = [on_cpu(one[:COUNT, 0]) for one in (panda_targets.positions, panda_targets.orientations_xyzw)]
     out = solver.solve(*given, options=DERIVES)
     expected = {name: column.numpy().copy() for name, column in out.items()}
@@ -166,8 +166,8 @@ def test_arrays_of_an_earlier_solve_take_them_and_others_are_refused(panda, pand
     ],
 )
 def test_what_the_device_does_not_derive_is_said(name, targets, objectives, match):
-    robot = ik_service.load_robot(name, collision="ignore")
-    solver = ik_service.IKSolver(robot, targets, objectives=objectives, device=CPU).on_device()
+    robot = bare_robot(name)
+    solver = cpu_solver(robot, targets, objectives=objectives).on_device()
     assert match in solver.why_not_derived()
     with pytest.raises(EngineError, match=match):
         solver.solve(on_cpu(np.zeros((2, 3))), options=DERIVES)

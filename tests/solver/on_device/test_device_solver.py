@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import load_robot
 from ik_service.collision.shapes import Box
 from ik_service.collision.world import World
 from ik_service.errors import EngineError
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture, InputError
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT = 60
 CPU = "cpu"
@@ -52,12 +52,8 @@ CASES = {
 def test_the_columns_are_those_of_a_solve_by_the_host(panda, targets, case):
     asked = {"dtype": np.float64, "options": None} | CASES[case]
     robot_order = ["panda_joint7", *panda.joint_names[:6]]
-    solver = ik_service.IKSolver(
-        panda,
-        ["panda_hand"],
-        device=CPU,
-        wxyz="wxyz" in asked,
-        joint_order=robot_order if "joint_order" in asked else None,
+    solver = cpu_solver(
+        panda, ["panda_hand"], wxyz="wxyz" in asked, joint_order=robot_order if "joint_order" in asked else None
     )
     positions, orientations = (values.astype(asked["dtype"]) for values in targets)
     if "wxyz" in asked:
@@ -80,9 +76,9 @@ def test_the_columns_are_those_of_a_solve_by_the_host(panda, targets, case):
 
 def test_several_targets_come_as_one_array_or_as_a_list_and_need_not_be_contiguous():
     links = ["left_panda_hand", "right_panda_hand"]
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    robot = bare_robot("dual_panda")
     problems = Reachable.draw(robot, links, COUNT)
-    solver = ik_service.IKSolver(robot, links, device=CPU)
+    solver = cpu_solver(robot, links)
     device_solver = solver.on_device()
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     positions, orientations = on_cpu(problems.positions), on_cpu(problems.orientations_xyzw)
@@ -95,7 +91,7 @@ def test_several_targets_come_as_one_array_or_as_a_list_and_need_not_be_contiguo
 
 
 def test_vectors_and_arrays_of_other_libraries_are_seen_as_lines_of_numbers(panda, targets):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    solver = cpu_solver(panda, ["panda_hand"])
     positions, orientations = (values.astype(np.float32) for values in targets)
     result = solver.solve(positions, orientations)
     vectors = wp.array(positions, dtype=wp.vec3, device=CPU), wp.array(orientations, dtype=wp.quat, device=CPU)
@@ -104,9 +100,9 @@ def test_vectors_and_arrays_of_other_libraries_are_seen_as_lines_of_numbers(pand
 
 
 def test_objectives_obstacles_and_their_changes_count(targets):
-    robot = ik_service.load_robot("panda")
+    robot = load_robot("panda")
     posture = IKObjectivePosture(robot.mid_joint_q, weight=0.1)
-    solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=[posture], device=CPU)
+    solver = cpu_solver(robot, ["panda_hand"], objectives=[posture])
     device_solver, given = solver.on_device(), [on_cpu(values) for values in targets]
     wall = World({"wall": Box((0.1, 2.0, 2.0), (0.6, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0))})
     results = [solver.solve(*targets, world=world) for world in (None, wall)]
@@ -118,7 +114,7 @@ def test_objectives_obstacles_and_their_changes_count(targets):
 
 
 def test_solves_of_other_kinds_between_change_nothing(panda, targets):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU, threads=2)
+    solver = cpu_solver(panda, ["panda_hand"], threads=2)
     device_solver = solver.on_device()
     given = [on_cpu(values) for values in targets]
     first = {name: column.numpy().copy() for name, column in device_solver.solve(*given).items()}
@@ -146,7 +142,7 @@ def spoil(kind, positions, orientations, start):
     "kind", ["not a number", "infinite", "too large", "no unit quaternion", "no quaternion", "start"]
 )
 def test_a_faulty_number_ends_its_own_problem_alone(panda, targets, kind):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    solver = cpu_solver(panda, ["panda_hand"])
     start = np.tile(panda.mid_joint_q, (COUNT, 1))
     expected = solver.solve(*targets, initial_joint_q=start)
     spoiled = [values.copy() for values in (*targets, start)]
@@ -163,7 +159,7 @@ def test_a_faulty_number_ends_its_own_problem_alone(panda, targets, kind):
 
 
 def test_columns_go_into_arrays_of_before(panda, targets):
-    solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU)
+    solver = cpu_solver(panda, ["panda_hand"])
     device_solver, given = solver.on_device(), [on_cpu(values) for values in targets]
     out = device_solver.solve(on_cpu(targets[0][::-1]), on_cpu(targets[1][::-1]))
     found = device_solver.solve(*given, out=out)
@@ -194,25 +190,25 @@ def test_columns_go_into_arrays_of_before(panda, targets):
     ],
 )
 def test_what_is_not_allowed_is_an_error(panda, given, options, words):
-    device_solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    device_solver = cpu_solver(panda, ["panda_hand"]).on_device()
     with pytest.raises(InputError, match=words):
         device_solver.solve(*given, options=options)
 
 
 def test_starts_of_another_shape_are_an_error(panda, targets):
-    device_solver = ik_service.IKSolver(panda, ["panda_hand"], device=CPU).on_device()
+    device_solver = cpu_solver(panda, ["panda_hand"]).on_device()
     with pytest.raises(InputError, match=r"initial_joint_q has shape \[2, 7\]. Allowed: \[7\] or \[60, 7\]"):
         device_solver.solve(on_cpu(targets[0]), initial_joint_q=wp.zeros((2, 7), device=CPU))
 
 
 def test_what_only_the_host_can_do_is_an_error(panda, targets):
-    staged = ik_service.IKSolver(panda, ["panda_hand"], device=CPU, engine="staged")
-    without = ik_service.IKSolver(panda, objectives=[IKObjectivePosture(panda.mid_joint_q)], device=CPU)
+    staged = cpu_solver(panda, ["panda_hand"], engine="staged")
+    without = cpu_solver(panda, objectives=[IKObjectivePosture(panda.mid_joint_q)])
     for solver in (staged, without):
         with pytest.raises(EngineError, match="solvers of targets by the compiled engine"):
             solver.on_device()
     weights = np.ones((COUNT, 6))
     weights[::2, 3:] = 0.0
-    uneven = ik_service.IKSolver(panda, [Target("panda_hand", row_weights=weights)], device=CPU)
+    uneven = cpu_solver(panda, [Target("panda_hand", row_weights=weights)])
     with pytest.raises(EngineError, match="only the host can tell"):
         uneven.on_device().solve(*map(on_cpu, targets))

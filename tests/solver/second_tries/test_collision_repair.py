@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service import IKSolver, SolverOptions, Target
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.collision.shapes import HalfSpace, Sphere
 from ik_service.collision.world import World
 from ik_service.solver.deadline import TIME_LEFT_MIN_S
@@ -16,6 +16,7 @@ from ik_service.solver.second_tries.collision_repair import STEPS_MAX
 from ik_service.solver.second_tries.near_spheres import NearSpheres
 from objectives import IKObjectiveLoop, IKObjectivePosture, InputError
 from tests.objectives.objectives_of_tests import Height
+from tests.solver.conftest import cpu_solver
 from tests.solver.test_collision import HAND, SPHERES, WORLD, free_targets, judged, panda_with_spheres
 
 ONE_START = {"sampler": "none", "seeds": 1}
@@ -30,7 +31,7 @@ def panda():
 
 @pytest.fixture(scope="module")
 def solver(panda):
-    return IKSolver(panda, [HAND], device="cpu")
+    return cpu_solver(panda, [HAND])
 
 
 def touched(robot, count, depth, seed=1):
@@ -50,7 +51,7 @@ def around(worlds):
 
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_tolerances_are_used_where_the_target_itself_is_in_contact(panda, engine):
-    solver = IKSolver(panda, [HAND], device="cpu", engine=engine)
+    solver = cpu_solver(panda, [HAND], engine=engine)
     targets, worlds = touched(panda, 30 if engine == "compiled" else 4, 4e-4)
     options = {"seeds": 8}
     before = solver.solve(*targets, **around(worlds), options=options)
@@ -131,7 +132,7 @@ def test_joints_at_limits_of_the_call_leave_the_way_to_others(panda, solver, pre
 
 
 def test_without_limits_answers_are_moved_beyond_them(panda):
-    solver = IKSolver(panda, [HAND], device="cpu", options=SolverOptions(joint_limits="off"))
+    solver = cpu_solver(panda, [HAND], options=SolverOptions(joint_limits="off"))
     targets = free_targets(panda, 400, WORLD)
     before = solver.solve(*targets, world=WORLD, options=ONE_START)
     result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
@@ -145,7 +146,7 @@ def test_without_limits_answers_are_moved_beyond_them(panda):
 @pytest.mark.evidence
 @pytest.mark.parametrize("weight", [0.01, 10.0])
 def test_a_posture_beside_targets_takes_no_part(panda, weight):
-    solver = IKSolver(panda, [HAND], objectives=[IKObjectivePosture(panda.mid_joint_q, weight=weight)], device="cpu")
+    solver = cpu_solver(panda, [HAND], objectives=[IKObjectivePosture(panda.mid_joint_q, weight=weight)])
     targets = free_targets(panda, 400, WORLD)
     before = solver.solve(*targets, world=WORLD, options=ONE_START)
     result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
@@ -165,16 +166,16 @@ def test_bytes_are_those_of_each_problem_alone(panda, solver, precision):
     for k in repaired[:3]:
         alone = solver.solve(targets[0][k : k + 1], targets[1][k : k + 1], world=WORLD, options=options)
         assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
-    threads = IKSolver(panda, [HAND], device="cpu", threads=2).solve(*targets, world=WORLD, options=options)
+    threads = cpu_solver(panda, [HAND], threads=2).solve(*targets, world=WORLD, options=options)
     assert threads.joint_q.tobytes() == result.joint_q.tobytes()
 
 
 @pytest.mark.evidence_cases("staged")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_arms_that_touch_each_other_part(engine):
-    robot = ik_service.load_robot("dual_panda")
+    robot = load_robot("dual_panda")
     links = ("left_panda_hand", "right_panda_hand")
-    solver = IKSolver(robot, list(links), device="cpu", engine=engine)
+    solver = cpu_solver(robot, list(links), engine=engine)
     targets = free_targets(robot, 60 if engine == "compiled" else 30, links=links)
     before = solver.solve(*targets, options=ONE_START)
     blocked = before.status == IKStatus.BLOCKED_BY_COLLISION
@@ -187,7 +188,7 @@ def test_arms_that_touch_each_other_part(engine):
 def test_a_tool_a_reference_and_a_posture_stay_what_they_are(panda):
     target = Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1.0], reference_link="panda_link1", free=["rz"])
     posture = IKObjectivePosture(panda.mid_joint_q, weight=0.01)
-    solver = IKSolver(panda, [target], objectives=[posture], device="cpu")
+    solver = cpu_solver(panda, [target], objectives=[posture])
     joint_q = panda.random_free_joint_q(np.random.default_rng(5), 150, WORLD)
     targets = targets_of(panda, joint_q)
     result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)
@@ -216,7 +217,7 @@ def test_tolerances_of_each_problem_are_its_own(panda):
     joint_q = panda.random_free_joint_q(np.random.default_rng(6), 120, WORLD)
     poses = panda.forward_kinematics(joint_q, [HAND])
     wide = np.where(np.arange(120)[:, None] % 2, [0.05, 0.05, 0.05, 0.3, 0.3, 0.3], 0.0)
-    solver = IKSolver(panda, [Target(HAND, tolerance=wide)], device="cpu")
+    solver = cpu_solver(panda, [Target(HAND, tolerance=wide)])
     given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
     before = solver.solve(*given, world=WORLD, options=ONE_START)
     result = solver.solve(*given, world=WORLD, options=ONE_START | REPAIR)
@@ -237,14 +238,14 @@ def test_tolerances_of_each_problem_are_its_own(panda):
 @pytest.mark.parametrize("weight", [1e-4, 1e4])
 def test_weights_of_all_rows_change_nothing(panda, solver, weight):
     targets = free_targets(panda, 200, WORLD)
-    heavy = IKSolver(panda, [Target(HAND, row_weights=[weight] * 6)], device="cpu")
+    heavy = cpu_solver(panda, [Target(HAND, row_weights=[weight] * 6)])
     counts = [own.solve(*targets, world=WORLD, options=ONE_START | REPAIR).success.sum() for own in (solver, heavy)]
     assert abs(int(counts[1]) - int(counts[0])) <= 3
 
 
 def test_joints_that_no_row_moves_stay():
-    robot = ik_service.load_robot("dual_panda")
-    solver = IKSolver(robot, ["left_panda_hand"], device="cpu")
+    robot = load_robot("dual_panda")
+    solver = cpu_solver(robot, ["left_panda_hand"])
     joint_q = robot.random_free_joint_q(np.random.default_rng(7), 200)
     poses = robot.forward_kinematics(joint_q, ["left_panda_hand"])
     given = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
@@ -259,8 +260,8 @@ def test_joints_that_no_row_moves_stay():
 
 
 def test_answers_keep_limits_exactly_and_are_the_nearest_turn():
-    robot = ik_service.load_robot("ur5e")
-    solver, rng = IKSolver(robot, ["tool0"], device="cpu"), np.random.default_rng(8)
+    robot = load_robot("ur5e")
+    solver, rng = cpu_solver(robot, ["tool0"]), np.random.default_rng(8)
     joint_q = robot.random_free_joint_q(rng, 300)
     poses = robot.forward_kinematics(joint_q, ["tool0"])
     given, start = (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), robot.random_joint_q(rng, 300)
@@ -285,7 +286,7 @@ def test_without_targets_answers_stay(panda):
     joint_q = panda.random_joint_q(np.random.default_rng(7), 60)
     posture = IKObjectivePosture(joint_q)
     posture.priority = 0
-    solver = IKSolver(panda, objectives=[posture], device="cpu")
+    solver = cpu_solver(panda, objectives=[posture])
     given = {"problem_count": 60, "initial_joint_q": joint_q, "world": WORLD}
     before = solver.solve(**given, options=ONE_START)
     result = solver.solve(**given, options=ONE_START | REPAIR)
@@ -326,7 +327,7 @@ def test_beside_a_loop_of_its_own_answers_stay(panda, engine):
     hinge = np.concatenate([poses.positions[0, 0], poses.orientations_xyzw[0, 0]])
     loop = IKObjectiveLoop(HAND, None, "revolute", reference_offset=hinge, limits=(-1.0, 1.0))
     loop.is_constraint = True
-    solver = IKSolver(panda, ["panda_link4"], objectives=[loop], device="cpu", engine=engine)
+    solver = cpu_solver(panda, ["panda_link4"], objectives=[loop], engine=engine)
     given = {"initial_joint_q": q[0], "world": World({"wall": HalfSpace((1.0, 0.0, 0.0), 5.0)})}
     before = solver.solve(poses.positions[:, 1], **given, options=ONE_START)
     result = solver.solve(poses.positions[:, 1], **given, options=ONE_START | REPAIR)
@@ -335,7 +336,7 @@ def test_beside_a_loop_of_its_own_answers_stay(panda, engine):
 
 
 def test_objectives_with_kernels_leave_it_out(panda):
-    solver = IKSolver(panda, [HAND], objectives=[Height(3, np.full(300, 0.5))], device="cpu")
+    solver = cpu_solver(panda, [HAND], objectives=[Height(3, np.full(300, 0.5))])
     targets = free_targets(panda, 300, WORLD)
     before = solver.solve(*targets, world=WORLD, options=ONE_START)
     result = solver.solve(*targets, world=WORLD, options=ONE_START | REPAIR)

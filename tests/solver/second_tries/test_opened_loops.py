@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-import ik_service
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target, as_target
 from ik_service.solver.second_tries.opened_loops import OpenedProblem
 from objectives import InputError
-from tests.solver.conftest import assert_same_bytes
+from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of
 
 COUNT = 60
@@ -20,13 +19,13 @@ FRAME = np.array([0.05, 0.02, 0.1, 0.0, 0.0, 0.6, 0.8])
 
 @pytest.fixture(scope="module")
 def arms():
-    return ik_service.load_robot("dual_panda", collision="ignore")
+    return bare_robot("dual_panda")
 
 
 @pytest.fixture(scope="module")
 def holding(arms):
     """Two arms that hold one object, and poses of both hands in which they do, [60, 2, 7]."""
-    hand = ik_service.IKSolver(arms, [Target(RIGHT, reference_link=LEFT)], device="cpu")
+    hand = cpu_solver(arms, [Target(RIGHT, reference_link=LEFT)])
     starts = arms.random_joint_q(np.random.default_rng(3), COUNT)
     held = hand.solve(
         np.tile(HELD[:3], (COUNT, 1, 1)),
@@ -51,7 +50,7 @@ def welded_where_it_stands(robot, joint_q, pairs):
 
 @pytest.mark.parametrize("reference", [None, "pelvis"])
 def test_poses_follow_through_one_weld_after_another(reference):
-    robot = ik_service.load_robot("humanoid", collision="ignore")
+    robot = bare_robot("humanoid")
     links = ("left_hand", "right_hand", "left_foot")
     joint_q = robot.random_joint_q(np.random.default_rng(1), 1)
     closed = welded_where_it_stands(robot, joint_q, [links[:2], links[:0:-1]])
@@ -94,7 +93,7 @@ def test_nothing_follows_from_half_a_pose_or_through_other_joints(arms, holding)
 def test_the_first_start_closes_the_loop(holding, links, engine):
     robot, poses = holding
     wanted = poses[:, [(LEFT, RIGHT).index(link) for link in links]]
-    solver = ik_service.IKSolver(robot, links, device="cpu", engine=engine)
+    solver = cpu_solver(robot, links, engine=engine)
     result = solver.solve(wanted[..., :3], wanted[..., 3:])
     assert result.success.all()
     assert (result.seed_index == 0).all()
@@ -107,7 +106,7 @@ def test_the_first_start_closes_the_loop(holding, links, engine):
 @pytest.mark.evidence
 def test_tools_may_be_exchanged(holding):
     robot, poses = holding
-    solver = ik_service.IKSolver(robot, [Target(LEFT, TOOL)], device="cpu")
+    solver = cpu_solver(robot, [Target(LEFT, TOOL)])
     for tool in (TOOL, FRAME):
         solver.set_target_data(0, offset=tool)
         wanted = transform_multiply(poses[:, 0], np.tile(tool, (COUNT, 1)))
@@ -117,7 +116,7 @@ def test_tools_may_be_exchanged(holding):
     solver.set_target_data(0, row_weights=[1, 1, 1, 1, 1, 0])  # nothing follows now
     turned = solver.solve(wanted[:, :3], wanted[:, 3:])
     assert turned.seed_index.max() > 0
-    new = ik_service.IKSolver(robot, [Target(LEFT, FRAME, row_weights=[1, 1, 1, 1, 1, 0])], device="cpu")
+    new = cpu_solver(robot, [Target(LEFT, FRAME, row_weights=[1, 1, 1, 1, 1, 0])])
     assert_same_bytes(turned, new.solve(wanted[:, :3], wanted[:, 3:]))
 
 
@@ -125,12 +124,8 @@ def test_loops_that_are_not_enabled_change_no_start(arms, holding):
     robot, poses = holding
     wanted = poses[:8, :1]
     on = np.arange(8) % 2 == 0
-    result = ik_service.IKSolver(robot, [LEFT], device="cpu").solve(
-        wanted[..., :3], wanted[..., 3:], constraint_enabled=on[:, None]
-    )
-    without = ik_service.IKSolver(arms, [LEFT], device="cpu").solve(
-        wanted[..., :3], wanted[..., 3:], options={"precision": "float64"}
-    )
+    result = cpu_solver(robot, [LEFT]).solve(wanted[..., :3], wanted[..., 3:], constraint_enabled=on[:, None])
+    without = cpu_solver(arms, [LEFT]).solve(wanted[..., :3], wanted[..., 3:], options={"precision": "float64"})
     assert result.success.all()
     assert (gaps(robot, result.joint_q)[on] <= CLOSED).all()
     np.testing.assert_array_equal(result.joint_q[~on], without.joint_q[~on])
@@ -138,7 +133,7 @@ def test_loops_that_are_not_enabled_change_no_start(arms, holding):
 
 def test_the_deadline_is_one_for_both_solves(holding):
     robot, poses = holding
-    solver = ik_service.IKSolver(robot, [LEFT], device="cpu")
+    solver = cpu_solver(robot, [LEFT])
     result = solver.solve(poses[:, :1, :3], poses[:, :1, 3:], options={"deadline_s": 1e-9})
     assert not result.success.any()
 
@@ -148,4 +143,4 @@ def test_numbers_that_are_faulty_are_refused(holding):
     wanted = poses[:3, :1].copy()
     wanted[1, 0, 2] = np.nan
     with pytest.raises(InputError, match="nan"):
-        ik_service.IKSolver(robot, [LEFT], device="cpu").solve(wanted[..., :3], wanted[..., 3:])
+        cpu_solver(robot, [LEFT]).solve(wanted[..., :3], wanted[..., 3:])

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
 from benchmarks.problems.mechanisms import MECHANISMS
-from ik_service import IKSolver, SolverOptions, Target
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import transform_multiply
 from ik_service.solver.compiled import island_kernels
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture
+from tests.solver.conftest import cpu_solver
 from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
 
 FOUR_BAR = MECHANISMS[0]
@@ -26,7 +26,7 @@ def panda():
 def postured(robot, links=(HAND,), weight=1.0, **arguments):
     """Give a solver of targets beside a posture, and the posture."""
     posture = IKObjectivePosture(robot.mid_joint_q, weight=weight)
-    return IKSolver(robot, links, objectives=[posture], device="cpu", **arguments), posture
+    return cpu_solver(robot, links, objectives=[posture], **arguments), posture
 
 
 def blocked_by_posture(solver, targets, **arguments):
@@ -41,7 +41,7 @@ def blocked_by_posture(solver, targets, **arguments):
 def test_a_posture_costs_no_target(panda, engine, weight):
     targets = free_targets(panda, 1000 if engine == "compiled" else 150, WORLD, 5)
     solver, _ = postured(panda, weight=weight, engine=engine)
-    alone = IKSolver(panda, [HAND], engine=engine, device="cpu").solve(*targets, world=WORLD)
+    alone = cpu_solver(panda, [HAND], engine=engine).solve(*targets, world=WORLD)
     result = solver.solve(*targets, world=WORLD)
     judged(panda, result, WORLD)
     assert result.success[alone.success].all()
@@ -52,13 +52,13 @@ def test_a_posture_costs_no_target(panda, engine, weight):
 @pytest.mark.evidence
 def test_a_posture_costs_no_target_of_a_mechanism():
     """Of some targets of a four-bar the one attempt that a posture draws ends at another minimum."""
-    robot, targets = ik_service.load_robot("four_bar"), [Target("coupler_point", row_weights=[1, 1, 1, 0, 0, 0])]
+    robot, targets = load_robot("four_bar"), [Target("coupler_point", row_weights=[1, 1, 1, 0, 0, 0])]
     joint_q = FOUR_BAR.configurations(2000, np.random.default_rng(5))
     points = robot.forward_kinematics(joint_q, ["coupler_point"]).positions[:, 0]
     once = SolverOptions(seeds=1)
     solver, _ = postured(robot, targets, options=once)
     lost = ~solver.solve_as_recorded(points).success
-    lost = np.flatnonzero(lost & IKSolver(robot, targets, device="cpu", options=once).solve(points).success)
+    lost = np.flatnonzero(lost & cpu_solver(robot, targets, options=once).solve(points).success)
     assert len(lost) >= 10
     result = solver.solve(points)
     assert result.success[lost].all()
@@ -82,7 +82,7 @@ def test_targets_out_of_reach_stay_what_they_were(panda, engine):
 
 def one_hand_of_two(count):
     """Give two arms, targets of one, and a solver that has a posture of both beside them."""
-    arms = ik_service.load_robot("dual_panda")
+    arms = load_robot("dual_panda")
     poses = arms.forward_kinematics(arms.random_free_joint_q(np.random.default_rng(0), count), HANDS[:1])
     solver, _ = postured(arms, HANDS[:1])
     return arms, (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), solver
@@ -94,7 +94,7 @@ def test_joints_that_no_target_moves_keep_the_posture():
     arms, given, solver = one_hand_of_two(1500)
     first = solver.solve_as_recorded(*given)
     blocked = blocked_by_posture(solver, given)
-    result, alone = solver.solve(*given), IKSolver(arms, HANDS[:1], device="cpu").solve(*given)
+    result, alone = solver.solve(*given), cpu_solver(arms, HANDS[:1]).solve(*given)
     judged(arms, result)
     assert (result.success[blocked] & alone.success[blocked]).sum() >= 3
     assert result.success[alone.success].all()
@@ -121,7 +121,7 @@ def test_a_reference_of_one_line_may_be_a_warp_array(panda):
     targets = free_targets(panda, 1000, WORLD, 5)
     expected = postured(panda)[0].solve(*targets, world=WORLD)
     posture = IKObjectivePosture(wp.array(panda.mid_joint_q, dtype=wp.float32, device="cpu"), weight=1.0)
-    result = IKSolver(panda, [HAND], objectives=[posture], device="cpu").solve(*targets, world=WORLD)
+    result = cpu_solver(panda, [HAND], objectives=[posture]).solve(*targets, world=WORLD)
     assert result.joint_q.tobytes() == expected.joint_q.tobytes()
 
 
@@ -130,7 +130,7 @@ def test_an_error_in_between_leaves_the_solver_as_it_was(panda, monkeypatch):
     targets = free_targets(panda, 600, WORLD, 5)
     references = panda.random_joint_q(np.random.default_rng(1), 600)
     postures = [IKObjectivePosture(references, weight=weight) for weight in (1.0, 0.1)]
-    solver = IKSolver(panda, [HAND], objectives=postures, device="cpu")
+    solver = cpu_solver(panda, [HAND], objectives=postures)
     expected, use_lines = solver.solve(*targets, world=WORLD), IKObjectivePosture.use_lines
 
     def fail(objective, problems):
@@ -179,14 +179,14 @@ def test_it_has_the_data_that_targets_have_now(panda):
     T_world_hand = np.concatenate([one[:, 0] for one in panda.forward_kinematics(result.joint_q, [HAND])], axis=1)
     tool = transform_multiply(T_world_hand, np.array([0, 0, 0.1, 0, 0, 0, 1.0]))[:, :3]
     np.testing.assert_allclose(tool[result.success], targets[0][result.success], atol=1e-3)
-    alone = IKSolver(panda, [Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1])], device="cpu")
+    alone = cpu_solver(panda, [Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1])])
     assert result.success[alone.solve(*targets, world=WORLD).success].all()
 
 
 @pytest.mark.evidence
 def test_arms_that_touch_each_other_have_data_of_their_own_problems():
     """Combinations of solutions too are those of the problem alone, where a posture has a line for each."""
-    arms = ik_service.load_robot("dual_panda")
+    arms = load_robot("dual_panda")
     joint_q = arms.random_free_joint_q(np.random.default_rng(0), 200)
     poses = arms.forward_kinematics(joint_q, HANDS)
     references = arms.random_joint_q(np.random.default_rng(1), 200)
@@ -224,7 +224,7 @@ def test_rows_that_do_not_yield_are_never_left_out(panda):
     solver, _ = postured(panda, weight=1e-3)
     first = IKObjectivePosture(panda.mid_joint_q, weight=1e-3)
     first.priority = 0
-    weighed = IKSolver(panda, [HAND], objectives=[first], device="cpu")
+    weighed = cpu_solver(panda, [HAND], objectives=[first])
     blocked = weighed.solve(*targets, world=WORLD).status == IKStatus.BLOCKED_BY_COLLISION
     assert blocked.any()
     assert solver.solve(*targets, world=WORLD).success[blocked].any()

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import Target
 from ik_service.robots import LoopConstraint
 from objectives import IKObjectivePosture, InputError
-from tests.solver.conftest import assert_same_bytes
+from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
 from tests.solver.quick_objective import QuickObjective
 from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, four_bar, gaps, pose_of
 
@@ -17,10 +17,10 @@ ENGINES = ("compiled", "staged")
 @pytest.fixture(scope="module")
 def holding():
     """Two arms that hold one object, and targets of both hands at random configurations in which they do."""
-    arms = ik_service.load_robot("dual_panda", collision="ignore")
+    arms = bare_robot("dual_panda")
     robot = arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
     starts = arms.random_joint_q(np.random.default_rng(3), COUNT)
-    hand = ik_service.IKSolver(arms, [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu")
+    hand = cpu_solver(arms, [Target(RIGHT, reference_link=LEFT)])
     n = (COUNT, 1, 1)
     held = hand.solve(np.tile(HELD[:3], n), np.tile(HELD[3:], n), initial_joint_q=starts)
     assert held.success.all()
@@ -29,7 +29,7 @@ def holding():
 
 
 def solvers(robot, *arguments, **options):
-    return [ik_service.IKSolver(robot, *arguments, engine=engine, device="cpu", **options) for engine in ENGINES]
+    return [cpu_solver(robot, *arguments, engine=engine, **options) for engine in ENGINES]
 
 
 @pytest.mark.evidence
@@ -66,13 +66,11 @@ def test_what_pulls_a_loop_apart_is_met_as_well_as_by_the_compiled_engine(holdin
 def test_a_posture_yields_to_loop_and_target(holding):
     robot, positions, turns, _ = holding
     posture = IKObjectivePosture(robot.mid_joint_q, weight=0.3)
-    solver = ik_service.IKSolver(robot, [LEFT], objectives=[posture], engine="staged", device="cpu")
+    solver = cpu_solver(robot, [LEFT], objectives=[posture], engine="staged")
     result = solver.solve(positions[:40, :1], turns[:40, :1])
     assert gaps(robot, result.joint_q).max() <= CLOSED
     assert result.success.mean() >= 0.9
-    without = ik_service.IKSolver(robot, [LEFT], engine="staged", device="cpu").solve(
-        positions[:40, :1], turns[:40, :1]
-    )
+    without = cpu_solver(robot, [LEFT], engine="staged").solve(positions[:40, :1], turns[:40, :1])
     both = result.success & without.success
     near, far = (np.linalg.norm(one.joint_q[both] - robot.mid_joint_q, axis=1).mean() for one in (result, without))
     assert near < far
@@ -83,7 +81,7 @@ def test_loops_are_closed_beside_objectives_of_any_kind(holding):
     body, n = robot.link_frame(LEFT)[0], 20
     points = robot.body_poses(joint_q[:n])[:, body, :3]
     there = QuickObjective(body, points)
-    solver = ik_service.IKSolver(robot, objectives=[there], device="cpu")
+    solver = cpu_solver(robot, objectives=[there])
     assert solver.engine == "staged"
     result = solver.solve(problem_count=n)
     assert gaps(robot, result.joint_q).max() <= CLOSED
@@ -94,7 +92,7 @@ def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone(holding):
     robot, positions, turns, _ = holding
     enabled, wanted = np.array([[True], [False], [True]]), positions[:3].copy()
     wanted[1, 1, 0] += 0.05
-    solver = ik_service.IKSolver(robot, [LEFT, RIGHT], engine="staged", device="cpu")
+    solver = cpu_solver(robot, [LEFT, RIGHT], engine="staged")
     mixed = solver.solve(wanted, turns[:3], constraint_enabled=enabled)
     assert mixed.islands.nisland.tolist() == [1, 2, 1]
     assert mixed.success.all()
@@ -104,7 +102,7 @@ def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone(holding):
         for name in ("joint_q", "success", "status", "cost", "iterations", "seed_index", "constraint_error"):
             assert getattr(alone, name)[0].tobytes() == getattr(mixed, name)[p].tobytes(), name
     again = solver.solve(wanted[::2], turns[:3:2])
-    fresh = ik_service.IKSolver(robot, [LEFT, RIGHT], engine="staged", device="cpu").solve(wanted[::2], turns[:3:2])
+    fresh = cpu_solver(robot, [LEFT, RIGHT], engine="staged").solve(wanted[::2], turns[:3:2])
     assert_same_bytes(again, fresh)
 
 
@@ -112,7 +110,7 @@ def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone(holding):
 def test_a_four_bar_goes_on_from_a_start_at_which_no_step_helps():
     robot = four_bar()
     posture = IKObjectivePosture(robot.mid_joint_q)  # all links along one line
-    result = ik_service.IKSolver(robot, objectives=[posture], engine="staged", device="cpu").solve(problem_count=2)
+    result = cpu_solver(robot, objectives=[posture], engine="staged").solve(problem_count=2)
     assert result.success.all()
     assert gaps(robot, result.joint_q).max() <= CLOSED
 
@@ -121,26 +119,26 @@ def test_a_four_bar_goes_on_from_a_start_at_which_no_step_helps():
 def test_a_loop_that_cannot_close_is_said_to_be_open():
     robot = four_bar(rocker=1.5)
     posture = IKObjectivePosture(robot.mid_joint_q)
-    result = ik_service.IKSolver(robot, objectives=[posture], engine="staged", device="cpu").solve(problem_count=2)
+    result = cpu_solver(robot, objectives=[posture], engine="staged").solve(problem_count=2)
     assert result.status_names == ["loop_open"] * 2
     assert not result.success.any()
 
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_loop_that_no_joint_moves_is_judged(holding, is_open):
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    robot = bare_robot("dual_panda")
     robot = robot.lock({name: 0.0 if name != "left_panda_joint4" else -1.0 for name in robot.joint_names[:7]})
     at = pose_of(robot, robot.mid_joint_q[None], LEFT)[0]
     at[2] += 0.01 * is_open
     stand = LoopConstraint("stand", "weld", LEFT, None, reference_offset=tuple(at))
     goal = pose_of(robot, robot.random_joint_q(np.random.default_rng(1), 5), RIGHT)
-    solver = ik_service.IKSolver(robot.with_loops([stand]), [RIGHT], engine="staged", device="cpu")
+    solver = cpu_solver(robot.with_loops([stand]), [RIGHT], engine="staged")
     result = solver.solve(goal[:, None, :3], goal[:, None, 3:])
     assert set(result.status_names) == {"loop_open" if is_open else "converged"}
 
 
 def test_what_needs_the_compiled_engine_is_refused(holding):
     robot, positions, _, _ = holding
-    solver = ik_service.IKSolver(robot, [LEFT], engine="staged", device="cpu")
+    solver = cpu_solver(robot, [LEFT], engine="staged")
     with pytest.raises(InputError, match="need the compiled engine"):
         solver.solve(positions[:1, :1], options={"best_of": "cost"})

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import SolverOptions, load_robot
 from objectives import IKJacobianType, IKObjective, IKObjectivePosition, ObjectiveError
+from tests.solver.conftest import cpu_solver
 from tests.solver.quick_objective import QuickObjective
 
 SEEDS, PROBLEMS, CANDIDATES = 3, 2, 2
@@ -77,17 +78,15 @@ class RecordingObjective(QuickObjective):
 @pytest.fixture
 def gripper():
     """A robot with a mimic follower and a locked joint."""
-    return ik_service.load_robot("panda_gripper", collision="ignore", locked={"panda_joint3": 0.4})
+    return load_robot("panda_gripper", collision="ignore", locked={"panda_joint3": 0.4})
 
 
 def record(robot, mode, analytic):
     finger = robot.link_frame("panda_rightfinger")[0]  # the follower's link
     recorder = RecordingObjective(finger, [POINT, (0.4, -0.1, 0.6)], analytic)
     other = IKObjectivePosition("panda_hand", POINT, weight=0.01)
-    options = ik_service.SolverOptions(
-        seeds=SEEDS, candidates=CANDIDATES, jacobian_mode=mode, use_graph=False, max_iterations=5
-    )
-    solver = ik_service.IKSolver(robot, objectives=[other, recorder], device="cpu", options=options)
+    options = SolverOptions(seeds=SEEDS, candidates=CANDIDATES, jacobian_mode=mode, use_graph=False, max_iterations=5)
+    solver = cpu_solver(robot, objectives=[other, recorder], options=options)
     return recorder, solver, solver.solve(problem_count=PROBLEMS)
 
 
@@ -154,8 +153,8 @@ def test_followers_and_locked_joints_move_as_they_do(gripper):
 @pytest.mark.parametrize("mode", ["analytic", "autodiff", "mixed"])
 def test_a_quick_objective_works_in_every_mode(panda, mode):
     quick = QuickObjective(panda.link_frame("panda_hand")[0], [POINT])
-    options = ik_service.SolverOptions(jacobian_mode=mode)
-    result = ik_service.IKSolver(panda, objectives=[quick], device="cpu", options=options).solve(problem_count=1)
+    options = SolverOptions(jacobian_mode=mode)
+    result = cpu_solver(panda, objectives=[quick], options=options).solve(problem_count=1)
     wrist = panda.body_poses(result.joint_q)[0, quick.body, :3]
     assert result.success.all()
     np.testing.assert_allclose(wrist, POINT, atol=1e-5)
@@ -172,7 +171,7 @@ class NothingToSay(QuickObjective):
 def test_an_objective_without_rows_changes_nothing_and_warns_of_nothing(panda):
     """Warnings are errors here."""
     start = (panda.mid_joint_q[None] + 0.1).astype(np.float32)
-    solver = ik_service.IKSolver(panda, objectives=[NothingToSay(0, [POINT])], device="cpu")
+    solver = cpu_solver(panda, objectives=[NothingToSay(0, [POINT])])
     result = solver.solve(problem_count=1, initial_joint_q=start)
     np.testing.assert_array_equal(result.joint_q, start)
     assert result.success.all()
@@ -182,7 +181,7 @@ def test_targets_and_objectives_combine(panda, panda_targets):
     quick = QuickObjective(panda.link_frame("panda_link4")[0], [POINT] * 20)
     together = quick.unbound_copy()
     together.priority = 0
-    solvers = [ik_service.IKSolver(panda, ["panda_hand"], objectives=[one], device="cpu") for one in (quick, together)]
+    solvers = [cpu_solver(panda, ["panda_hand"], objectives=[one]) for one in (quick, together)]
     result, weighed = (solver.solve(panda_targets.positions[:20, 0]) for solver in solvers)
     assert np.isnan(result.orientation_error).all()
     assert result.success.all()  # the elbow yields to the target of the hand
@@ -197,20 +196,20 @@ def test_claiming_an_analytic_jacobian_without_one_is_an_error(panda):
             return True
 
     with pytest.raises(ObjectiveError, match=r"Claims.*compute_jacobian_analytic"):
-        ik_service.IKSolver(panda, objectives=[Claims(6, [POINT])], device="cpu")
+        cpu_solver(panda, objectives=[Claims(6, [POINT])])
 
 
 def test_binding_an_objective_to_two_solvers_is_an_error(panda):
     objective = IKObjectivePosition("panda_hand", POINT)
-    keep = ik_service.IKSolver(panda, objectives=[objective], device="cpu")
+    keep = cpu_solver(panda, objectives=[objective])
     with pytest.raises(ObjectiveError, match="bound to a solver already"):
-        ik_service.IKSolver(panda, objectives=[objective], device="cpu")
+        cpu_solver(panda, objectives=[objective])
     assert keep.solve(problem_count=1).success.all()
 
 
 def test_something_that_is_not_an_objective_is_refused(panda):
     with pytest.raises(ObjectiveError, match=r"str is not an objective.*residual_dim"):
-        ik_service.IKSolver(panda, objectives=["panda_hand"], device="cpu")
+        cpu_solver(panda, objectives=["panda_hand"])
 
 
 def test_check_jacobians_names_the_wrong_entry(panda):
@@ -219,19 +218,19 @@ def test_check_jacobians_names_the_wrong_entry(panda):
             super().compute_jacobian_analytic(body_q, joint_q, model, jacobian, joint_S_s, start_idx)
             jacobian.numpy()[:, start_idx + 1, 2] += 0.5
 
-    options = ik_service.SolverOptions(check_jacobians=True, use_graph=False)
+    options = SolverOptions(check_jacobians=True, use_graph=False)
     wrong = Wrong(panda.link_frame("panda_hand")[0], [POINT], analytic=True)
     with pytest.raises(ObjectiveError, match=r"Wrong \(objective 0\) is wrong in row 1, DOF 'panda_joint3'"):
-        ik_service.IKSolver(panda, objectives=[wrong], device="cpu", options=options).solve(problem_count=1)
+        cpu_solver(panda, objectives=[wrong], options=options).solve(problem_count=1)
     right = RecordingObjective(panda.link_frame("panda_hand")[0], [POINT], analytic=True)
-    solver = ik_service.IKSolver(panda, objectives=[right], device="cpu", options=options)
+    solver = cpu_solver(panda, objectives=[right], options=options)
     assert solver.solve(problem_count=1).success.all()
 
 
 def test_values_that_are_not_finite_in_a_device_array_are_invalid(panda):
     points = np.array([POINT, (np.nan, 0.0, 0.0)], np.float32)
     target = IKObjectivePosition("panda_hand", wp.array(points, dtype=wp.vec3, device="cpu"))
-    result = ik_service.IKSolver(panda, objectives=[target], device="cpu").solve(problem_count=2)
+    result = cpu_solver(panda, objectives=[target]).solve(problem_count=2)
     assert result.status_names == ["converged", "invalid"]
     assert result.success.tolist() == [True, False]
 
@@ -282,8 +281,8 @@ def _unit_slope(start_idx: int, jacobian_out: wp.array3d[float]):
 @pytest.mark.parametrize("target", [False, True])
 def test_an_objective_that_computes_on_the_host_is_solved_and_named(panda, caplog, target):
     links = ["panda_hand"] if target else []
-    options = ik_service.SolverOptions(jacobian_mode="analytic")
-    solver = ik_service.IKSolver(panda, links, objectives=[OnTheHost("both")], device="cpu", options=options)
+    options = SolverOptions(jacobian_mode="analytic")
+    solver = cpu_solver(panda, links, objectives=[OnTheHost("both")], options=options)
     rng = np.random.default_rng(0)
     poses = panda.forward_kinematics(panda.random_joint_q(rng, 3), ["panda_hand"])
     given = (poses.positions[:, 0], poses.orientations_xyzw[:, 0]) if target else ()
@@ -314,8 +313,8 @@ class MostlyZeroOnTheHost(OnTheHost):
 
 
 def test_rows_on_the_host_that_are_mostly_zero_are_found_and_told_once(panda, caplog):
-    options = ik_service.SolverOptions(jacobian_mode="analytic")
-    solver = ik_service.IKSolver(panda, objectives=[MostlyZeroOnTheHost("both")], device="cpu", options=options)
+    options = SolverOptions(jacobian_mode="analytic")
+    solver = cpu_solver(panda, objectives=[MostlyZeroOnTheHost("both")], options=options)
     start = np.tile(panda.mid_joint_q, (64, 1))
     for count in (1, 64):  # batches of other sizes
         start[:count, 3] = -0.08
@@ -331,16 +330,16 @@ def test_an_objective_of_kernels_is_recorded(panda, caplog):
             assert model.joint_limit_lower.numpy().size  # constants of the robot may be read on the host
             OnTheHost.compute_jacobian_analytic(OnTheHost("residuals"), body_q, joint_q, model, *others)
 
-    options = ik_service.SolverOptions(jacobian_mode="analytic")
-    solver = ik_service.IKSolver(panda, objectives=[Recorded("jacobian")], device="cpu", options=options)
+    options = SolverOptions(jacobian_mode="analytic")
+    solver = cpu_solver(panda, objectives=[Recorded("jacobian")], options=options)
     result = solver.solve(problem_count=2)
     np.testing.assert_allclose(result.joint_q[:, 3], -1.0, atol=1e-3)
     assert caplog.records == []
 
 
 def test_residuals_on_the_host_beside_a_jacobian_of_kernels_are_found(panda, caplog):
-    options = ik_service.SolverOptions(jacobian_mode="analytic")
-    solver = ik_service.IKSolver(panda, objectives=[OnTheHost("residuals")], device="cpu", options=options)
+    options = SolverOptions(jacobian_mode="analytic")
+    solver = cpu_solver(panda, objectives=[OnTheHost("residuals")], options=options)
     start = panda.random_joint_q(np.random.default_rng(1), 2)
     np.testing.assert_allclose(solver.solve(problem_count=2, initial_joint_q=start).joint_q[:, 3], -1.0, atol=1e-3)
     assert "OnTheHost" in caplog.text

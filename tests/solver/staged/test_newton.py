@@ -14,10 +14,10 @@ import pytest
 import warp as wp
 from newton.examples.ik.example_ik_custom import CollisionSphereAvoidObjective
 
-import ik_service
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKJacobianType, IKObjectivePose, IKObjectivePosition
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, cpu_solver
 
 MODES = ["analytic", "autodiff", "mixed"]
 DIFFERENCE = 1e-3  # [rad] a step over which float32 residuals of about 1 differ by some 1e4 roundings
@@ -45,11 +45,11 @@ DESCENDANT_FREE = """
 def load(tmp_path, text):
     path = tmp_path / "robot.urdf"
     path.write_text(text)
-    return ik_service.load_robot(path)
+    return load_robot(path)
 
 
 def options(mode, **changes):
-    return ik_service.SolverOptions(jacobian_mode=mode, **changes)
+    return SolverOptions(jacobian_mode=mode, **changes)
 
 
 @pytest.mark.evidence
@@ -65,7 +65,7 @@ def test_newton_position_and_rotation_objectives_converge(panda, mode):
             body, wp.quat(*offset[3:]), wp.array(problems.orientations_xyzw[:, 0], dtype=wp.vec4, device="cpu")
         ),
     ]
-    solver = ik_service.IKSolver(panda, objectives=pose, device="cpu", options=options(mode, seeds=1))
+    solver = cpu_solver(panda, objectives=pose, options=options(mode, seeds=1))
     near = problems.joint_q + np.random.default_rng(1).uniform(-0.15, 0.15, problems.joint_q.shape)
     result = solver.solve(problem_count=20, initial_joint_q=near)
     start = problems.errors(panda.clamp_joint_q(near))
@@ -90,7 +90,7 @@ def test_newton_limit_objective_holds_back_a_target_past_the_limit(planar_2r, mo
             newton.ik.IKObjectiveJointLimit(model.joint_limit_lower, model.joint_limit_upper, weight=weight),
         ]
         chosen = options(mode, joint_limits="off", seeds=1)
-        solver = ik_service.IKSolver(robot, objectives=objectives, device="cpu", options=chosen)
+        solver = cpu_solver(robot, objectives=objectives, options=chosen)
         return solver.solve(problem_count=3, initial_joint_q=[0.3, 0.5])
 
     free, held = solve(1e-6), solve(100.0)
@@ -103,7 +103,7 @@ def test_newton_limit_objective_holds_back_a_target_past_the_limit(planar_2r, mo
 def test_planar_arm_converges_from_zero(planar_2r, mode):
     robot = planar_2r()
     target = IKObjectivePosition("tip", np.tile([1.5, 1.0, 0.0], (3, 1)))
-    solver = ik_service.IKSolver(robot, objectives=[target], device="cpu", options=options(mode, seeds=1))
+    solver = cpu_solver(robot, objectives=[target], options=options(mode, seeds=1))
     result = solver.solve(problem_count=3, initial_joint_q=[0.0, 0.0])
     tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[:, 0]
     np.testing.assert_allclose(tip, np.tile([1.5, 1.0, 0.0], (3, 1)), atol=1e-4)
@@ -113,9 +113,7 @@ def test_planar_arm_converges_from_zero(planar_2r, mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_free_base_with_a_hinge_converges(tmp_path, mode):
     robot = load(tmp_path, FREE_AND_REVOLUTE)
-    solver = ik_service.IKSolver(
-        robot, [ik_service.Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))], device="cpu", options=options(mode)
-    )
+    solver = cpu_solver(robot, [Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))], options=options(mode))
     result = solver.solve(np.tile([1.0, 1.0, 0.0], (3, 1)))
     assert result.success.all()
     assert result.position_error.max() < 1e-3
@@ -128,7 +126,7 @@ def test_free_joint_below_a_rotated_anchor_converges(tmp_path, mode):
     robot = load(tmp_path, DESCENDANT_FREE)
     tool = (0.15, -0.05, 0.2, 0.0, 0.0, np.sin(0.45), np.cos(0.45))
     pose = IKObjectivePose("body", [0.3, 0.5, 0.8], [0.0, np.sin(0.6), 0.0, np.cos(0.6)], offset=tool)
-    solver = ik_service.IKSolver(robot, objectives=[pose], device="cpu", options=options(mode, seeds=1))
+    solver = cpu_solver(robot, objectives=[pose], options=options(mode, seeds=1))
     result = solver.solve(problem_count=1)
     assert result.success.all()
     assert result.cost[0] < 1e-10
@@ -141,7 +139,7 @@ def test_frozen_joints_stay_to_the_bit_and_the_free_one_reaches_its_optimum(plan
     start = np.array([[0.4, 0.0], [-0.2, 0.1]], np.float32)
     targets = np.array([[1.0, 1.0, 0.0], [0.5, 1.2, 0.0]])
     robot = planar_2r().lock({"shoulder": 0.0})
-    result = ik_service.IKSolver(robot, ["tip"], device="cpu", engine=engine).solve(targets, initial_joint_q=start)
+    result = cpu_solver(robot, ["tip"], engine=engine).solve(targets, initial_joint_q=start)
     np.testing.assert_array_equal(result.joint_q[:, 0], start[:, 0])
     for k in range(2):
         elbow = np.linspace(-3.1, 3.1, 20001)
@@ -154,8 +152,7 @@ def test_frozen_joints_stay_to_the_bit_and_the_free_one_reaches_its_optimum(plan
 def test_all_joints_active_equals_no_choice_at_all(planar_2r):
     robot = planar_2r()
     answers = [
-        ik_service.IKSolver(r, ["tip"], device="cpu").solve([[0.7, 0.9, 0.0]]).joint_q
-        for r in (robot, robot.activate(["shoulder", "elbow"]))
+        cpu_solver(r, ["tip"]).solve([[0.7, 0.9, 0.0]]).joint_q for r in (robot, robot.activate(["shoulder", "elbow"]))
     ]
     np.testing.assert_array_equal(*answers)
 
@@ -165,7 +162,7 @@ def test_a_locked_free_joint_keeps_its_pose_while_the_hinge_moves(tmp_path):
     rotation = np.append(np.sin(0.35) * half / 0.35, np.cos(0.35))
     pose = np.concatenate([[0.1, -0.2, 0.3], rotation])
     robot = load(tmp_path, FREE_AND_REVOLUTE).lock({"free": [0, 0, 0, 0, 0, 0, 1]})
-    solver = ik_service.IKSolver(robot, [ik_service.Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))], device="cpu")
+    solver = cpu_solver(robot, [Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))])
     result = solver.solve([[1.0, 0.5, 0.0]], initial_joint_q=np.append(pose, 0.0))
     np.testing.assert_allclose(result.joint_q[0, :7], pose, atol=1e-6)
     assert abs(result.joint_q[0, 7]) > 1e-3
@@ -232,7 +229,7 @@ def test_the_custom_objective_of_newton_keeps_the_hand_off_the_sphere(panda, mod
     def solve(weight):
         limits = newton.ik.IKObjectiveJointLimit(model.joint_limit_lower, model.joint_limit_upper, weight=10.0)
         objectives = [newton_position(panda), sphere(panda, weight), limits]
-        solver = ik_service.IKSolver(panda, objectives=objectives, device="cpu", options=options(mode, seeds=1))
+        solver = cpu_solver(panda, objectives=objectives, options=options(mode, seeds=1))
         result = solver.solve(problem_count=4, initial_joint_q=start)
         assert solver.engine == "staged"
         hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]

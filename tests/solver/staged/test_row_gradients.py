@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import warp as wp
 
-import ik_service
+from ik_service import SolverOptions
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.rows.gradients import disjoint_rows
 from objectives import IKJacobianType, IKObjective, IKObjectiveCenterOfMass, IKObjectivePosture
+from tests.solver.conftest import bare_robot, cpu_solver
 
 ROUNDING = 2e-6  # of entries of about 1, summed up over a tree in another order
 COUNT = 5
@@ -16,7 +17,7 @@ COUNT = 5
 @pytest.fixture(scope="module")
 def humanoid():
     """A floating base, two limbs each side: forces come together at the trunk."""
-    return ik_service.load_robot("humanoid", collision="ignore")
+    return bare_robot("humanoid")
 
 
 def jacobian(robot, objective, mode=IKJacobianType.ANALYTIC, *, support=None, probed=True):
@@ -143,13 +144,13 @@ class CoupledLate(IKObjective):
 
 
 def test_a_solve_that_finds_a_shared_dof_is_done_again_row_by_row(monkeypatch):
-    robot, start = ik_service.load_robot("ur5e", collision="ignore"), np.full((3, 6), 1.0)
+    robot, start = bare_robot("ur5e"), np.full((3, 6), 1.0)
     monkeypatch.setattr("ik_service.solver.rows.support.BEYOND", 0.01)  # probes stay around the middle
     monkeypatch.setattr("ik_service.solver.rows.support.PROBES", 1)
-    options = ik_service.SolverOptions(seeds=1)
+    options = SolverOptions(seeds=1)
     answers = []
     for _ in range(2):
-        solver = ik_service.IKSolver(robot, objectives=[CoupledLate()], device="cpu", options=options)
+        solver = cpu_solver(robot, objectives=[CoupledLate()], options=options)
         support = solver._core.layout.support
         support._apart[:] = bool(answers)
         support._rows.set_support(support.dofs, support._probed, support._apart)

@@ -2,10 +2,10 @@
 
 import pytest
 
-import ik_service
+from ik_service import SolverOptions, load_robot
 from ik_service.kernels import host_device_array
 from ik_service.solver.staged import engine as staged_engine
-from tests.solver.conftest import Reachable, assert_same_bytes
+from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver
 
 
 @pytest.fixture(autouse=True, params=["one memory", "memory apart"])
@@ -17,13 +17,13 @@ def memory(request, monkeypatch):
 @pytest.fixture(scope="module", params=["panda", "dual_panda", "panda_gripper"])
 def problems(request):
     links = ["left_panda_hand", "right_panda_hand"] if request.param == "dual_panda" else ["panda_hand"]
-    return Reachable.draw(ik_service.load_robot(request.param, collision="ignore"), links, 40, random_seed=5)
+    return Reachable.draw(load_robot(request.param, collision="ignore"), links, 40, random_seed=5)
 
 
 def solve(problems, **options):
     """The batch that worked, and the answers."""
-    chosen = ik_service.SolverOptions(seeds=8, **options)
-    solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="staged", options=chosen)
+    chosen = SolverOptions(seeds=8, **options)
+    solver = cpu_solver(problems.robot, problems.links, engine="staged", options=chosen)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     return solver._core.engine.batch, result
 
@@ -60,10 +60,8 @@ def test_a_recorded_tape_equals_launches_one_by_one(panda_targets, mode):
 @pytest.mark.parametrize("candidates", [2, 4, 8])
 def test_the_best_of_several_candidates_is_kept(panda_targets, candidates):
     def cost_after_one_step(count):
-        options = ik_service.SolverOptions(candidates=count, max_iterations=1, seeds=1)
-        solver = ik_service.IKSolver(
-            panda_targets.robot, ["panda_hand"], device="cpu", engine="staged", options=options
-        )
+        options = SolverOptions(candidates=count, max_iterations=1, seeds=1)
+        solver = cpu_solver(panda_targets.robot, ["panda_hand"], engine="staged", options=options)
         assert solver.engine == "staged"
         return solver.solve(panda_targets.positions, panda_targets.orientations_xyzw).cost
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions
 from objectives import IKObjectivePosition, IKObjectivePosture, IKObjectiveRelativePose, InputError
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-6  # [rad] of a float32 angle of a few radians
 
 
 def solver_of(problems, **arguments):
-    return ik_service.IKSolver(problems.robot, problems.links, device="cpu", **arguments)
+    return cpu_solver(problems.robot, problems.links, **arguments)
 
 
 def change(result, start):
@@ -25,7 +25,7 @@ def change(result, start):
 
 @pytest.fixture(scope="module")
 def problems():
-    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], 60, random_seed=4)
+    return Reachable.draw(bare_robot("panda"), ["panda_hand"], 60, random_seed=4)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +49,12 @@ def test_the_nearest_of_all_seeds_changes_no_joint_more_than_the_first_success(p
 
 @pytest.mark.evidence_cases("threads")
 def test_the_nearest_counts_from_the_start_as_given_though_limits_leave_it_outside():
-    robot = ik_service.load_robot("ur5e", collision="ignore")
+    robot = bare_robot("ur5e")
     drawn, start = Reachable.draw(robot, ["tool0"], 200), robot.random_joint_q(np.random.default_rng(1), 200)
     lower, upper = robot.joint_limit_lower[0], np.minimum(robot.joint_limit_upper[0], start[:, 0] - OUTSIDE)
     rows = np.flatnonzero(upper > lower + OUTSIDE)
     start, limits = start[rows], {robot.dof_names[0]: (np.full(len(rows), lower), upper[rows])}
-    solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
+    solver = cpu_solver(robot, ["tool0"])
     given = {"initial_joint_q": start, "joint_limits": limits}
     nearest, every = (
         solver.solve(drawn.positions[rows, 0], None, **given, options={"best_of": "nearest", "solutions": count})
@@ -72,10 +72,10 @@ def test_the_nearest_counts_from_the_start_as_given_though_limits_leave_it_outsi
 
 @pytest.mark.evidence_cases("threads")
 def test_the_least_cost_of_all_seeds_is_below_that_of_the_first_success():
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     drawn = Reachable.draw(robot, ["panda_hand"], 40, random_seed=5)
     posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
-    solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=[posture], device="cpu")
+    solver = cpu_solver(robot, ["panda_hand"], objectives=[posture])
     first = solver.solve(drawn.positions, drawn.orientations_xyzw)
     best = solver.solve(drawn.positions, drawn.orientations_xyzw, options={"best_of": "cost"})
     assert best.success.all()
@@ -103,7 +103,7 @@ def test_solutions_are_distinct_judged_and_inside_the_limits(problems):
 
 @pytest.mark.evidence_cases("threads")
 def test_solutions_of_two_arms_are_put_together_island_by_island():
-    problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 20, random_seed=6)
+    problems = Reachable.draw(bare_robot("dual_panda"), LINKS, 20, random_seed=6)
     result = solver_of(problems).solve(problems.positions, problems.orientations_xyzw, options={"solutions": 4})
     assert (result.solution_count == 4).all()
     for k in range(4):
@@ -114,12 +114,12 @@ def test_solutions_of_two_arms_are_put_together_island_by_island():
 
 @pytest.mark.evidence_cases("threads")
 def test_where_one_arm_has_fewer_solutions_its_last_goes_with_the_rest_of_the_other_arm():
-    problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 20, random_seed=7)
+    problems = Reachable.draw(bare_robot("dual_panda"), LINKS, 20, random_seed=7)
     options = {"solutions": 4, "solution_difference": 2.5, "seeds": 32}
     both = solver_of(problems).solve(problems.positions, problems.orientations_xyzw, options=options)
     counts, expected = [], []
     for k, link in enumerate(LINKS):
-        alone = ik_service.IKSolver(problems.robot, [link], device="cpu")
+        alone = cpu_solver(problems.robot, [link])
         result = alone.solve(problems.positions[:, k], problems.orientations_xyzw[:, k], options=options)
         counts.append(result.solution_count)
         expected.append(result.solutions)
@@ -141,9 +141,9 @@ def test_where_one_arm_has_fewer_solutions_its_last_goes_with_the_rest_of_the_ot
     [{"best_of": "nearest"}, {"best_of": "cost"}, {"solutions": 3}, {"best_of": "nearest", "precision": "float64"}],
 )
 def test_joints_that_no_row_moves_stay_where_they_start(options):
-    robot = ik_service.load_robot("humanoid", collision="ignore")
+    robot = bare_robot("humanoid")
     drawn = Reachable.draw(robot, ["left_hand"], 12, random_seed=6)
-    solver = ik_service.IKSolver(robot, ["left_hand"], device="cpu")
+    solver = cpu_solver(robot, ["left_hand"])
     start = robot.random_joint_q(np.random.default_rng(7), 12).astype(np.float32)
     given = {"initial_joint_q": start, "options": options}
     first = solver.solve(drawn.positions, drawn.orientations_xyzw, **given)
@@ -161,9 +161,9 @@ def test_joints_that_no_row_moves_stay_where_they_start(options):
 
 @pytest.mark.evidence_cases("threads")
 def test_the_nearest_is_sought_among_what_rows_move():
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     drawn = Reachable.draw(robot, ["panda_link4"], 50, random_seed=8)
-    solver = ik_service.IKSolver(robot, ["panda_link4"], device="cpu")
+    solver = cpu_solver(robot, ["panda_link4"])
     start = robot.random_joint_q(np.random.default_rng(9), 50).astype(np.float32)
     nearest = solver.solve(drawn.positions, None, initial_joint_q=start, options={"best_of": "nearest"})
     every = solver.solve(
@@ -179,11 +179,11 @@ def test_the_nearest_is_sought_among_what_rows_move():
 
 @pytest.mark.evidence
 def test_without_targets_solutions_are_what_the_gradient_test_passes():
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     drawn = Reachable.draw(robot, ["panda_hand"], 20, random_seed=10)
     posture = IKObjectivePosture(robot.mid_joint_q, weight=0.1)
     hand = IKObjectivePosition("panda_hand", drawn.positions.astype(np.float32)[:, 0])
-    solver = ik_service.IKSolver(robot, objectives=[hand, posture], device="cpu")
+    solver = cpu_solver(robot, objectives=[hand, posture])
     plain = solver.solve(problem_count=20)
     several = solver.solve(problem_count=20, options={"solutions": 4})
     nearest = solver.solve(problem_count=20, options={"best_of": "nearest"}, initial_joint_q=plain.joint_q)
@@ -197,11 +197,11 @@ def test_without_targets_solutions_are_what_the_gradient_test_passes():
 
 @pytest.mark.evidence_cases("threads")
 def test_float64_with_tolerances_below_float32_keeps_to_the_start():
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     drawn = Reachable.draw(robot, ["panda_hand"], 60, random_seed=11)
     rng = np.random.default_rng(12)
     start = robot.clamp_joint_q(drawn.joint_q + rng.uniform(-0.1, 0.1, drawn.joint_q.shape))
-    solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+    solver = cpu_solver(robot, ["panda_hand"])
     exact = {"precision": "float64", "position_tolerance": 1e-8, "orientation_tolerance": 1e-8}
     for options in (exact, exact | {"best_of": "nearest"}):
         result = solver.solve(drawn.positions, drawn.orientations_xyzw, initial_joint_q=start, options=options)
@@ -229,9 +229,9 @@ def test_an_unreachable_target_has_no_solution(problems):
 @pytest.mark.evidence_cases("packets-panda_gripper-links1", "threads-panda-links0", "threads-panda_gripper-links1")
 @pytest.mark.parametrize(("name", "links"), [("panda", ["panda_hand"]), ("panda_gripper", ["panda_rightfinger"])])
 def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
-    problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), links, 100, random_seed=7)
+    problems = Reachable.draw(bare_robot(name), links, 100, random_seed=7)
     rough = solver_of(problems).solve(problems.positions, problems.orientations_xyzw)
-    options = ik_service.SolverOptions(precision="float64", position_tolerance=1e-8, orientation_tolerance=1e-8)
+    options = SolverOptions(precision="float64", position_tolerance=1e-8, orientation_tolerance=1e-8)
     fine = solver_of(problems, options=options).solve(problems.positions, problems.orientations_xyzw)
     assert fine.joint_q.dtype == np.float64
     distance, _ = problems.errors(fine.joint_q)
@@ -250,12 +250,12 @@ def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
 )
 def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
     """Where several joints stand at limits, a rounding of the limits alone is a tenth of a micrometre."""
-    robot, rng = ik_service.load_robot(name, collision="ignore"), np.random.default_rng(13)
+    robot, rng = bare_robot(name), np.random.default_rng(13)
     joint_q = robot.random_joint_q(rng, 200)
     ends = np.where(rng.random(joint_q.shape) < 0.5, robot.joint_limit_lower, robot.joint_limit_upper)
     joint_q = robot.clamp_joint_q(np.where(rng.random(joint_q.shape) < 0.4, ends, joint_q))
     poses = robot.forward_kinematics(joint_q, [link])
-    solver = ik_service.IKSolver(robot, [link], device="cpu")
+    solver = cpu_solver(robot, [link])
     result = solver.solve(poses.positions, poses.orientations_xyzw, options={"precision": "float64"})
     met = (result.position_error[:, 0] <= POLISHED) & (result.orientation_error[:, 0] <= POLISHED)
     assert met.mean() >= 0.99
@@ -266,11 +266,11 @@ def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
 
 @pytest.mark.evidence
 def test_float64_and_all_seeds_go_with_partitions_that_differ():
-    robot = ik_service.load_robot("dual_panda", collision="ignore")
+    robot = bare_robot("dual_panda")
     weights = np.ones((6, 6))
     weights[::2] = 0.0
     relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
-    solver = ik_service.IKSolver(robot, ["left_panda_hand"], objectives=[relative], device="cpu")
+    solver = cpu_solver(robot, ["left_panda_hand"], objectives=[relative])
     target = np.tile([0.45, 0.1, 0.5], (6, 1))
     plain = solver.solve(target)
     fine = solver.solve(target, options={"precision": "float64"})
@@ -286,7 +286,7 @@ def test_float64_and_all_seeds_go_with_partitions_that_differ():
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # a GPU has one thread
 def test_threads_change_no_byte(threads):
-    problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 900, random_seed=8)
+    problems = Reachable.draw(bare_robot("dual_panda"), LINKS, 900, random_seed=8)
     one = solver_of(problems).solve(problems.positions, problems.orientations_xyzw)
     several = solver_of(problems, threads=threads)
     for _ in range(3):
@@ -329,7 +329,7 @@ FLOOR = {"position_tolerance": 1e-3, "orientation_tolerance": 3e-7}  # [m], [rad
 
 def test_where_a_solution_succeeds_it_is_the_answer():
     # The winner is chosen in float32, and at such a tolerance some winners fail in float64 where another one succeeds.
-    drawn = Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], 200, random_seed=5)
+    drawn = Reachable.draw(bare_robot("panda"), ["panda_hand"], 200, random_seed=5)
     given = (drawn.positions, drawn.orientations_xyzw)
     solver = solver_of(drawn)
     several = solver.solve(*given, options={"solutions": 4, "seeds": 16, **FLOOR})
@@ -345,8 +345,8 @@ def test_where_a_solution_succeeds_it_is_the_answer():
 
 
 def test_a_target_that_is_met_without_a_joint_to_move_is_a_solution():
-    robot = ik_service.load_robot("panda", collision="ignore")
-    solver = ik_service.IKSolver(robot, ["panda_link0"], device="cpu")
+    robot = bare_robot("panda")
+    solver = cpu_solver(robot, ["panda_link0"])
     start = robot.mid_joint_q
     found = solver.solve(
         [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], initial_joint_q=start, options={"solutions": 3, "seeds": 4}

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-import ik_service
-from ik_service import IKStatus
+from ik_service import IKStatus, SolverOptions
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from objectives import (
     IKObjectiveCenterOfMass,
@@ -17,11 +16,11 @@ from objectives import (
 )
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Choices, Depths
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT = 120
 ENGINES = ("compiled", "staged")
-SEEDS = ik_service.SolverOptions(seeds=16)
+SEEDS = SolverOptions(seeds=16)
 TOOL = np.array([0.1, -0.05, 0.2, 0.0, np.sin(0.3), 0.0, np.cos(0.3)])
 NORMAL = np.array([1.0, 0.2, 0.1]) / np.linalg.norm([1.0, 0.2, 0.1])
 
@@ -77,8 +76,8 @@ def panda_problems():
 
 
 def solved(problems, engine, objectives, options=SEEDS, **arguments):
-    solver = ik_service.IKSolver(
-        problems.robot, ["panda_hand"], objectives=objectives, device="cpu", engine=engine, options=options, **arguments
+    solver = cpu_solver(
+        problems.robot, ["panda_hand"], objectives=objectives, engine=engine, options=options, **arguments
     )
     return solver.solve(problems.positions, problems.orientations_xyzw)
 
@@ -118,7 +117,7 @@ def test_attempts_that_miss_a_row_give_way_to_others(panda_problems, engine):
         objective = IKObjectivePlane("panda_link4", points, NORMAL, weight=1e-3)
         if tolerance is not None:
             objective.set_row_tolerances(tolerance)
-        result = solved(panda_problems, engine, [objective], ik_service.SolverOptions(seeds=64))
+        result = solved(panda_problems, engine, [objective], SolverOptions(seeds=64))
         found.append(np.abs((link_pose(panda_problems.robot, result.joint_q, "panda_link4")[:, :3] - points) @ NORMAL))
     assert (found[0] <= 0.05).mean() < 0.85
     assert (found[1] <= 0.05 + 1e-6).mean() > 0.97
@@ -148,7 +147,7 @@ def test_only_islands_with_such_a_row_fail(engine):
     problems = Reachable.draw(robot, ["l_tool", "r_tool"], 40, random_seed=5)
     objective = IKObjectivePosition("l3", [5.0, 5.0, 5.0], weight=1e-6)
     objective.set_row_tolerances([np.inf, 1.0, np.inf])
-    solver = ik_service.IKSolver(robot, ["l_tool", "r_tool"], objectives=[objective], device="cpu", engine=engine)
+    solver = cpu_solver(robot, ["l_tool", "r_tool"], objectives=[objective], engine=engine)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     assert not result.success.any()
     assert not result.islands.success[:, 0].any()
@@ -163,7 +162,7 @@ def test_without_targets_a_minimum_is_a_success_where_its_rows_are_within(panda_
     points = np.tile([[0.4, 0.1, 0.5], [3.0, 0.0, 0.0]], (10, 1))  # within reach, and out of it
     objective = IKObjectivePosition("panda_hand", points)
     objective.set_row_tolerances(1e-3)
-    solver = ik_service.IKSolver(panda_problems.robot, objectives=[objective], device="cpu", engine=engine)
+    solver = cpu_solver(panda_problems.robot, objectives=[objective], engine=engine)
     result = solver.solve(problem_count=20)
     np.testing.assert_array_equal(result.success, np.tile([True, False], 10))
     objective.set_row_tolerances(np.array([10.0, 10.0, 10.0]))
@@ -176,7 +175,7 @@ def test_without_targets_a_minimum_is_a_success_where_its_rows_are_within(panda_
 def test_tolerances_may_differ_from_problem_to_problem_and_change(panda_problems):
     objective = Choices("panda_hand", 1, (0.3,), weight=1e-4)
     objective.set_row_tolerances(np.tile([[1e-9, np.inf], [1e9, 1e9]], (COUNT // 2, 1)))
-    solver = ik_service.IKSolver(panda_problems.robot, ["panda_hand"], objectives=[objective], device="cpu")
+    solver = cpu_solver(panda_problems.robot, ["panda_hand"], objectives=[objective])
     given = panda_problems.positions, panda_problems.orientations_xyzw
     first = solver.solve(*given)
     assert not first.success[::2].any()
@@ -190,7 +189,7 @@ def test_tolerances_may_differ_from_problem_to_problem_and_change(panda_problems
 def test_answers_in_float64_are_judged_too(panda_problems):
     objective, rows = plane(panda_problems, np.zeros(3))
     objective.set_row_tolerances([0.1])
-    result = solved(panda_problems, "compiled", [objective], ik_service.SolverOptions(seeds=16, precision="float64"))
+    result = solved(panda_problems, "compiled", [objective], SolverOptions(seeds=16, precision="float64"))
     within = (np.abs(rows(result.joint_q)) <= 0.1)[:, 0]
     np.testing.assert_array_equal(result.success, within & targets_met(panda_problems, result))
     assert 0 < within.sum() < COUNT
@@ -224,7 +223,7 @@ def test_tolerances_have_the_shape_of_the_rows():
 
 def test_an_objective_in_use_does_not_get_its_first_tolerances(panda_problems):
     objective = IKObjectivePosition("panda_hand", [0.4, 0.1, 0.5])
-    ik_service.IKSolver(panda_problems.robot, objectives=[objective], device="cpu")
+    cpu_solver(panda_problems.robot, objectives=[objective])
     with pytest.raises(ObjectiveError, match="inf for none"):
         objective.set_row_tolerances(1.0)
 
@@ -241,13 +240,13 @@ def test_no_larger_tolerance_than_given_is_applied():
 
 @pytest.mark.parametrize("tolerances", [0.001, np.full(7, 0.001)])
 def test_the_tolerances_that_were_given_last_go_along(tolerances):
-    robot = ik_service.load_robot("panda", collision="ignore")
+    robot = bare_robot("panda")
     objective = IKObjectivePosture(robot.mid_joint_q)
     objective.set_row_tolerances(0.01)
-    ik_service.IKSolver(robot, objectives=[objective], device="cpu")
+    cpu_solver(robot, objectives=[objective])
     objective.set_row_tolerances(tolerances)
     again = objective.unbound_copy()
-    ik_service.IKSolver(robot, objectives=[again], device="cpu")
+    cpu_solver(robot, objectives=[again])
     for one in (objective, again):
         np.testing.assert_allclose(one.data("row_tolerances").numpy(), 0.001, rtol=1e-6)
 

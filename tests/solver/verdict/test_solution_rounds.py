@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-import ik_service
 from ik_service.solver.arrays.parts import part_count
 from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.engine import CompiledEngine
+from tests.solver.conftest import bare_robot, cpu_solver
 
 COUNT, WANTED, SEEDS = 60, 8, 512
 DIFFERENCE = 0.1
@@ -16,7 +16,7 @@ IMPRECISE = 2**16  # least rank of an attempt that is not as near as it could be
 
 @pytest.fixture(scope="module")
 def solver():
-    return ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu", threads=1)
+    return cpu_solver(bare_robot("ur5e"), ["tool0"], threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_threads_and_solves_before_change_no_byte(solver, targets):
     expected = solver.solve(*targets, options={"solutions": WANTED})
     repeated = [np.tile(one, (20, *[1] * (one.ndim - 1))) for one in targets]
     assert part_count(20 * COUNT, 2) == 2
-    several = ik_service.IKSolver(solver.robot, ["tool0"], device="cpu", threads=2)
+    several = cpu_solver(solver.robot, ["tool0"], threads=2)
     several.solve(*repeated, options={"solutions": WANTED, "seeds": 40})
     for _ in range(4):  # recorded, and replayed as a graph
         result = several.solve(*repeated, options={"solutions": WANTED})
@@ -103,7 +103,7 @@ def test_a_search_ends_when_there_are_enough_or_64_seeds_after_the_last_that_was
 
 
 def test_solves_that_take_turns_record_nothing_anew(targets, monkeypatch):
-    solver = ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu", threads=1)
+    solver = cpu_solver(bare_robot("ur5e"), ["tool0"], threads=1)
     turns = [{"solutions": WANTED}, None, {"solutions": 2}, {"best_of": "cost", "seeds": 24}]
     expected = [solver.solve(*targets, options=options) for options in turns]
     recorded = []

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions, Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.solver.arrays import parts
 from tests.compiler.island_cases import TOOL, robots
+from tests.solver.conftest import cpu_solver
 
 LINKS = {"floating": ("d", "f"), "panda": ("panda_hand", "panda_link3"), "followers": ("e", "b")}
-FEW_ITERATIONS = ik_service.SolverOptions(seeds=1, max_iterations=1)  # so that errors are large
+FEW_ITERATIONS = SolverOptions(seeds=1, max_iterations=1)  # so that errors are large
 COUNTS = (1, 2, 7, 8, 9, 19)
 
 
@@ -56,12 +57,9 @@ def test_errors_are_those_of_kinematics_at_the_answer(monkeypatch, name, engine,
     turns /= np.linalg.norm(turns, axis=-1, keepdims=True)
     for count in COUNTS:
         own = weights[:count]
-        targets = [
-            ik_service.Target(link, offset=tools[:count], row_weights=own),
-            ik_service.Target(link, reference_link=reference),
-        ]
+        targets = [Target(link, offset=tools[:count], row_weights=own), Target(link, reference_link=reference)]
         options = {"engine": engine, "threads": threads, "options": FEW_ITERATIONS}
-        solver = ik_service.IKSolver(robot, targets, device="cpu", **options)
+        solver = cpu_solver(robot, targets, **options)
         result = solver.solve(positions[:count], turns[:count])
         at_link, at_reference = (poses_of(robot, result.joint_q, one) for one in (link, reference))
         for p in range(count):

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-import ik_service
-from ik_service import EngineError, IKSolver, Target
+from ik_service import EngineError, SolverOptions, Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.solver.given.targets import as_target
 from objectives import InputError
 from tests.compiler.island_cases import TOOL, robots
 from tests.objectives.loop_rows import matrix_of
 from tests.objectives.near_rows import near_rows
-from tests.solver.conftest import Reachable, assert_same_bytes, use_engine
+from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver, use_engine
 from tests.solver.verdict.test_target_errors import FEW_ITERATIONS, LINKS, poses_of
 
 HAND = "panda_hand"
-OPTIONS = ik_service.SolverOptions()
+OPTIONS = SolverOptions()
 FRAMES = ["reference", "target", "tool", "world"]
 CONE = np.radians(10.0)
 ENGINES = pytest.mark.parametrize("engine", ["compiled", "staged"])
@@ -69,7 +68,7 @@ def test_errors_are_what_is_beyond_the_deadband_at_the_answer(small_parts, name,
     positions, turns = rng.uniform(-1.0, 1.0, (count, 3)), rng.normal(size=(count, 4))
     turns /= np.linalg.norm(turns, axis=-1, keepdims=True)
     target = Target(link, TOOL, reference, tolerance=tolerance, frame=frame)
-    solver = IKSolver(robot, [target], engine=engine, threads=threads, options=FEW_ITERATIONS, device="cpu")
+    solver = cpu_solver(robot, [target], engine=engine, threads=threads, options=FEW_ITERATIONS)
     result = solver.solve(positions, turns)
     base = poses_of(robot, result.joint_q, reference)
     seen = transform_multiply(transform_inverse(base), transform_multiply(poses_of(robot, result.joint_q, link), TOOL))
@@ -89,7 +88,7 @@ def test_errors_are_what_is_beyond_the_deadband_at_the_answer(small_parts, name,
 @pytest.mark.evidence_cases("compiled")
 @ENGINES
 def test_a_free_roll_leaves_the_axis_of_the_tool_where_it_is_to_be(panda, rolled, engine):
-    result = IKSolver(panda, [Target(HAND, free=["rz"])], engine=engine, device="cpu").solve(*rolled)
+    result = cpu_solver(panda, [Target(HAND, free=["rz"])], engine=engine).solve(*rolled)
     met = result.success
     found = gaps(panda, result, *rolled)
     assert met.mean() > 0.99
@@ -103,7 +102,7 @@ def test_a_free_roll_leaves_the_axis_of_the_tool_where_it_is_to_be(panda, rolled
 def test_a_cone_about_the_axis_of_the_tool_is_kept_and_used(panda, rolled, engine, monkeypatch):
     use_engine(engine, monkeypatch)
     tolerance = [0.0, 0.0, 0.0, CONE, CONE, 0.0]
-    result = IKSolver(panda, [Target(HAND, tolerance=tolerance, free=["rz"])], device="cpu").solve(*rolled)
+    result = cpu_solver(panda, [Target(HAND, tolerance=tolerance, free=["rz"])]).solve(*rolled)
     found, met = gaps(panda, result, *rolled), result.success
     assert met.mean() > 0.99
     assert found.tilt[met].max() <= CONE
@@ -117,7 +116,7 @@ def test_a_cone_about_the_axis_of_the_tool_is_kept_and_used(panda, rolled, engin
 def test_a_box_in_the_target_is_kept_row_by_row(panda, rolled, engine, precision):
     tolerance = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.3])
     target = Target(HAND, tolerance=tolerance, frame="target")
-    result = IKSolver(panda, [target], engine=engine, device="cpu").solve(*rolled, options={"precision": precision})
+    result = cpu_solver(panda, [target], engine=engine).solve(*rolled, options={"precision": precision})
     found, met = gaps(panda, result, *rolled), result.success
     assert met.mean() > 0.97
     assert (np.abs(found.shift[met]) <= tolerance[:3]).all()
@@ -127,9 +126,9 @@ def test_a_box_in_the_target_is_kept_row_by_row(panda, rolled, engine, precision
 @pytest.mark.evidence
 def test_tolerances_are_used_where_the_pose_itself_is_out_of_reach(planar_2r):
     robot, positions = planar_2r(), np.array([[2.05, 0.0, 0.0], [2.2, 0.0, 0.0]])
-    exact = IKSolver(robot, [Target("tip", row_weights=[1, 1, 1, 0, 0, 0])], device="cpu").solve(positions)
+    exact = cpu_solver(robot, [Target("tip", row_weights=[1, 1, 1, 0, 0, 0])]).solve(positions)
     near = Target("tip", tolerance=[0.06, 0.0, 0.0, 0.0, 0.0, 0.0], free=["rx", "ry", "rz"], frame="world")
-    result = IKSolver(robot, [near], device="cpu").solve(positions)
+    result = cpu_solver(robot, [near]).solve(positions)
     assert exact.success.tolist() == [False, False]
     assert result.success.tolist() == [True, False]
     np.testing.assert_allclose(result.position_error[1], 0.2 - 0.06 + OPTIONS.position_tolerance, atol=1e-5)
@@ -142,17 +141,17 @@ def test_tolerances_are_data_of_each_problem(panda, rolled, engine, small_parts)
     tolerance = rng.uniform(0.02, 0.1, (40, 6))
     tolerance[::4, 5], tolerance[::4, 4] = np.inf, tolerance[::4, 3]
     poses = [column[:40] for column in rolled]
-    solver = IKSolver(panda, [Target(HAND, tolerance=np.zeros(6))], engine=engine, device="cpu")
+    solver = cpu_solver(panda, [Target(HAND, tolerance=np.zeros(6))], engine=engine)
     before = solver.solve(*poses)
     solver.set_target_data(0, tolerance=tolerance)
     mixed = solver.solve(*poses)
     for k in (0, 1, 39):
-        alone = IKSolver(panda, [Target(HAND, tolerance=tolerance[k])], engine=engine, device="cpu")
+        alone = cpu_solver(panda, [Target(HAND, tolerance=tolerance[k])], engine=engine)
         one = alone.solve(*(column[k : k + 1] for column in poses))
         assert one.joint_q.tobytes() == mixed.joint_q[k : k + 1].tobytes()
         assert one.position_error.tobytes() == mixed.position_error[k : k + 1].tobytes()
     if engine == "compiled":
-        threaded = IKSolver(panda, [Target(HAND, tolerance=tolerance)], engine=engine, threads=2, device="cpu")
+        threaded = cpu_solver(panda, [Target(HAND, tolerance=tolerance)], engine=engine, threads=2)
         assert_same_bytes(threaded.solve(*poses), mixed)
     solver.set_target_data(0, tolerance=np.zeros(6))
     assert_same_bytes(solver.solve(*poses), before)
@@ -164,20 +163,20 @@ def test_tolerances_are_data_of_each_problem(panda, rolled, engine, small_parts)
 @pytest.mark.evidence
 def test_a_frame_alone_says_of_which_axes_weights_are(panda, rolled):
     weights = [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]
-    by_weight = IKSolver(panda, [Target(HAND, row_weights=weights, frame="tool")], device="cpu").solve(*rolled)
-    assert_same_bytes(by_weight, IKSolver(panda, [Target(HAND, free=["rz"])], device="cpu").solve(*rolled))
+    by_weight = cpu_solver(panda, [Target(HAND, row_weights=weights, frame="tool")]).solve(*rolled)
+    assert_same_bytes(by_weight, cpu_solver(panda, [Target(HAND, free=["rz"])]).solve(*rolled))
 
 
 def test_islands_know_which_rows_are_free(panda):
-    solver = IKSolver(panda, [Target(HAND, free=["x", "y", "z", "rx", "ry", "rz"])], device="cpu")
+    solver = cpu_solver(panda, [Target(HAND, free=["x", "y", "z", "rx", "ry", "rz"])])
     assert not solver.islands().islands
     with pytest.raises(InputError, match="declared without a tolerance"):
-        IKSolver(panda, [HAND], device="cpu").set_target_data(0, tolerance=np.zeros(6))
+        cpu_solver(panda, [HAND]).set_target_data(0, tolerance=np.zeros(6))
 
 
 @pytest.mark.evidence
 def test_derivatives_are_refused(panda, rolled):
-    solver = IKSolver(panda, [Target(HAND, free=["rz"])], device="cpu")
+    solver = cpu_solver(panda, [Target(HAND, free=["rz"])])
     result = solver.solve(*rolled)
     for call in (
         lambda: solver.linearise(result, *rolled),

@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-import ik_service
+from ik_service import SolverOptions
+from ik_service.robots import load_urdf
 from ik_service.solver.arrays.nearest_turn import coordinates_read
 from objectives import IKObjectivePosture
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 from tests.solver.quick_objective import QuickObjective
 
 TURN = 2.0 * np.pi
@@ -33,7 +34,7 @@ WIDE = 'lower="-7" upper="10"'
 
 
 def two_joints(kind="revolute", limits=WIDE, further=""):
-    return ik_service.robots.load_urdf(TWO_JOINTS.format(kind=kind, limits=limits, further=further))
+    return load_urdf(TWO_JOINTS.format(kind=kind, limits=limits, further=further))
 
 
 def drawn(robot, link="tip", count=COUNT):
@@ -43,7 +44,7 @@ def drawn(robot, link="tip", count=COUNT):
 
 
 def solve(problems, start, **options):
-    solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu")
+    solver = cpu_solver(problems.robot, problems.links)
     return solver.solve(problems.positions, problems.orientations_xyzw, initial_joint_q=start, options=options)
 
 
@@ -59,7 +60,7 @@ def could_turn(robot, joint_q, start):
 
 @pytest.fixture(scope="module")
 def ur5e():
-    return drawn(ik_service.load_robot("ur5e", collision="ignore"), "tool0")
+    return drawn(bare_robot("ur5e"), "tool0")
 
 
 @pytest.mark.evidence_cases("threads")
@@ -141,7 +142,7 @@ def test_an_elbow_has_two_solutions_half_a_turn_away_from_the_start(kind):
     robot = two_joints(kind, "" if kind == "continuous" else 'lower="-7" upper="7"')
     joint_q = np.stack([np.pi + np.linspace(-2e-6, 2e-6, 40), np.linspace(0.5, 1.5, 40)], axis=1)
     poses = robot.forward_kinematics(joint_q, ["tip"])
-    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    solver = cpu_solver(robot, ["tip"])
     options = {"solutions": 8, "seeds": 64}
     result = solver.solve(poses.positions, initial_joint_q=np.zeros(2), options=options)
     assert (result.solution_count == 2).all()
@@ -224,7 +225,7 @@ def test_a_turn_keeps_followers_inside_their_limits(options):
 def test_a_joint_stays_where_a_row_tells_one_turn_from_another():
     robot = two_joints()
     reference = np.array([0.3 + TURN, 1.0])
-    solver = ik_service.IKSolver(robot, objectives=[IKObjectivePosture(reference)], device="cpu")
+    solver = cpu_solver(robot, objectives=[IKObjectivePosture(reference)])
     result = solver.solve(problem_count=1, initial_joint_q=[[0.3, 1.0]])
     assert result.success.all()
     np.testing.assert_allclose(result.joint_q[0], reference, atol=1e-4)
@@ -236,7 +237,7 @@ def test_the_least_cost_comes_back_on_the_turn_that_has_it():
     robot = two_joints()
     tip = robot.forward_kinematics([[0.3, 1.0]], ["tip"]).positions
     posture = IKObjectivePosture([0.3 + TURN, 1.0], weight=1e-3)
-    solver = ik_service.IKSolver(robot, ["tip"], objectives=[posture], device="cpu")
+    solver = cpu_solver(robot, ["tip"], objectives=[posture])
     result = solver.solve(tip, initial_joint_q=[[0.3, 1.0]], options={"best_of": "cost"})
     assert result.joint_q[0, 0] == pytest.approx(0.3 + TURN, abs=1e-3)
     assert result.cost[0] < 1e-9
@@ -244,7 +245,7 @@ def test_the_least_cost_comes_back_on_the_turn_that_has_it():
 
 def test_rows_of_which_nothing_is_known_may_read_all_that_they_depend_on(ur5e):
     robot = ur5e[0].robot
-    solver = ik_service.IKSolver(robot, ["tool0"], objectives=[QuickObjective(3, [[0.1, 0.2, 0.3]])], device="cpu")
+    solver = cpu_solver(robot, ["tool0"], objectives=[QuickObjective(3, [[0.1, 0.2, 0.3]])])
     read = coordinates_read(solver._core.layout.rows, solver._core.layout.support.dofs)
     assert read.tolist() == [True, True, True, False, False, False]  # what moves body 3
 
@@ -253,8 +254,8 @@ def test_rows_of_which_nothing_is_known_may_read_all_that_they_depend_on(ur5e):
 @pytest.mark.parametrize("joint_limits", ["soft", "off"])
 def test_joints_with_limits_that_are_not_enforced_do_not_turn(joint_limits):
     robot = two_joints()
-    options = ik_service.SolverOptions(joint_limits=joint_limits)
-    solver = ik_service.IKSolver(robot, ["tip"], device="cpu", options=options)
+    options = SolverOptions(joint_limits=joint_limits)
+    solver = cpu_solver(robot, ["tip"], options=options)
     problems, start = drawn(robot)
     result = solver.solve(problems.positions, initial_joint_q=start, options={"best_of": "cost"})
     inside = (result.joint_q[:, 0] > -7.0) & (result.joint_q[:, 0] < 10.0)
@@ -276,7 +277,7 @@ def test_a_turn_loses_no_digit_that_the_precision_has(precision):
     robot = two_joints()
     problems, _ = drawn(robot)
     start = np.tile([[9.9, 0.0]], (COUNT, 1))
-    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    solver = cpu_solver(robot, ["tip"])
     result = solver.solve(problems.positions, initial_joint_q=start, options={"precision": precision})
     assert result.success.all()
     assert result.position_error.max() <= (1e-9 if precision == "float64" else 1e-5 + REACH)
