@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, load_robot
+from ik_service import load_robot
 from ik_service.robots import AttachedObject, Box, World
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
-from tests.solver.conftest import bare_robot
+from tests.solver.conftest import bare_robot, cpu_solver, use_engine
 from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
 
 ROD = AttachedObject(HAND, [[0.0, 0.0, 0.1 + 0.04 * k, 0.03] for k in range(6)])
@@ -24,13 +24,14 @@ def panda():
 
 @pytest.fixture(scope="module")
 def solver(panda):
-    return IKSolver(panda, [HAND])
+    return cpu_solver(panda, [HAND])
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
-def test_what_links_carry_keeps_off_the_arm_and_the_world(panda, engine):
-    count, held = 300 if engine == "compiled" else 40, {"rod": ROD, "bag": BAG}
-    solver, targets = IKSolver(panda, [HAND], engine=engine), free_targets(panda, count, WORLD, 3, held)
+@pytest.mark.parametrize("engine", ["auto", "staged", "threads"])
+def test_what_links_carry_keeps_off_the_arm_and_the_world(panda, engine, monkeypatch):
+    use_engine(engine, monkeypatch)
+    count, held = 40 if engine == "staged" else 300, {"rod": ROD, "bag": BAG}
+    solver, targets = cpu_solver(panda, [HAND]), free_targets(panda, count, WORLD, 3, held)
     empty = solver.solve(*targets, world=WORLD)
     assert not panda.collision(empty.joint_q.astype(float), WORLD, attached=held).is_free.all()
     result = solver.solve(*targets, world=WORLD, attached=held)
@@ -61,16 +62,15 @@ def test_what_it_may_touch_is_not_looked_at(panda, solver):
 def test_worlds_differ_in_what_may_be_touched_by_name(panda, solver):
     boxes = [Box((2.0, 2.0, 0.1), (0.0, 0.0, z, 0.0, 0.0, 0.0, 1.0)) for z in (0.0, -0.5)]
     worlds = [World({"shelf": boxes[1], "table": boxes[0]}), World({"table": boxes[1], "shelf": boxes[0]})]
-    position, down = np.repeat([[0.45, 0.1, 0.05 + 0.13]], 2, axis=0), np.repeat([[1.0, 0.0, 0.0, 0.0]], 2, axis=0)
     held = {"plate": AttachedObject(HAND, PLATE.spheres, ["table"])}
-    result = solver.solve(position, down, world=worlds, world_index=[0, 1], attached=held)
-    assert result.success.tolist() == [True, False]
+    given = [[0.45, 0.1, 0.05 + 0.13]] * 2, [[1.0, 0.0, 0.0, 0.0]] * 2
+    assert solver.solve(*given, world=worlds, world_index=[0, 1], attached=held).success.tolist() == [True, False]
 
 
 def test_changing_what_is_attached_compiles_nothing(panda, solver, monkeypatch):
     held = [{}, {"rod": ROD}, {"plate": PLATE, "rod": ROD}, {"plate": PLATE}]
     targets = free_targets(panda, 20, WORLD, 3, held[2])
-    expected = [IKSolver(panda, [HAND]).solve(*targets, world=WORLD, attached=one) for one in held]
+    expected = [cpu_solver(panda, [HAND]).solve(*targets, world=WORLD, attached=one) for one in held]
     solver.solve(*targets, world=WORLD)
     monkeypatch.setattr(solver._core.engine.kernels.launches, "kernel", None)  # what makes and compiles kernels
     for k in (1, 2, 1, 3, 0, 2, 2, 0):
@@ -92,7 +92,7 @@ def test_arms_keep_off_what_the_other_carries():
     hands = ["left_panda_hand", "right_panda_hand"]
     held = {"rod": AttachedObject(hands[0], ROD.spheres)}
     targets = free_targets(robot, 200, None, 3, held, hands)
-    solver = IKSolver(robot, hands)
+    solver = cpu_solver(robot, hands)
     empty = solver.solve(*targets)
     assert not robot.collision(empty.joint_q.astype(float), attached=held).is_free.all()
     result = solver.solve(*targets, attached=held)
@@ -102,18 +102,8 @@ def test_arms_keep_off_what_the_other_carries():
     assert result.success.mean() >= 0.98
 
 
-def test_threads_of_a_gpu_check_what_is_attached(panda, threads):
-    held = {"rod": ROD}
-    result = IKSolver(panda, [HAND]).solve(*free_targets(panda, 40, WORLD, 3, held), world=WORLD, attached=held)
-    judged(panda, result, WORLD, attached=held)
-    assert result.success.mean() >= 0.95
-
-
-def test_without_a_check_nothing_is_attached(panda):
-    plain = bare_robot("panda")
+def test_without_a_check_nothing_is_attached(solver):
+    target, held = np.array([[0.4, 0.0, 0.4]]), {"rod": ROD}
     with pytest.raises(InputError, match="has no collision model"):
-        IKSolver(plain, [HAND]).solve(np.array([[0.4, 0.0, 0.4]]), attached={"rod": ROD})
-    found = IKSolver(panda, [HAND]).solve(
-        np.array([[0.4, 0.0, 0.4]]), attached={"rod": ROD}, options={"collision": "off"}
-    )
-    assert found.clearance is None
+        cpu_solver(bare_robot("panda"), [HAND]).solve(target, attached=held)
+    assert solver.solve(target, attached=held, options={"collision": "off"}).clearance is None

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver
 from ik_service.collision.collision_data import SPARE_VALUES, VERDICT_ROUNDING, WIDEST
 from ik_service.collision.distance_grid import DistanceGrid
 from ik_service.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
@@ -50,7 +49,7 @@ def panda():
 
 @pytest.fixture(scope="module")
 def solver(panda):
-    return IKSolver(panda, [HAND])
+    return cpu_solver(panda, [HAND])
 
 
 def free_targets(robot, n, world=None, seed=0, attached=None, links=(HAND,)):
@@ -71,34 +70,31 @@ def judged(robot, result, world=None, enabled=None, attached=None):
     return check
 
 
-def test_without_a_world_links_keep_off_each_other(panda, solver):
-    targets = free_targets(panda, 600)
-    unchecked = solver.solve(*targets, options={"collision": "off"})
-    assert not panda.collision(unchecked.joint_q.astype(float)).is_free.all()
-    assert unchecked.clearance is None
-    result = solver.solve(*targets)
-    judged(panda, result)
-    assert result.success.mean() >= 0.998
+@pytest.mark.parametrize(
+    ("world", "count", "options", "least"),
+    [(None, 600, {}, 0.998), (WORLD, 600, {}, 0.99), (WORLD, 100, {"precision": "float64"}, 0.97)],
+    ids=["itself", "world", "float64"],
+)
+def test_links_keep_off_each_other_and_off_objects(panda, solver, world, count, options, least):
+    """Answers that touch nothing are those without a check."""
+    targets = free_targets(panda, count, world)
+    unchecked = solver.solve(*targets, options={"collision": "off", **options})
+    result = solver.solve(*targets, world=world, options=options)
+    judged(panda, result, world)
+    assert result.success.mean() >= least
     assert (result.position_error[result.success] <= 1e-3).all()
-
-
-def test_in_a_world_links_keep_off_its_objects(panda, solver):
-    targets = free_targets(panda, 600, WORLD)
-    result = solver.solve(*targets, world=WORLD)
-    judged(panda, result, WORLD)
-    assert result.success.mean() >= 0.99
-    only_itself = solver.solve(*targets, world=WORLD, options={"collision": "self"})
-    judged(panda, only_itself)
-    assert not panda.collision(only_itself.joint_q.astype(float), WORLD).is_free.all()
-
-
-def test_answers_that_touch_nothing_are_those_without_a_check(panda, solver):
-    targets = free_targets(panda, 400, WORLD)
-    unchecked = solver.solve(*targets, options={"collision": "off"})
-    result = solver.solve(*targets, world=WORLD)
-    well_off = panda.collision(unchecked.joint_q.astype(float), WORLD).clearance > 1e-4
-    assert well_off.any()
+    assert unchecked.clearance is None
+    clearance = panda.collision(unchecked.joint_q.astype(float), world).clearance
+    assert clearance.min() < 0.0 < clearance.max()
+    well_off = clearance > 1e-4
     np.testing.assert_array_equal(result.joint_q[well_off], unchecked.joint_q[well_off])
+
+
+def test_obstacles_do_not_count_where_links_alone_are_asked_for(panda, solver):
+    targets = free_targets(panda, 600, WORLD)
+    result = solver.solve(*targets, world=WORLD, options={"collision": "self"})
+    judged(panda, result)
+    assert not panda.collision(result.joint_q.astype(float), WORLD).is_free.all()
 
 
 def test_a_margin_is_kept(panda, solver):
@@ -174,13 +170,14 @@ def test_changing_a_world_compiles_nothing(panda, solver, monkeypatch):
     judged(panda, solver.solve(*targets, world=many), many)
 
 
-def test_answers_depend_neither_on_the_batch_nor_on_threads(panda, solver):
+@pytest.mark.parametrize("options", [{}, {"best_of": "clearance", "seeds": 16}], ids=["first", "clearest"])
+def test_answers_depend_neither_on_the_batch_nor_on_threads(panda, solver, options):
     targets = free_targets(panda, 64, WORLD)
-    result = solver.solve(*targets, world=WORLD)
-    threaded = IKSolver(panda, [HAND], threads=3).solve(*targets, world=WORLD)
+    result = solver.solve(*targets, world=WORLD, options=options)
+    threaded = cpu_solver(panda, [HAND], threads=3).solve(*targets, world=WORLD, options=options)
     np.testing.assert_array_equal(threaded.joint_q, result.joint_q)
     for k in (0, 17, 63):
-        alone = solver.solve(*(values[k : k + 1] for values in targets), world=WORLD)
+        alone = solver.solve(*(values[k : k + 1] for values in targets), world=WORLD, options=options)
         np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[k])
 
 
@@ -202,21 +199,14 @@ def test_the_clearest_of_all_attempts_is_the_answer(panda, solver, world):
     np.testing.assert_array_equal(kept.joint_q[clear], result.joint_q[clear])
 
 
-def test_the_clearest_answers_depend_neither_on_the_batch_nor_on_threads(panda, solver):
-    targets, options = free_targets(panda, 40, WORLD), {"best_of": "clearance", "seeds": 16}
-    result = solver.solve(*targets, world=WORLD, options=options)
-    threaded = IKSolver(panda, [HAND], threads=3).solve(*targets, world=WORLD, options=options)
-    np.testing.assert_array_equal(threaded.joint_q, result.joint_q)
-    alone = solver.solve(*(values[7:8] for values in targets), world=WORLD, options=options)
-    np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[7])
-
-
-def test_threads_of_a_gpu_find_the_clearest_too(panda, threads):
-    targets, options = free_targets(panda, 30, WORLD), {"best_of": "clearance", "seeds": 16}
-    result = IKSolver(panda, [HAND]).solve(*targets, world=WORLD, options=options)
-    judged(panda, result, WORLD)
-    first = IKSolver(panda, [HAND]).solve(*targets, world=WORLD)
-    assert (result.clearance > first.clearance + 0.01).mean() > 0.05
+def test_threads_of_a_gpu_check_their_attempts_and_find_the_clearest(panda, threads):
+    targets, solver = free_targets(panda, 60, WORLD), cpu_solver(panda, [HAND])
+    first = solver.solve(*targets, world=WORLD)
+    clearest = solver.solve(*targets, world=WORLD, options={"best_of": "clearance", "seeds": 16})
+    for result in (first, clearest):
+        judged(panda, result, WORLD)
+    assert first.success.mean() >= 0.97
+    assert (clearest.clearance > first.clearance + 0.01).mean() > 0.05
 
 
 def test_solutions_are_free_of_contact(panda, solver):
@@ -228,32 +218,17 @@ def test_solutions_are_free_of_contact(panda, solver):
     assert result.solution_count.mean() > 3.0
 
 
-def test_float64_answers_are_free_of_contact(panda, solver):
-    targets = free_targets(panda, 100, WORLD)
-    result = solver.solve(*targets, world=WORLD, options={"precision": "float64"})
-    judged(panda, result, WORLD)
-    assert result.success.mean() >= 0.97
-
-
-def test_threads_of_a_gpu_check_their_attempts_too(panda, threads):
-    targets = free_targets(panda, 60, WORLD)
-    result = IKSolver(panda, [HAND]).solve(*targets, world=WORLD)
-    judged(panda, result, WORLD)
-    assert result.success.mean() >= 0.97
-
-
 def test_the_staged_engine_says_no_success_in_contact(panda):
-    targets = free_targets(panda, 20, WORLD)
-    inside = (np.array([[0.5, -0.2, 0.05]]), np.array([[1.0, 0.0, 0.0, 0.0]]))
+    targets, inside = free_targets(panda, 20, WORLD), ([[0.5, -0.2, 0.05]], [[1.0, 0.0, 0.0, 0.0]])
     both = [np.concatenate(pair) for pair in zip(targets, inside, strict=True)]
-    result = IKSolver(panda, [HAND], engine="staged").solve(*both, world=WORLD)
+    result = cpu_solver(panda, [HAND], engine="staged").solve(*both, world=WORLD)
     judged(panda, result, WORLD)
     assert result.success[:20].all()
     assert result.status[20] == IKStatus.BLOCKED_BY_COLLISION
 
 
 def test_the_staged_engine_tries_further_seeds_where_one_ends_in_contact(panda):
-    solver, count = IKSolver(panda, [HAND], engine="staged"), 150
+    solver, count = cpu_solver(panda, [HAND], engine="staged"), 150
     one, other = (free_targets(panda, count, world, seed) for world, seed in ((WORLD, 3), (OTHER, 4)))
     both = [np.concatenate(pair) for pair in zip(one, other, strict=True)]
     index = np.repeat([0, 1], count)
@@ -282,16 +257,16 @@ def arms():
 
 @pytest.mark.evidence
 def test_arms_that_touch_each_other_get_the_first_combination_that_is_free(arms):
-    joint_q = arms.random_joint_q(np.random.default_rng(0), 1500)
-    joint_q = joint_q[arms.collision(joint_q).is_free][:300]
     hands = ["left_panda_hand", "right_panda_hand"]
-    poses = arms.forward_kinematics(joint_q, hands)
-    solver = IKSolver(arms, hands)
-    unchecked = solver.solve(poses.positions, poses.orientations_xyzw, options={"collision": "off"})
-    result = solver.solve(poses.positions, poses.orientations_xyzw)
-    check = arms.collision(result.joint_q.astype(float))  # equal arms: two pairs may be as close
-    np.testing.assert_allclose(result.clearance, check.clearance, atol=1e-12)
-    assert check.is_free[result.success].all()
+    given, solver = free_targets(arms, 300, links=hands), cpu_solver(arms, hands)
+
+    def check(result):  # equal arms: two pairs may be as close
+        found = arms.collision(result.joint_q.astype(float))
+        np.testing.assert_allclose(result.clearance, found.clearance, atol=1e-12)
+        assert found.is_free[result.success].all()
+
+    unchecked, result = solver.solve(*given, options={"collision": "off"}), solver.solve(*given)
+    check(result)
     assert result.success.mean() >= 0.99
     touching = ~arms.collision(unchecked.joint_q.astype(float)).is_free
     assert touching.mean() > 0.05
@@ -299,11 +274,9 @@ def test_arms_that_touch_each_other_get_the_first_combination_that_is_free(arms)
     np.testing.assert_array_equal(result.joint_q[~touching], unchecked.joint_q[~touching])
     # Combinations ask islands for 8 solutions each, which may touch; who asks for 8 afterwards must not get those.
     k = np.flatnonzero(touching)[:8]
-    several = solver.solve(poses.positions[k], poses.orientations_xyzw[k], options={"solutions": 8})
-    assert arms.collision(several.joint_q.astype(float)).is_free[several.success].all()
-    np.testing.assert_allclose(several.clearance, arms.collision(several.joint_q.astype(float)).clearance, atol=1e-12)
-    for k in np.flatnonzero(touching)[:3]:  # as alone
-        alone = solver.solve(poses.positions[k : k + 1], poses.orientations_xyzw[k : k + 1])
+    check(solver.solve(*(values[k] for values in given), options={"solutions": 8}))
+    for k in np.flatnonzero(touching)[:3]:
+        alone = solver.solve(*(values[k : k + 1] for values in given))
         np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[k])
 
 
@@ -337,27 +310,33 @@ def test_combinations_of_problems_with_other_numbers_of_solutions():
         ({"world": [WORLD, OTHER], "world_index": [2]}, "world_index must be .* from 0 to 1"),
         ({"world": WORLD, "object_enabled": [True]}, "object_enabled must be truth values"),
         ({"world": ["table"]}, "world must hold worlds, got str"),
+        *(({"options": {"seeds": seeds}}, "Option seeds is") for seeds in (True, [1], 1.5)),
     ],
 )
 def test_what_makes_no_check_is_refused(panda, solver, given, reason):
+    targets = free_targets(panda, 1)
+    assert solver.solve(*targets, options={"seeds": 1}).seeds == 1  # equal to True
     with pytest.raises(InputError, match=reason):
-        solver.solve(*free_targets(panda, 1), **given)
+        solver.solve(*targets, **given)
 
 
-def test_a_robot_without_a_model_has_no_world():
-    robot = bare_robot("panda")
-    solver = IKSolver(robot, [HAND])
-    assert solver.solve(np.array([[0.4, 0.0, 0.4]])).clearance is None
-    with pytest.raises(InputError, match="Robot 'panda' has no collision model"):
-        solver.solve(np.array([[0.4, 0.0, 0.4]]), world=WORLD)
-    with pytest.raises(InputError, match="margin needs a check"):
-        solver.solve(np.array([[0.4, 0.0, 0.4]]), options={"margin": 0.01})
-    with pytest.raises(InputError, match="best_of='clearance' needs a check"):
-        solver.solve(np.array([[0.4, 0.0, 0.4]]), options={"best_of": "clearance"})
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"world": WORLD}, "Robot 'panda' has no collision model"),
+        ({"options": {"margin": 0.01}}, "margin needs a check"),
+        ({"options": {"best_of": "clearance"}}, "best_of='clearance' needs a check"),
+    ],
+)
+def test_a_robot_without_a_model_has_no_world(given, reason):
+    solver, target = cpu_solver(bare_robot("panda"), [HAND]), np.array([[0.4, 0.0, 0.4]])
+    assert solver.solve(target).clearance is None
+    with pytest.raises(InputError, match=reason):
+        solver.solve(target, **given)
 
 
 def test_what_was_used_last_is_not_used_for_what_is_asked_now(panda):
-    solver, targets = IKSolver(panda, [HAND]), free_targets(panda, 30, WORLD)
+    solver, targets = cpu_solver(panda, [HAND]), free_targets(panda, 30, WORLD)
     asked = [
         {},
         {"world": WORLD},
@@ -370,21 +349,13 @@ def test_what_was_used_last_is_not_used_for_what_is_asked_now(panda):
         {"options": {"collision": "off"}},
         {"world": WORLD, "options": {"best_of": "clearance", "seeds": 8}},
     ]
-    expected = [IKSolver(panda, [HAND]).solve(*targets, **arguments) for arguments in asked]
+    expected = [cpu_solver(panda, [HAND]).solve(*targets, **arguments) for arguments in asked]
     for k in (0, 1, 1, 2, 1, 0, 3, 1, 4, 5, 4, 1, 6, 7, 6, 1, 8, 0, 9, 1, 9, 8):
         result = solver.solve(*targets, **asked[k])
         assert result.joint_q.tobytes() == expected[k].joint_q.tobytes(), k
         assert (result.clearance is None) == (k == 8)
         if k != 8:
             assert result.clearance.tobytes() == expected[k].clearance.tobytes(), k
-
-
-def test_options_that_are_equal_but_for_their_type_are_told_apart(panda):
-    solver, targets = IKSolver(panda, [HAND]), free_targets(panda, 1)
-    assert solver.solve(*targets, options={"seeds": 1}).seeds == 1
-    for wrong in ({"seeds": True}, {"seeds": [1]}, {"seeds": 1.5}):
-        with pytest.raises(InputError, match="Option seeds is"):
-            solver.solve(*targets, options=wrong)
 
 
 @pytest.mark.evidence_cases("compiled")

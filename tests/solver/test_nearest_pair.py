@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver
 from ik_service.robots import CollisionModel, HalfSpace, World, load_urdf
+from tests.solver.conftest import cpu_solver
 
 # A wagon that moves between two posts.
 GANTRY = """<robot name="gantry"><link name="base"/><link name="left"/><link name="right"/><link name="beam"/>
@@ -22,7 +22,7 @@ def test_of_pairs_that_are_equally_near_the_first_is_named_alone_and_in_a_batch(
     spheres = {name: [[0.0, 0.0, 0.0, 0.1]] for name in ("left", "right", "wagon")}
     robot = robot.with_collision_model(CollisionModel(spheres, [("left", "wagon"), ("right", "wagon")]))
     targets = np.array([[0.2, 0.0, 0.0], *[[0.2, -0.2, 0.0]] * 7])  # the first has both equally near
-    solver = IKSolver(robot, ["wagon"])
+    solver = cpu_solver(robot, ["wagon"])
     batch = solver.solve(targets, initial_joint_q=targets[:, :2])
     alone = solver.solve(targets[:1], initial_joint_q=targets[:1, :2])
     assert alone.success.all()
@@ -36,6 +36,6 @@ def test_a_plane_that_is_almost_level_is_where_it_is():
     robot = load_urdf(GANTRY).with_collision_model(CollisionModel({"wagon": [[0.0, 0.0, 0.0, 0.1]]}, []))
     normal = np.array(HalfSpace((1.3e-6, 0.0, -1.0)).normal)
     world = World({"ceiling": HalfSpace(tuple(normal), float(-9.0 * normal[0]) - 0.1 + 1e-6)})  # 1 um too near
-    result = IKSolver(robot, ["wagon"]).solve([[-9.0, 0.0, 0.0]], world=world)
+    result = cpu_solver(robot, ["wagon"]).solve([[-9.0, 0.0, 0.0]], world=world)
     assert result.clearance[0] == pytest.approx(-1e-6, abs=1e-8)
     assert not result.success[0]
