@@ -3,49 +3,39 @@
 import numpy as np
 import pytest
 
-from ik_service import Target
+from ik_service import IKStatus
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
-from objectives import IKObjectivePosture, InputError
-from objectives.errors import UnknownNameError
+from objectives import IKObjectivePosture
 from tests.objectives.loop_rows import LOOP_SIZES, matrix_of
 from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
-from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of
+from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of, two_hands
 
 COUNT = 5
 ON_OFF = np.array([True, False, True, False, True])
+GIVEN = ["rows", "names", "lists"]
 BYTES = ("joint_q", "success", "status", "cost", "iterations", "seed_index", "position_error", "constraint_error")
 
 
 @pytest.fixture(scope="module")
-def arms():
-    return bare_robot("dual_panda")
+def holding():
+    """Targets of two arms that hold one object, of which those of odd problems cannot be reached with it."""
+    hands = two_hands(COUNT)
+    hands.positions[~ON_OFF, 1, 0] += 0.05
+    return hands
 
 
-@pytest.fixture(scope="module")
-def holding(arms):
-    """Two arms that hold one object, and targets of which those of odd problems cannot be reached with it."""
-    robot = arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
-    starts = arms.random_joint_q(np.random.default_rng(3), COUNT)
-    hand = cpu_solver(arms, [Target(RIGHT, reference_link=LEFT)])
-    held = hand.solve(np.tile(HELD[:3], (COUNT, 1, 1)), np.tile(HELD[3:], (COUNT, 1, 1)), initial_joint_q=starts)
-    assert held.success.all()
-    poses = arms.forward_kinematics(held.joint_q, [LEFT, RIGHT])
-    positions = poses.positions.copy()
-    positions[~ON_OFF, 1, 0] += 0.05
-    return robot, positions, poses.orientations_xyzw
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("given", [ON_OFF[:, None], {"object": ON_OFF}, ON_OFF[:, None].tolist()])
-def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone_and_compiles_nothing(holding, given, monkeypatch):
-    robot, positions, turns = holding
-    solver = cpu_solver(robot, [LEFT, RIGHT])
-    alone = [
-        solver.solve(positions[p : p + 1], turns[p : p + 1], constraint_enabled=[on]) for p, on in enumerate(ON_OFF)
-    ]
-    monkeypatch.setattr(solver._core.engine.kernels.launches, "kernel", None)  # what makes and compiles kernels
-    mixed = solver.solve(positions, turns, constraint_enabled=given)
+@pytest.mark.quick_cases("staged-rows")
+@pytest.mark.parametrize("given", [ON_OFF[:, None], {"object": ON_OFF}, ON_OFF[:, None].tolist()], ids=GIVEN)
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone(holding, engine, given, monkeypatch):
+    robot, solver = holding.robot, cpu_solver(holding.robot, holding.links, engine=engine)
+    parts = [holding.part(slice(p, p + 1)) for p in range(COUNT)]
+    alone = [solver.solve(*one.targets, constraint_enabled=[on]) for one, on in zip(parts, ON_OFF, strict=True)]
+    with monkeypatch.context() as patched:
+        if engine == "compiled":
+            patched.setattr(solver._core.engine.kernels.launches, "kernel", None)  # what makes and compiles kernels
+        mixed = solver.solve(*holding.targets, constraint_enabled=given)
     for p, one in enumerate(alone):
         for name in BYTES:
             assert getattr(one, name)[0].tobytes() == getattr(mixed, name)[p].tobytes(), name
@@ -53,30 +43,28 @@ def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone_and_compiles_
     assert mixed.success.all()  # what the loop does not allow is met where it is not closed
     assert (gaps(robot, mixed.joint_q)[ON_OFF] <= CLOSED).all()
     assert (gaps(robot, mixed.joint_q)[~ON_OFF] >= 0.03).all()
-
-
-@pytest.mark.evidence
-def test_a_loop_that_is_closed_nowhere_leaves_the_bytes_of_a_robot_without_it(arms, holding):
-    robot, positions, turns = holding
-    solver = cpu_solver(robot, [LEFT, RIGHT])
-    result = solver.solve(positions, turns, constraint_enabled=np.array([False]))
-    without = cpu_solver(arms, [LEFT, RIGHT])
-    assert_same_bytes(result, without.solve(positions, turns, options={"precision": "float64"}))
-    again = solver.solve(positions, turns)
-    assert_same_bytes(again, cpu_solver(robot, [LEFT, RIGHT]).solve(positions, turns))
+    again, fresh = (one.solve(*holding.targets) for one in (solver, cpu_solver(robot, holding.links, engine=engine)))
+    assert_same_bytes(again, fresh)
     assert not again.success[~ON_OFF].any()
 
 
 @pytest.mark.evidence
-def test_loops_are_enabled_each_by_itself(arms):
-    stand = pose_of(arms, arms.mid_joint_q[None], LEFT)[0]
-    loops = [
-        LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD),
-        LoopConstraint("stand", "spherical", LEFT, None, reference_offset=tuple(stand)),
-    ]
-    robot = arms.with_loops(loops)
-    posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
-    solver = cpu_solver(robot, objectives=[posture])
+def test_a_loop_that_is_closed_nowhere_leaves_the_bytes_of_a_robot_without_it(dual_panda, holding):
+    result = cpu_solver(holding.robot, holding.links).solve(*holding.targets, constraint_enabled=np.array([False]))
+    without = cpu_solver(dual_panda, holding.links)
+    assert_same_bytes(result, without.solve(*holding.targets, options={"precision": "float64"}))
+
+
+@pytest.mark.evidence
+def test_loops_are_enabled_each_by_itself(dual_panda):
+    stand = tuple(pose_of(dual_panda, dual_panda.mid_joint_q[None], LEFT)[0])
+    robot = dual_panda.with_loops(
+        [
+            LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD),
+            LoopConstraint("stand", "spherical", LEFT, None, reference_offset=stand),
+        ]
+    )
+    solver = cpu_solver(robot, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=1e-3)])
     enabled = np.array([[True, True], [True, False], [False, True], [False, False]])
     result = solver.solve(problem_count=4, constraint_enabled=enabled)
     assert (result.constraint_error[enabled] <= CLOSED).all()
@@ -87,45 +75,27 @@ def test_loops_are_enabled_each_by_itself(arms):
     assert_same_bytes(named, result)
 
 
-def test_errors_of_constraints_are_those_of_the_answers(holding):
-    robot, positions, turns = holding
-    result = cpu_solver(robot, [LEFT, RIGHT]).solve(positions, turns, constraint_enabled=[False])
-    np.testing.assert_allclose(result.constraint_error[:, 0], gaps(robot, result.joint_q), rtol=1e-6, atol=1e-12)
-    assert (result.constraint_error > 0.0).all()
-    plain = bare_robot("panda")
-    none = cpu_solver(plain, ["panda_hand"]).solve([[0.4, 0.1, 0.5]])
+def test_errors_of_constraints_are_those_of_the_answers(panda, holding):
+    result = cpu_solver(holding.robot, holding.links).solve(*holding.targets, constraint_enabled=[False])
+    found = result.constraint_error[:, 0]
+    np.testing.assert_allclose(found, gaps(holding.robot, result.joint_q), rtol=1e-6, atol=1e-12)
+    assert (found > 0.0).all()
+    none = cpu_solver(panda, ["panda_hand"]).solve([[0.4, 0.1, 0.5]])
     assert none.constraint_error.shape == none.closing_joint_q.shape == (1, 0)
 
 
 @pytest.mark.evidence
 def test_reports_call_a_loop_by_its_name(holding):
-    robot, positions, turns = holding
-    solver = cpu_solver(robot, [LEFT, RIGHT])
+    solver = cpu_solver(holding.robot, holding.links)
     rows = (f"target {LEFT}", f"target {RIGHT}", "constraint object")
-    assert [island.rows for island in solver.islands().islands] == [rows]
-    result = solver.solve(positions, turns, constraint_enabled=ON_OFF[:, None])
-    assert [island.rows for island in result.islands[0]] == [rows]
-    assert [island.rows for island in result.islands[1]] == [rows[:1], rows[1:2]]
-    assert len(solver.islands().islands) == 1  # of all loops, whatever the last solve has closed
+    result = solver.solve(*holding.targets, constraint_enabled=ON_OFF[:, None])
+    reports = solver.islands().islands, result.islands[0], result.islands[1]  # the first of all loops
+    assert [[island.rows for island in report] for report in reports] == [[rows], [rows], [rows[:1], rows[1:2]]]
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
-        ({"tray": False}, UnknownNameError, "no loop 'tray'. Loops: 'object'"),
-        ({"object": 1}, InputError, "of loop 'object' is 1. Allowed: True and False"),
-        ({"object": [True, False]}, InputError, r"has shape \[2\]. Allowed: True, False, or \[5\]"),
-        ([True, False], InputError, r"shape \[2\]. Allowed: \[1\] or \[5, 1\]"),
-        ([[True]] * 4, InputError, r"shape \[4, 1\]. Allowed: \[1\] or \[5, 1\]"),
-        ([1.0], InputError, "Allowed: True and False"),
-        ([[True], [True, False]], InputError, "Allowed: True and False"),
-    ],
-)
 def test_what_enables_no_loop_is_refused(holding, given, error, words):
-    robot, positions, turns = holding
-    solver = cpu_solver(robot, [LEFT, RIGHT])
     with pytest.raises(error, match=words):
-        solver.solve(positions, turns, constraint_enabled=given)
+        cpu_solver(holding.robot, holding.links).solve(*holding.targets, constraint_enabled=given)
 
 
 def matrices(axis, angles):
@@ -166,6 +136,9 @@ def test_coordinates_of_a_closing_joint_place_its_frame(joint):
     solver = cpu_solver(closed, objectives=[IKObjectivePosture(robot.mid_joint_q, weight=1e-3)])
     result = solver.solve(problem_count=n, initial_joint_q=robot.random_joint_q(rng, n))
     good = result.constraint_error[:, 0] <= CLOSED
+    np.testing.assert_array_equal(good, gaps(closed, result.joint_q) <= CLOSED)
+    np.testing.assert_array_equal(good, result.status != IKStatus.LOOP_OPEN)
+    assert not result.success[~good].any()
     assert good.sum() >= 20
     names = tuple(name.removeprefix("pin").removeprefix("/") for name in result.closing_coordinate_names)
     assert result.closing_joint_q.shape == (n, len(names))

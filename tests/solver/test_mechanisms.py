@@ -136,15 +136,11 @@ def test_a_four_bar_follows_its_crank_in_both_modes():
 
 
 @pytest.mark.evidence
-def test_a_five_bar_has_its_tool_where_two_circles_meet():
+def test_a_five_bar_has_its_tool_where_two_circles_meet_and_a_delta_its_platform_where_three_spheres_meet():
     robot, joint_q, shoulders = solved_from_drives(FIVE_BAR)
     tool = poses(robot, joint_q, FIVE_BAR.link)[0][:, :2]
     far = np.array([np.linalg.norm(tool - mechanisms.five_bar(shoulders, side), axis=1) for side in (1.0, -1.0)])
     assert far.min(axis=0).max() <= 1e-9
-
-
-@pytest.mark.evidence
-def test_a_delta_has_its_platform_where_three_spheres_meet():
     robot, joint_q, arms = solved_from_drives(DELTA)
     assert np.linalg.norm(poses(robot, joint_q, DELTA.link)[0] - mechanisms.delta(arms), axis=1).max() <= 1e-9
 

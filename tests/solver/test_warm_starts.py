@@ -31,16 +31,17 @@ SOLUTION = 1e-5  # [m, rad] that warm-started answers of float32 are off their t
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 
 SAME_MINIMUM = 1e-3  # of the cost: data of a request are other inputs of the program, which rounds in another order
+ELBOW, ELBOW_GOAL = "panda_link4", [0.0, 0.5, 0.6]
 OBJECTIVES = {
     "manipulability": lambda panda: IKObjectiveManipulability(LINK),
-    "elbow": lambda panda: IKObjectivePosition("panda_link4", [0.0, 0.5, 0.6], weight=0.3),
+    "elbow": lambda panda: IKObjectivePosition(ELBOW, ELBOW_GOAL, weight=0.3),
     "posture": lambda panda: IKObjectivePosture(panda.mid_joint_q, weight=0.1),
 }
 
 
 @pytest.fixture(scope="module")
-def panda():
-    return bare_robot("panda")
+def iiwa():
+    return bare_robot("iiwa14")
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +54,6 @@ def solutions(panda):
     return joint_q
 
 
-@pytest.fixture(scope="module", params=[(name, engine) for name in OBJECTIVES for engine in ENGINES], ids="-".join)
-def solver(request, panda):
-    name, engine = request.param
-    return cpu_solver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], engine=engine)
-
-
 def poses(robot, joint_q):
     found = robot.forward_kinematics(joint_q, [LINK])
     return found.positions[:, 0], found.orientations_xyzw[:, 0]
@@ -69,9 +64,11 @@ def beside(robot, joint_q, offset):
     return robot.clamp_joint_q(joint_q + offset * signs)
 
 
-def null_direction(robot, joint_q):
-    """The motion of unit length that leaves the hand where it is, [n, 7]."""
-    return np.linalg.svd(robot.jacobian(joint_q, [LINK])[:, 0])[2][:, -1]
+def require_lower(panda, joint_q):
+    """Check that the elbow is nearer its goal than at home, with the hand where it was."""
+    elbow = panda.forward_kinematics(np.stack([HOME, joint_q]), [ELBOW]).positions[:, 0]
+    before, after = np.linalg.norm(elbow - ELBOW_GOAL, axis=1)
+    assert after < before - 1e-3
 
 
 @pytest.mark.evidence_cases(
@@ -81,8 +78,13 @@ def null_direction(robot, joint_q):
     "posture-compiled-at a solution",
 )
 @pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
-def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(solver, panda, solutions, offset):
-    targets = poses(panda, solutions)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(panda, solutions, name, engine, offset):
+    solver, targets = (
+        cpu_solver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], engine=engine),
+        poses(panda, solutions),
+    )
     found = solver.solve(*targets, initial_joint_q=beside(panda, solutions, offset))
     reference = solver.solve(*targets, initial_joint_q=beside(panda, solutions, BESIDE))
     assert found.success.all()
@@ -103,8 +105,8 @@ def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(solver, p
 def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
     """Light rows have a floor of their own: that of targets would end the attempt at once."""
     start = panda.mid_joint_q
-    goal = start + NEAR_POSTURE * null_direction(panda, start[None])[0]
-    posture = IKObjectivePosture(goal, weight=weight)
+    still = np.linalg.svd(panda.jacobian(start[None], [LINK])[:, 0])[2][0, -1]  # leaves the hand where it is
+    posture = IKObjectivePosture(goal := start + NEAR_POSTURE * still, weight=weight)
     solver = cpu_solver(panda, [LINK], objectives=[posture], engine=engine)
     result = solver.solve(*poses(panda, start[None]), initial_joint_q=start)
     assert result.success.all()
@@ -135,49 +137,36 @@ def test_without_further_rows_a_start_at_a_solution_is_the_answer(panda, solutio
 
 
 @pytest.mark.evidence
-def test_a_path_that_begins_at_a_solution_lowers_rows_that_yield(panda):
-    objective = OBJECTIVES["elbow"](panda)
-    solver = cpu_solver(panda, [LINK], objectives=[objective])
-    start = HOME
-    positions, orientations = (np.repeat(one, 20, axis=0) for one in poses(panda, start[None]))
-    path = solver.follow(positions, orientations, 0.1, start_joint_q=start)
+def test_a_path_and_a_controller_lower_rows_that_yield(panda):
+    objectives = [OBJECTIVES["elbow"](panda)]
+    given = (np.repeat(one, 20, axis=0) for one in poses(panda, HOME[None]))
+    path = cpu_solver(panda, [LINK], objectives=objectives).follow(*given, 0.1, start_joint_q=HOME)
     assert path.success.all()
-    elbow = panda.forward_kinematics(np.stack([start, path.joint_q[-1]]), ["panda_link4"]).positions[:, 0]
-    before, after = np.linalg.norm(elbow - [0.0, 0.5, 0.6], axis=1)
-    assert after < before - 1e-3
-
-
-@pytest.mark.evidence
-def test_a_controller_at_its_target_lowers_rows_that_yield(panda):
+    require_lower(panda, path.joint_q[-1])
     controller = IKController(panda, [LINK], objectives=[OBJECTIVES["elbow"](panda)])
-    start = HOME
-    controller.reset(start)
-    target = pose_of(panda, start, LINK)
-    for _ in range(300):
-        result = controller.step(target, dt=0.01)
+    controller.reset(HOME)
+    for _ in range(TICKS):
+        result = controller.step(pose_of(panda, HOME, LINK), dt=0.01)
     assert result.success[0]
-    elbow = panda.forward_kinematics(np.stack([start, result.joint_q[0]]), ["panda_link4"]).positions[:, 0]
-    before, after = np.linalg.norm(elbow - [0.0, 0.5, 0.6], axis=1)
-    assert after < before - 1e-3
+    require_lower(panda, result.joint_q[0])
+
+
+def posted(client, robot, link, positions, orientations_xyzw, **body):
+    target = {"link": link, "positions": positions.tolist(), "orientations_xyzw": orientations_xyzw.tolist()}
+    reply = client.post(f"/v1/robots/{robot}/solve", json={"targets": [target], **body})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
 
 
 @pytest.mark.evidence
 def test_over_http_a_start_at_a_solution_moves_as_in_python(client, panda, solutions):
-    positions, orientations = poses(panda, solutions)
-    target = {"link": LINK, "positions": positions.tolist(), "orientations_xyzw": orientations.tolist()}
-    elbow = {"type": "position", "link": "panda_link4", "target_positions": [[0.0, 0.5, 0.6]] * COUNT, "weight": 0.3}
-    body = {"targets": [target], "objectives": [elbow], "initial_joint_q": solutions.tolist()}
-    reply = client.post("/v1/robots/panda/solve", json=body)
-    assert reply.status_code == 200, reply.text
+    elbow = {"type": "position", "link": ELBOW, "target_positions": [ELBOW_GOAL] * COUNT, "weight": 0.3}
+    given = poses(panda, solutions)
+    found = posted(client, "panda", LINK, *given, objectives=[elbow], initial_joint_q=solutions.tolist())
     served = load_robot("panda")  # with spheres
     solver = cpu_solver(served, [LINK], objectives=[OBJECTIVES["elbow"](served)])
-    expected = solver.solve(positions, orientations, initial_joint_q=solutions)
-    np.testing.assert_allclose(reply.json()["cost"], expected.cost, rtol=SAME_MINIMUM)
-
-
-@pytest.fixture(scope="module")
-def iiwa():
-    return bare_robot("iiwa14")
+    expected = solver.solve(*given, initial_joint_q=solutions)
+    np.testing.assert_allclose(found["cost"], expected.cost, rtol=SAME_MINIMUM)
 
 
 @pytest.fixture(scope="module")
@@ -200,38 +189,28 @@ def test_solves_answer_all_warm_starts_nearby(iiwa, engine, precision):
     starts.check(iiwa, result.joint_q)
 
 
-def test_paths_begin_near_all_warm_starts(iiwa):
-    starts = warm_starts(iiwa)
-    solver = cpu_solver(iiwa, [IIWA_LINK])
-    found = []
+def test_paths_begin_near_all_warm_starts_and_a_controller_comes_to_their_targets(iiwa):
+    starts, controller = warm_starts(iiwa), IKController(iiwa, [IIWA_LINK])
+    solver, begun, arrived = cpu_solver(iiwa, [IIWA_LINK]), [], []
     for start, position, orientation in zip(*starts[1:4], strict=True):
         path = solver.follow(np.tile(position, (3, 1)), np.tile(orientation, (3, 1)), 0.1, start_joint_q=start)
         assert path.success.all()
-        found.append(path.joint_q[0])
-    starts.check(iiwa, found)
-
-
-def test_a_controller_comes_from_all_warm_starts_to_their_targets(iiwa):
-    starts = warm_starts(iiwa)
-    controller, found = IKController(iiwa, [IIWA_LINK]), []
-    for start, position, orientation in zip(*starts[1:4], strict=True):
+        begun.append(path.joint_q[0])
         controller.reset(start)
         for _ in range(TICKS):
             result = controller.step(np.concatenate([position, orientation]), dt=0.01)
         assert result.success.all()
-        found.append(result.joint_q[0].copy())
-    starts.check(iiwa, found)
+        arrived.append(result.joint_q[0].copy())
+    for found in (begun, arrived):
+        starts.check(iiwa, found)
 
 
 @pytest.mark.evidence
 def test_the_service_answers_all_warm_starts_nearby(client, iiwa):
     starts = warm_starts(iiwa)
-    positions, orientations = starts.positions.tolist(), starts.orientations_xyzw.tolist()
-    target = {"link": IIWA_LINK, "positions": positions, "orientations_xyzw": orientations}
-    body = {"targets": [target], "initial_joint_q": starts.joint_q.tolist(), "options": {"seeds": 1}}
-    reply = client.post("/v1/robots/iiwa14/solve", json=body)
-    assert reply.status_code == 200, reply.text
-    starts.check(iiwa, reply.json()["joint_q"])
+    asked = {"initial_joint_q": starts.joint_q.tolist(), "options": {"seeds": 1}}
+    found = posted(client, "iiwa14", IIWA_LINK, starts.positions, starts.orientations_xyzw, **asked)
+    starts.check(iiwa, found["joint_q"])
 
 
 def test_a_stream_answers_all_warm_starts_nearby(client, iiwa):

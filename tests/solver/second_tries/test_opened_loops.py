@@ -10,7 +10,7 @@ from ik_service.solver.given.targets import Target, as_target
 from ik_service.solver.second_tries.opened_loops import OpenedProblem
 from objectives import InputError
 from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
-from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of
+from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of, two_hands
 
 COUNT = 60
 TOOL = np.array([0.02, -0.01, 0.1, 0.0, 0.6, 0.0, 0.8])
@@ -18,24 +18,11 @@ FRAME = np.array([0.05, 0.02, 0.1, 0.0, 0.0, 0.6, 0.8])
 
 
 @pytest.fixture(scope="module")
-def arms():
-    return bare_robot("dual_panda")
-
-
-@pytest.fixture(scope="module")
-def holding(arms):
-    """Two arms that hold one object, and poses of both hands in which they do, [60, 2, 7]."""
-    hand = cpu_solver(arms, [Target(RIGHT, reference_link=LEFT)])
-    starts = arms.random_joint_q(np.random.default_rng(3), COUNT)
-    held = hand.solve(
-        np.tile(HELD[:3], (COUNT, 1, 1)),
-        np.tile(HELD[3:], (COUNT, 1, 1)),
-        initial_joint_q=starts,
-        options={"precision": "float64"},
-    )
-    assert held.success.all()
-    poses = np.stack([pose_of(arms, held.joint_q, link) for link in (LEFT, RIGHT)], axis=1)
-    return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)]), poses
+def holding():
+    """Two dual_panda that hold one object, and poses of both hands in which they do, [60, 2, 7]."""
+    hands = two_hands(COUNT, precision="float64")
+    assert len(hands.joint_q) == COUNT
+    return hands.robot, np.concatenate(hands.targets, axis=2)
 
 
 def welded_where_it_stands(robot, joint_q, pairs):
@@ -71,15 +58,12 @@ def test_poses_follow_through_one_weld_after_another(reference):
 
 
 @pytest.mark.evidence
-def test_nothing_follows_from_half_a_pose_or_through_other_joints(arms, holding):
+def test_nothing_follows_from_half_a_pose_or_through_other_joints(dual_panda, holding):
     robot, poses = holding
-    for target in (
-        Target(LEFT, row_weights=[1, 1, 1, 1, 1, 0]),
-        Target(LEFT, free=("rz",)),
-        Target("left_panda_link4"),
-    ):
+    part = Target(LEFT, row_weights=[1, 1, 1, 1, 1, 0]), Target(LEFT, free=("rz",)), Target("left_panda_link4")
+    for target in part:
         assert OpenedProblem.of(robot, [as_target(target, robot)]) is None
-    pin = arms.with_loops([LoopConstraint("object", "revolute", RIGHT, LEFT, reference_offset=HELD)])
+    pin = dual_panda.with_loops([LoopConstraint("object", "revolute", RIGHT, LEFT, reference_offset=HELD)])
     assert OpenedProblem.of(pin, [Target(LEFT)]) is None
     problem = OpenedProblem.of(robot, [Target(LEFT)])
     assert problem.given(Batch((poses[:, 0, :3],), (None,), COUNT)) is None
@@ -120,27 +104,20 @@ def test_tools_may_be_exchanged(holding):
     assert_same_bytes(turned, new.solve(wanted[:, :3], wanted[:, 3:]))
 
 
-def test_loops_that_are_not_enabled_change_no_start(arms, holding):
+def test_loops_that_are_not_enabled_change_no_start(dual_panda, holding):
     robot, poses = holding
-    wanted = poses[:8, :1]
-    on = np.arange(8) % 2 == 0
-    result = cpu_solver(robot, [LEFT]).solve(wanted[..., :3], wanted[..., 3:], constraint_enabled=on[:, None])
-    without = cpu_solver(arms, [LEFT]).solve(wanted[..., :3], wanted[..., 3:], options={"precision": "float64"})
+    given, on = (poses[:8, :1, :3], poses[:8, :1, 3:]), np.arange(8) % 2 == 0
+    result = cpu_solver(robot, [LEFT]).solve(*given, constraint_enabled=on[:, None])
+    without = cpu_solver(dual_panda, [LEFT]).solve(*given, options={"precision": "float64"})
     assert result.success.all()
     assert (gaps(robot, result.joint_q)[on] <= CLOSED).all()
     np.testing.assert_array_equal(result.joint_q[~on], without.joint_q[~on])
 
 
-def test_the_deadline_is_one_for_both_solves(holding):
+def test_the_deadline_is_one_for_both_solves_and_faulty_numbers_are_refused(holding):
     robot, poses = holding
-    solver = cpu_solver(robot, [LEFT])
-    result = solver.solve(poses[:, :1, :3], poses[:, :1, 3:], options={"deadline_s": 1e-9})
-    assert not result.success.any()
-
-
-def test_numbers_that_are_faulty_are_refused(holding):
-    robot, poses = holding
-    wanted = poses[:3, :1].copy()
+    solver, wanted = cpu_solver(robot, [LEFT]), poses[:3, :1].copy()
+    assert not solver.solve(wanted[..., :3], wanted[..., 3:], options={"deadline_s": 1e-9}).success.any()
     wanted[1, 0, 2] = np.nan
     with pytest.raises(InputError, match="nan"):
-        cpu_solver(robot, [LEFT]).solve(wanted[..., :3], wanted[..., 3:])
+        solver.solve(wanted[..., :3], wanted[..., 3:])
