@@ -1,5 +1,6 @@
 """Robots and problems that the solver's tests share."""
 
+import threading
 from dataclasses import dataclass
 from functools import cache
 
@@ -147,6 +148,15 @@ def each_kernel(request, monkeypatch):
     if request.param == "threads":
         use_threads(monkeypatch)
     return request.param
+
+
+def in_threads(work, count):
+    """Call a function in several threads at once."""
+    workers = [threading.Thread(target=work) for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
 
 
 def use_engine(name, monkeypatch):

@@ -81,10 +81,8 @@ def require_lower(panda, joint_q):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(panda, solutions, name, engine, offset):
-    solver, targets = (
-        cpu_solver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], engine=engine),
-        poses(panda, solutions),
-    )
+    solver = cpu_solver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], engine=engine)
+    targets = poses(panda, solutions)
     found = solver.solve(*targets, initial_joint_q=beside(panda, solutions, offset))
     reference = solver.solve(*targets, initial_joint_q=beside(panda, solutions, BESIDE))
     assert found.success.all()

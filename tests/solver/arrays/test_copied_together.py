@@ -14,7 +14,7 @@ from ik_service.kernels.host_device_array import (
     block_on,
     copied_together,
 )
-from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver, use_threads
+from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver, use_threads
 
 CPU = wp.get_device("cpu")
 
@@ -52,9 +52,8 @@ def test_arrays_of_a_block_are_copied_at_once_and_keep_to_themselves():
 @pytest.mark.usefixtures("apart")
 def test_what_has_no_room_in_a_block_stands_alone():
     block = block_on(CPU)
-    large = HostDeviceArray((BLOCK_BYTES // 8 + 1,), wp.float64, CPU, block=block)
-    empty = HostDeviceArray((0, 3), wp.float64, CPU, block=block)
-    small = HostDeviceArray((2,), wp.float64, CPU, block=block)
+    shapes = (BLOCK_BYTES // 8 + 1,), (0, 3), (2,)
+    large, empty, small = (HostDeviceArray(shape, wp.float64, CPU, block=block) for shape in shapes)
     assert (large.block, empty.block, small.block) == (None, None, block)
     assert copied_together([large, small]) == [large, block]
 
@@ -76,9 +75,8 @@ def test_memory_lives_as_long_as_an_array_in_it(apart):
 
 
 @pytest.mark.parametrize("count", [1, 40])
-def test_a_solve_takes_three_copies_whatever_its_answers(count, monkeypatch):
-    robot = bare_robot("panda")
-    problems = Reachable.draw(robot, ["panda_hand"], count, random_seed=4)
+def test_a_solve_takes_three_copies_whatever_its_answers(panda, count, monkeypatch):
+    problems = Reachable.draw(panda, ["panda_hand"], count, random_seed=4)
     use_threads(monkeypatch)
     results, copied, copy = [], [], wp.copy
 
@@ -88,13 +86,12 @@ def test_a_solve_takes_three_copies_whatever_its_answers(count, monkeypatch):
 
     for size, copies in ((BLOCK_BYTES, 3), (0, 24)):
         monkeypatch.setattr(host_device_array, "BLOCK_BYTES", size)
-        solver = cpu_solver(robot, ["panda_hand"], engine="compiled")
-        given = problems.positions[:, 0], problems.orientations_xyzw[:, 0]
-        solver.solve(*given)
+        solver = cpu_solver(panda, ["panda_hand"], engine="compiled")
+        solver.solve(*problems.targets)
         copied.clear()
         with monkeypatch.context() as patch:
             patch.setattr(wp, "copy", counted)
-            results.append(solver.solve(*given))
+            results.append(solver.solve(*problems.targets))
         assert len(copied) == copies
     assert_same_bytes(*results)
     assert results[0].success.any()

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import objectives
-from ik_service import SolverOptions, Target, load_robot
+from ik_service import SolverOptions, Target
+from ik_service.robots import load_urdf
 from ik_service.solver.verdict.advice import advice, why_static
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import cpu_solver
 
 HANDS = ["left_panda_hand", "right_panda_hand"]
 ARMS = [tuple(f"{side}_panda_joint{k}" for k in range(1, 8)) for side in ("left", "right")]
+ROWS = [(f"target {hand}",) for hand in HANDS]
 GANTRY = """
 <robot name="gantry">
   <link name="base"/><link name="carriage"/><link name="tool"/>
@@ -21,36 +23,24 @@ GANTRY = """
 """
 
 
-@pytest.fixture(scope="module")
-def dual_panda():
-    return bare_robot("dual_panda")
-
-
 def members(report):
     return [(island.rows, island.joints) for island in report.islands]
 
 
-def test_two_targets_on_two_arms_are_two_islands(dual_panda):
-    report = cpu_solver(dual_panda, HANDS).islands()
-    assert members(report) == [(("target left_panda_hand",), ARMS[0]), (("target right_panda_hand",), ARMS[1])]
-    assert report.unmoved == report.untouched_joints == report.locked_joints == ()
+BOTH = [(ROWS[0] + ROWS[1], ARMS[0] + ARMS[1])]
+ISLANDS = {  # targets, whether islands are told apart, the islands, and joints that no row touches
+    "two arms": (HANDS, True, list(zip(ROWS, ARMS, strict=True)), ()),
+    "seen from the other hand": ([Target(HANDS[0], reference_link=HANDS[1]), HANDS[1]], True, BOTH, ()),
+    "islands=False": (HANDS, False, BOTH, ()),
+    "one arm": (HANDS[1:], True, [(ROWS[1], ARMS[1])], ARMS[0]),
+}
 
 
-@pytest.mark.parametrize(
-    ("first", "islands"),
-    [(Target(HANDS[0], reference_link=HANDS[1]), True), (HANDS[0], False)],
-    ids=["seen from the other hand", "islands=False"],
-)
-def test_one_island_holds_both_arms(dual_panda, first, islands):
-    (island,) = cpu_solver(dual_panda, [first, HANDS[1]], islands=islands).islands().islands
-    assert island.joints == ARMS[0] + ARMS[1]
-    assert island.rows == ("target left_panda_hand", "target right_panda_hand")
-
-
-def test_joints_that_no_row_touches_are_told(dual_panda):
-    report = cpu_solver(dual_panda, HANDS[1:]).islands()
-    assert members(report) == [(("target right_panda_hand",), ARMS[1])]
-    assert report.untouched_joints == ARMS[0]
+@pytest.mark.parametrize(("targets", "islands", "expected", "untouched"), ISLANDS.values(), ids=ISLANDS)
+def test_targets_and_joints_are_those_of_their_islands(dual_panda, targets, islands, expected, untouched):
+    report = cpu_solver(dual_panda, targets, islands=islands).islands()
+    assert members(report) == expected
+    assert (report.untouched_joints, report.unmoved, report.locked_joints) == (untouched, (), ())
 
 
 def test_a_static_reference_is_named_and_joins_nothing(dual_panda):
@@ -94,14 +84,8 @@ def test_an_objective_that_nothing_moves_is_in_no_island(dual_panda):
 def test_text_names_every_joint_and_row(dual_panda):
     locked = dual_panda.lock({"right_panda_joint2": 0.5})
     text = str(cpu_solver(locked, [HANDS[1], "base"]).islands())
-    for name in (
-        "dual_panda: 1 island",
-        "target right_panda_hand",
-        "target base",
-        "locked: right_panda_joint2",
-        *ARMS[0],
-    ):
-        assert name in text, name
+    told = "dual_panda: 1 island", "target right_panda_hand", "target base", "locked: right_panda_joint2", *ARMS[0]
+    assert [name for name in told if name not in text] == []
 
 
 REASONS = [
@@ -120,26 +104,19 @@ def test_the_reason_names_the_static_link_and_what_holds_it(dual_panda, target, 
     assert f"'{target.link}'" in reason
     (unmoved,) = cpu_solver(robot, [target, HANDS[1]]).islands().unmoved
     assert unmoved.reason == reason
+    for moving in (Target(HANDS[0]), Target("base", reference_link=HANDS[0])):
+        assert why_static(dual_panda, moving) is None
 
 
-def test_a_link_that_moves_needs_no_reason(dual_panda):
-    assert why_static(dual_panda, Target(HANDS[0])) is None
-    assert why_static(dual_panda, Target("base", reference_link=HANDS[0])) is None
-
-
-def test_a_link_that_moves_but_never_turns_is_told(tmp_path):
-    path = tmp_path / "gantry.urdf"
-    path.write_text(GANTRY)
-    robot = load_robot(path)
+def test_a_link_that_moves_but_never_turns_is_told():
+    robot = load_urdf(GANTRY)
     solver = cpu_solver(robot, ["tool"])
     (unmoved,) = solver.islands().unmoved
     assert "No active joint turns link 'tool'" in unmoved.reason
     assert len(solver.islands().islands) == 1
     result = solver.solve([[0.2, 0.0, 0.3]] * 2, [[1, 0, 0, 0], [0, 0, 0, 1]])
     assert result.success.tolist() == [False, True]
-    said = [
-        advice(robot, solver.targets, SolverOptions(), result, result.islands, problem=problem) for problem in (0, 1)
-    ]
+    said = [advice(robot, solver.targets, SolverOptions(), result, result.islands, problem=k) for k in (0, 1)]
     assert "No active joint turns link 'tool'" in said[0]
     assert said[1] == "Every target is met within its tolerance."
 
@@ -152,8 +129,7 @@ def test_advice_names_a_static_link_that_misses_and_the_island_in_trouble(dual_p
     result = solver.solve(positions)
     assert not result.success.any()
     static, far = (
-        advice(dual_panda, solver.targets, solver.options, result, result.islands, problem=problem)
-        for problem in (0, 1)
+        advice(dual_panda, solver.targets, solver.options, result, result.islands, problem=k) for k in (0, 1)
     )
     assert static == why_static(dual_panda, solver.targets[2])
     assert "'base'" not in far

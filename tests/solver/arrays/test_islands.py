@@ -23,31 +23,31 @@ LEFT, RIGHT = slice(0, 7), slice(7, 14)
 
 
 @pytest.fixture(scope="module")
-def dual():
-    return bare_robot("dual_panda")
+def problems(dual_panda):
+    return Reachable.draw(dual_panda, LINKS, 100, random_seed=3)
 
 
-@pytest.fixture(scope="module")
-def problems(dual):
-    return Reachable.draw(dual, LINKS, 100, random_seed=3)
+def only(arm, given):
+    """Values of one arm's target, and none of the other's."""
+    return [[values[:, k] if k == arm else None for k in range(2)] for values in given]
 
 
 def make(robot, targets=LINKS, **arguments):
     return cpu_solver(robot, targets, options=OPTIONS, **arguments)
 
 
-def test_two_arms_on_one_base_are_two_islands(dual, problems):
-    result = make(dual).solve(problems.positions, problems.orientations_xyzw)
+def test_two_arms_on_one_base_are_two_islands(dual_panda, problems):
+    result = make(dual_panda).solve(*problems.targets)
     assert result.success.all()
     assert (result.islands.nisland == 2).all()
-    left, right = result.islands[0]
-    assert left.joints == tuple(name for name in dual.joint_names if name.startswith("left"))
-    assert right.joints == tuple(name for name in dual.joint_names if name.startswith("right"))
-    assert left.rows == ("target left_panda_hand",)
-    assert left.success
-    assert left.status is IKStatus.CONVERGED
-    mixed = result.seed_index == -1
-    assert 0 < mixed.sum() < len(result)
+    for island, side in zip(result.islands[0], ("left", "right"), strict=True):
+        assert island.joints == tuple(name for name in dual_panda.joint_names if name.startswith(side))
+        assert (island.rows, island.success, island.status) == (
+            (f"target {side}_panda_hand",),
+            True,
+            IKStatus.CONVERGED,
+        )
+    assert 0 < (result.seed_index == -1).sum() < len(result)
     for k in range(100):
         seeds = {island.seed_index for island in result.islands[k]}
         assert result.seed_index[k] == (seeds.pop() if len(seeds) == 1 else -1)
@@ -56,76 +56,66 @@ def test_two_arms_on_one_base_are_two_islands(dual, problems):
 
 
 @pytest.mark.evidence_cases("auto", "threads")
-def test_islands_are_counted_in_trees_and_dofs_by_the_names_of_mujoco(dual, problems):
-    locked = dual.lock({dual.joint_names[2]: 0.0})
-    result = make(locked, [LINKS[0]]).solve(problems.positions[:5, :1], problems.orientations_xyzw[:5, :1])
-    islands = result.islands
-    assert islands.tree_island.tolist() == [[0, -1]] * 5
-    assert islands.island_ntree.tolist() == [[1, 0]] * 5
-    assert islands.island_nv.tolist() == [[6, 0]] * 5
+def test_islands_are_counted_in_trees_and_dofs_by_the_names_of_mujoco(dual_panda, problems):
+    locked, few = dual_panda.lock({dual_panda.joint_names[2]: 0.0}), problems.part(slice(2)).targets
+    islands = make(locked, [LINKS[0]]).solve(*(values[:, :1] for values in few)).islands
+    assert islands.tree_island.tolist() == [[0, -1]] * 2
+    assert islands.island_ntree.tolist() == [[1, 0]] * 2
+    assert islands.island_nv.tolist() == [[6, 0]] * 2
     assert islands.dof_island.dtype == np.int32
-    assert islands.dof_island.tolist() == [[0, 0, -1, 0, 0, 0, 0, *[-1] * 7]] * 5
-    both = make(dual).solve(problems.positions[:2], problems.orientations_xyzw[:2]).islands
+    assert islands.dof_island.tolist() == [[0, 0, -1, 0, 0, 0, 0, *[-1] * 7]] * 2
+    both, joined = (make(dual_panda, islands=apart).solve(*few).islands for apart in (True, False))
     assert both.island_nv.tolist() == [[7, 7]] * 2
     assert both.dof_island.tolist() == [[0] * 7 + [1] * 7] * 2
-    joined = make(dual, islands=False).solve(problems.positions[:2], problems.orientations_xyzw[:2]).islands
     assert (joined.island_ntree[:, 0].tolist(), joined.island_nv[:, 0].tolist()) == ([2, 2], [14, 14])
 
 
 @pytest.mark.parametrize("mode", ["analytic", "autodiff"])
-def test_every_arm_gets_to_the_bit_the_answer_that_it_gets_alone(dual, problems, mode):
+def test_every_arm_gets_to_the_bit_the_answer_that_it_gets_alone(dual_panda, problems, mode):
     count = 100 if mode == "analytic" else 10
-    options = SolverOptions(seeds=16, jacobian_mode=mode)
-    solver = cpu_solver(dual, LINKS, options=options)
-    positions, orientations = problems.positions[:count], problems.orientations_xyzw[:count]
-    together = solver.solve(positions, orientations)
+    solver = cpu_solver(dual_panda, LINKS, options=SolverOptions(seeds=16, jacobian_mode=mode))
+    given = problems.part(slice(count)).targets
+    together = solver.solve(*given)
     for arm, own, other in ((0, LEFT, RIGHT), (1, RIGHT, LEFT)):
-        given = [[p[:, k] if k == arm else None for k in range(2)] for p in (positions, orientations)]
-        alone = solver.solve(*given)
+        alone = solver.solve(*only(arm, given))
         np.testing.assert_array_equal(alone.joint_q[:, own], together.joint_q[:, own])
         np.testing.assert_array_equal(alone.islands.cost[:, 0], together.islands.cost[:, arm])
         np.testing.assert_array_equal(alone.iterations, together.islands.iterations[:, arm])
         assert (alone.islands.nisland == 1).all()
-        untouched = np.broadcast_to(dual.mid_joint_q.astype(np.float32)[other], (count, 7))
+        untouched = np.broadcast_to(dual_panda.mid_joint_q.astype(np.float32)[other], (count, 7))
         np.testing.assert_array_equal(alone.joint_q[:, other], untouched)
 
 
 @pytest.mark.evidence_cases("threads")
-def test_an_untouched_arm_keeps_the_callers_start_to_the_bit(dual, problems):
-    start = dual.random_joint_q(np.random.default_rng(8), 100).astype(np.float32)
-    result = make(dual, ["left_panda_hand"]).solve(problems.positions[:, 0], initial_joint_q=start)
+def test_an_untouched_arm_keeps_the_callers_start_to_the_bit(dual_panda, problems):
+    start = dual_panda.random_joint_q(np.random.default_rng(8), 100).astype(np.float32)
+    result = make(dual_panda, ["left_panda_hand"]).solve(problems.positions[:, 0], initial_joint_q=start)
     assert result.success.all()
     np.testing.assert_array_equal(result.joint_q[:, RIGHT], start[:, RIGHT])
     assert (result.joint_q[:, LEFT] != start[:, LEFT]).any()
 
 
 @pytest.mark.parametrize(("missed", "own"), [(1, LEFT), (0, RIGHT)])
-def test_an_arm_out_of_reach_does_not_disturb_the_other(dual, missed, own):
-    reachable = Reachable.draw(dual, LINKS, 300, random_seed=11)
-    positions = reachable.positions.copy()
-    positions[:, missed] += [0.0, 0.0, 5.0]
-    solver = make(dual)
-    result = solver.solve(positions, reachable.orientations_xyzw)
-    arm = 1 - missed
+def test_an_arm_out_of_reach_does_not_disturb_the_other(dual_panda, missed, own):
+    reachable, solver, arm = Reachable.draw(dual_panda, LINKS, 300, random_seed=11), make(dual_panda), 1 - missed
+    reachable.positions[:, missed] += [0.0, 0.0, 5.0]
+    result = solver.solve(*reachable.targets)
     solved = (result.position_error[:, arm] <= 1e-3) & (result.orientation_error[:, arm] <= 1e-2)
     assert solved.mean() >= 0.99
     assert not result.success.any()
     assert (result.islands.success[:, arm] == solved).all()
-    values = (positions, reachable.orientations_xyzw)
-    alone = solver.solve(*([v[:, k] if k == arm else None for k in range(2)] for v in values))
+    alone = solver.solve(*only(arm, reachable.targets))
     np.testing.assert_array_equal(alone.joint_q[:, own], result.joint_q[:, own])
     assert result.status_names[0] == result.islands[0][missed].status.word
 
 
 def test_one_island_is_the_dense_solve(panda_targets):
-    answers = [
-        cpu_solver(panda_targets.robot, ["panda_hand"], islands=islands).solve(
-            panda_targets.positions, panda_targets.orientations_xyzw
-        )
-        for islands in (True, False)
-    ]
+    robot, links = panda_targets.robot, panda_targets.links
+    apart, dense = (
+        cpu_solver(robot, links, islands=islands).solve(*panda_targets.targets) for islands in (True, False)
+    )
     for name in ("joint_q", "iterations", "cost", "seed_index"):
-        np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name))
+        np.testing.assert_array_equal(getattr(apart, name), getattr(dense, name))
 
 
 LIMB = """
@@ -138,105 +128,102 @@ LIMB = """
     <origin xyz="0.5 0 0"/></joint>
 """
 LIMBS = {
-    "east": (1, 0, "revolute", "0 1 0"),
-    "north": (0, 1, "prismatic", "1 0 0"),
-    "west": (-1, 0, "revolute", "0 0 1"),
+    "east": {"x": 1, "y": 0, "kind": "revolute", "axis": "0 1 0"},
+    "north": {"x": 0, "y": 1, "kind": "prismatic", "axis": "1 0 0"},
+    "west": {"x": -1, "y": 0, "kind": "revolute", "axis": "0 0 1"},
 }
 
 
-def coupled_arms(dual):
+def coupled_arms():
     """Two trees of seven joints: both hands have a target, and a pose to one another."""
     relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], weight=0.05)
-    return dual, LINKS, [relative]
+    return bare_robot("dual_panda"), LINKS, [relative]
 
 
 def coupled_limbs():
     """Three trees of two joints in a ring of couplings, and a posture that holds them all."""
-    limbs = "".join(
-        LIMB.format(name=name, x=x, y=y, kind=kind, axis=axis) for name, (x, y, kind, axis) in LIMBS.items()
-    )
+    limbs = "".join(LIMB.format(name=name, **own) for name, own in LIMBS.items())
     robot = load_urdf(f'<robot name="limbs"><link name="base"/>{limbs}</robot>')
     tips = [f"{name}_tip" for name in LIMBS]
-    pairs = [(tips[0], tips[1]), (tips[1], tips[2])]
-    couplings = [
-        IKObjectiveRelativePose(*pair, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 0, 0, 0, 0], weight=0.1)
-        for pair in pairs
-    ]
+    couplings = coupled(tips, [1, 1, 0, 0, 0, 0], 0.1)
     return robot, tips, [*couplings, IKObjectivePosture(robot.mid_joint_q, weight=0.01)]
+
+
+def coupled(tips, row_weights, weight):
+    """Relative poses of each link and the next one."""
+    return [
+        IKObjectiveRelativePose(*pair, [0, 0, 0], [0, 0, 0, 1], row_weights=row_weights, weight=weight)
+        for pair in pairwise(tips)
+    ]
 
 
 def coupled_fingers():
     """Four fingers of four joints, each held to the next by its tip."""
     robot = bare_robot("allegro")
     tips = [name for name in robot.link_names if name.endswith("_tip")]
-    couplings = [
-        IKObjectiveRelativePose(one, other, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 1, 0, 0, 0], weight=0.05)
-        for one, other in pairwise(tips)
-    ]
-    return robot, tips, couplings
+    return robot, tips, coupled(tips, [1, 1, 1, 0, 0, 0], 0.05)
 
 
-@pytest.mark.quick_cases("staged-arms-2", "staged-limbs-3", "staged-fingers-4")
-@pytest.mark.parametrize(("coupled", "trees"), [("arms", 2), ("limbs", 3), ("fingers", 4)])
-def test_trees_that_rows_couple_fully_are_the_dense_solve(dual, coupled, trees):
-    make_coupled = {"arms": lambda: coupled_arms(dual), "limbs": coupled_limbs, "fingers": coupled_fingers}[coupled]
+@pytest.mark.quick_cases("staged-arms", "staged-limbs", "staged-fingers")
+@pytest.mark.parametrize(
+    ("make_coupled", "trees"),
+    [(coupled_arms, 2), (coupled_limbs, 3), (coupled_fingers, 4)],
+    ids=["arms", "limbs", "fingers"],
+)
+def test_trees_that_rows_couple_fully_are_the_dense_solve(make_coupled, trees):
     answers = []
     for islands in (True, False):
         robot, links, objectives = make_coupled()
         assert robot.trees.ntree == trees
         solver = cpu_solver(robot, links, objectives=objectives, islands=islands)
-        drawn = Reachable.draw(robot, links, 20, random_seed=9)
+        positions = Reachable.draw(robot, links, 20, random_seed=9).positions
         options = {"seeds": 4, "position_tolerance": 0.02}
-        answers.append(solver.solve(list(drawn.positions.swapaxes(0, 1)), [None] * len(links), options=options))
-    for result in answers:
-        assert (result.islands.nisland == 1).all()
-        assert set(result.islands[0][0].joints) == set(robot.joint_names)
+        answers.append(solver.solve(list(positions.swapaxes(0, 1)), [None] * len(links), options=options))
+        assert (answers[-1].islands.nisland == 1).all()
+        assert set(answers[-1].islands[0][0].joints) == set(robot.joint_names)
     assert (answers[0].cost > 0.0).all()
     assert np.ptp(answers[0].iterations) > 3
     for name in ("joint_q", "status", "iterations", "cost", "seed_index", "position_error"):
         np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name), err_msg=name)
 
 
-def dense_step(robot, links, problems, joint_q, damping):
-    """One damped step of a whole system in float64, without limits: [n, joint_dof_count], and |r|^2 per link."""
-    poses, subspace = robot.forward_kinematics(joint_q, links), robot.motion_subspace(joint_q)
-    steps, norm2 = np.zeros((len(joint_q), 14)), np.zeros((len(joint_q), 2))
+def dense_step(robot, problems, joint_q, damping):
+    """One damped step of a whole system in float64, without limits, [n, joint_dof_count]."""
+    poses, subspace = robot.forward_kinematics(joint_q, LINKS), robot.motion_subspace(joint_q)
+    steps, norm2 = np.zeros((len(joint_q), 14)), np.zeros(2)
     for i in range(len(joint_q)):
         jacobian, residual = np.zeros((12, 14)), np.zeros(12)
         for k, own in enumerate((LEFT, RIGHT)):
-            error = quaternion_multiply(
-                poses.orientations_xyzw[i, k], quaternion_conjugate(problems.orientations_xyzw[i, k])
-            )
+            rows, turning = slice(6 * k, 6 * k + 3), slice(6 * k + 3, 6 * k + 6)
+            goal = quaternion_conjugate(problems.orientations_xyzw[i, k])
+            error = quaternion_multiply(poses.orientations_xyzw[i, k], goal)
             error *= np.sign(error[3])
             linear, angular = subspace[i, own, :3], subspace[i, own, 3:]
-            jacobian[6 * k : 6 * k + 3, own] = (linear + np.cross(angular, poses.positions[i, k])).T
-            jacobian[6 * k + 3 : 6 * k + 6, own] = (
-                ROTATION_LENGTH * (error[3] * angular + np.cross(angular, error[:3])).T
-            )
-            residual[6 * k : 6 * k + 3] = poses.positions[i, k] - problems.positions[i, k]
-            residual[6 * k + 3 : 6 * k + 6] = 2.0 * ROTATION_LENGTH * error[:3]
-            norm2[i, k] = (residual[6 * k : 6 * k + 6] ** 2).sum()
-        mu = damping(norm2[i])
-        steps[i] = np.linalg.solve(jacobian.T @ jacobian + np.diag(mu), -jacobian.T @ residual)
+            jacobian[rows, own] = (linear + np.cross(angular, poses.positions[i, k])).T
+            jacobian[turning, own] = ROTATION_LENGTH * (error[3] * angular + np.cross(angular, error[:3])).T
+            residual[rows] = poses.positions[i, k] - problems.positions[i, k]
+            residual[turning] = 2.0 * ROTATION_LENGTH * error[:3]
+            norm2[k] = (residual[6 * k : 6 * k + 6] ** 2).sum()
+        steps[i] = np.linalg.solve(jacobian.T @ jacobian + np.diag(damping(norm2)), -jacobian.T @ residual)
     return steps
 
 
 @pytest.mark.evidence_cases("auto-False", "threads-False")
 @pytest.mark.parametrize("islands", [True, False])
-def test_one_step_equals_a_dense_system_solved_by_numpy(dual, problems, islands):
-    start = dual.clamp_joint_q(problems.joint_q + 0.05).astype(np.float32)
+def test_one_step_equals_a_dense_system_solved_by_numpy(dual_panda, problems, islands):
+    start = dual_panda.clamp_joint_q(problems.joint_q + 0.05).astype(np.float32)
     options = SolverOptions(seeds=1, max_iterations=1)
-    solver = cpu_solver(dual, LINKS, islands=islands, options=options)
+    solver = cpu_solver(dual_panda, LINKS, islands=islands, options=options)
     result = solver.solve(problems.positions, problems.orientations_xyzw, initial_joint_q=start)
 
     def damping(norm2):
         shared = norm2 if islands else np.full(2, norm2.sum())  # each island has a damping of its own
         return np.repeat(float(DAMPING_SHARE) * shared + float(DAMPING_MIN), 7)
 
-    step = dense_step(dual, LINKS, problems, start.astype(np.float64), damping)
+    step = dense_step(dual_panda, problems, start.astype(np.float64), damping)
     taken = result.joint_q - start.astype(np.float64)
     free = ~result.active_limits.any(axis=1) & (result.iterations == 1) & (np.abs(taken).max(axis=1) > 0.0)
-    inside = (start + step > dual.joint_limit_lower) & (start + step < dual.joint_limit_upper)
+    inside = (start + step > dual_panda.joint_limit_lower) & (start + step < dual_panda.joint_limit_upper)
     free &= inside.all(axis=1)
     for own in (LEFT, RIGHT):  # a rejected step leaves its island where it was
         free &= np.abs(taken[:, own]).max(axis=1) > 0.0
@@ -245,73 +232,47 @@ def test_one_step_equals_a_dense_system_solved_by_numpy(dual, problems, islands)
 
 
 @pytest.mark.evidence_cases("auto", "threads")
-def test_the_dense_path_solves_too_and_says_one_island(dual, problems):
-    result = make(dual, islands=False).solve(problems.positions, problems.orientations_xyzw)
-    assert (result.islands.nisland == 1).all()
-    assert result.success.mean() >= 0.97
-    assert (result.seed_index >= 0).all()
-
-
-@pytest.mark.evidence_cases("auto", "threads")
-def test_a_coupling_row_joins_the_arms_and_weight_zero_parts_them(dual):
-    count = 6
-    weights = np.ones((count, 6))
+def test_a_coupling_row_joins_the_arms_and_weight_zero_parts_them(dual_panda):
+    weights, target = np.ones((6, 6)), np.tile([0.45, 0.1, 0.5], (6, 1))
     weights[3:] = 0.0
-    relative = IKObjectiveRelativePose(LINKS[0], LINKS[1], [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
-    solver = make(dual, ["left_panda_hand"], objectives=[relative])
-    target = np.tile([0.45, 0.1, 0.5], (count, 1))
-    result = solver.solve(target)
-    assert result.islands.nisland.tolist() == [1] * count
+    relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
+    result = make(dual_panda, LINKS[:1], objectives=[relative]).solve(target)
+    assert result.islands.nisland.tolist() == [1] * 6
     assert result.success.all()
-    poses = dual.forward_kinematics(result.joint_q, LINKS).positions
-    gap = np.linalg.norm(poses[:, 0] - poses[:, 1], axis=1)
-    np.testing.assert_allclose(gap[:3], 0.3, atol=1e-3)
+    poses = dual_panda.forward_kinematics(result.joint_q, LINKS).positions
+    np.testing.assert_allclose(np.linalg.norm(poses[:3, 0] - poses[:3, 1], axis=1), 0.3, atol=1e-3)
     np.testing.assert_allclose(poses[:, 0], target, atol=1e-3)
-    assert set(result.islands[0][0].joints) == set(dual.joint_names)
+    assert set(result.islands[0][0].joints) == set(dual_panda.joint_names)
     assert set(result.islands[0][0].rows) == {"target left_panda_hand", "IKObjectiveRelativePose"}
     assert all(name.startswith("left") for name in result.islands[3][0].joints)
-    start = dual.mid_joint_q.astype(np.float32)[RIGHT]
+    start = dual_panda.mid_joint_q.astype(np.float32)[RIGHT]
     np.testing.assert_array_equal(result.joint_q[3:, RIGHT], np.tile(start, (3, 1)))
-    above = target + np.array([0.0, 0.0, 0.3])
-    both = make(dual, LINKS, objectives=[relative.unbound_copy()]).solve([target, above], [None, None])
+    given = [target, target + np.array([0.0, 0.0, 0.3])], [None, None]
+    both = make(dual_panda, objectives=[relative.unbound_copy()]).solve(*given)
     assert both.islands.nisland.tolist() == [1, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.evidence_cases("auto", "threads")
-def test_posture_rows_fall_into_the_islands_of_their_joints(dual, problems):
-    posture = IKObjectivePosture(dual.mid_joint_q, weight=1e-3)
-    result = make(dual, objectives=[posture]).solve(problems.positions[:20], problems.orientations_xyzw[:20])
-    assert (result.islands.nisland == 2).all()
+def test_posture_rows_fall_into_the_islands_of_their_joints(dual_panda, problems):
+    posture, few = IKObjectivePosture(dual_panda.mid_joint_q, weight=1e-3), problems.part(slice(20))
+    result = make(dual_panda, objectives=[posture]).solve(*few.targets)
     assert result.islands[0][1].rows == ("target right_panda_hand", "IKObjectivePosture")
     assert result.success.mean() >= 0.95
-    only_left = make(dual, ["left_panda_hand"], objectives=[posture.unbound_copy()]).solve(problems.positions[:5, 0])
-    assert (only_left.islands.nisland == 2).all()  # the right arm has a posture to hold
+    only_left = make(dual_panda, LINKS[:1], objectives=[posture.unbound_copy()]).solve(few.positions[:, 0])
     assert only_left.success.all()
-    np.testing.assert_allclose(only_left.joint_q[:, RIGHT], np.tile(dual.mid_joint_q[RIGHT], (5, 1)), atol=1e-3)
+    for one in (result, only_left):
+        assert (one.islands.nisland == 2).all()  # the right arm has a posture to hold
+    np.testing.assert_allclose(only_left.joint_q[:, RIGHT], np.tile(dual_panda.mid_joint_q[RIGHT], (20, 1)), atol=1e-3)
 
 
-def test_objectives_that_state_no_support_are_probed(dual):
+def test_objectives_that_state_no_support_are_probed(dual_panda):
     arms = [
-        QuickObjective(dual.link_frame(link)[0], [[0.4, y, 0.5]]) for link, y in zip(LINKS, (0.3, -0.3), strict=True)
+        QuickObjective(dual_panda.link_frame(link)[0], [[0.4, y, 0.5]])
+        for link, y in zip(LINKS, (0.3, -0.3), strict=True)
     ]
-    result = make(dual, (), objectives=arms).solve(problem_count=1)
+    result = make(dual_panda, (), objectives=arms).solve(problem_count=1)
     assert result.islands.nisland.tolist() == [2]
     assert result.success.all()
-
-
-@pytest.mark.evidence
-def test_newton_objectives_on_two_arms_are_two_islands(dual):
-    newton = pytest.importorskip("newton.ik", reason="a test extra")
-    goals = []
-    for link, y in zip(LINKS, (0.3, -0.3), strict=True):
-        body, offset = dual.link_frame(link)
-        target = wp.array([[0.4, y, 0.5]], dtype=wp.vec3, device="cpu")
-        goals.append(newton.IKObjectivePosition(body, wp.vec3(*offset[:3]), target))
-    result = make(dual, (), objectives=goals).solve(problem_count=1)
-    assert result.islands.nisland.tolist() == [2]
-    assert result.success.all()
-    poses = dual.forward_kinematics(result.joint_q, LINKS).positions[0]
-    np.testing.assert_allclose(poses, [[0.4, 0.3, 0.5], [0.4, -0.3, 0.5]], atol=1e-4)
 
 
 @wp.kernel
@@ -336,36 +297,26 @@ class KeepApart(IKObjective):
 
 
 @pytest.mark.evidence
-def test_a_dependence_that_probing_missed_is_found_while_solving(dual):
+def test_a_dependence_that_probing_missed_is_found_while_solving(dual_panda):
     meeting = [IKObjectivePosition(link, [0.45, 0.0, 0.5]) for link in LINKS]
-    apart = KeepApart(*(dual.link_frame(link)[0] for link in LINKS))
-    solver = make(dual, (), objectives=[*meeting, apart])
+    apart = KeepApart(*(dual_panda.link_frame(link)[0] for link in LINKS))
+    solver = make(dual_panda, (), objectives=[*meeting, apart])
     result = solver.solve(problem_count=1)
     assert result.islands.nisland.tolist() == [1]
-    wrists = dual.body_poses(result.joint_q)[0, list(apart.bodies), :3]
-    hands = dual.forward_kinematics(result.joint_q, LINKS).positions[0]
+    wrists = dual_panda.body_poses(result.joint_q)[0, list(apart.bodies), :3]
+    hands = dual_panda.forward_kinematics(result.joint_q, LINKS).positions[0]
     assert np.linalg.norm(hands[0] - hands[1]) < 0.1
     assert np.linalg.norm(wrists[0] - wrists[1]) > 0.03  # pushed apart by the penalty
 
 
-def test_a_floating_base_and_a_moving_torso_join_what_they_carry():
-    humanoid = bare_robot("humanoid")
-    assert humanoid.trees.ntree == 1
-    locked = humanoid.lock({"floating_base": humanoid.mid_joint_q[:7]})
-    assert locked.trees.ntree > 1
-    assert (locked.trees.body_treeid >= -1).all()
-    assert (locked.trees.body_treeid == -1).sum() == 1  # the pelvis
-
-
 @pytest.mark.evidence_cases("auto", "threads")
-def test_a_start_survives_a_change_of_partition(dual, problems):
-    together = make(dual).solve(problems.positions[:20], problems.orientations_xyzw[:20])
+def test_a_start_survives_a_change_of_partition(dual_panda, problems):
+    given = problems.part(slice(20)).targets
+    start = make(dual_panda).solve(*given).joint_q
     relative = IKObjectiveRelativePose(*LINKS, [0, 0, 0.3], [1, 0, 0, 0], weight=1e-6)
     relative.priority = 0
-    coupled = make(dual, objectives=[relative]).solve(
-        problems.positions[:20], problems.orientations_xyzw[:20], initial_joint_q=together.joint_q
-    )
+    coupled = make(dual_panda, objectives=[relative]).solve(*given, initial_joint_q=start)
     assert (coupled.islands.nisland == 1).all()
     assert coupled.success.all()
     assert (coupled.seed_index == 0).all()
-    assert np.median(np.abs(coupled.joint_q - together.joint_q)) < 1e-4
+    assert np.median(np.abs(coupled.joint_q - start)) < 1e-4

@@ -1,17 +1,17 @@
 """What threads share out: each part of a batch is solved as if there were no other, whichever comes first."""
 
-import threading
 import typing
 
 import numpy as np
 import pytest
 import warp as wp
 
-from ik_service import Target, load_robot
+from ik_service import Target
+from ik_service.robots import load_urdf
 from ik_service.solver.arrays import parts as parts_module
 from ik_service.solver.arrays.parts import first_place, first_problem, part_count, part_sizes
 from ik_service.solver.compiled import engine as compiled_engine
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import cpu_solver, in_threads
 
 ARM = """
   <link name="{side}_upper"/><link name="{side}_fore"/><link name="{side}_tip"/><link name="{side}_hand"/>
@@ -43,16 +43,15 @@ OPTIONS: dict[str, dict[str, object]] = {
     "float64": {"precision": "float64"},
     "nearest, float64": {"best_of": "nearest", "seeds": 4, "precision": "float64"},
 }
-COLUMNS = ["joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index"]
+COLUMNS = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index",
+           "active_limits")  # fmt: skip
 COLUMNS += ["active_limits"]
 
 
 @pytest.fixture(scope="module")
-def arms(tmp_path_factory):
-    path = tmp_path_factory.mktemp("robots") / "arms.urdf"
+def arms():
     both = "".join(ARM.format(side=side, y=y) for side, y in (("left", 3), ("right", -3)))
-    path.write_text(f'<robot name="arms"><link name="base"/>{both}</robot>')
-    return load_robot(path)
+    return load_urdf(f'<robot name="arms"><link name="base"/>{both}</robot>')
 
 
 def make(robot, pattern, threads=1, **arguments):
@@ -141,11 +140,7 @@ def test_solvers_of_several_threads_each_do_not_disturb_one_another(arms, small_
         for _ in range(CALLS):
             done.append(answers(solver, here, options)[1] == expected)
 
-    workers = [threading.Thread(target=work) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(work, 3)
     assert done == [True] * (3 * CALLS)
 
 
@@ -168,8 +163,7 @@ def _begins_of(
 @pytest.mark.parametrize("threads", [1, 2, 3, 64, 256])
 def test_host_and_device_split_problems_alike(count, threads):
     listed = np.unique(np.linspace(0, count - 1, 50).astype(np.int32))
-    arrays = [wp.array([count], dtype=wp.int32, device="cpu"), wp.array([len(listed)], dtype=wp.int32, device="cpu")]
-    arrays.append(wp.array(listed, dtype=wp.int32, device="cpu"))
+    arrays = [wp.array(one, dtype=wp.int32, device="cpu") for one in ([count], [len(listed)], listed)]
     first, place = (wp.zeros(threads + 1, dtype=wp.int32, device="cpu") for _ in range(2))
     wp.launch(_begins_of, threads + 1, [*arrays, threads], [first, place], device="cpu")
     assert np.diff(first.numpy()).tolist() == part_sizes(count, threads)

@@ -7,7 +7,7 @@ import warp as wp
 from ik_service import SolverOptions, Target
 from ik_service.mechanism.transforms import quaternion_rotate
 from objectives import IKObjectiveLookAt, IKObjectivePosture, InputError, ObjectiveError
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, use_engine
 
 COUNT = 60
 ENGINES = ["compiled", "staged"]
@@ -31,10 +31,15 @@ def posture(reference, weight=1.0, priority=1, **arguments):
     return objective
 
 
-def solved(drawn, engine, objectives, **solve):
+def solved(drawn, engine, objectives, **arguments):
     """Answers for the drawn poses of the hand."""
-    solver = cpu_solver(drawn.robot, ["panda_hand"], objectives=objectives, engine=engine)
-    return solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0], **solve)
+    given = {name: arguments.pop(name) for name in ("options", "initial_joint_q") if name in arguments}
+    solver = cpu_solver(drawn.robot, drawn.links, objectives=objectives, engine=engine, **arguments)
+    return solver.solve(*drawn.targets, **given)
+
+
+def far(result, reference):
+    return np.linalg.norm(result.joint_q - reference, axis=1)
 
 
 def slope_left(robot, joint_q, reference):
@@ -50,24 +55,22 @@ def slope_left(robot, joint_q, reference):
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weight):
     alone, beside = solved(drawn, engine, []), solved(drawn, engine, [posture(reference, weight)])
-    assert alone.success.all()
-    assert beside.success.all()
+    assert (alone.success & beside.success).all()
     assert np.median(beside.position_error) < 1e-6
-    far = [np.linalg.norm(result.joint_q - reference, axis=1) for result in (alone, beside)]
-    assert np.median(far[1]) < 0.9 * np.median(far[0])
-    assert (far[1] <= far[0] + 1e-3).mean() > 0.9
-    np.testing.assert_allclose(beside.cost, 0.5 * weight**2 * far[1] ** 2, rtol=1e-3)
+    before, after = far(alone, reference), far(beside, reference)
+    assert np.median(after) < 0.9 * np.median(before)
+    assert (after <= before + 1e-3).mean() > 0.9
+    np.testing.assert_allclose(beside.cost, 0.5 * weight**2 * after**2, rtol=1e-3)
 
 
 def test_a_posture_is_as_low_as_targets_allow_after_few_iterations(drawn, reference):
     """Where no limit holds a joint, what is left of its slope along the motion that targets leave open is small."""
-    result, robot = solved(drawn, "compiled", [posture(reference)]), drawn.robot
-    left = slope_left(robot, result.joint_q, reference)
+    result = solved(drawn, "compiled", [posture(reference)])
+    left = slope_left(drawn.robot, result.joint_q, reference)
     assert len(left) > 0.5 * COUNT
     assert np.percentile(left, 90) < 0.02
-    assert (
-        result.iterations.mean() < 28
-    )  # with SECONDARY_GAIN of 1e-5; with 1e-3 fewer, but 80 % of starts at a solution stay
+    # With SECONDARY_GAIN of 1e-5; with 1e-3 fewer, but 80 % of starts at a solution stay.
+    assert result.iterations.mean() < 28
 
 
 def test_attempts_near_their_targets_have_the_iterations_that_rows_which_yield_need(panda, reference):
@@ -78,19 +81,25 @@ def test_attempts_near_their_targets_have_the_iterations_that_rows_which_yield_n
     assert np.percentile(left, 98) < 0.03
     assert result.success.all()
     assert 40 < result.iterations.max() <= 160
-    away = many.positions[:, 0] + [0.0, 0.0, 3.0]
-    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture(reference)])
-    assert solver.solve(away, many.orientations_xyzw[:, 0]).iterations.max() <= 40
+    many.positions[:, 0, 2] += 3.0
+    assert solved(many, "auto", [posture(reference)]).iterations.max() <= 40
 
 
-@pytest.mark.evidence
-@pytest.mark.usefixtures("each_kernel")
-@pytest.mark.parametrize("options", [{}, {"precision": "float64", "position_tolerance": 1e-8}, {"solutions": 3}])
-def test_packets_and_threads_meet_targets_beside_a_posture(drawn, reference, options):
-    result = solved(drawn, "compiled", [posture(reference, 10.0)], options={"seeds": 16, **options})
-    assert result.success.mean() >= 0.98
-    far = [np.linalg.norm(one.joint_q - reference, axis=1) for one in (result, solved(drawn, "compiled", []))]
-    assert np.median(far[0]) < 0.9 * np.median(far[1])
+EXACT = {"precision": "float64", "position_tolerance": 1e-9, "orientation_tolerance": 1e-8}
+TIGHT = {"position_tolerance": 1e-5, "orientation_tolerance": 1e-4}
+ROUGH = [{}, {"precision": "float64", "position_tolerance": 1e-8}, {"solutions": 3}]
+BESIDE = [(way, 10.0, {"seeds": 16, **options}, 0.98) for way in ("auto", "threads") for options in ROUGH]
+BESIDE += [("auto", 3.0, EXACT, 0.95), ("auto", 1.0, TIGHT, 0.98), ("staged", 1.0, TIGHT, 0.98)]
+
+
+@pytest.mark.quick_cases("auto-1.0-options7-0.98", "staged-1.0-options8-0.98")
+@pytest.mark.parametrize(("engine", "weight", "options", "least"), BESIDE)
+def test_targets_are_met_beside_a_posture(drawn, reference, monkeypatch, engine, weight, options, least):
+    use_engine(engine, monkeypatch)
+    result = solved(drawn, "staged" if engine == "staged" else "auto", [posture(reference, weight)], options=options)
+    assert result.success.mean() >= least
+    if "seeds" in options:
+        assert np.median(far(result, reference)) < 0.9 * np.median(far(solved(drawn, "auto", []), reference))
 
 
 @pytest.mark.evidence_cases("compiled")
@@ -116,20 +125,15 @@ def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
     first, second = (
         solved(drawn, engine, [posture(reference, a), posture(other, b)]) for a, b in ((3.0, 0.1), (0.1, 3.0))
     )
-    assert first.success.all()
-    assert second.success.all()
-    near = [np.linalg.norm(result.joint_q - reference, axis=1) for result in (first, second)]
-    assert (near[0] < near[1]).mean() > 0.9
+    assert (first.success & second.success).all()
+    assert (far(first, reference) < far(second, reference)).mean() > 0.9
 
 
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engine):
-    robot = bare_robot("ur5e")
-    problems = Reachable.draw(robot, ["tool0"], COUNT, random_seed=5)
-    objective = IKObjectivePosture(robot.mid_joint_q, weight=10.0)
-    solver = cpu_solver(robot, ["tool0"], objectives=[objective], engine=engine)
-    result = solver.solve(problems.positions[:, 0], problems.orientations_xyzw[:, 0])
+    problems = Reachable.draw(bare_robot("ur5e"), ["tool0"], COUNT, random_seed=5)
+    result = solved(problems, engine, [posture(problems.robot.mid_joint_q, 10.0)])
     assert result.success.mean() >= 0.98
     assert np.median(result.position_error) < 1e-6
 
@@ -163,58 +167,44 @@ def test_without_targets_nothing_yields(panda, reference, engine, of_look):
     for priority in (0, 1):
         objectives = [posture(reference, 0.3, priority), IKObjectiveLookAt("panda_hand", [2.0, 0.0, 0.5])]
         objectives[1].priority = of_look
-        solver = cpu_solver(panda, objectives=objectives, engine=engine, options=SolverOptions(seeds=3))
-        answers.append(solver.solve(problem_count=10))
+        solver = cpu_solver(panda, objectives=objectives, engine=engine)
+        answers.append(solver.solve(problem_count=10, options={"seeds": 3}))
     for name in ("joint_q", "cost", "status", "iterations"):
         np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name))
 
 
-def test_each_problem_has_the_factor_of_its_own_weights(drawn, reference):
-    """Alone and in a batch the same bytes, whatever rows other problems have switched off."""
+def test_each_problem_has_the_factor_of_its_own_weights(drawn, reference, small_parts):
+    """Alone, in a batch and by threads the same bytes, whatever rows other problems have switched off."""
     weights = np.tile(np.float32([1, 1, 1, 0.5, 1, 1, 1]), (COUNT, 1))
     weights[::3] *= 64.0
     weights[1::3] = 0.0
     together = solved(drawn, "compiled", [posture(reference, row_weights=weights)])
     assert together.success.all()
+    threads = solved(drawn, "compiled", [posture(reference, row_weights=weights)], threads=2)
+    np.testing.assert_array_equal(threads.joint_q, together.joint_q)
+    np.testing.assert_array_equal(threads.cost, together.cost)
     for k in range(9):
-        solver = cpu_solver(drawn.robot, ["panda_hand"], objectives=[posture(reference, row_weights=weights[k])])
-        alone = solver.solve(drawn.positions[k, 0][None], drawn.orientations_xyzw[k, 0][None])
+        alone = solved(drawn.part([k]), "compiled", [posture(reference, row_weights=weights[k])])
         np.testing.assert_array_equal(alone.joint_q[0], together.joint_q[k])
         assert alone.cost[0] == together.cost[k]
     plain = solved(drawn, "compiled", [])
     np.testing.assert_array_equal(together.success[1::3], plain.success[1::3])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_tight_targets_are_met_beside_a_posture(drawn, reference, engine):
-    tight = {"position_tolerance": 1e-5, "orientation_tolerance": 1e-4}
-    assert solved(drawn, engine, [posture(reference)], options=tight).success.mean() >= 0.98
-
-
-@pytest.mark.evidence
-def test_float64_meets_targets_within_a_nanometre_beside_a_posture(drawn, reference):
-    exact = {"precision": "float64", "position_tolerance": 1e-9, "orientation_tolerance": 1e-8}
-    result = solved(drawn, "compiled", [posture(reference, 3.0)], options=exact)
-    assert result.success.mean() >= 0.95
-
-
 @pytest.mark.evidence_cases("12-ur5e", "40-ur5e")
 @pytest.mark.parametrize("name", ["panda", "ur5e"])
 @pytest.mark.parametrize("iterations", [12, 40])
-def test_float64_loses_no_target_that_float32_meets(reference, name, iterations):
+def test_float64_loses_no_target_that_float32_meets(name, iterations):
     robot = bare_robot(name)
-    link = robot.link_names[-1]
-    problems = Reachable.draw(robot, [link], 500, random_seed=11)
-    solver = cpu_solver(robot, [link], objectives=[posture(robot.mid_joint_q)])
-    values = problems.positions[:, 0], problems.orientations_xyzw[:, 0]
+    problems, middle = Reachable.draw(robot, robot.link_names[-1:], 500, random_seed=11), robot.mid_joint_q
     single, double = (
-        solver.solve(*values, options={"max_iterations": iterations, "precision": precision})
+        solved(problems, "auto", [posture(middle)], options={"max_iterations": iterations, "precision": precision})
         for precision in ("float32", "float64")
     )
     assert single.success.mean() > 0.95
     assert double.success[single.success].all()
-    far = np.linalg.norm(double.joint_q - robot.mid_joint_q, axis=1)
-    assert (np.abs(double.cost / (0.5 * far**2) - 1.0) < 1e-2).mean() > 0.99  # the cost is that of the search
+    least = 0.5 * far(double, middle) ** 2
+    assert (np.abs(double.cost / least - 1.0) < 1e-2).mean() > 0.99  # the cost is that of the search
 
 
 @pytest.mark.evidence_cases("1-compiled", "10-compiled", "11-compiled", "14-compiled", "2-compiled", "5-compiled")
@@ -224,57 +214,33 @@ def test_few_iterations_go_towards_the_targets(panda, reference, engine, iterati
     """From starts near by: as without a posture, or nearly."""
     problems = Reachable.draw(panda, ["panda_hand"], 200, random_seed=12)
     start = panda.clamp_joint_q(problems.joint_q + np.random.default_rng(1).normal(0.0, 0.05, problems.joint_q.shape))
-    met = []
+    options, met = {"seeds": 1, "max_iterations": iterations}, []
     for objectives in ([], [posture(reference, 1e-3)]):
-        solver = cpu_solver(
-            panda,
-            ["panda_hand"],
-            objectives=objectives,
-            engine=engine,
-            options=SolverOptions(seeds=1, max_iterations=iterations),
-        )
-        result = solver.solve(problems.positions[:, 0], problems.orientations_xyzw[:, 0], initial_joint_q=start)
+        result = solved(problems, engine, objectives, initial_joint_q=start, options=options)
         assert (np.abs(result.joint_q - start).max(axis=1) > 0.0).mean() > 0.95
         met.append(result.success.mean())
     assert met[1] >= met[0] - 0.1
 
 
-@pytest.mark.evidence
-def test_threads_change_no_byte(drawn, panda, reference):
-    answers = []
-    for threads in (1, 2):
-        solver = cpu_solver(panda, ["panda_hand"], objectives=[posture(reference, 0.5)], threads=threads)
-        repeated = [np.tile(values[:, 0], (20, 1)) for values in (drawn.positions, drawn.orientations_xyzw)]
-        answers.append(solver.solve(*repeated))
-    np.testing.assert_array_equal(answers[0].joint_q, answers[1].joint_q)
-    np.testing.assert_array_equal(answers[0].cost, answers[1].cost)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_targets_out_of_reach_are_approached_as_without(panda, reference, engine):
-    far = np.random.default_rng(2).uniform([1.2, -1.0, 0.2], [2.0, 1.0, 1.0], (8, 3))
-    errors = []
-    for objectives in ([], [posture(reference, 1.0)]):
-        solver = cpu_solver(panda, ["panda_hand"], objectives=objectives, engine=engine)
-        result = solver.solve(far)
-        assert not result.success.any()
-        errors.append(result.position_error[:, 0])
-    np.testing.assert_allclose(errors[1], errors[0], rtol=3e-3)  # attempts end so far above their minimum
+    beyond = np.random.default_rng(2).uniform([1.2, -1.0, 0.2], [2.0, 1.0, 1.0], (8, 3))
+    solvers = [cpu_solver(panda, ["panda_hand"], objectives=own, engine=engine) for own in ([], [posture(reference)])]
+    without, beside = (solver.solve(beyond) for solver in solvers)
+    assert not (without.success | beside.success).any()
+    # Attempts end so far above their minimum.
+    np.testing.assert_allclose(beside.position_error, without.position_error, rtol=3e-3)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_row_that_is_not_finite_makes_the_problem_invalid(drawn, panda, reference, engine):
-    weights = np.ones((COUNT, 7), np.float32)
-    objective = posture(reference)
-    on_device = wp.array(weights, dtype=wp.float32, device="cpu")
-    objective.set_row_weights(on_device)
-    solver = cpu_solver(panda, ["panda_hand"], objectives=[objective], engine=engine)
-    weights[4] = np.nan
-    on_device.assign(weights)
-    result = solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0])
+def test_a_row_that_is_not_finite_makes_the_problem_invalid(drawn, reference, engine):
+    weights, objective = wp.array(np.ones((COUNT, 7), np.float32), dtype=wp.float32, device="cpu"), posture(reference)
+    objective.set_row_weights(weights)
+    solver = cpu_solver(drawn.robot, drawn.links, objectives=[objective], engine=engine)
+    weights.numpy()[4] = np.nan
+    result = solver.solve(*drawn.targets)
     assert result.status_names[4] == "invalid"
-    assert not result.success[4]
-    assert np.delete(result.success, 4).all()
+    assert np.flatnonzero(~result.success).tolist() == [4]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -283,31 +249,23 @@ def test_a_row_that_is_not_finite_makes_the_problem_invalid(drawn, panda, refere
 )
 def test_weights_far_apart_are_answered(drawn, panda, reference, engine, of_target, of_posture):
     """In the same solve with problems whose posture is off, so that islands are found one by one."""
-    weights = np.full((COUNT, 7), of_posture)
+    weights, target = np.full((COUNT, 7), of_posture), Target("panda_hand", row_weights=[of_target] * 6)
     weights[::4] = 0.0
     for own in (weights[1], weights):
-        solver = cpu_solver(
-            panda,
-            [Target("panda_hand", row_weights=[of_target] * 6)],
-            objectives=[posture(reference, row_weights=own)],
-            engine=engine,
-        )
+        solver = cpu_solver(panda, [target], objectives=[posture(reference, row_weights=own)], engine=engine)
         with np.errstate(all="raise"):
-            result = solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0])
-        assert result.success.mean() > 0.95
+            assert solver.solve(*drawn.targets).success.mean() > 0.95
 
 
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_soft_limits_are_weighed_with_the_targets(panda, reference, engine):
+def test_soft_limits_are_weighed_with_the_targets(panda, engine):
     """They hold a posture back that draws beyond them, as they are not held back by it."""
-    options = SolverOptions(joint_limits="soft", seeds=4)
-    beyond = panda.joint_limit_upper + 0.5
-    target = Reachable.draw(panda, ["panda_hand"], 10, random_seed=4)
-    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture(beyond, 10.0)], engine=engine, options=options)
-    result = solver.solve(target.positions[:, 0], target.orientations_xyzw[:, 0])
+    options, upper = SolverOptions(joint_limits="soft", seeds=4), panda.joint_limit_upper
+    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture(upper + 0.5, 10.0)], engine=engine, options=options)
+    result = solver.solve(*Reachable.draw(panda, ["panda_hand"], 10, random_seed=4).targets)
     assert result.success.mean() >= 0.9
-    assert (result.joint_q - panda.joint_limit_upper).max() < 0.01
+    assert (result.joint_q - upper).max() < 0.01
 
 
 def test_priorities_are_0_and_1_and_fixed_once_a_solver_has_the_objective(panda, reference):

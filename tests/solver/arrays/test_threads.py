@@ -1,23 +1,20 @@
 """Several threads, each with solvers of its own on one robot: nothing fails and nothing changes."""
 
-import threading
-
 import pytest
 
 from ik_service import SolverOptions
-from tests.solver.conftest import Reachable, cpu_solver
+from tests.solver.conftest import cpu_solver, in_threads
 
 THREADS, ROUNDS = 4, 3
 
 
 @pytest.mark.parametrize(("engine", "mode"), [("staged", "analytic"), ("staged", "autodiff"), ("compiled", "analytic")])
-def test_solvers_in_threads_give_the_bytes_of_one_alone(panda, engine, mode):
-    problems = Reachable.draw(panda, ["panda_hand"], 20, random_seed=4)
-    options = SolverOptions(jacobian_mode=mode, seeds=8)
+def test_solvers_in_threads_give_the_bytes_of_one_alone(panda_targets, engine, mode):
+    problems, options = panda_targets.part(slice(20)), SolverOptions(jacobian_mode=mode, seeds=8)
 
     def solve():
-        solver = cpu_solver(panda, ["panda_hand"], engine=engine, options=options)
-        return solver.solve(problems.positions, problems.orientations_xyzw).joint_q
+        solver = cpu_solver(problems.robot, problems.links, engine=engine, options=options)
+        return solver.solve(*problems.targets).joint_q
 
     expected, done = solve(), []
 
@@ -25,9 +22,5 @@ def test_solvers_in_threads_give_the_bytes_of_one_alone(panda, engine, mode):
         for _ in range(ROUNDS):
             done.append((solve() == expected).all())  # a thread that fails leaves its rounds out
 
-    threads = [threading.Thread(target=work) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, THREADS)
     assert done == [True] * (THREADS * ROUNDS)
