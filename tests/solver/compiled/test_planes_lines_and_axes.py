@@ -41,21 +41,25 @@ def solve(robot, objectives, engine, **arguments):
     return solver.solve(problem_count=COUNT, **arguments)
 
 
-def hand(robot, result, link="panda_hand"):
-    poses = robot.forward_kinematics(result.joint_q, [link])
+def hand(robot, result):
+    poses = robot.forward_kinematics(result.joint_q, ["panda_hand"])
     return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+
+
+def along(turn, axis=(0.0, 0.0, 1.0)):
+    """An axis of the hand in the world, [n, 3]."""
+    return quaternion_rotate(turn, np.tile(axis, (len(turn), 1)))
 
 
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_axis_points_along_its_direction_at_a_point(problems, engine):
     """Directions and points of one pose of each problem: five conditions, the roll is free."""
-    wanted = quaternion_rotate(problems.orientations_xyzw[:, 0], np.tile(APPROACH, (COUNT, 1)))
-    points = problems.positions[:, 0]
+    wanted, points = along(problems.orientations_xyzw[:, 0]), problems.positions[:, 0]
     both = [IKObjectiveAxisAlign("panda_hand", APPROACH, 5.0 * wanted), IKObjectivePosition("panda_hand", points)]
     result = solve(problems.robot, both, engine)
     position, turn = hand(problems.robot, result)
-    good = np.linalg.norm(quaternion_rotate(turn, np.tile(APPROACH, (COUNT, 1))) - wanted, axis=1) < NEAR
+    good = np.linalg.norm(along(turn) - wanted, axis=1) < NEAR
     good &= np.linalg.norm(position - points, axis=1) < NEAR
     assert result.success.all()
     assert good.mean() >= 0.95
@@ -68,38 +72,26 @@ def test_an_axis_points_along_its_direction_at_a_point(problems, engine):
 def test_the_opposite_direction_is_no_solution(problems, engine):
     """Started from the antipode, where the gradient vanishes, other seeds find the way."""
     robot = problems.robot
-    turn = robot.forward_kinematics(robot.mid_joint_q, ["panda_hand"]).orientations_xyzw[0]
-    opposite = -quaternion_rotate(turn, APPROACH[None])
+    opposite = -along(robot.forward_kinematics(robot.mid_joint_q, ["panda_hand"]).orientations_xyzw[0])
     result = solve(robot, [IKObjectiveAxisAlign("panda_hand", APPROACH, opposite)], engine)
-    _, reached = hand(robot, result)
-    assert np.abs(quaternion_rotate(reached, np.tile(APPROACH, (COUNT, 1))) - opposite).max() < NEAR
+    assert np.abs(along(hand(robot, result)[1]) - opposite).max() < NEAR
     assert (result.cost < 1e-9).all()
 
 
-@pytest.mark.evidence_cases("compiled")
+@pytest.mark.evidence_cases("plane-compiled", "line-compiled")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_point_stays_in_its_plane_and_is_free_in_it(problems, directions, engine):
+@pytest.mark.parametrize("kind", [IKObjectivePlane, IKObjectiveLine], ids=["plane", "line"])
+def test_a_point_stays_in_its_plane_or_on_its_line_and_is_free_there(problems, directions, engine, kind):
+    """Weighed against the posture, which draws it towards the middle."""
     robot, points = problems.robot, problems.positions[:, 0]
-    start = problems.joint_q
-    plane = IKObjectivePlane("panda_hand", points, directions, weight=10.0)
+    rows = kind("panda_hand", points, directions, weight=10.0)
     posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
-    result = solve(robot, [plane, posture], engine, initial_joint_q=start)
-    arm = hand(robot, result)[0] - points
-    assert np.abs((arm * directions).sum(axis=1)).max() < 1e-3  # weighed against the posture
-    assert (np.linalg.norm(arm, axis=1) > 0.01).mean() > 0.9  # drawn along the plane towards the middle
-
-
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_point_stays_on_its_line_and_is_free_along_it(problems, directions, engine):
-    robot, points = problems.robot, problems.positions[:, 0]
-    line = IKObjectiveLine("panda_hand", points, directions, weight=10.0)
-    posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
-    result = solve(robot, [line, posture], engine, initial_joint_q=problems.joint_q)
-    arm = hand(robot, result)[0] - points
-    along = (arm * directions).sum(axis=1, keepdims=True)
-    assert np.linalg.norm(arm - along * directions, axis=1).max() < 1e-3
-    assert (np.abs(along) > 0.01).mean() > 0.9
+    arm = hand(robot, solve(robot, [rows, posture], engine, initial_joint_q=problems.joint_q))[0] - points
+    across = (arm * directions).sum(axis=1)
+    within = arm - across[:, None] * directions
+    off, free = (across, within) if kind is IKObjectivePlane else (np.linalg.norm(within, axis=1), across[:, None])
+    assert np.abs(off).max() < 1e-3
+    assert (np.linalg.norm(free, axis=1) > 0.01).mean() > 0.9
 
 
 @pytest.mark.evidence_cases("compiled")
@@ -132,31 +124,29 @@ def test_a_row_weight_of_zero_frees_the_rows_of_a_problem(problems, engine):
     np.testing.assert_array_equal(result.joint_q[~told], start[~told])
     position, turn = hand(robot, result)
     good = np.linalg.norm(position - [0.4, 0.0, 0.4], axis=1) < NEAR
-    good &= np.linalg.norm(quaternion_rotate(turn, np.tile(APPROACH, (COUNT, 1))) - DOWN, axis=1) < NEAR
+    good &= np.linalg.norm(along(turn) - DOWN, axis=1) < NEAR
     assert good[told].mean() >= 0.9
     assert not good[~told].any()
 
 
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(engine):
+def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(humanoid, engine):
     """Line and axis in the frame of a link that moves itself, and a tool that stands off the hand."""
-    robot = bare_robot("humanoid")
     tool = np.array([0.05, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
     options = {"offset": tool, "reference_link": "right_grasp"}
     both = [
         IKObjectiveLine("left_grasp", [0.0, 0.1, 0.05], [0.0, 1.0, 0.2], **options),
         IKObjectiveAxisAlign("left_grasp", [1.0, 0.0, 0.0], [0.0, -1.0, 0.0], **options),
     ]
-    result = solve(robot, both, engine)
-    poses = robot.forward_kinematics(result.joint_q, ["left_grasp", "right_grasp"])
+    result = solve(humanoid, both, engine)
+    poses = humanoid.forward_kinematics(result.joint_q, ["left_grasp", "right_grasp"])
     left, right = poses.orientations_xyzw[:, 0], poses.orientations_xyzw[:, 1]
-    tip = poses.positions[:, 0] + quaternion_rotate(left, np.tile(tool[:3], (COUNT, 1)))
+    tip = poses.positions[:, 0] + along(left, tool[:3])
     back = right * [-1.0, -1.0, -1.0, 1.0]
     seen = quaternion_rotate(back, tip - poses.positions[:, 1]) - [0.0, 0.1, 0.05]
-    along = unit(np.array([0.0, 1.0, 0.2]))
-    axis = quaternion_rotate(back, quaternion_rotate(left, np.tile([1.0, 0.0, 0.0], (COUNT, 1))))
-    good = np.linalg.norm(np.cross(seen, along), axis=1) < NEAR
+    axis = quaternion_rotate(back, along(left, [1.0, 0.0, 0.0]))
+    good = np.linalg.norm(np.cross(seen, unit(np.array([0.0, 1.0, 0.2]))), axis=1) < NEAR
     good &= np.linalg.norm(axis - [0.0, -1.0, 0.0], axis=1) < NEAR
     assert good.mean() >= 0.9
     assert result.islands.nisland.max() == 1
@@ -169,6 +159,5 @@ def test_a_camera_may_be_mounted_anew_between_solves(problems):
     solver.solve(problem_count=1)
     camera.set_offset([0.1, 0.0, 0.05, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])  # looks along x of the hand
     position, turn = hand(problems.robot, solver.solve(problem_count=1))
-    eye = position[0] + quaternion_rotate(turn, np.array([[0.1, 0.0, 0.05]]))[0]
-    arm = np.array([0.8, 0.0, 0.2]) - eye
-    assert np.abs(quaternion_rotate(turn, np.array([[1.0, 0.0, 0.0]]))[0] - unit(arm)).max() < 1e-3
+    arm = np.array([0.8, 0.0, 0.2]) - position[0] - along(turn, [0.1, 0.0, 0.05])[0]
+    assert np.abs(along(turn, [1.0, 0.0, 0.0])[0] - unit(arm)).max() < 1e-3

@@ -5,14 +5,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from ik_service import SolverOptions
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Spheres, sphere_pairs
-from tests.solver.conftest import Reachable, cpu_solver, inside_limits
+from tests.solver.conftest import Reachable, cpu_solver, inside_limits, use_engine
 
 COUNT, PAIRS, MARGIN = 100, 240, 0.02
 TOLERANCE = 0.005  # [m] of a row: so much nearer than the margin spheres may be
-OPTIONS = SolverOptions(seeds=16)
 
 
 @cache
@@ -23,12 +21,22 @@ def given():
     return problems, sphere_pairs(robot, PAIRS, radii=(0.1, 0.2), apart=5)
 
 
-def solved(engine):
-    problems, elements = given()
+WAYS = {
+    "compiled": ("auto", {}),
+    "staged": ("staged", {}),
+    "threads": ("threads", {}),
+    "float64": ("auto", {"precision": "float64"}),
+}
+
+
+def solved(way, monkeypatch):
+    (problems, elements), (engine, options) = given(), WAYS[way]
     spheres = Spheres(elements, MARGIN)
     spheres.set_row_tolerances(TOLERANCE)
-    solver = cpu_solver(problems.robot, ["panda_hand"], objectives=[spheres], engine=engine, options=OPTIONS)
-    return solver, solver.solve(problems.positions, problems.orientations_xyzw)
+    use_engine(engine, monkeypatch)
+    solver = cpu_solver(problems.robot, problems.links, objectives=[spheres])
+    assert solver.engine == ("staged" if way == "staged" else "compiled")
+    return solver.solve(*problems.targets, options={"seeds": 16, **options})
 
 
 def centres(robot, q, body, offset):
@@ -55,41 +63,16 @@ def worst_rows(robot, q):
     return found
 
 
-def require_right(result):
-    problems, _ = given()
+@pytest.mark.evidence_cases("threads", "float64")
+@pytest.mark.parametrize("way", WAYS)
+def test_success_means_that_no_spheres_are_too_near(way, monkeypatch):
+    problems, result = given()[0], solved(way, monkeypatch)
     q = result.joint_q.astype(np.float64)
-    distance, angle = problems.errors(q)
-    met = (distance[:, 0] <= 1e-3) & (angle[:, 0] <= 1e-2)
-    np.testing.assert_array_equal(result.success, met & (worst_rows(problems.robot, q) <= np.float32(TOLERANCE)))
+    np.testing.assert_array_equal(
+        result.success, problems.met(q) & (worst_rows(problems.robot, q) <= np.float32(TOLERANCE))
+    )
     assert inside_limits(problems.robot, result.joint_q).all()
-
-
-def test_success_means_that_no_spheres_are_too_near():
-    compiled, by_code = solved("compiled")
-    _, by_launches = solved("staged")
-    assert compiled.engine == "compiled"
-    for result in (by_code, by_launches):
-        require_right(result)
-        assert result.success.mean() > 0.5
-    assert (by_code.success != by_launches.success).mean() <= 0.05  # a minimum between spheres may be found or missed
-    assert (worst_rows(given()[0].robot, given()[0].joint_q) > TOLERANCE).mean() > 0.05  # spheres do matter
-
-
-@pytest.mark.evidence
-@pytest.mark.usefixtures("threads")
-def test_threads_find_it_too():
-    _, result = solved("compiled")
-    require_right(result)
     assert result.success.mean() > 0.5
-
-
-@pytest.mark.evidence
-def test_answers_in_float64_keep_them_apart():
-    problems, elements = given()
-    spheres = Spheres(elements, MARGIN)
-    spheres.set_row_tolerances(TOLERANCE)
-    options = SolverOptions(seeds=16, precision="float64")
-    solver = cpu_solver(problems.robot, ["panda_hand"], objectives=[spheres], options=options)
-    result = solver.solve(problems.positions, problems.orientations_xyzw)
-    require_right(result)
-    assert result.success.mean() > 0.5
+    assert (worst_rows(problems.robot, problems.joint_q) > TOLERANCE).mean() > 0.05  # spheres do matter
+    if way == "staged":  # a minimum between spheres may be found or missed
+        assert (solved("compiled", monkeypatch).success != result.success).mean() <= 0.05
