@@ -33,9 +33,8 @@ def answers():
     look.priority = 1  # beside targets, as postures are
     solver = cpu_solver(robot, [Target(HAND, offset=tool)], objectives=[posture, look])
     hands = robot.forward_kinematics(robot.random_joint_q(rng, COUNT), [HAND])
-    poses = transform_multiply(
-        np.hstack([hands.positions[:, 0], hands.orientations_xyzw[:, 0]]), np.tile(tool, (COUNT, 1))
-    )
+    hands = np.hstack([hands.positions[:, 0], hands.orientations_xyzw[:, 0]])
+    poses = transform_multiply(hands, np.tile(tool, (COUNT, 1)))
     goals = poses[:, :3], poses[:, 3:]
     result = solver.solve(*goals, options={"precision": "float64"})
     assert result.success.all()
@@ -84,32 +83,30 @@ def turned(orientations, way):
 
 
 def with_target_moved(data, way):
-    return data | {POSITION: data[POSITION] + way[:3], ORIENTATION: turned(data[ORIENTATION], way[3:])}
+    return {POSITION: data[POSITION] + way[:3], ORIENTATION: turned(data[ORIENTATION], way[3:])}
 
 
 def with_tool_moved(data, way):
     pose = data[OFFSET]
-    return data | {OFFSET: np.hstack([pose[:, :3] + way[:3], turned(pose[:, 3:], way[3:])])}
+    return {OFFSET: np.hstack([pose[:, :3] + way[:3], turned(pose[:, 3:], way[3:])])}
 
 
-def with_posture_moved(data, way):
-    return data | {"joint_q_reference": data["joint_q_reference"] + way}
+def by_pose(of_tool):
+    return lambda answers, motion: answers.by_pose(0, np.arange(6), motion, of_tool=of_tool)
 
 
-def with_weights_moved(data, way):
-    return data | {"row_weights": data["row_weights"] + way}
-
-
-def with_point_moved(data, way):
-    return data | {"target_points": data["target_points"] + way}
+def by_field(block, name, size):
+    """Numbers of a field, added to."""
+    moved, derived = (lambda data, way: {name: data[name] + way}), (lambda a, motion: a.by_field(block, name, motion))
+    return block, moved, size, derived
 
 
 BY = {
-    "target": (0, with_target_moved, 6, lambda a, m: a.by_pose(0, np.arange(6), m, of_tool=False)),
-    "tool": (0, with_tool_moved, 6, lambda a, m: a.by_pose(0, np.arange(6), m, of_tool=True)),
-    "posture": (1, with_posture_moved, 7, lambda a, m: a.by_field(1, "joint_q_reference", m)),
-    "weights": (1, with_weights_moved, 7, lambda a, m: a.by_field(1, "row_weights", m)),
-    "point": (2, with_point_moved, 3, lambda a, m: a.by_field(2, "target_points", m)),
+    "target": (0, with_target_moved, 6, by_pose(of_tool=False)),
+    "tool": (0, with_tool_moved, 6, by_pose(of_tool=True)),
+    "posture": by_field(1, "joint_q_reference", 7),
+    "weights": by_field(1, "row_weights", 7),
+    "point": by_field(2, "target_points", 3),
 }
 
 
@@ -123,7 +120,7 @@ def test_rows_and_gradient_by_numbers(answers, number):
         ends = []
         for side in (STEP, -STEP):
             data = list(answers.data)
-            data[block] = moved(data[block], side * way)
+            data[block] = data[block] | moved(data[block], side * way)
             there = values(answers, data)
             ends.append(np.hstack([there.rows, np.einsum("nrd,nr->nd", there.jacobian, weights)]))
         np.testing.assert_allclose(found @ way, (ends[0] - ends[1]) / (2.0 * STEP), atol=1e-7)

@@ -5,12 +5,13 @@ import pytest
 import warp as wp
 
 from benchmarks.accuracy.minima import Minima, differences
-from ik_service import IKSolver, SolverOptions, Target
+from ik_service import SolverOptions, Target
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectiveAxisAlign, IKObjectivePosture, IKObjectiveRotation, InputError
 from objectives.errors import UnknownNameError
-from tests.solver.conftest import bare_robot
+from tests.solver.conftest import cpu_solver
+from tests.solver.derivatives.conftest import derived, values_at
 
 HAND = ["panda_hand"]
 PRECISE = SolverOptions(precision="float64")
@@ -18,34 +19,30 @@ COUNT = 5
 
 
 @pytest.fixture(scope="module")
-def panda():
-    return bare_robot("panda")
-
-
-@pytest.fixture(scope="module")
 def poses(panda):
-    found = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(4), COUNT), HAND)
-    return found.positions, found.orientations_xyzw
+    return values_at(panda, HAND, panda.random_joint_q(np.random.default_rng(4), COUNT))
 
 
 def free_of(found):
     return found.dof_state == DofState.FREE
 
 
+def postured(robot, reference, targets=HAND, **arguments):
+    """A precise solver of targets beside a posture, and the posture."""
+    posture = IKObjectivePosture(reference, **{"weight": 0.05} | arguments)
+    return cpu_solver(robot, targets, objectives=[posture], options=PRECISE), posture
+
+
 @pytest.mark.evidence
 def test_a_reference_of_a_posture(panda, poses):
-    posture = IKObjectivePosture(panda.mid_joint_q, weight=0.05)
-    solver = IKSolver(panda, HAND, objectives=[posture], options=PRECISE)
-    result = solver.solve(*poses)
-    found = solver.linearise(result, *poses, data=[(posture, "joint_q_reference")])
+    solver, posture = postured(panda, panda.mid_joint_q)
+    found = derived(solver, poses, data=[(posture, "joint_q_reference")])
     assert found.by_data[0].shape == (COUNT, 7, 7)
     good = found.is_differentiable & ~found.one_sided.any(axis=1)
     assert good.sum() > 2
 
     def moved(axis, by):
-        reference = np.array(panda.mid_joint_q)
-        reference[axis] += by
-        return Minima(panda, HAND, reference).at(*poses, found.joint_q, free_of(found))
+        return Minima(panda, HAND, panda.mid_joint_q + by * np.eye(7)[axis]).at(*poses, found.joint_q, free_of(found))
 
     expected = differences(moved, range(7))
     np.testing.assert_allclose(found.by_data[0][good], expected[good], atol=1e-6)
@@ -58,11 +55,9 @@ def test_weights_of_rows_that_pull_against_a_target(panda, poses):
     weight, far = 0.3, (poses[0] + [0.0, 0.0, 2.0], poses[1])
     posture = IKObjectivePosture(panda.mid_joint_q, weight=weight)
     posture.priority = 0
-    solver = IKSolver(panda, HAND, objectives=[posture], options=PRECISE)
-    result = solver.solve(*far)
-    found = solver.linearise(result, *far, data=[(posture, "row_weights")])
+    solver = cpu_solver(panda, HAND, objectives=[posture], options=PRECISE)
+    found = derived(solver, far, data=[(posture, "row_weights")])
     good = found.is_differentiable & ~found.one_sided.any(axis=1)
-    assert good.any()
 
     def moved(_, by):
         minima = Minima(panda, HAND, panda.mid_joint_q, is_met=False, posture_weight=weight * (1.0 + by))
@@ -79,23 +74,17 @@ def test_weights_of_rows_that_pull_against_a_target(panda, poses):
 def test_a_limit_takes_its_joint_with_it(panda):
     outside = panda.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])
     outside[1] = panda.joint_limit_upper[1] + 1.0
-    start = outside.copy()
-    start[1] = panda.joint_limit_upper[1]
-    poses = panda.forward_kinematics(start[None], HAND)
-    arm = IKSolver(panda, HAND, objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE)
-    result = arm.solve(*poses, initial_joint_q=start)
-    found = arm.linearise(result, *poses, limits=True)
+    start = np.minimum(outside, panda.joint_limit_upper)
+    poses = values_at(panda, HAND, start[None])
+    found = derived(postured(panda, outside)[0], poses, start, limits=True)
     assert found.is_differentiable.all()
     assert found.dof_state[0, 1] == DofState.AT_UPPER
 
     def moved(_, by):
-        joint_q = found.joint_q.copy()
-        joint_q[:, 1] += by
-        return Minima(panda, HAND, outside).at(*poses, joint_q, free_of(found))
+        return Minima(panda, HAND, outside).at(*poses, found.joint_q + by * np.eye(7)[1], free_of(found))
 
-    expected = differences(moved, range(1))[0, :, 0]
     assert found.by_limits.shape == (1, 7, 7)
-    np.testing.assert_allclose(found.by_limits[0, :, 1], expected, atol=1e-6)
+    np.testing.assert_allclose(found.by_limits[0, :, 1], differences(moved, range(1))[0, :, 0], atol=1e-6)
     assert found.by_limits[0, 1, 1] == 1.0
     assert not np.delete(found.by_limits[0], 1, axis=1).any()
 
@@ -113,15 +102,14 @@ def test_unit_numbers_are_those_that_set_data_makes_of_what_it_is_given(panda, c
     kind, given, name, numbers = DIRECTED[case]
     numbers, start = np.array(numbers), panda.mid_joint_q + 0.1
     objective = kind("panda_hand", **{name: numbers, **given}, weight=1.0)
-    solver = IKSolver(panda, HAND, objectives=[IKObjectivePosture(panda.mid_joint_q, weight=0.5), objective])
-    position = panda.forward_kinematics(start[None], HAND).positions
-    found = solver.linearise(solver.solve(position, initial_joint_q=start), position, data=[(objective, name)])
+    solver = cpu_solver(panda, HAND, objectives=[IKObjectivePosture(panda.mid_joint_q, weight=0.5), objective])
+    position = values_at(panda, HAND, start[None])[:1]
+    found = derived(solver, position, start, data=[(objective, name)])
     assert found.is_differentiable.all()
 
     def moved(axis, by):
         objective.set_data(name, numbers + by * np.eye(len(numbers))[axis])
-        result = solver.solve(position, initial_joint_q=found.joint_q[0])
-        return solver.linearise(result, position).joint_q
+        return derived(solver, position, found.joint_q[0]).joint_q
 
     expected = differences(moved, range(len(numbers)), 3e-4)  # of float32 numbers
     np.testing.assert_allclose(found.by_data[0], expected, atol=1e-3)
@@ -129,7 +117,7 @@ def test_unit_numbers_are_those_that_set_data_makes_of_what_it_is_given(panda, c
     np.testing.assert_allclose(found.by_data[0] @ numbers, 0.0, atol=1e-7)
     if case == "direction":  # a Warp array is taken as it is: a longer direction weighs more
         objective.set_data(name, wp.array(numbers[None], dtype=wp.float32, device="cpu"))
-        again = solver.linearise(solver.solve(position, initial_joint_q=start), position, data=[(objective, name)])
+        again = derived(solver, position, start, data=[(objective, name)])
         assert np.abs(again.by_data[0] @ numbers).max() > 1e-3
 
 
@@ -145,6 +133,7 @@ BENT_ARM = """<robot name="arm"><link name="base"/><link name="a"/><link name="b
 <link name="hand"/>
 <joint name="fixed" type="fixed"><parent link="tip"/><child link="hand"/><origin xyz="0.2 0 0"/></joint>
 </robot>"""
+ALONG_X = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 ENDS = {"lower": (0.2, 1.5, DofState.AT_LOWER), "upper": (-1.5, -0.2, DofState.AT_UPPER)}
 
 
@@ -156,19 +145,16 @@ def test_limits_at_both_ends_beside_a_cost_that_bends(end):
     side = np.array([1.0, 1.0, 1.0, 1.0] if end == "lower" else [-1.0, 1.0, -1.0, 1.0])  # or its mirror image
     reference, start = side * [-2.0, 0.9, 0.8, -0.7], side * [0.2, 0.1, 0.7, 0.1]
 
-    def derived(by, **asked):
+    def moved(by, **asked):
         low, high = (limits[0] + by, limits[1]) if end == "lower" else (limits[0], limits[1] + by)
         robot = load_urdf(BENT_ARM.format(low=low, high=high))
-        targets = [Target("hand", row_weights=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0))]
-        solver = IKSolver(robot, targets, objectives=[IKObjectivePosture(reference, weight=0.5)], options=PRECISE)
-        place = np.array([[[0.9, 0.0, 0.0]]])
-        result = solver.solve(place, initial_joint_q=start)
-        return solver.linearise(result, place, **asked)
+        solver, _ = postured(robot, reference, [Target("hand", row_weights=ALONG_X)], weight=0.5)
+        return derived(solver, [np.array([[[0.9, 0.0, 0.0]]])], start, **asked)
 
-    found = derived(0.0, limits=True)
+    found = moved(0.0, limits=True)
     assert found.is_differentiable.all()
     assert found.dof_state[0, 0] == state
-    expected = differences(lambda _, by: derived(by).joint_q, range(1))[0, :, 0]
+    expected = differences(lambda _, by: moved(by).joint_q, range(1))[0, :, 0]
     np.testing.assert_allclose(found.by_limits[0, :, 0], expected, atol=1e-6)
     assert np.abs(expected[1:]).max() > 1e-2
 
@@ -189,20 +175,13 @@ FOLLOWED = """<robot name="followed"><link name="base"/><link name="a"/><link na
 def test_the_limit_of_a_follower_is_in_its_own_column(rate, end):
     """The tip keeps its place; the posture pulls the leader up until its own limit, or its follower's, holds it."""
 
-    def derived(by, **asked):
+    def moved(by, **asked):
         low, high = -0.5 + by * (end == "low"), 0.5 + by * (end == "high")
-        robot = load_urdf(FOLLOWED.format(low=low, high=high, rate=rate))
-        reference = [5.0, 0.0, 0.0]
-        solver = IKSolver(
-            robot,
-            [Target("c", row_weights=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0))],
-            objectives=[IKObjectivePosture(reference, joints=["lead"])],
-            options=PRECISE,
-        )
-        place = np.array([[[0.6, 0.0, 0.0]]])
-        return solver.linearise(solver.solve(place), place, **asked)
+        robot, targets = load_urdf(FOLLOWED.format(low=low, high=high, rate=rate)), [Target("c", row_weights=ALONG_X)]
+        solver, _ = postured(robot, [5.0, 0.0, 0.0], targets, joints=["lead"], weight=1.0)
+        return derived(solver, [np.array([[[0.6, 0.0, 0.0]]])], **asked)
 
-    found = derived(0.0, limits=True)
+    found = moved(0.0, limits=True)
     assert found.is_differentiable.all()
     column = 0 if end is None else 1
     assert not np.delete(found.by_limits[0], column, axis=1).any()
@@ -211,60 +190,50 @@ def test_the_limit_of_a_follower_is_in_its_own_column(rate, end):
         np.testing.assert_allclose(own, [1.0, rate, -1.0 - rate], atol=1e-9)
     else:
         np.testing.assert_allclose(own, [1.0 / rate, 1.0, -1.0 - 1.0 / rate], atol=1e-9)
-        np.testing.assert_allclose(own, differences(lambda _, by: derived(by).joint_q, range(1))[0, :, 0], atol=1e-6)
+        np.testing.assert_allclose(own, differences(lambda _, by: moved(by).joint_q, range(1))[0, :, 0], atol=1e-6)
 
 
 @pytest.mark.evidence
 def test_products_are_each_others_transpose(panda, poses):
-    posture = IKObjectivePosture(panda.mid_joint_q, weight=0.05)
-    solver = IKSolver(panda, HAND, objectives=[posture], options=PRECISE)
-    result = solver.solve(*poses)
+    (solver, posture), rng = postured(panda, panda.mid_joint_q), np.random.default_rng(0)
     fields = [(posture, "joint_q_reference"), (posture, "row_weights")]
-    found, rng = solver.linearise(result, *poses, data=fields, limits=True), np.random.default_rng(0)
-    change, back = [rng.normal(size=(COUNT, 7)) for _ in fields], rng.normal(size=(COUNT, 7))
-    limits = rng.normal(size=(COUNT, 7))
+    found = derived(solver, poses, data=fields, limits=True)
+    *change, back, limits = rng.normal(size=(4, COUNT, 7))
     forward = (found.jvp(data=change, limits=limits) * back).sum()
     pulled = found.vjp(back)
     backward = sum((one * by).sum() for one, by in zip((*change, limits), (*pulled.data, pulled.limits), strict=True))
     assert forward == pytest.approx(backward, rel=1e-12)
-    plain = solver.linearise(result, *poses)
+    plain = derived(solver, poses)
     np.testing.assert_array_equal(found.by_targets, plain.by_targets)
     assert plain.by_data == ()
     assert plain.vjp(back).limits.shape == (COUNT, 0)
 
 
 def test_columns_are_in_the_order_of_the_solver(panda, poses):
-    order = [f"panda_joint{k}" for k in range(7, 0, -1)]
-    own, other = (
-        IKSolver(panda, HAND, objectives=[one], options=PRECISE, **given)
-        for one, given in (
-            (IKObjectivePosture(panda.mid_joint_q), {}),
-            (IKObjectivePosture(panda.mid_joint_q), {"joint_order": order}),
-        )
-    )
-    found = [
-        solver.linearise(
-            solver.solve(*poses), *poses, data=[(solver._core.objectives[0], "joint_q_reference")], limits=True
-        )
-        for solver in (own, other)
-    ]
+    found = []
+    for order in (None, panda.joint_names[::-1]):
+        posture = IKObjectivePosture(panda.mid_joint_q)
+        solver = cpu_solver(panda, HAND, objectives=[posture], options=PRECISE, joint_order=order)
+        found.append(derived(solver, poses, data=[(posture, "joint_q_reference")], limits=True))
     np.testing.assert_array_equal(found[1].by_data[0], found[0].by_data[0][:, ::-1])
     np.testing.assert_array_equal(found[1].by_limits, found[0].by_limits[:, ::-1, ::-1])
 
 
 def test_what_a_solver_does_not_have_is_refused(panda, poses):
     posture = IKObjectivePosture(panda.mid_joint_q)
-    solver = IKSolver(panda, HAND, objectives=[posture])
+    solver = cpu_solver(panda, HAND, objectives=[posture])
     result = solver.solve(*poses)
-    with pytest.raises(InputError, match="no objective of this solver"):
-        solver.linearise(result, *poses, data=[(IKObjectivePosture(panda.mid_joint_q), "joint_q_reference")])
+    other = [(IKObjectivePosture(panda.mid_joint_q), "joint_q_reference")]
+    pairs = "pairs of an objective and the name of a field"
+    for data, words in ((other, "no objective of this solver"), (5, pairs), ([1], pairs), ([(posture,)], pairs)):
+        with pytest.raises(InputError, match=words):
+            solver.linearise(result, *poses, data=data)
     with pytest.raises(UnknownNameError, match="no field 'reference'"):
         solver.linearise(result, *poses, data=[(posture, "reference")])
-    for wrong in (5, [1], [(posture,)]):
-        with pytest.raises(InputError, match="pairs of an objective and the name of a field"):
-            solver.linearise(result, *poses, data=wrong)
-    with pytest.raises(InputError, match="limits=True"):
-        solver.linearise(result, *poses).jvp(limits=np.zeros((COUNT, 7)))
-    for wrong in (5, [np.zeros((COUNT, 7))]):
-        with pytest.raises(InputError, match="0, those asked for"):
-            solver.linearise(result, *poses).jvp(data=wrong)
+    found, number = solver.linearise(result, *poses), np.zeros((COUNT, 7))
+    for given, words in (
+        ({"limits": number}, "limits=True"),
+        *(({"data": d}, "0, those asked for") for d in (5, [number])),
+    ):
+        with pytest.raises(InputError, match=words):
+            found.jvp(**given)

@@ -12,6 +12,7 @@ from ik_service.solver.derivatives.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.derivatives.chain_robot import chain_robot
+from tests.solver.derivatives.conftest import assert_near, assert_same_bytes_alone, derived, solved, values_at
 from tests.solver.quick_objective import QuickObjective
 
 FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/>
@@ -23,6 +24,7 @@ FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link 
     <axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
   <joint name="mount" type="fixed"><parent link="three"/><child link="tip"/><origin xyz="0.3 0 0"/></joint></robot>"""
 FREE, PRECISE = SolverOptions(joint_limits="off", position_tolerance=1e-5), SolverOptions(precision="float64")
+HAND = ["panda_hand"]
 HANDS = ["left_panda_hand", "right_panda_hand"]
 WELL_APART_FROM_SINGULAR = 0.05
 
@@ -31,13 +33,18 @@ def posture(robot):
     return IKObjectivePosture(robot.mid_joint_q, weight=0.05)
 
 
-def reachable(robot, links, count, random_seed=0):  # poses and joint_q, far from singular
+def reachable(robot, links, count, random_seed=0):
+    """Values of targets and the configurations that reach them, far from singular ones."""
     joint_q = robot.random_joint_q(np.random.default_rng(random_seed), 20 * count)
     jacobian = robot.jacobian(joint_q, links).reshape(len(joint_q), -1, robot.joint_dof_count)
     least = np.linalg.svd(jacobian[..., robot.active_dof], compute_uv=False).min(axis=1)
     joint_q = joint_q[least > WELL_APART_FROM_SINGULAR][:count]
-    poses = robot.forward_kinematics(joint_q, links)
-    return poses.positions, poses.orientations_xyzw, joint_q
+    return values_at(robot, links, joint_q), joint_q
+
+
+def derived_at_reachable(solver, count):
+    links = [target.link for target in solver.targets]
+    return derived(solver, *reachable(solver.robot, links, count))
 
 
 CASES = {
@@ -53,71 +60,52 @@ def test_derivatives_are_those_of_the_minima(case):
     name, links, has_posture, count = CASES[case]
     robot = bare_robot(name)
     objectives = [posture(robot)] if has_posture else []
-    solver = cpu_solver(robot, links, objectives=objectives, options=PRECISE)
-    positions, orientations, start = reachable(robot, links, count)
-    result = solver.solve(positions, orientations, initial_joint_q=start)
+    values, start = reachable(robot, links, count)
+    result, found = solved(robot, links, values, start, objectives=objectives, options=PRECISE)
     assert result.success.all()
-    found = solver.linearise(result, positions, orientations)
     assert found.is_differentiable.all()
     np.testing.assert_allclose(found.joint_q, result.joint_q, atol=0.05 if has_posture else 1e-7)
     minima = Minima(robot, links, robot.mid_joint_q if has_posture else None)
-    expected = minima.derivatives(positions, orientations, found.joint_q, found.dof_state == DofState.FREE)
-    scale = np.abs(expected).max(axis=(1, 2, 3), keepdims=True)
-    np.testing.assert_allclose(found.by_targets / scale, expected / scale, atol=1e-6)
+    assert_near(found.by_targets, minima.derivatives(*values, found.joint_q, found.dof_state == DofState.FREE), 1e-6)
 
 
-def test_a_redundant_arm_follows_on_the_shortest_way():
-    robot, links = bare_robot("panda"), ["panda_hand"]
-    solver = cpu_solver(robot, links)
-    positions, orientations, start = reachable(robot, links, 8)
-    result = solver.solve(positions, orientations, initial_joint_q=start)
-    found = solver.linearise(result, positions, orientations)
-    expected = np.linalg.pinv(robot.jacobian(found.joint_q, links)[:, 0])
+def test_a_redundant_arm_follows_on_the_shortest_way(panda):
+    found = derived_at_reachable(cpu_solver(panda, HAND), 8)
+    expected = np.linalg.pinv(panda.jacobian(found.joint_q, HAND)[:, 0])
     np.testing.assert_allclose(found.by_targets[:, :, 0], expected, atol=1e-8)
     assert (found.rank == 6).all()
 
 
 @pytest.mark.evidence
-def test_islands_do_not_follow_each_others_targets():
-    robot = bare_robot("dual_panda")
-    solver = cpu_solver(robot, HANDS, objectives=[posture(robot)], options=PRECISE)
-    positions, orientations, start = reachable(robot, HANDS, 2)
-    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
-    left = np.array([name.startswith("left") for name in robot.dof_names])
-    assert not found.by_targets[:, left, 1].any()
-    assert not found.by_targets[:, ~left, 0].any()
-    assert found.by_targets[:, left, 0].any()
-    assert found.by_targets[:, ~left, 1].any()
+def test_islands_do_not_follow_each_others_targets(dual_panda):
+    found = derived_at_reachable(cpu_solver(dual_panda, HANDS, objectives=[posture(dual_panda)], options=PRECISE), 2)
+    left = np.array([name.startswith("left") for name in dual_panda.dof_names])
+    for own, arm in ((left, 0), (~left, 1)):
+        assert found.by_targets[:, own, arm].any()
+        assert not found.by_targets[:, ~own, arm].any()
 
 
 def test_targets_out_of_reach_pull_their_minimum_along():
     robot, links = load_robot("ur5e"), ["tool0"]
-    solver = cpu_solver(robot, links, options=PRECISE)
-    positions, orientations, start = reachable(robot, links, 4)
-    positions += 1.0
-    result = solver.solve(positions, orientations, initial_joint_q=start)
+    values, start = reachable(robot, links, 4)
+    values[0][:] += 1.0
+    result, found = solved(robot, links, values, start, options=PRECISE)
     assert not result.success.any()
-    found = solver.linearise(result, positions, orientations)
     kept = found.is_differentiable
     assert kept.any()
-    minima = Minima(robot, links, is_met=False)
-    expected = minima.derivatives(positions[kept], orientations[kept], found.joint_q[kept])
+    expected = Minima(robot, links, is_met=False).derivatives(*(one[kept] for one in (*values, found.joint_q)))
     np.testing.assert_allclose(found.by_targets[kept], expected, atol=1e-5)
     assert not found.by_targets[~kept].any()
 
 
-def test_a_joint_that_a_limit_holds_stays():
-    robot, links = bare_robot("panda"), ["panda_hand"]
-    outside = robot.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])  # in no plane: that is singular
-    outside[1] = robot.joint_limit_upper[1] + 1.0  # where the posture would have it
-    solver = cpu_solver(robot, [], objectives=[IKObjectivePosture(outside)], options=SolverOptions(joint_limits="hard"))
-    result = solver.solve(problem_count=1)
-    assert result.joint_q[0, 1] == np.float32(robot.joint_limit_upper[1])
-    arm = cpu_solver(robot, links, objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE)
-    poses = robot.forward_kinematics(result.joint_q, links)
-    answer = arm.solve(poses.positions, poses.orientations_xyzw, initial_joint_q=result.joint_q)
+def test_a_joint_that_a_limit_holds_stays(panda):
+    outside = panda.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])  # in no plane: that is singular
+    outside[1] = panda.joint_limit_upper[1] + 1.0  # where the posture would have it
+    start = cpu_solver(panda, objectives=[IKObjectivePosture(outside)]).solve(problem_count=1).joint_q
+    assert start[0, 1] == np.float32(panda.joint_limit_upper[1])
+    objectives = [IKObjectivePosture(outside, weight=0.05)]
+    answer, found = solved(panda, HAND, values_at(panda, HAND, start), start, objectives=objectives, options=PRECISE)
     assert answer.success.all()
-    found = arm.linearise(answer, poses.positions, poses.orientations_xyzw)
     assert found.is_differentiable.all()
     assert found.dof_state[0, 1] == DofState.AT_UPPER
     assert not found.one_sided[0, 1]
@@ -126,21 +114,19 @@ def test_a_joint_that_a_limit_holds_stays():
 
 
 @pytest.mark.evidence
-def test_answers_at_limits_follow_along_them():
-    robot, links = bare_robot("panda"), ["panda_hand"]
-    outside = robot.mid_joint_q.copy()
-    outside[1] = robot.joint_limit_lower[1] - 1.0
-    solver = cpu_solver(robot, links, objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE)
-    positions, orientations, start = reachable(robot, links, 30)
-    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+def test_answers_at_limits_follow_along_them(panda):
+    outside = panda.mid_joint_q.copy()
+    outside[1] = panda.joint_limit_lower[1] - 1.0
+    values, start = reachable(panda, HAND, 30)
+    objectives = [IKObjectivePosture(outside, weight=0.05)]
+    _, found = solved(panda, HAND, values, start, objectives=objectives, options=PRECISE)
     at_limit = found.is_differentiable & ((found.dof_state != DofState.FREE).sum(axis=1) == 1)
     assert at_limit.sum() > 3
-    held = found.dof_state[at_limit] != DofState.FREE
-    limits = np.where(found.dof_state[at_limit] == DofState.AT_LOWER, robot.joint_limit_lower, robot.joint_limit_upper)
-    assert np.array_equal(found.joint_q[at_limit][held], limits[held])
-    targets, joint_q = (positions[at_limit], orientations[at_limit]), found.joint_q[at_limit]
-    expected = Minima(robot, links, outside).derivatives(*targets, joint_q, ~held)
-    own = found.by_targets[at_limit]
+    state, joint_q, own = (one[at_limit] for one in (found.dof_state, found.joint_q, found.by_targets))
+    held = state != DofState.FREE
+    limits = np.where(state == DofState.AT_LOWER, panda.joint_limit_lower, panda.joint_limit_upper)
+    assert np.array_equal(joint_q[held], limits[held])
+    expected = Minima(panda, HAND, outside).derivatives(*(one[at_limit] for one in values), joint_q, ~held)
     smooth = np.abs(own).max(axis=(1, 2, 3)) < 10.0
     np.testing.assert_allclose(own[smooth], expected[smooth], atol=1e-4)
     assert not own[held].any()
@@ -148,127 +134,88 @@ def test_answers_at_limits_follow_along_them():
 
 def test_joints_that_no_target_moves_are_fixed():
     robot = bare_robot("panda_gripper")
-    solver = cpu_solver(robot, ["panda_hand"])
-    positions, orientations, start = reachable(robot.lock({"panda_finger_joint1": 0.01}), ["panda_hand"], 2)
-    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    values, start = reachable(robot.lock({"panda_finger_joint1": 0.01}), HAND, 2)
+    found = derived(cpu_solver(robot, HAND), values, start)
     fingers = np.array(["finger" in name for name in robot.dof_names])
-    assert (found.dof_state[:, fingers] == DofState.FIXED).all()
+    assert (found.dof_state == np.where(fingers, DofState.FIXED, DofState.FREE)).all()
     assert not found.by_targets[:, fingers].any()
-    assert (found.dof_state[:, ~fingers] == DofState.FREE).all()
 
 
 def test_products_are_each_others_transpose():
-    robot, links = load_robot("ur5e"), ["tool0"]
-    solver = cpu_solver(robot, links)
-    positions, orientations, start = reachable(robot, links, 5)
-    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
-    rng = np.random.default_rng(1)
+    found, rng = derived_at_reachable(cpu_solver(load_robot("ur5e"), ["tool0"]), 5), np.random.default_rng(1)
     change, turn, by_q = rng.normal(size=(5, 1, 3)), rng.normal(size=(5, 1, 3)), rng.normal(size=(5, 6))
-    back = found.vjp(by_q)
-    forth = found.jvp(change, turn)
+    back, forth = found.vjp(by_q), found.jvp(change, turn)
     assert forth.shape == (5, 6)
     np.testing.assert_allclose((forth * by_q).sum(), (back.positions * change).sum() + (back.rotations * turn).sum())
     with pytest.raises(InputError, match=r"joint_q has shape \[6\]"):
         found.vjp(by_q[0])
 
 
-@pytest.mark.evidence
-def test_positions_alone_have_no_derivatives_by_rotations():
-    robot, links = load_robot("ur5e"), ["tool0"]
-    solver = cpu_solver(robot, links)
-    positions, _, start = reachable(robot, links, 3)
-    result = solver.solve(positions, initial_joint_q=start)
-    found = solver.linearise(result, positions)
-    assert (found.rank == 3).all()
-    assert not found.by_targets[..., 3:].any()
-    follows = robot.jacobian(found.joint_q, links)[:, 0, :3] @ found.by_targets[:, :, 0, :3]
-    np.testing.assert_allclose(follows, np.broadcast_to(np.eye(3), (3, 3, 3)), atol=1e-9)
-
-
 def test_answers_that_are_no_minimum_have_none():
     robot, links = load_robot("ur5e"), ["tool0"]
-    solver = cpu_solver(robot, links, options=SolverOptions(seeds=1, max_iterations=2))
-    positions, orientations, _ = reachable(robot, links, 20)
-    result = solver.solve(positions, orientations)
-    found = solver.linearise(result, positions, orientations)
+    options = SolverOptions(seeds=1, max_iterations=2)
+    _, found = solved(robot, links, reachable(robot, links, 20)[0], options=options)
     lost = ~found.is_differentiable
     assert lost.any()
     assert not found.by_targets[lost].any()
 
 
-def test_what_cannot_be_derived_is_refused():
-    robot = bare_robot("panda")
-    solver = cpu_solver(robot, ["panda_hand"], objectives=[QuickObjective(6, [[0.4, 0.1, 0.5]])])
-    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
-    result = solver.solve(*pose)
+POSE = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
+
+
+def test_what_cannot_be_derived_is_refused(panda):
+    solver = cpu_solver(panda, HAND, objectives=[QuickObjective(6, [[0.4, 0.1, 0.5]])])
+    result = solver.solve(*POSE)
     with pytest.raises(EngineError, match="does not state its rows"):
-        solver.linearise(result, *pose)
+        solver.linearise(result, *POSE)
     with pytest.raises(InputError, match="targets of 2 problems and 1 answers"):
-        solver.linearise(result, np.repeat(pose[0], 2, axis=0), np.repeat(pose[1], 2, axis=0))
+        solver.linearise(result, *(np.repeat(one, 2, axis=0) for one in POSE))
 
 
-def test_answers_of_other_solvers_are_refused():
-    robot = bare_robot("panda")
-    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
-    solver = cpu_solver(robot, ["panda_hand"], objectives=[posture(robot)])
-    plain = cpu_solver(robot, ["panda_hand"])
-    turned = cpu_solver(robot, ["panda_hand"], joint_order=robot.joint_names[::-1])
-    shorter = cpu_solver(robot.lock({"panda_joint1": 0.0}), ["panda_hand"])
-    with pytest.raises(InputError, match="of another solver: its rows differ"):
-        solver.linearise(plain.solve(*pose), *pose)
-    with pytest.raises(InputError, match="of another solver: its order of joints differ"):
-        plain.linearise(turned.solve(*pose), *pose)
-    with pytest.raises(InputError, match="of another solver: its robot differ"):
-        plain.linearise(shorter.solve(*pose), *pose)
-    alike = cpu_solver(robot, ["panda_hand"])
-    assert plain.linearise(alike.solve(*pose), *pose).is_differentiable.all()
-
-
-def test_other_parts_of_targets_than_in_the_solve_are_refused():
-    robot, links = bare_robot("panda"), ["panda_hand"]
-    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
-    solver = cpu_solver(robot, links)
-    with pytest.raises(InputError, match="Target 0 is given with orientations, without which it was solved for"):
-        solver.linearise(solver.solve(pose[0]), *pose)
-    with pytest.raises(InputError, match="Target 0 was solved for with orientations, which are not given"):
-        solver.linearise(solver.solve(*pose), pose[0])
-    light = cpu_solver(robot, [Target("panda_hand", row_weights=[1, 1, 1, 0, 0, 0])])
-    assert light.linearise(light.solve(*pose), *pose).is_differentiable.all()  # rows that do not count
+def test_answers_of_other_solvers_and_other_parts_of_targets_are_refused(panda):
+    plain = cpu_solver(panda, HAND)
+    with_posture = cpu_solver(panda, HAND, objectives=[posture(panda)])
+    turned = cpu_solver(panda, HAND, joint_order=panda.joint_names[::-1])
+    shorter = cpu_solver(panda.lock({"panda_joint1": 0.0}), HAND)
+    for solver, result, given, words in (
+        (with_posture, plain.solve(*POSE), POSE, "of another solver: its rows differ"),
+        (plain, turned.solve(*POSE), POSE, "of another solver: its order of joints differ"),
+        (plain, shorter.solve(*POSE), POSE, "of another solver: its robot differ"),
+        (plain, plain.solve(POSE[0]), POSE, "Target 0 is given with orientations, without which it was solved for"),
+        (plain, plain.solve(*POSE), POSE[:1], "Target 0 was solved for with orientations, which are not given"),
+    ):
+        with pytest.raises(InputError, match=words):
+            solver.linearise(result, *given)
+    alike = cpu_solver(panda, HAND)
+    assert plain.linearise(alike.solve(*POSE), *POSE).is_differentiable.all()
+    light = cpu_solver(panda, [Target("panda_hand", row_weights=[1, 1, 1, 0, 0, 0])])
+    assert derived(light, POSE).is_differentiable.all()  # rows that do not count
 
 
 @pytest.mark.evidence
-def test_limits_that_weigh_nothing_do_not_act_against_targets():
-    robot, links = bare_robot("panda"), ["panda_hand"]
+def test_limits_that_weigh_nothing_do_not_act_against_targets(panda):
     options = SolverOptions(precision="float64", joint_limits="soft")
-    solver = cpu_solver(robot, links, objectives=[posture(robot)], options=options)
-    positions, orientations, start = reachable(robot, links, 6)
-    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
-    derived = found.is_differentiable
-    assert derived.sum() > 3
-    follows = robot.jacobian(found.joint_q, links)[derived, 0] @ found.by_targets[derived, :, 0]
+    found = derived_at_reachable(cpu_solver(panda, HAND, objectives=[posture(panda)], options=options), 6)
+    is_derived = found.is_differentiable
+    assert is_derived.sum() > 3
+    follows = panda.jacobian(found.joint_q, HAND)[is_derived, 0] @ found.by_targets[is_derived, :, 0]
     np.testing.assert_allclose(follows, np.broadcast_to(np.eye(6), follows.shape), atol=1e-8)
 
 
 @pytest.mark.evidence
-def test_two_costs_of_which_one_comes_first_have_no_derivatives():
-    robot = bare_robot("dual_panda")
-    first = IKObjectivePosture(robot.mid_joint_q + 0.3, weight=0.01)
+def test_two_costs_of_which_one_comes_first_have_no_derivatives(dual_panda):
+    first = IKObjectivePosture(dual_panda.mid_joint_q + 0.3, weight=0.01)
     first.priority = 0
-    solver = cpu_solver(robot, HANDS, objectives=[first, posture(robot)], options=PRECISE)
-    positions, orientations, start = reachable(robot, HANDS, 2)
-    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    solver = cpu_solver(dual_panda, HANDS, objectives=[first, posture(dual_panda)], options=PRECISE)
+    found = derived_at_reachable(solver, 2)
     assert not found.is_differentiable.any()
     assert not found.by_targets.any()
 
 
-def test_columns_are_in_the_order_of_the_caller():
-    robot, links = bare_robot("panda"), ["panda_hand"]
-    own = cpu_solver(robot, links)
-    turned = cpu_solver(robot, links, joint_order=robot.joint_names[::-1])
-    positions, orientations, start = reachable(robot, links, 3)
-    expected = own.linearise(own.solve(positions, orientations, initial_joint_q=start), positions, orientations)
-    result = turned.solve(positions, orientations, initial_joint_q=start[:, ::-1])
-    found = turned.linearise(result, positions, orientations)
+def test_columns_are_in_the_order_of_the_caller(panda):
+    values, start = reachable(panda, HAND, 3)
+    expected = derived(cpu_solver(panda, HAND), values, start)
+    result, found = solved(panda, HAND, values, start[:, ::-1], joint_order=panda.joint_names[::-1])
     np.testing.assert_allclose(found.joint_q, expected.joint_q[:, ::-1], atol=1e-6)
     np.testing.assert_allclose(found.by_targets, expected.by_targets[:, ::-1], atol=1e-4)
     np.testing.assert_allclose(found.joint_q, result.joint_q, atol=1e-5)
@@ -277,12 +224,10 @@ def test_columns_are_in_the_order_of_the_caller():
 @pytest.mark.evidence
 def test_followers_that_an_order_leaves_out_follow():
     robot = load_urdf(FOLLOWED)
-    own = cpu_solver(robot, ["tip"], options=FREE)
-    short = cpu_solver(robot, ["tip"], options=FREE, joint_order=["first", "third"])
     joint_q = robot.complete_joint_q(robot.random_joint_q(np.random.default_rng(0), 5))
-    positions = robot.forward_kinematics(joint_q, ["tip"]).positions
-    expected = own.linearise(own.solve(positions, initial_joint_q=joint_q), positions)
-    found = short.linearise(short.solve(positions, initial_joint_q=joint_q[:, [0, 2]]), positions)
+    values = values_at(robot, ["tip"], joint_q)[:1]
+    _, expected = solved(robot, ["tip"], values, joint_q, options=FREE)
+    _, found = solved(robot, ["tip"], values, joint_q[:, [0, 2]], options=FREE, joint_order=["first", "third"])
     assert expected.is_differentiable.any()
     np.testing.assert_array_equal(found.is_differentiable, expected.is_differentiable)
     np.testing.assert_allclose(found.joint_q, expected.joint_q[:, [0, 2]], atol=1e-5)
@@ -290,19 +235,15 @@ def test_followers_that_an_order_leaves_out_follow():
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("name", ["panda", "joints of all types"])
-def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(name):
-    is_arm = name == "panda"
-    robot, links = (bare_robot("panda") if is_arm else chain_robot(), ["panda_hand" if is_arm else "tip"])
-    solver = cpu_solver(robot, links, objectives=[posture(robot)])
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 12), links)
-    positions, orientations = poses.positions, poses.orientations_xyzw
-    together = solver.linearise(solver.solve(positions, orientations), positions, orientations)
+@pytest.mark.parametrize(
+    ("robot", "link"), [(bare_robot("panda"), "panda_hand"), (chain_robot(), "tip")], ids=["panda", "chain"]
+)
+def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(robot, link):
+    solver = cpu_solver(robot, [link], objectives=[posture(robot)])
+    values = values_at(robot, [link], robot.random_joint_q(np.random.default_rng(0), 12))
+    together = derived(solver, values)
     for k in range(12):
-        one = positions[k : k + 1], orientations[k : k + 1]
-        alone = solver.linearise(solver.solve(*one), *one)
-        assert alone.by_targets[0].tobytes() == together.by_targets[k].tobytes()
-        assert alone.joint_q[0].tobytes() == together.joint_q[k].tobytes()
+        assert_same_bytes_alone(derived(solver, [one[k : k + 1] for one in values]), together, k)
 
 
 @pytest.mark.evidence
@@ -310,39 +251,24 @@ def test_loops_that_are_open_do_not_count():
     robot = load_robot("delta")
     solver = cpu_solver(robot, ["platform"])
     joint_q = robot.constraints.close(robot.random_joint_q(np.random.default_rng(0), 2)).joint_q
-    positions = robot.forward_kinematics(joint_q, ["platform"]).positions
-    open_one = [False, True, True]
-    closed = solver.solve(positions)
-    loose = solver.solve(positions, constraint_enabled=open_one)
-    of_loose = solver.linearise(loose, positions, constraint_enabled=open_one)
-    of_closed = solver.linearise(closed, positions)
-    assert (of_loose.rank < of_closed.rank).all()
-    each = solver.solve(positions, constraint_enabled=[open_one, [True] * 3])
-    both = solver.linearise(each, positions, constraint_enabled=[open_one, [True] * 3])
-    assert both.rank.tolist() == [of_loose.rank[0], of_closed.rank[1]]
+    positions, open_one = values_at(robot, ["platform"], joint_q)[0], [False, True, True]
+    loose, closed, each = (
+        solver.linearise(solver.solve(positions, constraint_enabled=on), positions, constraint_enabled=on).rank
+        for on in (open_one, None, [open_one, [True] * 3])
+    )
+    assert (loose < closed).all()
+    assert each.tolist() == [loose[0], closed[1]]
 
 
 @pytest.mark.evidence
 def test_data_of_more_problems_before_do_not_count():
-    robot, links = load_robot("ur5e"), ["tool0"]
+    robot = load_robot("ur5e")
     near = IKObjectivePosture(robot.mid_joint_q, weight=0.01)
-    solver = cpu_solver(robot, links, objectives=[near])
-    positions, orientations, start = reachable(robot, links, 4)
+    solver, (values, start) = cpu_solver(robot, ["tool0"], objectives=[near]), reachable(robot, ["tool0"], 4)
     near.set_reference(np.stack([robot.mid_joint_q, robot.mid_joint_q + 0.1]))
-    solver.solve(positions[:2], orientations[:2])
+    solver.solve(*(one[:2] for one in values))
     near.set_reference(robot.mid_joint_q)
-    result = solver.solve(positions, orientations, initial_joint_q=start)
-    assert len(solver.linearise(result, positions, orientations)) == 4
-
-
-def test_a_target_that_is_left_out_has_no_derivatives():
-    robot = bare_robot("dual_panda")
-    solver = cpu_solver(robot, HANDS)
-    positions, orientations, _ = reachable(robot, HANDS, 2)
-    targets = [positions[:, 0], None], [orientations[:, 0], None]
-    found = solver.linearise(solver.solve(*targets), *targets)
-    assert found.by_targets[:, :, 0].any()
-    assert not found.by_targets[:, :, 1].any()
+    assert len(derived(solver, values, start)) == 4
 
 
 @pytest.mark.evidence
@@ -355,39 +281,29 @@ def test_objectives_alone_have_a_minimum_and_no_targets():
     np.testing.assert_allclose(found.joint_q, np.tile(robot.mid_joint_q + 0.1, (3, 1)), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("positions", "orientations"), [([[np.nan, 0.0, 0.0]], [[1.0, 0, 0, 0]]), ([[0.4, 0.1, 0.5]], [[0.0, 0, 0, 0]])]
-)
-def test_numbers_of_targets_are_checked(positions, orientations):
+@pytest.mark.parametrize("wrong", [([[np.nan, 0.0, 0.0]], POSE[1]), (POSE[0], [[0.0, 0, 0, 0]])])
+def test_numbers_of_targets_are_checked(wrong):
     solver = cpu_solver(load_robot("ur5e"), ["tool0"])
-    result = solver.solve([[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]])
     with pytest.raises(InputError, match=r"positions|orientations_xyzw"):
-        solver.linearise(result, np.array(positions), np.array(orientations))
+        solver.linearise(solver.solve(*POSE), *map(np.array, wrong))
 
 
 def test_long_batches_are_derived_in_parts(monkeypatch):
-    robot, links = load_robot("ur5e"), ["tool0"]
-    solver = cpu_solver(robot, links)
-    positions, orientations, start = reachable(robot, links, 7)
-    result = solver.solve(positions, orientations, initial_joint_q=start)
-    expected = solver.linearise(result, positions, orientations)
+    solver = cpu_solver(load_robot("ur5e"), ["tool0"])
+    expected = derived_at_reachable(solver, 7)
     monkeypatch.setattr(linearise_module, "ANSWERS_AT_ONCE", 3)
-    found = solver.linearise(result, positions, orientations)
-    np.testing.assert_allclose(found.by_targets, expected.by_targets, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(derived_at_reachable(solver, 7).by_targets, expected.by_targets, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("is_turned", [False, True])
-def test_coordinates_follow_as_dofs_do(is_turned):
+def test_coordinates_follow_as_dofs_do(humanoid, is_turned):
     """A floating base has four coordinates of rotation, and three DOFs."""
-    robot, links = bare_robot("humanoid"), ["left_grasp"]
-    order = robot.joint_names[::-1] if is_turned else None
-    solver = cpu_solver(robot, links, joint_order=order)
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 2), links)
-    values = poses.positions, poses.orientations_xyzw
-    found = solver.linearise(solver.solve(*values), *values)
-    step = 1e-6 * np.random.default_rng(1).normal(size=(2, robot.joint_dof_count))
+    solver = cpu_solver(humanoid, ["left_grasp"], joint_order=humanoid.joint_names[::-1] if is_turned else None)
+    joint_q = humanoid.random_joint_q(np.random.default_rng(0), 2)
+    found = derived(solver, values_at(humanoid, ["left_grasp"], joint_q))
+    step = 1e-6 * np.random.default_rng(1).normal(size=(2, humanoid.joint_dof_count))
     moved = found.joint_q[:, np.argsort(found.order.coordinates)]
-    moved = robot.integrate(moved, step[:, np.argsort(found.order.dofs)])[:, found.order.coordinates]
+    moved = humanoid.integrate(moved, step[:, np.argsort(found.order.dofs)])[:, found.order.coordinates]
     np.testing.assert_allclose(found.coordinates_by(step), moved - found.joint_q, atol=1e-11)
-    assert found.coordinates_by(found.by_targets).shape == (2, robot.joint_coord_count, 1, 6)
+    assert found.coordinates_by(found.by_targets).shape == (2, humanoid.joint_coord_count, 1, 6)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ik_service import load_robot
 from ik_service.solver.derivatives.link_poses import LinkChains
 from tests.solver.conftest import bare_robot
 from tests.solver.derivatives.chain_robot import chain_robot
@@ -49,16 +48,12 @@ def test_gradients_are_differences_of_poses(name):
         np.testing.assert_allclose(found[:, column], expected, atol=1e-8)
 
 
-def test_a_configuration_has_the_same_bytes_alone():
-    robot, links = bare_robot("humanoid"), CASES["humanoid"]
-    joint_q, chains = robot.random_joint_q(np.random.default_rng(0), COUNT), LinkChains(robot, links)
+def test_a_configuration_has_the_same_bytes_alone_and_a_link_that_nothing_moves_stands_still(panda, humanoid):
+    links = CASES["humanoid"]
+    joint_q, chains = humanoid.random_joint_q(np.random.default_rng(0), COUNT), LinkChains(humanoid, links)
     poses = chains.poses(joint_q)
     assert np.array_equal(chains.poses(joint_q[3:4])[0], poses[3])
     assert np.array_equal(chains.pull_back(joint_q[3:4], poses[3:4])[0], chains.pull_back(joint_q, poses)[3])
-
-
-def test_a_link_that_nothing_moves_stands_still():
-    robot = load_robot("panda")
-    chains, joint_q = LinkChains(robot, ["panda_link0"]), robot.random_joint_q(np.random.default_rng(0), 2)
-    assert np.array_equal(chains.poses(joint_q), np.tile([0, 0, 0, 0, 0, 0, 1.0], (2, 1, 1)))
-    assert not chains.pull_back(joint_q, np.ones((2, 1, 7))).any()
+    still, joint_q = LinkChains(panda, ["panda_link0"]), panda.random_joint_q(np.random.default_rng(0), 2)
+    assert np.array_equal(still.poses(joint_q), np.tile([0, 0, 0, 0, 0, 0, 1.0], (2, 1, 1)))
+    assert not still.pull_back(joint_q, np.ones((2, 1, 7))).any()

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, SolverOptions, load_robot
+from ik_service import SolverOptions, load_robot
 from objectives import IKObjectivePosture, InputError
+from tests.solver.conftest import cpu_solver
 
 COUNT = 20
 HAND = "panda_hand"
@@ -20,7 +21,7 @@ def poses():
 
 @pytest.mark.parametrize("given", [{}, {"wxyz": True}, {"joint_order": [f"panda_joint{k}" for k in range(7, 0, -1)]}])
 def test_a_solve_gives_what_linearise_gives(poses, given):
-    solver = IKSolver(load_robot("panda"), [HAND], **given)
+    solver = cpu_solver(load_robot("panda"), [HAND], **given)
     positions, orientations = poses[0], np.roll(poses[1], 1, axis=1) if "wxyz" in given else poses[1]
     plain = solver.solve(positions, orientations)
     result = solver.solve(positions, orientations, options=DERIVED)
@@ -38,7 +39,7 @@ def test_answers_follow_their_targets():
     robot = load_robot("ur5e")
     drawn = robot.random_free_joint_q(np.random.default_rng(1), COUNT)
     given = robot.forward_kinematics(drawn, ["tool0"])
-    solver = IKSolver(robot, ["tool0"], options=SolverOptions(precision="float64"))
+    solver = cpu_solver(robot, ["tool0"], options=SolverOptions(precision="float64"))
     positions, orientations = given.positions[:, 0], given.orientations_xyzw[:, 0]
     result = solver.solve(positions, orientations, initial_joint_q=drawn, options=DERIVED)
     for axis in range(3):
@@ -52,13 +53,11 @@ def test_answers_follow_their_targets():
         np.testing.assert_allclose(expected[near], change[near], atol=1e-3)
 
 
-def test_targets_that_are_not_met_have_zeros(poses):
-    solver = IKSolver(load_robot("panda"), [HAND], objectives=[IKObjectivePosture(load_robot("panda").mid_joint_q)])
+def test_targets_that_are_not_met_have_zeros_and_only_targets_are_allowed(poses):
+    robot = load_robot("panda")
+    solver = cpu_solver(robot, [HAND], objectives=[IKObjectivePosture(robot.mid_joint_q)])
     result = solver.solve(poses[0] + [5.0, 0.0, 0.0], poses[1], options=DERIVED)
     assert not result.is_differentiable.any()
     assert not result.joint_q_by_targets.any()
-
-
-def test_only_targets_are_allowed():
     with pytest.raises(InputError, match="sensitivity is 'weights'"):
         SolverOptions(sensitivity="weights")

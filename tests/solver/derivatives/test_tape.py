@@ -1,15 +1,19 @@
 """Solves on a tape of Warp: gradients beside differences of other solves, and beside `Linearisation.vjp`."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import warp as wp
 from warp.autograd import gradcheck
 
-from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.tape import solve_on_tape
 from objectives import InputError
+from tests.solver.conftest import cpu_solver
 
 COUNT = 6
+float64_array = partial(wp.array, dtype=wp.float64, device="cpu")
 STEP = 1e-5
 TOOL = np.array([0.02, -0.01, 0.1, 0.0, 0.0, np.sin(0.2), np.cos(0.2)])
 
@@ -27,7 +31,7 @@ def case():
     start = rng.uniform(0.4, 1.2, (COUNT, 6))
     robot = robot.with_frame("tip", "tool0", TOOL)
     poses = robot.forward_kinematics(start, ["tip"])
-    solver = IKSolver(robot, targets=[Target("tool0", offset=TOOL)], options=SolverOptions(precision="float64"))
+    solver = cpu_solver(robot, targets=[Target("tool0", offset=TOOL)], options=SolverOptions(precision="float64"))
     return solver, start, poses.positions[:, 0], poses.orientations_xyzw[:, 0], rng.normal(size=(COUNT, 6))
 
 
@@ -43,7 +47,7 @@ def loss_of(case, positions, orientations, offset=TOOL):
 def on_tape(case, *arrays, offsets=None):
     solver, start, *_, weights = case
     tape, total = wp.Tape(), wp.zeros(1, dtype=wp.float64, device="cpu", requires_grad=True)
-    given = wp.array(start, dtype=wp.float64, device="cpu")
+    given = float64_array(start)
     answer = solve_on_tape(tape, solver, *arrays, initial_joint_q=given, offsets=offsets)
     with tape:
         wp.launch(weighted, (COUNT, 6), [answer.joint_q, wp.array(weights, device="cpu")], [total], device="cpu")
@@ -87,15 +91,15 @@ def test_gradients_are_those_of_other_solves(case, as_vectors):
 def test_warps_own_check_of_gradients_passes(case):
     """It calls the function within the block of a tape of its own, and without one for differences."""
     solver, start, p, o, _ = case
-    given = wp.array(start[:2], dtype=wp.float64, device="cpu")
-    turns = wp.array(o[:2], dtype=wp.float64, device="cpu")
+    given = float64_array(start[:2])
+    turns = float64_array(o[:2])
     tapes = []
 
     def solved(positions):
         tapes.append(wp._src.context.runtime.tape)
         return solve_on_tape(tapes[-1] or wp.Tape(), solver, positions, turns, initial_joint_q=given).joint_q
 
-    positions = wp.array(p[:2], dtype=wp.float64, device="cpu", requires_grad=True)
+    positions = float64_array(p[:2], requires_grad=True)
     bounds = {"eps": STEP, "atol": 1e-6, "rtol": 1e-5, "show_summary": False}
     assert gradcheck(solved, inputs=[positions], **bounds)
     assert {tape is None for tape in tapes} == {True, False}
@@ -103,8 +107,8 @@ def test_warps_own_check_of_gradients_passes(case):
 
 def test_tool_frames_have_gradients(case):
     _, _, p, o, _ = case
-    arrays = [wp.array(one, dtype=wp.float64, device="cpu") for one in (p, o)]
-    tools = wp.array(TOOL, dtype=wp.float64, device="cpu", requires_grad=True)
+    arrays = [float64_array(one) for one in (p, o)]
+    tools = float64_array(TOOL, requires_grad=True)
     on_tape(case, *arrays, offsets=tools)
     # Tool frames are float32 on the device: so are differences by them.
     found = differences(case, TOOL[:3], lambda moved: loss_of(case, p, o, np.append(moved, TOOL[3:])))
@@ -113,8 +117,8 @@ def test_tool_frames_have_gradients(case):
 
 def test_gradients_add_up_and_are_zeroed(case):
     _, _, p, o, _ = case
-    positions = wp.array(p, dtype=wp.float64, device="cpu", requires_grad=True)
-    orientations = wp.array(o, dtype=wp.float64, device="cpu")
+    positions = float64_array(p, requires_grad=True)
+    orientations = float64_array(o)
     tape, _ = on_tape(case, positions, orientations)
     once = positions.grad.numpy().copy()
     on_tape(case, positions, orientations)

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.minima import Minima, differences
-from ik_service import IKSolver, SolverOptions
+from ik_service import SolverOptions
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
 from ik_service.solver.result import join_results
 from objectives import IKObjectivePosture
-from tests.solver.conftest import bare_robot
+from tests.solver.conftest import cpu_solver
+from tests.solver.derivatives.conftest import assert_near, derived, values_at
 
 HAND = ["panda_hand"]
 PRECISE = SolverOptions(precision="float64")
@@ -25,11 +26,6 @@ GRIPPER = """<robot name="gripper"><link name="base"/><link name="arm"/><link na
 
 
 @pytest.fixture(scope="module")
-def panda():
-    return bare_robot("panda")
-
-
-@pytest.fixture(scope="module")
 def start(panda):
     middle, half = panda.mid_joint_q, 0.25 * (panda.joint_limit_upper - panda.joint_limit_lower)
     return middle + np.random.default_rng(5).uniform(-half, half, (COUNT, 7))
@@ -37,12 +33,12 @@ def start(panda):
 
 @pytest.fixture(scope="module")
 def poses(panda, start):
-    found = panda.forward_kinematics(start, HAND)
-    return found.positions, found.orientations_xyzw
+    return values_at(panda, HAND, start)
 
 
-def posture_solver(panda):
-    return IKSolver(panda, HAND, objectives=[IKObjectivePosture(panda.mid_joint_q, weight=0.05)], options=PRECISE)
+def posture_solver(robot, weight=0.05):
+    posture = [IKObjectivePosture(robot.mid_joint_q, weight=weight)] if weight else []
+    return cpu_solver(robot, HAND, objectives=posture, options=PRECISE)
 
 
 def near(start, by=0.02):
@@ -52,8 +48,8 @@ def near(start, by=0.02):
 
 @pytest.mark.evidence
 def test_joints_that_narrower_limits_hold_stay_and_the_others_follow(panda, start, poses):
-    solver = posture_solver(panda)
-    result = solver.solve(*poses, initial_joint_q=start, joint_limits=near(start))
+    solver, (lower, upper) = posture_solver(panda), near(start)
+    result = solver.solve(*poses, initial_joint_q=start, joint_limits=(lower, upper))
     found = solver.linearise(result, *poses)
     assert result.success.all()
     held = np.isin(found.dof_state, AT)
@@ -62,38 +58,25 @@ def test_joints_that_narrower_limits_hold_stay_and_the_others_follow(panda, star
     assert good.sum() > COUNT // 3
     minima = Minima(panda, HAND, panda.mid_joint_q)
     expected = minima.derivatives(*poses, found.joint_q, found.dof_state == DofState.FREE)
-    scale = np.abs(expected[good]).max(axis=(1, 2, 3), keepdims=True)
-    np.testing.assert_allclose(found.by_targets[good] / scale, expected[good] / scale, atol=1e-6)
+    assert_near(found.by_targets[good], expected[good], 1e-6)
     assert not found.by_targets[held].any()
-    lower, upper = near(start)
     assert ((found.joint_q >= lower) & (found.joint_q <= upper)).all()
-
-
-@pytest.mark.evidence
-def test_without_them_they_are_derivatives_of_other_minima(panda, start, poses):
-    solver = posture_solver(panda)
-    result = solver.solve(*poses, initial_joint_q=start, joint_limits=near(start))
-    within, without = (solver.linearise(one, *poses) for one in (result, solver.solve(*poses, initial_joint_q=start)))
-    assert np.abs(within.joint_q - without.joint_q).max() > 0.05
+    assert np.abs(found.joint_q - derived(solver, poses, start).joint_q).max() > 0.05  # without them it is elsewhere
     assert solver.solve(*poses).limits is None
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("objectives", ["targets", "posture"])
-def test_frozen_joints_are_as_locked_ones(panda, start, poses, objectives):
+@pytest.mark.parametrize("weight", [0.0, 0.05], ids=["targets", "posture"])
+def test_frozen_joints_are_as_locked_ones(panda, start, poses, weight):
     """About targets alone by compiled code, with a posture row by row."""
-    still = panda.lock({"panda_joint3": 0.0})
-    found = []
-    for robot, arguments in ((panda, {"frozen": ["panda_joint3"]}), (still, {})):
-        posture = [IKObjectivePosture(robot.mid_joint_q, weight=0.05)] if objectives == "posture" else []
-        solver = IKSolver(robot, HAND, objectives=posture, options=PRECISE)
-        found.append(solver.linearise(solver.solve(*poses, initial_joint_q=start, **arguments), *poses))
-    frozen, locked = found
+    solver = posture_solver(panda, weight)
+    result = solver.solve(*poses, initial_joint_q=start, frozen=["panda_joint3"])
+    frozen = solver.linearise(result, *poses)
+    locked = derived(posture_solver(panda.lock({"panda_joint3": 0.0}), weight), poses, start)
     good = locked.is_differentiable & (np.abs(frozen.joint_q - locked.joint_q).max(axis=1) < 1e-6)
     assert good.sum() > COUNT // 2
     assert frozen.is_differentiable[good].all()
-    scale = np.abs(locked.by_targets[good]).max(axis=(1, 2, 3), keepdims=True)
-    np.testing.assert_allclose(frozen.by_targets[good] / scale, locked.by_targets[good] / scale, atol=2e-5)
+    assert_near(frozen.by_targets[good], locked.by_targets[good], 2e-5)
     assert not frozen.by_targets[:, 2].any()
     assert np.isin(frozen.dof_state[good, 2], AT).all()
     assert not frozen.one_sided[:, 2].any()
@@ -102,17 +85,14 @@ def test_frozen_joints_are_as_locked_ones(panda, start, poses, objectives):
 @pytest.mark.evidence
 def test_a_limit_of_a_solve_takes_its_joint_with_it(panda, start, poses):
     solver, own = posture_solver(panda), [part[:1] for part in poses]
-    lower, upper = near(start[:1])
-    found = solver.linearise(
-        solver.solve(*own, initial_joint_q=start[:1], joint_limits=(lower, upper)), *own, limits=True
-    )
+    result = solver.solve(*own, initial_joint_q=start[:1], joint_limits=near(start[:1]))
+    found = solver.linearise(result, *own, limits=True)
     held = np.flatnonzero(np.isin(found.dof_state[0], AT))
     assert found.is_differentiable.all()
     assert held.size > 0
 
     def moved(axis, by):
-        joint_q = found.joint_q.copy()
-        joint_q[:, held[axis]] += by
+        joint_q = found.joint_q + by * np.eye(7)[held[axis]]
         return Minima(panda, HAND, panda.mid_joint_q).at(*own, joint_q, found.dof_state == DofState.FREE)
 
     np.testing.assert_allclose(found.by_limits[:, :, held], differences(moved, range(len(held))), atol=1e-6)
@@ -121,7 +101,7 @@ def test_a_limit_of_a_solve_takes_its_joint_with_it(panda, start, poses):
 
 def test_a_limit_of_a_follower_is_in_the_column_of_its_leader():
     robot = load_urdf(GRIPPER)
-    solver = IKSolver(robot, objectives=[IKObjectivePosture([0.1, 1.0, -0.5], weight=1.0)], options=PRECISE)
+    solver = cpu_solver(robot, objectives=[IKObjectivePosture([0.1, 1.0, -0.5], weight=1.0)], options=PRECISE)
     result = solver.solve(problem_count=1, joint_limits={"jaw": (-0.2, 1.0)})
     np.testing.assert_allclose(result.joint_q, [[0.1, 0.4, -0.2]], atol=1e-6)
     found = solver.linearise(result, limits=True)
@@ -132,18 +112,17 @@ def test_a_limit_of_a_follower_is_in_the_column_of_its_leader():
 
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_each_has_the_bytes_that_it_has_alone_and_in_results_that_are_joined(panda, start, poses, engine):
-    solver = IKSolver(panda, HAND, engine=engine)
-    most = np.linspace(0.05, 0.4, COUNT)[:, None] * np.ones(7)
-    arguments = {"initial_joint_q": start + 0.03, "max_change": most, "options": {"sensitivity": "target"}}
-    whole = solver.solve(*poses, **arguments)
+    solver, most = cpu_solver(panda, HAND, engine=engine), np.linspace(0.05, 0.4, COUNT)[:, None] * np.ones(7)
+
+    def solve(own=slice(None)):
+        given = {"initial_joint_q": start[own] + 0.03, "max_change": most[own], "options": {"sensitivity": "target"}}
+        return solver.solve(*(part[own] for part in poses), **given)
+
+    whole = solve()
     assert whole.is_differentiable.sum() > COUNT // 2
-    parts = []
-    for own in (slice(0, 5), slice(5, COUNT)):
-        given = arguments | {"initial_joint_q": arguments["initial_joint_q"][own], "max_change": most[own]}
-        parts.append(solver.solve(*(part[own] for part in poses), **given))
-    joined = join_results([(parts[0], slice(0, 5)), (parts[1], slice(0, COUNT - 5))])
+    joined = join_results([(solve(slice(0, 5)), slice(0, 5)), (solve(slice(5, COUNT)), slice(0, COUNT - 5))])
     found = solver.linearise(joined, *poses)
-    for one in (joined, solver.solve(*poses, **arguments)):
+    for one in (joined, solve()):
         assert one.joint_q_by_targets.tobytes() == whole.joint_q_by_targets.tobytes()
         assert one.is_differentiable.tolist() == whole.is_differentiable.tolist()
     assert found.by_targets.tobytes() == whole.joint_q_by_targets.tobytes()  # joints are all of the coordinates
