@@ -56,17 +56,10 @@ def evaluate(objective, mode, device, robot):
     return objective.modes
 
 
-def test_hooks_on_a_card_are_checked(panda):
+def test_hooks_are_checked_on_a_card_and_an_application_that_is_stricter_stays_so(panda, monkeypatch):
     assert evaluate(Watched(), IKJacobianType.AUTODIFF, CARD, panda) == [CHECKED, CHECKED]
     assert wp.config.launch_array_access_mode == RELAXED
-
-
-def test_hooks_on_a_cpu_are_not(panda):
-    cpu = wp.get_device("cpu")
-    assert evaluate(Watched(), IKJacobianType.AUTODIFF, cpu, panda) == [RELAXED, RELAXED]
-
-
-def test_an_application_that_is_stricter_stays_so(panda, monkeypatch):
+    assert evaluate(Watched(), IKJacobianType.AUTODIFF, wp.get_device("cpu"), panda) == [RELAXED, RELAXED]
     monkeypatch.setattr(wp.config, "launch_array_access_mode", STRICT)
     assert evaluate(Watched(), IKJacobianType.AUTODIFF, CARD, panda) == [STRICT, STRICT]
 

@@ -7,7 +7,7 @@ import warp as wp
 from ik_service.control import IKController
 from ik_service.solver.given.arrays import as_numpy
 from objectives import InputError
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import cpu_solver
 
 LINK = "panda_hand"
 
@@ -44,12 +44,9 @@ KINDS = {
 @pytest.fixture(scope="module")
 def given(panda, panda_targets):
     """What goes in, with numbers that float32 holds exactly."""
-    arrays = panda_targets.positions[:6, 0], panda_targets.orientations_xyzw[:6, 0], panda.random_joint_q(rng(), 6)
+    start = panda.random_joint_q(np.random.default_rng(3), 6)
+    arrays = *(one[:6, 0] for one in panda_targets.targets), start
     return [array.astype(np.float32).astype(np.float64) for array in arrays]
-
-
-def rng():
-    return np.random.default_rng(3)
 
 
 def solved(solver, given, kind=lambda array: array):
@@ -79,7 +76,7 @@ def test_a_controller_takes_every_kind_of_array(panda, given, kind):
     np.testing.assert_array_equal(foreign.step(target).joint_q, plain.step(target, start[0]).joint_q)
 
 
-def test_memory_of_the_host_is_seen_and_not_copied():
+def test_memory_of_the_host_is_seen_and_not_copied(dual_panda):
     array = np.arange(6.0).reshape(2, 3)
     warp = wp.array(array, dtype=wp.float64, device="cpu")
     for value, memory in ((array, array), (Foreign(array), array), (warp, warp.numpy())):
@@ -89,30 +86,28 @@ def test_memory_of_the_host_is_seen_and_not_copied():
     one, none = as_numpy("positions", [Foreign(array), None])
     assert np.shares_memory(one, array)
     assert none is None
-
-
-def test_targets_of_several_links_may_be_arrays_of_different_libraries(panda):
-    robot = bare_robot("dual_panda")
-    solver = cpu_solver(robot, ["left_panda_hand", "right_panda_hand"])
+    solver = cpu_solver(dual_panda, ["left_panda_hand", "right_panda_hand"])
     left, right = np.array([[0.4, 0.5, 0.5]]), np.array([[0.4, -0.5, 0.5]])
-    plain = solver.solve([left, right])
-    mixed = solver.solve((Foreign(left), wp.array(right, dtype=wp.vec3, device="cpu")))
+    plain, mixed = (
+        solver.solve([left, right]),
+        solver.solve((Foreign(left), wp.array(right, dtype=wp.vec3, device="cpu"))),
+    )
     assert plain.success.all()
     np.testing.assert_allclose(mixed.joint_q, plain.joint_q, atol=1e-5)
 
 
 def test_an_array_that_is_not_given_away_is_bad_input(panda):
-    solver, controller = cpu_solver(panda, [LINK]), IKController(panda, [LINK])
-    with pytest.raises(InputError, match="positions is not an array of numbers: it requires a gradient"):
-        solver.solve(Kept(np.zeros((1, 3))))
-    with pytest.raises(InputError, match="initial_joint_q is not an array of numbers"):
-        solver.solve(np.zeros((1, 3)), initial_joint_q=Kept(np.zeros(7)))
-    with pytest.raises(InputError, match="positions is not an array of numbers: some of its numbers are masked"):
-        solver.solve(np.ma.array(np.zeros((2, 3)), mask=[[False] * 3, [True] * 3]))
-    with pytest.raises(InputError, match="targets is not an array of numbers"):
-        controller.step(Kept(np.zeros(7)))
-    with pytest.raises(InputError, match="joint_q is not an array of numbers"):
-        controller.step(np.zeros(7), ["a"] * 7)
+    solve, step = cpu_solver(panda, [LINK]).solve, IKController(panda, [LINK]).step
+    masked = np.ma.array(np.zeros((2, 3)), mask=[[False] * 3, [True] * 3])
+    for call, given, words in (
+        (solve, [Kept(np.zeros((1, 3)))], "positions is not an array of numbers: it requires a gradient"),
+        (solve, [np.zeros((1, 3)), None, Kept(np.zeros(7))], "initial_joint_q is not an array of numbers"),
+        (solve, [masked], "positions is not an array of numbers: some of its numbers are masked"),
+        (step, [Kept(np.zeros(7))], "targets is not an array of numbers"),
+        (step, [np.zeros(7), ["a"] * 7], "joint_q is not an array of numbers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call(*given)
 
 
 def test_columns_of_a_result_are_taken_without_a_copy(panda, given):

@@ -10,12 +10,6 @@ import warp as wp
 from ik_service import IKSolver
 from ik_service.solver import construction
 from objectives import InputError
-from tests.solver.conftest import bare_robot
-
-
-@pytest.fixture
-def panda():
-    return bare_robot("panda")
 
 
 def pretend(monkeypatch, driver, **variables):

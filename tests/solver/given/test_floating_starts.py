@@ -5,7 +5,7 @@ import pytest
 
 from ik_service import Target
 from ik_service.robots import load_urdf
-from tests.solver.conftest import bare_robot, cpu_solver, use_threads
+from tests.solver.conftest import cpu_solver, use_engine
 
 COUNT = 20
 SAME = 1e-5  # roundings of float32 metres and quaternions
@@ -15,11 +15,6 @@ ARM = """<joint name="{0}base" type="floating"><parent link="stand"/><child link
     <origin xyz="0.3 0.2 0.1" rpy="0.4 0.5 0.6"/></joint><link name="{0}link"/>
     <joint name="{0}turn" type="revolute"><parent link="{0}link"/><child link="{0}tip"/><origin xyz="0.5 0 0"/>
     <axis xyz="0 0 1"/><limit lower="-0.5" upper="1.5" velocity="1" effort="1"/></joint><link name="{0}tip"/>"""
-
-
-@pytest.fixture(scope="module")
-def humanoid():
-    return bare_robot("humanoid")
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +54,15 @@ def check(robot, result, joint_q):
     same_configuration(robot, result.joint_q, joint_q)
 
 
-@pytest.mark.quick_cases("pelvis-compiled", "pelvis-staged", "target1-staged", "target2-staged")
-@pytest.mark.parametrize("engine", ["compiled", "staged", "threads"])
+@pytest.mark.quick_cases("pelvis-auto", "pelvis-staged", "target1-staged", "target2-staged")
+@pytest.mark.parametrize("engine", ["auto", "staged", "threads"])
 @pytest.mark.parametrize("target", ["pelvis", Target("left_hand"), Target("head", offset=TOOL)])
 def test_a_base_begins_where_its_target_asks_for_it(humanoid, engine, target, monkeypatch):
-    if engine == "threads":
-        use_threads(monkeypatch)
-    solver = cpu_solver(humanoid, [target], engine=engine.replace("threads", "compiled"))
-    joint_q, one = far_away(humanoid), solver.targets[0]
-    pose = poses_of(humanoid, joint_q, [one.link])
-    if one.offset is not None:
-        pose = poses_of(humanoid.with_frame("tool", one.link, TOOL), joint_q, ["tool"])
+    use_engine(engine, monkeypatch)
+    solver, joint_q = cpu_solver(humanoid, [target]), far_away(humanoid)
+    link = solver.targets[0].link
+    moved = humanoid if solver.targets[0].offset is None else humanoid.with_frame(link := "tool", "head", TOOL)
+    pose = poses_of(moved, joint_q, [link])
     check(humanoid, result := solver.solve(*pose, options=ONE), joint_q)
     alone = solver.solve(pose[0][:1], pose[1][:1], options=ONE)
     assert alone.joint_q.tobytes() == result.joint_q[:1].tobytes()
@@ -86,16 +79,14 @@ def test_each_base_of_several_has_its_own_target(arms):
 
 @pytest.mark.evidence
 def test_tools_of_each_problem_count(arms):
-    joint_q = far_away(arms)
-    tools = np.tile(TOOL, (COUNT, 1))
+    joint_q, tools = far_away(arms), np.tile(TOOL, (COUNT, 1))
     tools[:, 0] = np.linspace(0.0, 1.0, COUNT)
     solver = cpu_solver(arms, [Target("a_tip", offset=TOOL)])
     solver.set_target_data(0, offset=tools)
-    poses = [arms.with_frame("tool", "a_tip", tool) for tool in tools]
-    poses = [poses_of(robot, one[None], ["tool"]) for robot, one in zip(poses, joint_q, strict=True)]
-    result = solver.solve(*(np.concatenate(column) for column in zip(*poses, strict=True)), options=ONE)
+    robots = [arms.with_frame("tool", "a_tip", tool) for tool in tools]
+    poses = [poses_of(robot, one[None], ["tool"]) for robot, one in zip(robots, joint_q, strict=True)]
     joint_q[:, 8:] = arms.mid_joint_q[8:]  # no target is on the other arm
-    check(arms, result, joint_q)
+    check(arms, solver.solve(*(np.concatenate(column) for column in zip(*poses, strict=True)), options=ONE), joint_q)
 
 
 @pytest.mark.evidence

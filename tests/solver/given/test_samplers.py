@@ -10,7 +10,7 @@ from ik_service.robots import load_urdf
 from ik_service.solver.lm import codes
 from ik_service.solver.lm.seeds import SeedRanges, seed_ranges, seed_value
 from objectives import InputError
-from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver
+from tests.solver.conftest import assert_same_bytes, cpu_solver
 
 SEEDS, DRAWN = 4000, ("roberts", "uniform", "gauss")
 ENGINES = ("compiled", "staged")
@@ -93,38 +93,32 @@ def test_draws_depend_on_the_random_seed_and_the_problem(sampler):
     assert (first[0, 2:] != first[1, 2:]).mean() > 0.99
 
 
-@pytest.fixture(scope="module")
-def reachable():
-    return Reachable.draw(bare_robot("panda"), ["panda_hand"], 200)
-
-
 def solve(solver, given, part=slice(None), **options):
     start = given.robot.mid_joint_q + np.random.default_rng(2).uniform(-0.3, 0.3, (len(given.positions), 7))
-    columns = given.positions[part, 0], given.orientations_xyzw[part, 0]
-    return solver.solve(*columns, initial_joint_q=start[part], options=options)
+    return solver.solve(*given.part(part).targets, initial_joint_q=start[part], options=options)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("sampler", ["uniform", "gauss"])
-def test_targets_are_met_with_the_bytes_of_each_alone(reachable, engine, sampler):
-    solver = cpu_solver(reachable.robot, ["panda_hand"], engine=engine)
-    found = solve(solver, reachable, sampler=sampler, noise_std=0.8)
+def test_targets_are_met_with_the_bytes_of_each_alone(panda_targets, engine, sampler):
+    solver = cpu_solver(panda_targets.robot, ["panda_hand"], engine=engine)
+    found = solve(solver, panda_targets, sampler=sampler, noise_std=0.8)
     assert found.success.mean() > 0.98
     assert (found.seed_index > 0).any()
-    assert_same_bytes(found, solve(solver, reachable, sampler=sampler, noise_std=0.8))
+    assert_same_bytes(found, solve(solver, panda_targets, sampler=sampler, noise_std=0.8))
     for p in (0, 117):
-        alone = solve(solver, reachable, slice(p, p + 1), sampler=sampler, noise_std=0.8)
+        alone = solve(solver, panda_targets, slice(p, p + 1), sampler=sampler, noise_std=0.8)
         assert alone.joint_q.tobytes() == found.joint_q[p : p + 1].tobytes()
-    plain = solve(solver, reachable)
+    plain = solve(solver, panda_targets)
     later = (plain.seed_index > 1) & (found.seed_index > 1)
     assert later.any()
     assert (plain.joint_q[later] != found.joint_q[later]).any(axis=1).all()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_none_tries_the_callers_start_alone(reachable, engine):
-    solver = cpu_solver(reachable.robot, ["panda_hand"], engine=engine)
-    found, one = solve(solver, reachable, sampler="none"), solve(solver, reachable, seeds=1)
+def test_none_tries_the_callers_start_alone(panda_targets, engine):
+    solver = cpu_solver(panda_targets.robot, ["panda_hand"], engine=engine)
+    found, one = solve(solver, panda_targets, sampler="none"), solve(solver, panda_targets, seeds=1)
     assert found.seeds == 1
     assert found.success.any()
     assert not found.success.all()

@@ -6,7 +6,7 @@ import pytest
 import objectives
 from ik_service import Target
 from objectives import InputError
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import Reachable, cpu_solver
 
 NAMES = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index")
 TOOL = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
@@ -14,12 +14,15 @@ TOOL = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
 
 def drawn(panda, count, seed=0):
     """Poses that the hand can reach, tools on it and weights, of which none is a power of two."""
+    targets = Reachable.draw(panda, ["panda_hand"], count, seed).targets
     rng = np.random.default_rng(seed)
-    poses = panda.forward_kinematics(panda.random_joint_q(rng, count), links=["panda_hand"])
     turns = rng.normal(size=(count, 4))
     turns /= np.linalg.norm(turns, axis=1, keepdims=True)
-    tools = np.hstack([0.1 * rng.random((count, 3)), turns])
-    return (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), tools, 0.05 + rng.random((count, 6))
+    return (
+        [one[:, 0] for one in targets],
+        np.hstack([0.1 * rng.random((count, 3)), turns]),
+        0.05 + rng.random((count, 6)),
+    )
 
 
 def assert_same(first, second, rows=slice(None)):
@@ -58,16 +61,14 @@ def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
 
 
 def test_rows_of_an_objective_that_are_switched_on_between_solves_count(panda):
-    positions = drawn(panda, 2)[0][0]
-    answers = []
+    positions, answers = drawn(panda, 2)[0][0], []
     for first in (np.zeros(7), np.ones(7)):
         posture = objectives.IKObjectivePosture(panda.mid_joint_q, row_weights=first, weight=0.1)
         solver = cpu_solver(panda, ["panda_hand"], objectives=[posture])
         answers.append(solver.solve(positions))
-    posture.set_row_weights(np.zeros(7))
-    assert_same(solver.solve(positions), answers[0])
-    posture.set_row_weights(np.ones(7))
-    assert_same(solver.solve(positions), answers[1])
+    for weights, answer in zip((np.zeros(7), np.ones(7)), answers, strict=True):
+        posture.set_row_weights(weights)
+        assert_same(solver.solve(positions), answer)
     assert not np.array_equal(answers[0].joint_q, answers[1].joint_q)
 
 
@@ -87,15 +88,13 @@ def test_values_record_nothing_anew(panda):
     solver = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=np.ones((1, 6)))])
     solver.set_target_data(0, offset=np.tile(TOOL, (8, 1)), row_weights=np.ones((8, 6)))
     solver.solve(*drawn(panda, 8)[0])
-    plans = dict(solver._core.engine.plans)
+    plans = {key: id(plan) for key, plan in solver._core.engine.plans.items()}
     assert len(plans) == 1
     for count, seed in ((8, 1), (1, 2), (5, 3)):
         targets, tools, weights = drawn(panda, count, seed)
         solver.set_target_data(0, offset=tools, row_weights=weights)
         solver.solve(*targets)
-    assert {key: id(plan) for key, plan in solver._core.engine.plans.items()} == {
-        k: id(plan) for k, plan in plans.items()
-    }
+    assert {key: id(plan) for key, plan in solver._core.engine.plans.items()} == plans
 
 
 @pytest.mark.evidence
@@ -131,13 +130,16 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
     targets, tools, _ = drawn(panda, 3)
     solver = cpu_solver(panda, ["panda_hand"])
     before = solver.solve(*targets)
-    for target in (1, -1, None, "panda_hand", 0.0, False):
-        with pytest.raises(InputError, match="Allowed: 0 to 0"):
-            solver.set_target_data(target, row_weights=np.ones(6))
-    with pytest.raises(InputError, match="declared without an offset"):
-        solver.set_target_data(0, offset=tools)
-    with pytest.raises(InputError, match="row_weights hold -1"):
-        solver.set_target_data(0, row_weights=-np.ones(6))
+    refused = [
+        (target, {"row_weights": np.ones(6)}, "Allowed: 0 to 0") for target in (1, -1, None, "panda_hand", 0.0, False)
+    ]
+    refused += [
+        (0, {"offset": tools}, "declared without an offset"),
+        (0, {"row_weights": -np.ones(6)}, "row_weights hold -1"),
+    ]
+    for target, data, words in refused:
+        with pytest.raises(InputError, match=words):
+            solver.set_target_data(target, **data)
     assert_same(solver.solve(*targets), before)
     solver.set_target_data(0, row_weights=np.ones((2, 6)))
     with pytest.raises(InputError, match="row_weights has 2 lines for 3 problems"):

@@ -7,41 +7,51 @@ from ik_service import Target
 from ik_service.solver.given.targets import as_target
 from ik_service.solver.given.tolerances import FREE_CHORD, FREE_DISTANCE
 from objectives import InputError
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import cpu_solver
 
 POSITION, ORIENTATION = 1e-3, 1e-2  # of the solve
 ASKED = [0.01, 0.02, 0.0, 0.3, 0.2, 0.1]
-
-
-@pytest.fixture(scope="module")
-def dual_panda():
-    return bare_robot("dual_panda")
 
 
 def chord(angle):
     return 2.0 * np.sin(angle / 2.0)
 
 
-def test_free_rows_have_no_weight_and_are_of_the_tool(panda):
-    target = as_target(Target("panda_hand", free=["z", "rx", "ry"], row_weights=[1, 2, 3, 4, 5, 6]), panda)
-    assert target.frame == "tool"
-    assert target.weights().tolist() == [1, 2, 0, 0, 0, 6]
-    assert as_target(Target("panda_hand", free="rz"), panda).weights().tolist() == [1, 1, 1, 1, 1, 0]
+FREED = [  # what is asked for, the frame of the rows, and their weights
+    ({"free": ["z", "rx", "ry"], "row_weights": [1, 2, 3, 4, 5, 6]}, "tool", [1, 2, 0, 0, 0, 6]),
+    ({"free": "rz"}, "tool", [1, 1, 1, 1, 1, 0]),
+    ({"row_weights": [1, 1, 1, 1, 1, 0]}, None, [1, 1, 1, 1, 1, 0]),
+    (
+        {"tolerance": [ASKED, [*ASKED[:4], np.inf, 0.3]], "frame": "target"},
+        "target",
+        [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1]],
+    ),
+]
 
 
-def test_without_tolerances_rows_are_of_the_reference_frame(panda):
-    target = as_target(Target("panda_hand", row_weights=[1, 1, 1, 1, 1, 0]), panda)
-    assert target.frame is None
-    assert target.tolerance is None
+@pytest.mark.parametrize(("asked", "frame", "weights"), FREED)
+def test_free_rows_have_no_weight(panda, asked, frame, weights):
+    target = as_target(Target("panda_hand", **asked), panda)
+    assert (target.frame, target.weights().tolist()) == (frame, weights)
+    assert (target.tolerance is None) == (frame is None)
 
 
-def test_a_tolerance_of_infinity_frees_a_row_in_its_problem(panda):
-    asked = np.tile(ASKED, (2, 1))
-    asked[1, 4] = np.inf
-    asked[1, 5] = 0.3
-    target = as_target(Target("panda_hand", tolerance=asked, frame="target"), panda)
-    assert target.weights().tolist() == [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1]]
-    assert target.frame == "target"
+DIFFERENCE = chord(0.2) - chord(ORIENTATION)
+CONE = [0.0, 0.0, 0.0, 0.2, 0.2, 0.0]
+DEADBANDS = [  # beside a free rotation the others share a cone; two free ones leave an interval
+    ({"tolerance": CONE, "free": ["rz"]}, [0, 0, 0, 0, 0, FREE_CHORD, DIFFERENCE]),
+    ({"tolerance": CONE, "row_weights": [1, 1, 1, 1, 1, 0]}, [0, 0, 0, 0, 0, FREE_CHORD, DIFFERENCE]),
+    (
+        {"tolerance": [0.01, 0, 0, 0, 0, 0.5], "free": ["y", "rx", "ry"]},
+        [0.009, FREE_DISTANCE, 0, FREE_CHORD, FREE_CHORD, chord(0.5) - chord(ORIENTATION), 0],
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "expected"), DEADBANDS)
+def test_free_axes_leave_cones_and_intervals(panda, asked, expected):
+    (found,) = as_target(Target("panda_hand", **asked), panda).deadband(POSITION, ORIENTATION)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_errors_count_from_the_tolerance_less_that_of_the_solve(panda):
@@ -50,21 +60,6 @@ def test_errors_count_from_the_tolerance_less_that_of_the_solve(panda):
     np.testing.assert_allclose(found[3:6], chord(np.array(ASKED[3:])) - chord(ORIENTATION), rtol=1e-6)
     assert found[6] == 0.0
     assert (found[:3].astype(np.float64) <= np.maximum(np.array(ASKED[:3]) - POSITION, 0.0)).all()
-
-
-def test_beside_a_free_rotation_the_others_share_a_cone(panda):
-    asked = Target("panda_hand", tolerance=[0, 0, 0, 0.2, 0.2, 0], free=["rz"])
-    (found,) = as_target(asked, panda).deadband(POSITION, ORIENTATION)
-    np.testing.assert_allclose(found, [0, 0, 0, 0, 0, FREE_CHORD, chord(0.2) - chord(ORIENTATION)], rtol=1e-6)
-    by_weight = Target("panda_hand", tolerance=[0, 0, 0, 0.2, 0.2, 0], row_weights=[1, 1, 1, 1, 1, 0])
-    np.testing.assert_array_equal(as_target(by_weight, panda).deadband(POSITION, ORIENTATION)[0], found)
-
-
-def test_free_positions_and_two_free_rotations_leave_intervals(panda):
-    asked = Target("panda_hand", tolerance=[0.01, 0, 0, 0, 0, 0.5], free=["y", "rx", "ry"])
-    (found,) = as_target(asked, panda).deadband(POSITION, ORIENTATION)
-    expected = [0.009, FREE_DISTANCE, 0, FREE_CHORD, FREE_CHORD, chord(0.5) - chord(ORIENTATION), 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +85,12 @@ def test_what_is_not_allowed_is_refused(panda, asked, message):
         cpu_solver(panda, [Target("panda_hand", **asked)])
 
 
-def test_a_tolerance_below_that_of_the_solve_is_refused(panda):
-    pose = panda.forward_kinematics(panda.mid_joint_q[None], ["panda_hand"])
-    solver = cpu_solver(panda, [Target("panda_hand", tolerance=[5e-4] * 3 + [0.0] * 3)])
+def test_a_tolerance_below_that_of_the_solve_is_refused(panda_targets):
+    solver = cpu_solver(panda_targets.robot, [Target("panda_hand", tolerance=[5e-4] * 3 + [0.0] * 3)])
+    given = panda_targets.part([0]).targets
     with pytest.raises(InputError, match=r"Allowed: 0, or from position_tolerance \(0.001 m\)"):
-        solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0])
-    finer = {"position_tolerance": 1e-4}
-    assert solver.solve(pose.positions[:, 0], pose.orientations_xyzw[:, 0], options=finer).success.all()
+        solver.solve(*given)
+    assert solver.solve(*given, options={"position_tolerance": 1e-4}).success.all()
 
 
 def test_axes_of_a_target_need_its_orientations(panda):
