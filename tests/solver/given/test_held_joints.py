@@ -106,7 +106,8 @@ def test_starts_beyond_limits_are_clamped_as_those_of_other_joints_and_no_number
     assert result.joint_q[0, 1] == pytest.approx(locked.joint_limit_upper[1], abs=1e-6)
     assert result.joint_q[1, 4] == pytest.approx(locked.joint_limit_lower[4], abs=1e-6)
     assert inside_limits(locked, result.joint_q).all()
-    for start[0, 1] in (np.nan, 1e12):
+    for number in (np.nan, 1e12):
+        start[0, 1] = number
         with pytest.raises(InputError, match=r"initial_joint_q\[1\] is .* Allowed: finite numbers up to 1e\+09"):
             solver.solve([[0.4, 0.1, 0.5]], initial_joint_q=start[0])
 

@@ -54,10 +54,8 @@ def test_every_step_is_the_damped_one_and_the_loop_arrives(problems, start, engi
     assert (distance[1] < distance[0]).all()
     assert (distance[1] > 0.01 * distance[0]).mean() > 0.5  # and not there at once
     assert distance[-1].max() < ARRIVED
-    for k in (
-        1,
-        2,
-    ):  # the gradient of 1/2 |p - p_target|^2 + 1/2 weight^2 |q - q_previous|^2 vanishes inside the limits
+    # The gradient of 1/2 |p - p_target|^2 + 1/2 weight^2 |q - q_previous|^2 vanishes inside the limits.
+    for k in (1, 2):
         poses = robot.forward_kinematics(passed[k], ["panda_hand"])
         twists = robot.motion_subspace(passed[k])
         columns = twists[..., :3] + np.cross(twists[..., 3:], poses.positions[:, :1])
@@ -76,14 +74,10 @@ def test_more_damping_makes_shorter_steps(problems, start):
     assert (length[1] > 5.0 * length[2]).all()
 
 
-def test_both_engines_take_the_same_steps(problems, start):
+def test_both_engines_take_the_same_steps_and_reports_name_the_objective(problems, start):
     compiled, staged = (loop(problems, start, engine, 0.5, 5) for engine in ("compiled", "staged"))
     np.testing.assert_allclose(compiled, staged, atol=2e-3)
     assert np.abs(compiled[-1] - compiled[0]).max() > 0.1
-
-
-def test_the_reports_name_it(problems):
     damping = IKObjectiveDamping(problems.robot.mid_joint_q)
-    solver = cpu_solver(problems.robot, ["panda_hand"], objectives=[damping])
-    result = solver.solve(problems.positions[:1])
+    result = cpu_solver(problems.robot, problems.links, objectives=[damping]).solve(problems.positions[:1])
     assert result.islands[0][0].rows == ("target panda_hand", "IKObjectiveDamping")

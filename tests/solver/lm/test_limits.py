@@ -6,10 +6,11 @@ import pytest
 from ik_service import SolverOptions
 from ik_service.mechanism.coupling import inwards
 from ik_service.robots import load_urdf
-from tests.solver.conftest import bare_robot, cpu_solver, inside_limits
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits, use_engine
 
 STILL = 0.677750143761  # between two float32
 ONLY = float(np.float32(0.3))
+OUT_OF_REACH = np.random.default_rng(1).uniform(-4, 4, (50, 3)) * [1, 1, 0]  # most of them
 HALF_STEP = 2.0**-24  # of a float32, of its value at most
 CHAIN = """
 <robot name="chain"><link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/>
@@ -39,23 +40,16 @@ def outside(robot, joint_q):
     return np.maximum(np.maximum(robot.joint_limit_lower - q, q - robot.joint_limit_upper), 0.0)
 
 
-@pytest.mark.evidence_cases(
-    "auto-False-narrow",
-    "auto-False-still",
-    "auto-True-narrow",
-    "auto-True-still",
-    "threads-False-still",
-    "threads-True-still",
-)
+@pytest.mark.quick_cases("staged-still", "staged-narrow", "threads-narrow")
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("leader", ["still", "narrow"])
-@pytest.mark.parametrize("started", [False, True])
-def test_float32_is_outside_only_where_none_lies_between_the_limits(leader, started):
+def test_float32_is_outside_only_where_none_lies_between_the_limits(leader):
     robot = chain(leader)
-    solver = cpu_solver(robot, ["tip"])
-    targets = np.random.default_rng(1).uniform(-4, 4, (50, 3)) * [1, 1, 0]  # most of them out of reach
-    start = np.full((50, 4), 9.0) if started else None
-    result = solver.solve(targets, initial_joint_q=start)
+    for start in (None, np.full((50, 4), 9.0)):
+        check_outside(robot, cpu_solver(robot, ["tip"]).solve(OUT_OF_REACH, initial_joint_q=start))
+
+
+def check_outside(robot, result):
     assert np.ptp(result.joint_q[:, 0]) > 0
     far = outside(robot, result.joint_q)
     assert (far[:, [0, 2]] == 0.0).all()
@@ -65,13 +59,17 @@ def test_float32_is_outside_only_where_none_lies_between_the_limits(leader, star
     np.testing.assert_array_equal(result.joint_q[:, 2], np.float32(ONLY))
 
 
-def check_margins(precision):
-    """The margins of a robot with a follower and a locked joint, against those of the configurations returned."""
+@pytest.mark.quick_cases("staged-float32")
+@pytest.mark.parametrize(
+    ("way", "precision"), [("auto", "float32"), ("staged", "float32"), ("threads", "float32"), ("auto", "float64")]
+)
+def test_the_margin_is_the_least_distance_of_a_free_coordinate_from_its_limits(monkeypatch, way, precision):
+    """Of a robot with a follower and a locked joint, and of the configurations returned."""
+    use_engine(way, monkeypatch)
     robot = bare_robot("panda_gripper").lock({"panda_joint4": -2.0})
-    solver = cpu_solver(robot, ["panda_leftfinger"])
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(2), 60), ["panda_leftfinger"])
-    positions = poses.positions + np.random.default_rng(3).normal(0.0, 0.2, poses.positions.shape)
-    result = solver.solve(positions, options={"precision": precision})
+    positions = Reachable.draw(robot, ["panda_leftfinger"], 60, random_seed=2).positions
+    positions += np.random.default_rng(3).normal(0.0, 0.2, positions.shape)
+    result = cpu_solver(robot, ["panda_leftfinger"]).solve(positions, options={"precision": precision})
     q, active = result.joint_q.astype(np.float64), robot.dof_active >= 0
     assert 0 < active.sum() < robot.joint_dof_count
     margins = np.minimum(q - robot.joint_limit_lower, robot.joint_limit_upper - q)[:, active]
@@ -79,27 +77,14 @@ def check_margins(precision):
     np.testing.assert_array_equal(result.limit_margin, margins.min(axis=1))
 
 
-@pytest.mark.evidence_cases("auto", "threads")
-@pytest.mark.usefixtures("each_way")
-def test_the_margin_is_the_least_distance_of_a_free_coordinate_from_its_limits():
-    check_margins("float32")
-
-
-@pytest.mark.evidence
-def test_the_margin_of_a_float64_answer_is_that_of_the_coordinates_returned():
-    check_margins("float64")
-
-
-def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_limits_has_none():
-    robot, far = bare_robot("panda"), np.full((5, 3), 2.0)
-    options = SolverOptions(joint_limits="off")
-    off = cpu_solver(robot, ["panda_hand"], options=options)
-    outside = robot.joint_limit_upper[None] + 0.5
-    reached = robot.forward_kinematics(outside, ["panda_hand"])
+def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_limits_has_none(panda):
+    far, outside = np.full((5, 3), 2.0), panda.joint_limit_upper[None] + 0.5
+    off = cpu_solver(panda, ["panda_hand"], options=SolverOptions(joint_limits="off"))
+    reached = panda.forward_kinematics(outside, ["panda_hand"])
     result = off.solve(reached.positions, reached.orientations_xyzw, initial_joint_q=outside)
     assert result.success.all()
     np.testing.assert_allclose(result.limit_margin, -0.5, atol=1e-5)
-    assert (cpu_solver(robot, ["panda_hand"]).solve(far).limit_margin >= 0.0).all()
+    assert (cpu_solver(panda, ["panda_hand"]).solve(far).limit_margin >= 0.0).all()
     free = load_urdf(
         b'<robot name="free"><link name="a"/><link name="b"/><joint name="j" type="continuous"><parent link="a"/>'
         b'<child link="b"/><axis xyz="0 0 1"/></joint></robot>'
@@ -114,23 +99,19 @@ def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_li
 def test_float64_is_inside_all_limits(leader, options):
     robot = chain(leader)
     solver = cpu_solver(robot, ["tip"])
-    targets = np.random.default_rng(1).uniform(-4, 4, (50, 3)) * [1, 1, 0]
-    result = solver.solve(targets, initial_joint_q=np.zeros(4), options={"precision": "float64", **options})
+    result = solver.solve(OUT_OF_REACH, initial_joint_q=np.zeros(4), options={"precision": "float64", **options})
     assert inside_limits(robot, result.joint_q).all()
     np.testing.assert_array_equal(result.joint_q[:, 1], STILL)
     tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[:, 0]
-    np.testing.assert_allclose(result.position_error[:, 0], np.linalg.norm(tip - targets, axis=1), atol=1e-12)
-    path = solver.follow(targets, None, dt=1.0)
-    assert inside_limits(robot, path.joint_q).all()
+    np.testing.assert_allclose(result.position_error[:, 0], np.linalg.norm(tip - OUT_OF_REACH, axis=1), atol=1e-12)
+    assert inside_limits(robot, solver.follow(OUT_OF_REACH, None, dt=1.0).joint_q).all()
 
 
 @pytest.mark.evidence
 def test_limits_that_are_not_enforced_are_left_in_float64_too():
     narrow = load_urdf(CHAIN.format(leader="still", multiplier=0, still=0, low=0.0, high=0.1, led=0.1))
-    options = SolverOptions(joint_limits="off", precision="float64")
-    solver = cpu_solver(narrow, ["tip"], options=options)
-    bent = narrow.forward_kinematics([[0.5, -1.0, 1.5, 0.1]], ["tip"]).positions
-    result = solver.solve(bent)
+    solver = cpu_solver(narrow, ["tip"], options=SolverOptions(joint_limits="off", precision="float64"))
+    result = solver.solve(narrow.forward_kinematics([[0.5, -1.0, 1.5, 0.1]], ["tip"]).positions)
     assert result.success.all()
     assert not inside_limits(narrow, result.joint_q).any()
 
@@ -139,11 +120,10 @@ def test_limits_that_are_not_enforced_are_left_in_float64_too():
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("joint_limits", ["off", "soft"])
 def test_followers_go_beyond_limits_that_are_not_enforced(joint_limits):
-    robot = chain("narrow")
-    options = SolverOptions(joint_limits=joint_limits)
-    solver = cpu_solver(robot, ["tip"], options=options)
-    bent = robot.forward_kinematics([[0.5, 0.2, 2.0, 1.1]], ["tip"]).positions
-    joint_q = solver.solve(bent, initial_joint_q=[[0.5, 0.2, 2.0, 1.1]]).joint_q.astype(np.float64)
+    robot, start = chain("narrow"), [[0.5, 0.2, 2.0, 1.1]]
+    solver = cpu_solver(robot, ["tip"], options=SolverOptions(joint_limits=joint_limits))
+    bent = robot.forward_kinematics(start, ["tip"]).positions
+    joint_q = solver.solve(bent, initial_joint_q=start).joint_q.astype(np.float64)
     assert joint_q[0, 3] > 0.5 * robot.joint_limit_upper[2] + 0.1 + 0.05  # that the limits of its leader leave it
     assert joint_q[0, 3] == pytest.approx(0.5 * joint_q[0, 2] + 0.1, abs=1e-6)
 
@@ -159,9 +139,9 @@ def test_rounded_limits_are_inside_wherever_a_float32_is():
     fits = up <= upper
     assert 0.3 < fits.mean() < 0.9
     assert ((low >= lower) & (high <= upper) & (low <= high))[fits].all()
-    middle = 0.5 * (lower + upper)[~fits]
-    np.testing.assert_array_equal(low[~fits], middle.astype(np.float32))
-    np.testing.assert_array_equal(high[~fits], middle.astype(np.float32))
+    middle = (0.5 * (lower + upper)[~fits]).astype(np.float32)
+    np.testing.assert_array_equal(low[~fits], middle)
+    np.testing.assert_array_equal(high[~fits], middle)
 
 
 @pytest.mark.evidence

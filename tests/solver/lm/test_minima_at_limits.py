@@ -19,12 +19,11 @@ CASES = {
     "allegro": (ALLEGRO_TIPS, 0.02),
     "humanoid": (WHOLE_BODY.links, 0.2),
 }
-COUNT = 60
 
 
-def solve(problems, **options):
-    solver = cpu_solver(problems.robot, objectives=problems.objectives(), engine=options.pop("engine", "auto"))
-    return solver, solver.solve(problem_count=len(problems.positions), options={"seeds": 16, **options})
+def solve(problems, engine="auto", **options):
+    solver = cpu_solver(problems.robot, objectives=problems.objectives(), engine=engine)
+    return solver.solve(problem_count=len(problems.positions), options={"seeds": 16, **options})
 
 
 def check(problems, result, least):
@@ -38,33 +37,31 @@ def check(problems, result, least):
     np.testing.assert_array_equal(result.success, [status in good for status in result.status])
 
 
-@pytest.mark.quick_cases("float32-0.85-ur5e")
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("precision", "least"), [("float32", 0.85), ("float64", 0.95)])
-def test_a_success_is_a_minimum_within_the_limits(name, precision, least):
+@pytest.mark.quick_cases("ur5e-auto-float32-60-0.85", "panda-staged-float32-30-0.8")
+@pytest.mark.parametrize(
+    ("name", "engine", "precision", "count", "least"),
+    [
+        *((name, "auto", "float32", 60, 0.85) for name in CASES),
+        *((name, "auto", "float64", 60, 0.95) for name in CASES),
+        ("panda", "staged", "float32", 30, 0.8),
+    ],
+)
+def test_a_success_is_a_minimum_within_the_limits(name, engine, precision, count, least):
     links, away = CASES[name]
-    problems = WeightedPoses.draw(bare_robot(name), links, COUNT, 3, away=away, weight=0.1)
-    _, result = solve(problems, precision=precision)
+    problems = WeightedPoses.draw(bare_robot(name), links, count, 3, away=away, weight=0.1)
+    result = solve(problems, engine, precision=precision)
     check(problems, result, least)
     blocked = result.status == IKStatus.BLOCKED_BY_LIMITS
     assert blocked.mean() >= 0.3
     assert result.active_limits[blocked].any(axis=1).all()
 
 
-def test_the_staged_engine_judges_alike():
-    problems = WeightedPoses.draw(bare_robot("panda"), ("panda_hand",), 30, 4, away=0.2, weight=0.1)
-    _, result = solve(problems, engine="staged")
-    check(problems, result, 0.8)
-    assert (result.status == IKStatus.BLOCKED_BY_LIMITS).any()
-
-
 @pytest.fixture
-def drawn_beyond():
+def drawn_beyond(panda):
     """A Panda's posture beyond the upper limits of two joints, and inside those of the others."""
-    robot = bare_robot("panda")
-    wanted = robot.mid_joint_q + 0.1
-    wanted[[0, 3]] = robot.joint_limit_upper[[0, 3]] + 0.5
-    return robot, wanted, np.minimum(wanted, robot.joint_limit_upper)
+    wanted = panda.mid_joint_q + 0.1
+    wanted[[0, 3]] = panda.joint_limit_upper[[0, 3]] + 0.5
+    return panda, wanted, np.minimum(wanted, panda.joint_limit_upper)
 
 
 @pytest.mark.evidence_cases("threads")
@@ -93,13 +90,11 @@ def test_minima_at_limits_are_solutions(drawn_beyond):
 
 
 @pytest.mark.parametrize("options", [{}, {"solutions": 2, "seeds": 8}])
-def test_beside_a_target_a_minimum_at_limits_is_none(options):
+def test_beside_a_target_a_minimum_at_limits_is_none(dual_panda, options):
     """The left arm has a target, which is met, the right one a posture beyond its limits: in an island of its own."""
-    robot = bare_robot("dual_panda")
-    joints = [name for name in robot.joint_names if name.startswith("right")]
-    posture = IKObjectivePosture(robot.joint_limit_upper + 0.5, joints=joints)
-    solver = cpu_solver(robot, ["left_panda_hand"], objectives=[posture])
+    joints = [name for name in dual_panda.joint_names if name.startswith("right")]
+    posture = IKObjectivePosture(dual_panda.joint_limit_upper + 0.5, joints=joints)
+    solver = cpu_solver(dual_panda, ["left_panda_hand"], objectives=[posture])
     result = solver.solve([[0.4, 0.3, 0.5]], options=options)
     assert result.position_error[0, 0] < 1e-3
-    assert not result.success[0]
-    assert result.status_names == ["blocked_by_limits"]
+    assert (result.success[0], result.status_names) == (False, ["blocked_by_limits"])

@@ -67,17 +67,16 @@ def test_a_tick_without_derivatives_is_no_success(panda):
 @pytest.mark.parametrize("weight", [1e20, np.inf, np.nan])
 def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
     """Others of the batch have the bytes that they have without that."""
-    weights = np.ones((4, 3))
-    clean = cpu_solver(panda, objectives=[weighted(weights)], engine=engine)
-    expected = clean.solve(problem_count=4)
-    weights[2] = weight
-    solver = cpu_solver(panda, objectives=[weighted(weights)], engine=engine)
-    result = solver.solve(problem_count=4)
+    weights, results = np.ones((4, 3)), []
+    for own in (1.0, weight):
+        weights[2] = own
+        solver = cpu_solver(panda, objectives=[weighted(weights)], engine=engine)
+        results.append(solver.solve(problem_count=4))
+    expected, result = results
     assert result.status_names == ["converged", "converged", "invalid", "converged"]
     assert result.success.tolist() == [True, True, False, True]
     assert np.isfinite(result.joint_q).all()
-    others = [0, 1, 3]
-    np.testing.assert_array_equal(result.joint_q[others], expected.joint_q[others])
+    np.testing.assert_array_equal(np.delete(result.joint_q, 2, 0), np.delete(expected.joint_q, 2, 0))
 
 
 @pytest.mark.evidence_cases("compiled")
@@ -85,18 +84,15 @@ def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
 def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
     """A negative weight is off like one of 0; NaN is not."""
     weights = wp.array(np.ones((3, 3), np.float32), dtype=wp.float32, device="cpu")
-    objective = IKObjectivePosition(LINK, POINT, row_weights=weights)
-    solver = cpu_solver(panda, objectives=[objective], engine=engine)
+    solver = cpu_solver(panda, objectives=[IKObjectivePosition(LINK, POINT, row_weights=weights)], engine=engine)
     before = solver.solve(problem_count=3)
     assert before.success.all()
     weights.numpy()[1, 0] = np.nan
-    result = solver.solve(problem_count=3)
-    assert result.status_names == ["converged", "invalid", "converged"]
-    np.testing.assert_array_equal(result.joint_q[[0, 2]], before.joint_q[[0, 2]])
-    weights.numpy()[0, 1] = 0.0  # and then the islands are found problem by problem
-    result = solver.solve(problem_count=3)
-    assert result.status_names == ["converged", "invalid", "converged"]
-    np.testing.assert_array_equal(result.joint_q[2], before.joint_q[2])
+    for others in ([0, 2], [2]):
+        result = solver.solve(problem_count=3)
+        assert result.status_names == ["converged", "invalid", "converged"]
+        np.testing.assert_array_equal(result.joint_q[others], before.joint_q[others])
+        weights.numpy()[0, 1] = 0.0  # and then the islands are found problem by problem
     answers = []
     for off in (0.0, -1.0):
         weights.numpy()[1, 0] = off

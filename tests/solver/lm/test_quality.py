@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from ik_service import SolverOptions, Target, load_robot
+from ik_service import SolverOptions, Target
 from ik_service.mechanism.transforms import quaternion_multiply
+from ik_service.robots import load_urdf
 from objectives import IKObjectivePose, IKObjectiveRotation
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
+from tests.solver.conftest import ORIENTATION, POSITION, Reachable, bare_robot, cpu_solver, inside_limits
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
-POSITION, ORIENTATION = 1e-3, 1e-2
 CASES = {
     "panda": (["panda_hand"], 0.995),
     "ur5e": (["tool0"], 0.995),
@@ -21,15 +21,14 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_random_reachable_targets_are_solved_inside_the_limits(name):
+    """No success is false, and none withheld."""
     links, least = CASES[name]
     problems = Reachable.draw(bare_robot(name), links, 1000)
     solver = cpu_solver(problems.robot, links, options=SolverOptions(seeds=16, random_seed=1))
-    result = solver.solve(problems.positions, problems.orientations_xyzw)
+    result = solver.solve(*problems.targets)
+    problems.check_honest(result)
+    assert result.success.mean() >= least
     distance, angle = problems.errors(result.joint_q)
-    solved = ((distance <= POSITION) & (angle <= ORIENTATION)).all(axis=1)
-    assert solved.mean() >= least
-    assert inside_limits(problems.robot, result.joint_q).all()
-    np.testing.assert_array_equal(result.success, solved)  # no false success, and none withheld
     np.testing.assert_allclose(result.position_error, distance, atol=1e-12)
     np.testing.assert_allclose(result.orientation_error, angle, atol=1e-9)
 
@@ -66,8 +65,8 @@ def test_a_limit_in_the_way_is_reported(planar_2r):
 @pytest.mark.parametrize("limits", ["soft", "off"])
 def test_limits_that_are_not_hard_may_be_left(planar_2r, limits):
     robot = planar_2r(elbow_lower=0.5, elbow_upper=2.0)
-    options = SolverOptions(joint_limits=limits)
-    result = cpu_solver(robot, ["tip"], options=options).solve([[2.0, 0.0, 0.0]])
+    solver = cpu_solver(robot, ["tip"], options=SolverOptions(joint_limits=limits))
+    result = solver.solve([[2.0, 0.0, 0.0]])
     elbow = float(result.joint_q[0, 1])
     if limits == "off":
         assert result.success[0]
@@ -76,15 +75,12 @@ def test_limits_that_are_not_hard_may_be_left(planar_2r, limits):
         assert 0.1 < elbow < 0.5
 
 
-def test_continuous_joints_come_back_on_the_turn_nearest_the_start(tmp_path):
-    path = tmp_path / "wheel.urdf"
-    path.write_text("""<robot name="wheel"><link name="base"/><link name="rim"/><joint name="spin" type="continuous">
+def test_continuous_joints_come_back_on_the_turn_nearest_the_start():
+    robot = load_urdf("""<robot name="wheel"><link name="base"/><link name="rim"/><joint name="spin" type="continuous">
       <parent link="base"/><child link="rim"/><axis xyz="0 0 1"/></joint></robot>""")
-    solver = cpu_solver(load_robot(path), ["rim"])
-    half = 0.5 * np.array([0.4, 0.4, 3.0])
+    half, start = 0.5 * np.array([0.4, 0.4, 3.0]), np.array([[20.0], [-7.0], [3.5]])
     orientations = np.stack([0 * half, 0 * half, np.sin(half), np.cos(half)], axis=1)
-    start = np.array([[20.0], [-7.0], [3.5]])
-    result = solver.solve(None, orientations, initial_joint_q=start)
+    result = cpu_solver(robot, ["rim"]).solve(None, orientations, initial_joint_q=start)
     assert result.success.all()
     assert (np.abs(result.joint_q - start) <= np.pi + 1e-6).all()
     np.testing.assert_allclose(np.cos(result.joint_q[:, 0] - [0.4, 0.4, 3.0]), 1.0, atol=1e-5)
@@ -92,21 +88,11 @@ def test_continuous_joints_come_back_on_the_turn_nearest_the_start(tmp_path):
 
 @pytest.mark.parametrize("engine", ["staged", "compiled"])
 @pytest.mark.parametrize("weights", [[1e-3] * 6, [1e3] * 6, [1, 1, 1, 1e-2, 1e-2, 1e-2], [0.1, 0.1, 0.1, 1, 1, 1]])
-def test_success_does_not_hang_on_the_scale_of_the_weights(panda, panda_targets, engine, weights):
-    target = Target("panda_hand", row_weights=weights)
-    result = cpu_solver(panda, [target], engine=engine).solve(
-        panda_targets.positions[:100, 0], panda_targets.orientations_xyzw[:100, 0]
-    )
-    distance, angle = (error[:, 0] for error in reach_errors(panda_targets, result.joint_q, 100))
-    np.testing.assert_array_equal(result.success, (distance <= POSITION) & (angle <= ORIENTATION))
+def test_success_does_not_hang_on_the_scale_of_the_weights(panda_targets, engine, weights):
+    few, target = panda_targets.part(slice(100)), Target("panda_hand", row_weights=weights)
+    result = cpu_solver(few.robot, [target], engine=engine).solve(*few.targets)
+    few.check_honest(result)
     assert result.success.mean() >= 0.95
-
-
-def reach_errors(problems, joint_q, count):
-    few = Reachable(
-        problems.robot, problems.links, None, problems.positions[:count], problems.orientations_xyzw[:count]
-    )
-    return few.errors(joint_q)
 
 
 @pytest.mark.evidence_cases("auto-0.001", "auto-1.0", "auto-1000.0")
@@ -116,8 +102,7 @@ def test_objectives_alone_take_the_best_of_all_seeds(weight):
     pose = IKObjectivePose("tool0", problems.positions[:, 0], problems.orientations_xyzw[:, 0], weight=weight)
     result = cpu_solver(problems.robot, objectives=[pose]).solve(problem_count=100)
     distance, angle = problems.errors(result.joint_q)
-    assert (distance < POSITION).mean() >= 0.98
-    assert (angle < ORIENTATION).mean() >= 0.98
+    assert min((distance < POSITION).mean(), (angle < ORIENTATION).mean()) >= 0.98
 
 
 @pytest.mark.evidence_cases("auto")
@@ -132,8 +117,7 @@ def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
 
 
 @pytest.mark.evidence_cases("auto")
-def test_a_floating_base_gets_to_targets_far_away():
-    solver = cpu_solver(bare_robot("humanoid"), ["left_grasp"])
-    result = solver.solve([[3.0, 0.1, 1.0], [30.0, 0.1, 1.0], [100.0, 0.1, 1.0]])
+def test_a_floating_base_gets_to_targets_far_away(humanoid):
+    result = cpu_solver(humanoid, ["left_grasp"]).solve([[3.0, 0.1, 1.0], [30.0, 0.1, 1.0], [100.0, 0.1, 1.0]])
     assert result.success.all()
     assert result.iterations.max() <= 20

@@ -102,32 +102,36 @@ def test_what_is_counted_are_the_costs_in_the_class_of_the_least_and_the_next_on
             np.testing.assert_array_equal(counted(shuffled).numpy(), counted(costs).numpy())
 
 
-@pytest.mark.evidence
-def test_many_equal_costs_and_no_numbers_are_counted_without_overflow():
-    assert ends([0.5] * 4096)[0]
-    assert ends([np.nan] * NEEDED)[0]
-    assert not ends([np.nan] * 4096 + [1.0] * (NEEDED - 1))[0]
-    assert not ends([1.0] * 4096 + [0.5] * (NEEDED - 1))[0]
+BLOCKED, INSIDE = int(BLOCKED_BY_LIMITS), int(STATIONARY)
+ENDED = [  # costs and statuses of attempts, and whether they end a search
+    ([0.5] * 4096, INSIDE, True),
+    ([np.nan] * NEEDED, INSIDE, True),
+    ([np.nan] * 4096 + [1.0] * (NEEDED - 1), INSIDE, False),
+    ([1.0] * 4096 + [0.5] * (NEEDED - 1), INSIDE, False),
+    ([1.0] * 4096, BLOCKED, False),
+    ([1.0] * 4096, [INSIDE] * (NEEDED - 1) + [BLOCKED] * (4097 - NEEDED), False),
+    ([1.0] * 4096, [INSIDE] * NEEDED + [BLOCKED] * (4096 - NEEDED), True),
+    ([1.0] * 4096 + [0.5], [INSIDE] * 4096 + [BLOCKED], False),  # it is the least cost all the same
+]
+for eighth in (int(STALLED), int(MAX_ITERATIONS)):  # of a stationary point inside the limits
+    ENDED += [
+        ([1.0] * (8 * NEEDED - 1), eighth, False),
+        ([1.0] * (8 * NEEDED), eighth, True),
+        ([1.0] * (NEEDED + 7), [INSIDE] * (NEEDED - 1) + [eighth] * 8, True),
+        ([1.0] * (NEEDED + 6), [INSIDE] * (NEEDED - 1) + [eighth] * 7, False),
+        ([1.0] * 4096 + [0.5], [INSIDE] * 4096 + [eighth], False),
+    ]
 
 
 @pytest.mark.evidence
-def test_attempts_that_limits_block_never_end_a_search():
-    blocked, inside = int(BLOCKED_BY_LIMITS), int(STATIONARY)
-    assert not ends([1.0] * 4096, blocked)[0]
-    assert not ends([1.0] * 4096, [inside] * (NEEDED - 1) + [blocked] * (4097 - NEEDED))[0]
-    assert ends([1.0] * 4096, [inside] * NEEDED + [blocked] * (4096 - NEEDED))[0]
-    assert not ends([1.0] * 4096 + [0.5], [inside] * 4096 + [blocked])[0]  # it is the least cost all the same
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("status", [STALLED, MAX_ITERATIONS], ids=["stalled", "iterations"])
-def test_attempts_that_end_at_no_stationary_point_inside_the_limits_are_an_eighth(status):
-    status, inside = int(status), int(STATIONARY)
-    assert not ends([1.0] * (8 * NEEDED - 1), status)[0]
-    assert ends([1.0] * (8 * NEEDED), status)[0]
-    assert ends([1.0] * (NEEDED + 7), [inside] * (NEEDED - 1) + [status] * 8)[0]
-    assert not ends([1.0] * (NEEDED + 6), [inside] * (NEEDED - 1) + [status] * 7)[0]
-    assert not ends([1.0] * 4096 + [0.5], [inside] * 4096 + [status])[0]  # it is the least cost all the same
+def test_a_search_ends_when_the_least_cost_has_come_up_often_enough():
+    assert [ends(costs, statuses)[0] for costs, statuses, _ in ENDED] == [over for *_, over in ENDED]
+    few = [1.0, 2.0, 4.0]  # a better answer than one that is good is looked for in no more than so many seeds
+    assert [ends(few, good=good, seeds=seeds)[0] for good, seeds in ((True, FEW - 8), (True, FEW), (False, FEW))] == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("met", [1, int(NO_TARGET)], ids=["targets met", "no targets"])
@@ -135,14 +139,6 @@ def test_attempts_at_limits_count_in_full_where_no_target_is_missed(met):
     out = wp.zeros(1, dtype=wp.int32, device="cpu")
     wp.launch(_attempt_count, 1, [int(BLOCKED_BY_LIMITS), met], [out], device="cpu")
     assert out.numpy()[0] == int(FULL_COUNT)
-
-
-@pytest.mark.evidence
-def test_a_better_answer_than_one_that_is_good_is_looked_for_in_no_more_than_so_many_seeds():
-    few = [1.0, 2.0, 4.0]
-    assert not ends(few, good=True, seeds=FEW - 8)[0]
-    assert ends(few, good=True, seeds=FEW)[0]
-    assert not ends(few, good=False, seeds=FEW)[0]
 
 
 @pytest.mark.evidence
@@ -202,26 +198,27 @@ def test_objectives_alone_take_no_more_than_so_many_seeds_unless_more_are_asked_
     assert solver.solve(problem_count=60, options={"seeds": 512}).islands.seed_index.max() > FEW
 
 
+FAR = np.tile([[60.0, 0.0, 0.0]], (9, 1))
+
+
 @pytest.mark.parametrize("seeds", [20, 200])
 def test_as_many_seeds_as_are_asked_for_are_tried(panda, seeds):
     solver = cpu_solver(panda, ["panda_link4"])
-    far = np.tile([[60.0, 0.0, 0.0]], (9, 1))
-    assert not solver.solve(far).success.any()
+    assert not solver.solve(FAR).success.any()
     assert 20 < tried(solver, 9).max() < 200
-    asked = solver.solve(far, options={"seeds": seeds})
+    asked = solver.solve(FAR, options={"seeds": seeds})
     assert (tried(solver, 9)[:, 0] == seeds).all()
-    every = solver.solve(far, options={"seeds": seeds, "best_of": "cost"})
+    every = solver.solve(FAR, options={"seeds": seeds, "best_of": "cost"})
     assert asked.joint_q.tobytes() == every.joint_q.tobytes()
 
 
 def test_with_a_deadline_targets_out_of_reach_do_not_take_the_time_of_later_ones(panda):
     """The number of seeds is an upper bound then, and the rule that ends a search by default holds."""
-    solver = cpu_solver(panda, ["panda_link4"])
-    far = np.tile([[60.0, 0.0, 0.0]], (9, 1))
-    solver.solve(far)
-    most = tried(solver, 9).max()
-    solver.solve(far, options={"seeds": 512, "deadline_s": 60.0})
-    assert tried(solver, 9).max() == most < 512
+    solver, most = cpu_solver(panda, ["panda_link4"]), []
+    for options in ({}, {"seeds": 512, "deadline_s": 60.0}):
+        solver.solve(FAR, options=options)
+        most.append(tried(solver, 9).max())
+    assert most[0] == most[1] < 512
 
 
 def test_targets_at_joint_limits_are_met_beside_wide_minima_at_limits():

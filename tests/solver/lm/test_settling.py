@@ -1,5 +1,7 @@
 """Answers of objectives alone whose iterations have run out go on, so that nearly all end at a minimum."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,14 +16,15 @@ COUNT = 120
 SHARED = 1200  # problems that two threads share
 
 
-def solver_of():
-    problems = WeightedPoses.draw(bare_robot("dual_panda"), LINKS, COUNT, 1, away=0.2, weight=0.03)
-    return problems, cpu_solver(problems.robot, objectives=problems.objectives())
+def problems_of(name, links, count):
+    problems = WeightedPoses.draw(bare_robot(name), links, count, 1, away=0.2, weight=0.03)
+    return problems, lambda **arguments: cpu_solver(problems.robot, objectives=problems.objectives(), **arguments)
 
 
 @pytest.mark.evidence
 def test_iterations_that_run_out_are_followed_by_more_of_the_best_attempt():
-    problems, solver = solver_of()
+    problems, solver_of = problems_of("dual_panda", LINKS, COUNT)
+    solver = solver_of()
     few = solver.solve(problem_count=COUNT, options={"max_iterations": 12, "seeds": 8})
     assert (few.iterations == 12).mean() > 0.5  # of the attempt that won, whatever followed
     cost, least = problems.costs(few.joint_q), problems.least_costs(few.joint_q)
@@ -35,7 +38,7 @@ def test_iterations_that_run_out_are_followed_by_more_of_the_best_attempt():
 
 @pytest.mark.evidence
 def test_without_those_that_have_settled_nothing_goes_on():
-    _, solver = solver_of()
+    solver = problems_of("dual_panda", LINKS, COUNT)[1]()
     result = solver.solve(problem_count=COUNT)
     assert IKStatus.MAX_ITERATIONS not in result.status
     longer = solver.solve(problem_count=COUNT, options={"max_iterations": 160})
@@ -46,12 +49,11 @@ def test_without_those_that_have_settled_nothing_goes_on():
 
 @pytest.mark.evidence
 def test_it_worsens_no_answer_and_leaves_seed_and_iterations_to_the_attempt_that_won(monkeypatch):
-    _, solver = solver_of()
+    solver = problems_of("dual_panda", LINKS, COUNT)[1]()
     options = {"max_iterations": 15, "seeds": 8}
     settled = solver.solve(problem_count=COUNT, options=options)
     monkeypatch.setattr(IslandKernels, "settle_tasks", lambda *_: [])
-    _, plain = solver_of()
-    before = plain.solve(problem_count=COUNT, options=options)
+    before = problems_of("dual_panda", LINKS, COUNT)[1]().solve(problem_count=COUNT, options=options)
     np.testing.assert_array_equal(settled.islands.seed_index, before.islands.seed_index)
     np.testing.assert_array_equal(settled.iterations, before.iterations)
     assert (settled.cost <= before.cost).all()
@@ -61,21 +63,15 @@ def test_it_worsens_no_answer_and_leaves_seed_and_iterations_to_the_attempt_that
 
 
 def test_threads_and_other_problems_change_no_byte():
-    problems = WeightedPoses.draw(bare_robot("panda"), ("panda_hand",), SHARED, 1, away=0.2, weight=0.03)
-    options = {"max_iterations": 15, "seeds": 8}
-    answers = []
+    problems, solver_of = problems_of("panda", ("panda_hand",), SHARED)
+    options, answers = {"max_iterations": 15, "seeds": 8}, []
     for threads in (1, 2):
-        solver = cpu_solver(problems.robot, objectives=problems.objectives(), threads=threads)
+        solver = solver_of(threads=threads)
         answers += [solver.solve(problem_count=SHARED, options=options) for _ in range(2)]
     assert part_count(SHARED, 2) == 2
     for answer in answers[1:]:
         np.testing.assert_array_equal(answer.joint_q, answers[0].joint_q)
         np.testing.assert_array_equal(answer.status, answers[0].status)
-    few = WeightedPoses(
-        problems.robot,
-        problems.links,
-        *(one[-7:] for one in (problems.positions, problems.orientations_xyzw, problems.posture)),
-        problems.weight,
-    )
-    alone = cpu_solver(few.robot, objectives=few.objectives())
-    np.testing.assert_array_equal(alone.solve(problem_count=7, options=options).joint_q, answers[0].joint_q[-7:])
+    last = {name: getattr(problems, name)[-7:] for name in ("positions", "orientations_xyzw", "posture")}
+    few = cpu_solver(problems.robot, objectives=replace(problems, **last).objectives())
+    np.testing.assert_array_equal(few.solve(problem_count=7, options=options).joint_q, answers[0].joint_q[-7:])

@@ -33,13 +33,16 @@ def on_cpu(values):
 
 def both(solver, positions, orientations=None, start=None):
     """What the device and the host say."""
-    given, first = [positions] if orientations is None else [positions, orientations], None
-    if start is not None:
-        first = on_cpu(start)
+    given = [positions] if orientations is None else [positions, orientations]
+    first = None if start is None else on_cpu(start)
     found = solver.on_device().solve(*map(on_cpu, given), initial_joint_q=first, options=DERIVES)
     result = solver.solve(*given, initial_joint_q=start, options=DERIVES)
     np.testing.assert_array_equal(found["joint_q"].numpy(), result.joint_q)
-    return found["joint_q_by_targets"].numpy(), found["is_differentiable"].numpy(), result
+    return *derivatives(found), result
+
+
+def derivatives(found):
+    return found["joint_q_by_targets"].numpy(), found["is_differentiable"].numpy()
 
 
 def assert_same(by_targets, exists, result):
@@ -63,15 +66,12 @@ ROBOTS = {
 @pytest.mark.parametrize("case", ROBOTS)
 def test_they_are_those_of_the_host(case):
     name, targets, options = ROBOTS[case]
-    robot = bare_robot(name)
-    solver = cpu_solver(robot, targets, **options)
-    links = [one.link if isinstance(one, Target) else one for one in targets]
-    drawn = Reachable.draw(robot, links, COUNT, random_seed=3)
-    positions, orientations = drawn.positions, drawn.orientations_xyzw
+    solver = cpu_solver(bare_robot(name), targets, **options)
+    drawn = Reachable.draw(solver.robot, [target.link for target in solver.targets], COUNT, random_seed=3)
+    given = drawn.targets
     if case == "one hand by the other":
-        positions = np.tile([0.3, 0.1, 0.2], (COUNT, 1, 1)) + 0.1 * np.random.default_rng(0).random((COUNT, 1, 3))
-        orientations = np.tile([1.0, 0.0, 0.0, 0.0], (COUNT, 1, 1))
-    given = (positions, orientations) if len(links) > 1 else (positions[:, 0], orientations[:, 0])
+        place = [0.3, 0.1, 0.2] + 0.1 * np.random.default_rng(0).random((COUNT, 1, 3))
+        given = place, np.tile([1.0, 0.0, 0.0, 0.0], (COUNT, 1, 1))
     by_targets, exists, result = both(solver, *given)
     assert exists.mean() > 0.7
     assert_same(by_targets, exists, result)
@@ -106,30 +106,23 @@ def test_other_tools_and_other_numbers_of_problems_between_are_those_of_their_so
         for count in (COUNT, 3, 500, COUNT):
             few = [np.resize(one, (count, one.shape[1])) for one in given]
             found = on_device.solve(*map(on_cpu, few), options=DERIVES)
-            result = solver.solve(*few, options=DERIVES)
-            assert_same(found["joint_q_by_targets"].numpy(), found["is_differentiable"].numpy(), result)
+            assert_same(*derivatives(found), solver.solve(*few, options=DERIVES))
         turns = on_device.solve(None, on_cpu(given[1]), options=DERIVES)
-        result = solver.solve(None, given[1], options=DERIVES)
-        assert_same(turns["joint_q_by_targets"].numpy(), turns["is_differentiable"].numpy(), result)
+        assert_same(*derivatives(turns), solver.solve(None, given[1], options=DERIVES))
 
 
-def test_a_number_that_is_none_ends_its_own_derivative_alone(panda, panda_targets):
-    solver = cpu_solver(panda, ["panda_hand"]).on_device()
-    positions, orientations = (panda_targets.positions[:COUNT, 0].copy(), panda_targets.orientations_xyzw[:COUNT, 0])
+def test_a_number_that_is_none_ends_its_own_derivative_alone(panda_targets):
+    solver = cpu_solver(panda_targets.robot, panda_targets.links)
+    on_device, (positions, orientations) = solver.on_device(), (one[:COUNT, 0].copy() for one in panda_targets.targets)
     positions[5, 2] = np.nan
-    exists = solver.solve(on_cpu(positions), on_cpu(orientations), options=DERIVES)["is_differentiable"].numpy()
+    exists = on_device.solve(on_cpu(positions), on_cpu(orientations), options=DERIVES)["is_differentiable"].numpy()
     assert not exists[5]
     assert np.delete(exists, 5).mean() > 0.9
-    turns = solver.solve(None, on_cpu(orientations), options=DERIVES)  # where the number stood nothing is given now
-    expected = cpu_solver(panda, ["panda_hand"]).solve(None, orientations, options=DERIVES)
-    by_targets, exists = turns["joint_q_by_targets"].numpy(), turns["is_differentiable"].numpy()
-    assert_same(np.delete(by_targets, 5, 0), np.delete(exists, 5), _without(expected, 5))
-
-
-def _without(result, problem):
-    """What of a result `assert_same` reads, of the other problems."""
+    turns = derivatives(on_device.solve(None, on_cpu(orientations), options=DERIVES))  # nothing is given there now
+    expected = solver.solve(None, orientations, options=DERIVES)
     names = "joint_q_by_targets", "is_differentiable", "success"
-    return SimpleNamespace(**{name: np.delete(getattr(result, name), problem, 0) for name in names})
+    others = SimpleNamespace(**{name: np.delete(getattr(expected, name), 5, 0) for name in names})
+    assert_same(*(np.delete(one, 5, 0) for one in turns), others)
 
 
 def test_followers_follow():
@@ -144,7 +137,7 @@ def test_followers_follow():
 
 def test_arrays_of_an_earlier_solve_take_them_and_others_are_refused(panda, panda_targets):
     solver = cpu_solver(panda, ["panda_hand"]).on_device()
-    given = [on_cpu(one[:COUNT, 0]) for one in (panda_targets.positions, panda_targets.orientations_xyzw)]
+    given = [on_cpu(one[:COUNT, 0]) for one in panda_targets.targets]
     out = solver.solve(*given, options=DERIVES)
     expected = {name: column.numpy().copy() for name, column in out.items()}
     out["joint_q_by_targets"].fill_(7.0)

@@ -11,7 +11,7 @@ from ik_service.errors import EngineError
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture, InputError
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver
+from tests.solver.conftest import Reachable, cpu_solver
 
 COUNT = 60
 CPU = "cpu"
@@ -50,38 +50,29 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_columns_are_those_of_a_solve_by_the_host(panda, targets, case):
-    asked = {"dtype": np.float64, "options": None} | CASES[case]
-    robot_order = ["panda_joint7", *panda.joint_names[:6]]
-    solver = cpu_solver(
-        panda, ["panda_hand"], wxyz="wxyz" in asked, joint_order=robot_order if "joint_order" in asked else None
-    )
-    positions, orientations = (values.astype(asked["dtype"]) for values in targets)
+    asked = CASES[case]
+    dtype, options = asked.get("dtype", np.float64), asked.get("options")
+    order = ["panda_joint7", *panda.joint_names[:6]] if "joint_order" in asked else None
+    solver = cpu_solver(panda, ["panda_hand"], wxyz="wxyz" in asked, joint_order=order)
+    positions, orientations = (values.astype(dtype) for values in targets)
     if "wxyz" in asked:
         orientations = orientations[:, [3, 0, 1, 2]]
     if "free" in asked:
         orientations = None
-    start = None
-    if "start" in asked:
-        start = panda.random_joint_q(np.random.default_rng(3), COUNT).astype(asked["dtype"])
-        start = start[:, solver._order.coordinates]
-        start = start[0] if asked["start"] == "one" else start
-    result = solver.solve(positions, orientations, initial_joint_q=start, options=asked["options"])
+    start = panda.random_joint_q(np.random.default_rng(3), COUNT).astype(dtype)[:, solver._order.coordinates]
+    start = {"one": start[0], "each": start}.get(asked.get("start"))
+    result = solver.solve(positions, orientations, initial_joint_q=start, options=options)
     assert result.success.sum() > 0
-    given = [None if one is None else on_cpu(one, asked["dtype"]) for one in (positions, orientations, start)]
+    *given, first = (None if one is None else on_cpu(one, dtype) for one in (positions, orientations, start))
     device_solver = solver.on_device()
     for _ in range(RECORDED):
-        found = device_solver.solve(*given[:2], initial_joint_q=given[2], options=asked["options"])
-        assert_same_columns(found, result)
+        assert_same_columns(device_solver.solve(*given, initial_joint_q=first, options=options), result)
 
 
-def test_several_targets_come_as_one_array_or_as_a_list_and_need_not_be_contiguous():
-    links = ["left_panda_hand", "right_panda_hand"]
-    robot = bare_robot("dual_panda")
-    problems = Reachable.draw(robot, links, COUNT)
-    solver = cpu_solver(robot, links)
-    device_solver = solver.on_device()
-    result = solver.solve(problems.positions, problems.orientations_xyzw)
-    positions, orientations = on_cpu(problems.positions), on_cpu(problems.orientations_xyzw)
+def test_several_targets_come_as_one_array_or_as_a_list_and_need_not_be_contiguous(dual_panda):
+    problems = Reachable.draw(dual_panda, ["left_panda_hand", "right_panda_hand"], COUNT)
+    solver, (positions, orientations) = cpu_solver(dual_panda, problems.links), map(on_cpu, problems.targets)
+    device_solver, result = solver.on_device(), solver.solve(*problems.targets)
     assert_same_columns(device_solver.solve(positions, orientations), result)
     turned = on_cpu(problems.positions.transpose(1, 2, 0)).transpose((2, 0, 1))
     assert not turned.is_contiguous
@@ -126,36 +117,32 @@ def test_solves_of_other_kinds_between_change_nothing(panda, targets):
         np.testing.assert_array_equal(column.numpy(), first[name], err_msg=name)
 
 
-def spoil(kind, positions, orientations, start):
-    """Change problem 3 so that `solve` refuses all of them."""
-    if kind == "no unit quaternion":
-        orientations[3] *= 1.1
-    elif kind == "no quaternion":
-        orientations[3] = 0.0
-    elif kind == "start":
-        start[3, 2] = np.nan
-    else:
-        positions[3, 1] = {"not a number": np.nan, "infinite": np.inf, "too large": 2e9}[kind]
+PLACES = wp.zeros((4, 3), device=CPU)
+SPOILT = {  # which of positions, orientations and starts, which of its numbers, and how, so that `solve` refuses all
+    "not a number": (0, 1, np.nan),
+    "infinite": (0, 1, np.inf),
+    "too large": (0, 1, 2e9),
+    "no unit quaternion": (1, slice(None), 0.55),
+    "no quaternion": (1, slice(None), 0.0),
+    "start": (2, 2, np.nan),
+}
 
 
-@pytest.mark.parametrize(
-    "kind", ["not a number", "infinite", "too large", "no unit quaternion", "no quaternion", "start"]
-)
+@pytest.mark.parametrize("kind", SPOILT)
 def test_a_faulty_number_ends_its_own_problem_alone(panda, targets, kind):
-    solver = cpu_solver(panda, ["panda_hand"])
-    start = np.tile(panda.mid_joint_q, (COUNT, 1))
-    expected = solver.solve(*targets, initial_joint_q=start)
-    spoiled = [values.copy() for values in (*targets, start)]
-    spoil(kind, *spoiled)
+    solver, given = cpu_solver(panda, ["panda_hand"]), [*targets, np.tile(panda.mid_joint_q, (COUNT, 1))]
+    expected = solver.solve(*given[:2], initial_joint_q=given[2])
+    array, place, value = SPOILT[kind]
+    given[array] = given[array].copy()
+    given[array][3, place] = value
     with pytest.raises(InputError):
-        solver.solve(spoiled[0], spoiled[1], initial_joint_q=spoiled[2])
-    given = [on_cpu(values) for values in spoiled]
-    found = solver.on_device().solve(given[0], given[1], initial_joint_q=given[2])
+        solver.solve(*given[:2], initial_joint_q=given[2])
+    *spoilt, start = map(on_cpu, given)
+    found = solver.on_device().solve(*spoilt, initial_joint_q=start)
     assert found["status"].numpy()[3] == IKStatus.INVALID
     assert not found["success"].numpy()[3]
     assert np.isfinite(found["joint_q"].numpy()).all()
-    others = np.arange(COUNT) != 3
-    assert_same_columns(found, expected, others)
+    assert_same_columns(found, expected, np.arange(COUNT) != 3)
 
 
 def test_columns_go_into_arrays_of_before(panda, targets):
@@ -174,31 +161,29 @@ def test_columns_go_into_arrays_of_before(panda, targets):
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "words"),
+    ("given", "more", "words"),
     [
-        (([[0.4, 0.1, 0.5]],), None, r"positions\[0\] is not an array on a device"),
-        (([None, None],), None, "positions has 2 arrays"),
-        ((wp.zeros((4, 3), dtype=wp.int32, device=CPU),), None, "positions is of int32"),
-        ((wp.zeros((4, 2), device=CPU),), None, r"positions have shape \[4, 2\]"),
-        ((wp.zeros((4, 2, 3), device=CPU),), None, r"positions have shape \[4, 2, 3\]. Allowed: \[n, 1, 3\]"),
-        ((wp.zeros((0, 3), device=CPU),), None, "batch is empty"),
-        ((wp.zeros((4, 3), device=CPU), wp.zeros((5, 4), device=CPU)), None, r"hold \[4, 5\] problems"),
-        ((None,), None, "No target has positions"),
-        ((wp.zeros((4, 3), device=CPU),), {"solutions": 2}, "Option solutions is 2. Allowed on a device: 1"),
-        ((wp.zeros((4, 3), device=CPU),), {"best_of": "nearest"}, "Option best_of is 'nearest'"),
-        ((wp.zeros((4, 3), device=CPU),), {"deadline_s": 1.0}, "Option deadline_s is 1.0"),
+        (([[0.4, 0.1, 0.5]],), {}, r"positions\[0\] is not an array on a device"),
+        (([None, None],), {}, "positions has 2 arrays"),
+        ((wp.zeros((4, 3), dtype=wp.int32, device=CPU),), {}, "positions is of int32"),
+        ((wp.zeros((4, 2), device=CPU),), {}, r"positions have shape \[4, 2\]"),
+        ((wp.zeros((4, 2, 3), device=CPU),), {}, r"positions have shape \[4, 2, 3\]. Allowed: \[n, 1, 3\]"),
+        ((wp.zeros((0, 3), device=CPU),), {}, "batch is empty"),
+        ((wp.zeros((4, 3), device=CPU), wp.zeros((5, 4), device=CPU)), {}, r"hold \[4, 5\] problems"),
+        ((None,), {}, "No target has positions"),
+        ((PLACES,), {"options": {"solutions": 2}}, "Option solutions is 2. Allowed on a device: 1"),
+        ((PLACES,), {"options": {"best_of": "nearest"}}, "Option best_of is 'nearest'"),
+        ((PLACES,), {"options": {"deadline_s": 1.0}}, "Option deadline_s is 1.0"),
+        (
+            (PLACES,),
+            {"initial_joint_q": wp.zeros((2, 7), device=CPU)},
+            r"has shape \[2, 7\]. Allowed: \[7\] or \[4, 7\]",
+        ),
     ],
 )
-def test_what_is_not_allowed_is_an_error(panda, given, options, words):
-    device_solver = cpu_solver(panda, ["panda_hand"]).on_device()
+def test_what_is_not_allowed_is_an_error(panda, given, more, words):
     with pytest.raises(InputError, match=words):
-        device_solver.solve(*given, options=options)
-
-
-def test_starts_of_another_shape_are_an_error(panda, targets):
-    device_solver = cpu_solver(panda, ["panda_hand"]).on_device()
-    with pytest.raises(InputError, match=r"initial_joint_q has shape \[2, 7\]. Allowed: \[7\] or \[60, 7\]"):
-        device_solver.solve(on_cpu(targets[0]), initial_joint_q=wp.zeros((2, 7), device=CPU))
+        cpu_solver(panda, ["panda_hand"]).on_device().solve(*given, **more)
 
 
 def test_what_only_the_host_can_do_is_an_error(panda, targets):
@@ -207,8 +192,7 @@ def test_what_only_the_host_can_do_is_an_error(panda, targets):
     for solver in (staged, without):
         with pytest.raises(EngineError, match="solvers of targets by the compiled engine"):
             solver.on_device()
-    weights = np.ones((COUNT, 6))
-    weights[::2, 3:] = 0.0
+    weights = np.where(np.arange(COUNT)[:, None] % 2, 1.0, [1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
     uneven = cpu_solver(panda, [Target("panda_hand", row_weights=weights)])
     with pytest.raises(EngineError, match="only the host can tell"):
         uneven.on_device().solve(*map(on_cpu, targets))
