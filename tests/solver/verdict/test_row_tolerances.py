@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service import IKStatus, SolverOptions
+from ik_service import IKStatus
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from objectives import (
     IKObjectiveCenterOfMass,
@@ -16,11 +16,10 @@ from objectives import (
 )
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Choices, Depths
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver
+from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver, use_engine
 
 COUNT = 120
 ENGINES = ("compiled", "staged")
-SEEDS = SolverOptions(seeds=16)
 TOOL = np.array([0.1, -0.05, 0.2, 0.0, np.sin(0.3), 0.0, np.cos(0.3)])
 NORMAL = np.array([1.0, 0.2, 0.1]) / np.linalg.norm([1.0, 0.2, 0.1])
 
@@ -75,16 +74,9 @@ def panda_problems():
     return Reachable.draw(scene("fixed").robot, ["panda_hand"], COUNT, random_seed=3)
 
 
-def solved(problems, engine, objectives, options=SEEDS, **arguments):
-    solver = cpu_solver(
-        problems.robot, ["panda_hand"], objectives=objectives, engine=engine, options=options, **arguments
-    )
-    return solver.solve(problems.positions, problems.orientations_xyzw)
-
-
-def targets_met(problems, result):
-    distance, angle = problems.errors(result.joint_q)
-    return (distance <= 1e-3).all(axis=1) & (angle <= 1e-2).all(axis=1)
+def solved(problems, engine, objectives, **options):
+    solver = cpu_solver(problems.robot, problems.links, objectives=objectives, engine=engine)
+    return solver.solve(*problems.targets, options={"seeds": 16, **options})
 
 
 @pytest.mark.quick_cases("staged-masses")
@@ -101,7 +93,7 @@ def test_success_means_that_rows_are_within_their_tolerances(panda_problems, eng
     objective.set_row_tolerances(given)
     result = solved(panda_problems, engine, [objective])
     within = (np.abs(rows(result.joint_q.astype(np.float64))) <= tolerances).all(axis=1)
-    np.testing.assert_array_equal(result.success, within & targets_met(panda_problems, result))
+    np.testing.assert_array_equal(result.success, within & panda_problems.met(result.joint_q))
     assert within.mean() > (without <= tolerances).all(axis=1).mean() - 1e-9
     assert 0 < within.sum() < COUNT
     assert (result.status[~result.success] != IKStatus.CONVERGED).all()
@@ -117,7 +109,7 @@ def test_attempts_that_miss_a_row_give_way_to_others(panda_problems, engine):
         objective = IKObjectivePlane("panda_link4", points, NORMAL, weight=1e-3)
         if tolerance is not None:
             objective.set_row_tolerances(tolerance)
-        result = solved(panda_problems, engine, [objective], SolverOptions(seeds=64))
+        result = solved(panda_problems, engine, [objective], seeds=64)
         found.append(np.abs((link_pose(panda_problems.robot, result.joint_q, "panda_link4")[:, :3] - points) @ NORMAL))
     assert (found[0] <= 0.05).mean() < 0.85
     assert (found[1] <= 0.05 + 1e-6).mean() > 0.97
@@ -134,10 +126,8 @@ def test_infinite_tolerances_and_none_give_the_same_bytes(panda_problems, engine
         if tolerances is not None:
             objective.set_row_tolerances(tolerances)
         results.append(solved(panda_problems, engine, [objective]))
-    first, second = results
-    for name in ("joint_q", "success", "status", "cost", "iterations", "seed_index"):
-        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    assert first.success.any()
+    assert_same_bytes(*results)
+    assert results[0].success.any()
 
 
 @pytest.mark.evidence_cases("compiled")
@@ -186,44 +176,39 @@ def test_tolerances_may_differ_from_problem_to_problem_and_change(panda_problems
 
 
 @pytest.mark.evidence
-def test_answers_in_float64_are_judged_too(panda_problems):
+@pytest.mark.parametrize(("way", "precision"), [("threads", "float32"), ("auto", "float64")])
+def test_threads_and_answers_in_float64_are_judged_alike(panda_problems, monkeypatch, way, precision):
+    use_engine(way, monkeypatch)
     objective, rows = plane(panda_problems, np.zeros(3))
     objective.set_row_tolerances([0.1])
-    result = solved(panda_problems, "compiled", [objective], SolverOptions(seeds=16, precision="float64"))
-    within = (np.abs(rows(result.joint_q)) <= 0.1)[:, 0]
-    np.testing.assert_array_equal(result.success, within & targets_met(panda_problems, result))
-    assert 0 < within.sum() < COUNT
-
-
-@pytest.mark.evidence
-@pytest.mark.usefixtures("threads")
-def test_threads_judge_alike(panda_problems):
-    objective, rows = plane(panda_problems, np.zeros(3))
-    objective.set_row_tolerances([0.1])
-    result = solved(panda_problems, "compiled", [objective])
+    result = solved(panda_problems, "auto", [objective], precision=precision)
     within = (np.abs(rows(result.joint_q.astype(np.float64))) <= 0.1)[:, 0]
-    np.testing.assert_array_equal(result.success, within & targets_met(panda_problems, result))
+    np.testing.assert_array_equal(result.success, within & panda_problems.met(result.joint_q))
     assert 0 < within.sum() < COUNT
 
 
-@pytest.mark.parametrize("wrong", [0.0, -1.0, [1.0, np.nan, 1.0]])
-def test_tolerances_are_above_zero(wrong):
-    with pytest.raises(InputError, match="above 0"):
-        IKObjectivePosition("panda_hand", [0, 0, 0]).set_row_tolerances(wrong)
-
-
-def test_tolerances_have_the_shape_of_the_rows():
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        *((number, "above 0") for number in (0.0, -1.0, 1e-50, [1.0, np.nan, 1.0])),
+        ([1.0, 2.0], "shape"),
+        ("tight", "numbers"),
+    ],
+)
+def test_tolerances_are_above_zero_and_have_the_shape_of_the_rows(wrong, words):
+    """1e-50 is rounded to zero in float32."""
     objective = IKObjectivePosition("panda_hand", [0, 0, 0])
-    with pytest.raises(InputError, match="shape"):
-        objective.set_row_tolerances([1.0, 2.0])
-    with pytest.raises(InputError, match="numbers"):
-        objective.set_row_tolerances("tight")
+    with pytest.raises(InputError, match=words):
+        objective.set_row_tolerances(wrong)
     assert not objective.has_row_tolerances
+    objective.set_row_tolerances(1.0)
+    with pytest.raises(InputError, match="above 0"):
+        objective.set_data("row_tolerances", [1.0, 0.0, 1.0])
 
 
-def test_an_objective_in_use_does_not_get_its_first_tolerances(panda_problems):
+def test_an_objective_in_use_does_not_get_its_first_tolerances(panda):
     objective = IKObjectivePosition("panda_hand", [0.4, 0.1, 0.5])
-    cpu_solver(panda_problems.robot, objectives=[objective])
+    cpu_solver(panda, objectives=[objective])
     with pytest.raises(ObjectiveError, match="inf for none"):
         objective.set_row_tolerances(1.0)
 
@@ -239,25 +224,14 @@ def test_no_larger_tolerance_than_given_is_applied():
 
 
 @pytest.mark.parametrize("tolerances", [0.001, np.full(7, 0.001)])
-def test_the_tolerances_that_were_given_last_go_along(tolerances):
-    robot = bare_robot("panda")
-    objective = IKObjectivePosture(robot.mid_joint_q)
+def test_the_tolerances_that_were_given_last_go_along(panda, tolerances):
+    objective = IKObjectivePosture(panda.mid_joint_q)
     objective.set_row_tolerances(0.01)
-    cpu_solver(robot, objectives=[objective])
+    cpu_solver(panda, objectives=[objective])
     objective.set_row_tolerances(tolerances)
-    again = objective.unbound_copy()
-    cpu_solver(robot, objectives=[again])
+    cpu_solver(panda, objectives=[again := objective.unbound_copy()])
     for one in (objective, again):
         np.testing.assert_allclose(one.data("row_tolerances").numpy(), 0.001, rtol=1e-6)
-
-
-def test_a_tolerance_that_float32_rounds_to_zero_is_refused():
-    with pytest.raises(InputError, match="above 0"):
-        IKObjectivePosition("panda_hand", [0, 0, 0]).set_row_tolerances(1e-50)
-    objective = IKObjectivePosition("panda_hand", [0, 0, 0])
-    objective.set_row_tolerances(1.0)
-    with pytest.raises(InputError, match="above 0"):
-        objective.set_data("row_tolerances", [1.0, 0.0, 1.0])
 
 
 @pytest.mark.evidence
