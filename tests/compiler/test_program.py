@@ -29,34 +29,39 @@ def configurations(robot, seed=3):
     return robot.complete_joint_q(q)
 
 
+def derivatives(program, values, count=COUNT):
+    entries = [entry for row in program.jacobian for entry in row]
+    return evaluated(entries, values, count).reshape(count, len(program.jacobian), -1)
+
+
+def require_equal(case, program, q, rows=slice(None), dofs=slice(None)):
+    """Compare rows and derivatives with those of the oracles, and give these."""
+    values = case.values(program, q)
+    expected, slopes = case.oracle.rows(q)[:, rows], case.active(case.oracle.jacobian(q))
+    np.testing.assert_allclose(evaluated(program.rows, values, COUNT), expected, rtol=0.0, atol=EXACT)
+    np.testing.assert_allclose(derivatives(program, values), slopes[:, rows][..., dofs], rtol=0.0, atol=10 * EXACT)
+    return expected, slopes
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_and_jacobian_equal_host_kinematics(name):
     case = island(name)
-    program, q = case.program(), configurations(case.robot)
-    values = case.values(program, q)
-    rows, expected = evaluated(program.rows, values, COUNT), case.oracle.rows(q)
-    np.testing.assert_allclose(rows, expected, rtol=0.0, atol=EXACT)
-    assert np.abs(expected).max(axis=1).min() > 1e-3
-    entries = [entry for row in program.jacobian for entry in row]
-    jacobian = evaluated(entries, values, COUNT).reshape(COUNT, len(program.jacobian), -1)
-    np.testing.assert_allclose(jacobian, case.active(case.oracle.jacobian(q)), rtol=0.0, atol=10 * EXACT)
+    rows, jacobian = require_equal(case, case.program(), configurations(case.robot))
+    assert np.abs(rows).max(axis=1).min() > 1e-3
     assert np.abs(jacobian).max() > 0.1
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_jacobian_equals_central_differences(name):
     case = island(name)
-    program, q = case.program(), configurations(case.robot, seed=4)
-    moves = STEP * np.eye(case.robot.joint_dof_count)[case.robot.active_dof]
-    ends = [
-        case.robot.integrate(np.tile(q, (len(moves), 1)), sign * np.repeat(moves, COUNT, axis=0)) for sign in (1, -1)
-    ]
-    forward, back = (
-        evaluated(program.rows, case.values(program, case.robot.complete_joint_q(end)), len(end)) for end in ends
-    )
-    by_dof = ((forward - back) / (2.0 * STEP)).reshape(len(moves), COUNT, -1)
-    entries = [entry for row in program.jacobian for entry in row]
-    jacobian = evaluated(entries, case.values(program, q), COUNT).reshape(COUNT, -1, len(moves))
+    robot, program, q = case.robot, case.program(), configurations(case.robot, seed=4)
+    moves = STEP * np.eye(robot.joint_dof_count)[robot.active_dof]
+    ends = []
+    for sign in (1, -1):
+        end = robot.integrate(np.tile(q, (len(moves), 1)), sign * np.repeat(moves, COUNT, axis=0))
+        ends.append(evaluated(program.rows, case.values(program, robot.complete_joint_q(end)), len(end)))
+    by_dof = ((ends[0] - ends[1]) / (2.0 * STEP)).reshape(len(moves), COUNT, -1)
+    jacobian = derivatives(program, case.values(program, q))
     np.testing.assert_allclose(jacobian, np.moveaxis(by_dof, 0, 2), rtol=0.0, atol=BY_DIFFERENCES)
 
 
@@ -100,46 +105,34 @@ def test_errors_of_the_targets_are_those_without_weights():
 )
 def test_dofs_that_move_all_links_of_a_row_alike_may_be_left_out(name, standing):
     case = island(name)
-    dofs, q = case.touched(), configurations(case.robot)
+    dofs = case.touched()
     program = case.program(dofs=dofs)
     assert len(dofs) == case.robot.active_dof_count - standing
     variables = {node.name for node in reachable([program.norm2]) if node.name.startswith("trial")}
     assert variables <= {f"trial{a}{component}" for a, component in coordinate_names(program)}
     assert {variable for variable, _, _ in program.halves.values()} <= {f"trial{a}" for a in dofs}
-    values = case.values(program, q)  # wherever the others are
-    np.testing.assert_allclose(evaluated(program.rows, values, COUNT), case.oracle.rows(q), rtol=0.0, atol=EXACT)
-    got = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
-    expected = case.active(case.oracle.jacobian(q))
-    np.testing.assert_allclose(got, expected[..., dofs], rtol=0.0, atol=10 * EXACT)
-    assert np.abs(np.delete(expected, dofs, axis=2)).max() < EXACT
+    _, jacobian = require_equal(case, program, configurations(case.robot), dofs=dofs)  # wherever the others are
+    assert np.abs(np.delete(jacobian, dofs, axis=2)).max() < EXACT
 
 
 def test_an_island_holds_only_its_rows_and_dofs():
     case = island("two trees posture")
     left = [a for a, d in enumerate(case.robot.active_dof) if case.robot.dof_names[d].startswith("left")]
     program = case.program(dofs=left, rows=[0, 1, 2])  # left_1, left_2 and its follower
-    q = configurations(case.robot)
     assert program.dofs == tuple(left)
     assert program.quaternions == ()
-    np.testing.assert_allclose(
-        evaluated(program.rows, case.values(program, q), COUNT), case.oracle.rows(q)[:, :3], rtol=0.0, atol=EXACT
-    )
-    expected = case.active(case.oracle.jacobian(q))[:, :3, left]
-    got = np.stack([evaluated(row, case.values(program, q), COUNT) for row in program.jacobian], axis=1)
-    np.testing.assert_allclose(got, expected, rtol=0.0, atol=EXACT)
-    weights = 0.5 * np.linspace(0.5, 1.5, 8)[:3]  # by DOF
-    np.testing.assert_allclose(expected[0], weights[:, None] * [[1.0, 0.0], [0.0, 1.0], [0.0, -0.5]], rtol=1e-6)
+    _, jacobian = require_equal(case, program, configurations(case.robot), slice(3), left)
+    weights = 0.5 * np.linspace(0.5, 1.5, 8)[:3, None]  # by DOF
+    np.testing.assert_allclose(jacobian[0, :3, left].T, weights * [[1.0, 0.0], [0.0, 1.0], [0.0, -0.5]], rtol=1e-6)
 
 
 def test_rows_that_are_switched_off_are_not_in_the_program():
     case = island("panda pose")
     program, q = case.program(rows=[2, 4]), configurations(case.robot)
-    np.testing.assert_allclose(
-        evaluated(program.rows, case.values(program, q), COUNT), case.oracle.rows(q)[:, [2, 4]], rtol=0.0, atol=EXACT
-    )
+    rows, _ = require_equal(case, program, q, [2, 4])
     (error,) = program.errors
     got = evaluated([error.position2, error.chord2], case.values(program, q), COUNT)
-    np.testing.assert_allclose(got, case.oracle.rows(q)[:, [2, 4]] ** 2, rtol=0.0, atol=EXACT)
+    np.testing.assert_allclose(got, rows**2, rtol=0.0, atol=EXACT)
     assert case.program(rows=[0, 1]).errors[0].chord2 is None
     assert case.program(rows=[3]).errors[0].position2 is None
     assert not program.has_other_rows
@@ -203,18 +196,13 @@ class Middle(ExpressionObjective):
 
 def test_rows_of_two_frames_that_a_common_motion_changes():
     def oracle(robot, objective):
-        motions = [lambda q, link=link: oracles.frame_motion(robot, q, link) for link in objective.links]
-        return oracles.Oracle(
-            lambda q: 0.5 * sum(motion(q)[0] for motion in motions),
-            lambda q: 0.5 * sum(motion(q)[2].transpose(0, 2, 1) for motion in motions),
-        )
+        def mean(q, place):
+            return 0.5 * sum(oracles.frame_motion(robot, q, link)[place] for link in objective.links)
+
+        return oracles.Oracle(lambda q: mean(q, 0), lambda q: mean(q, 2).transpose(0, 2, 1))
 
     case = Island("middle", robots()["floating"], [Middle(("d", "f"))], [oracle])
-    program, q = case.program(), configurations(case.robot)
-    values, jacobian = case.values(program, q), case.active(case.oracle.jacobian(q))
-    np.testing.assert_allclose(evaluated(program.rows, values, COUNT), case.oracle.rows(q), rtol=0.0, atol=EXACT)
-    got = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
-    np.testing.assert_allclose(got, jacobian, rtol=0.0, atol=10 * EXACT)
+    _, jacobian = require_equal(case, case.program(), configurations(case.robot))
     assert np.abs(jacobian[..., :6]).max(axis=(0, 1)).min() > 0.1  # the base moves it
 
 
@@ -225,8 +213,7 @@ def test_elements_add_up_where_a_group_says_so():
     for case in (apart, together):
         program = case.program()
         values = case.values(program, q)
-        jacobian = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
-        found.append((evaluated(program.rows, values, COUNT), jacobian))
+        found.append((evaluated(program.rows, values, COUNT), derivatives(program, values)))
     for terms, sums in zip(*found, strict=True):
         expected = terms[:, 0:2] + terms[:, 2:4] + terms[:, 4:6]
         np.testing.assert_allclose(sums, expected, rtol=0.0, atol=10 * EXACT)

@@ -48,19 +48,15 @@ def test_signatures_see_all_that_a_program_is_made_from(change):
     assert signature(robot) != signature(robot, **change)
 
 
-def test_signatures_see_the_robot():
+def test_signatures_see_the_robot_and_elements_may_be_stated_in_lists():
     robot = load_robot("panda", collision="ignore")
     longer = robot.joint_X_p + np.eye(1, 7) * 1e-3
     assert signature(robot) != signature(dataclasses.replace(robot, joint_X_p=longer))
-    locked = robot.lock({"panda_joint7": 0.5})
-    assert signature(robot, dofs=range(6)) != signature(locked)
-
-
-def test_elements_may_be_stated_in_lists():
-    class Listed(IKObjectivePosition):
-        def stated_elements(self, model):
-            found = super().stated_elements(model)
-            return [(group, [dataclasses.replace(e, frames=list(e.frames)) for e in some]) for group, some in found]
-
-    robot = load_robot("panda", collision="ignore")
+    assert signature(robot, dofs=range(6)) != signature(robot.lock({"panda_joint7": 0.5}))
     assert signature(robot, kind=Listed) == signature(robot, kind=IKObjectivePosition)
+
+
+class Listed(IKObjectivePosition):
+    def stated_elements(self, model):
+        found = super().stated_elements(model)
+        return [(group, [dataclasses.replace(e, frames=list(e.frames)) for e in some]) for group, some in found]

@@ -34,17 +34,12 @@ def test_numbers_in_place_of_variables_are_folded():
     assert len(graph.nodes) == nodes
 
 
-def test_what_cancels_vanishes():
+def test_what_cancels_vanishes_and_a_variable_without_a_value_is_an_error():
     graph, other = ExpressionGraph(), ExpressionGraph()
-    x, y = graph.variable("x"), graph.variable("y")
-    z = other.variable("z")
+    x, y, z = graph.variable("x"), graph.variable("y"), other.variable("z")
     difference, product, same = transplant([x * x - y, x * y, y], {"x": z, "y": z * z}, other)
     assert difference.is_zero
     assert product is (z * (z * z))
     assert same is z * z
-
-
-def test_a_variable_without_a_value_is_an_error():
-    graph = ExpressionGraph()
     with pytest.raises(KeyError, match="y"):
-        transplant([graph.variable("x") + graph.variable("y")], {"x": 1.0}, ExpressionGraph())
+        transplant([x + y], {"x": 1.0}, ExpressionGraph())

@@ -98,13 +98,10 @@ def test_nothing_returned_unless_some_lane_holds(lanes):
     assert through_native(text, lanes, one_in_the_middle)[1].tolist() == [False, True, False]
 
 
-def test_a_packet_of_the_target_is_filled():
-    size = cpu_target().register
+def test_a_packet_of_the_target_is_filled_and_numbers_are_rounded_to_the_precision():
+    size, wide = cpu_target().register, Lanes(4, "float64")
     assert Lanes.on_cpu() == Lanes(size // 4, "float32")
     assert Lanes.on_cpu("float64") == Lanes(size // 8, "float64")
-
-
-def test_numbers_are_rounded_to_the_precision():
     assert Lanes(8).number(0.1) == Lanes(8).number(float(np.float32(0.1)))
-    assert Lanes(4, "float64").number(0.1) == "(0.1)"
-    assert float(Lanes(4, "float64").number(1.0 / 3.0).strip("()")) == 1.0 / 3.0
+    assert wide.number(0.1) == "(0.1)"
+    assert float(wide.number(1.0 / 3.0).strip("()")) == 1.0 / 3.0

@@ -22,21 +22,18 @@ NEVER = 10**9
 LINKS = {"panda": "panda_hand", "floating": "d", "two trees": "l_tool"}
 
 
+def signature(case, rows=None, targets=None, **options):
+    rows, dofs = range(case.row_count) if rows is None else rows, range(case.robot.active_dof_count)
+    targets = range(case.target_count) if targets is None else targets
+    return IslandSignature.of(case.robot, case.model, case.objectives, case.starts, dofs, rows, targets, **options)
+
+
 def programs(monkeypatch, case, lanes, tolerated=()):
     """The program with its rows as a straight line, and as loops."""
-    found, dofs = [], range(case.robot.active_dof_count)
-    given = (
-        case.robot,
-        case.model,
-        case.objectives,
-        case.starts,
-        dofs,
-        range(case.row_count),
-        range(case.target_count),
-    )
+    found = []
     for least in (NEVER, 1):  # a target is no loop all the same
         monkeypatch.setattr(row_loops, "LOOP_MIN", least)
-        found.append(build_program(IslandSignature.of(*given, half_angle_error(lanes), tolerated=tolerated)))
+        found.append(build_program(signature(case, half_angle_error=half_angle_error(lanes), tolerated=tolerated)))
     return found
 
 
@@ -104,26 +101,19 @@ def test_the_worst_row_over_its_tolerance_is_found(monkeypatch, lanes):
     assert states.errors[:, 2].min() > 1.0
 
 
-def test_rows_that_are_off_or_few_are_no_loop():
+def test_rows_that_are_off_or_few_or_have_goals_are_no_loop():
     case = island("panda", Spheres(sphere_pairs(robots()["panda"], row_loops.LOOP_MIN)))
+    fewer = case.program(rows=range(case.row_count - 1))
     assert len(case.program().loops) == 1
-    assert not case.program(rows=range(case.row_count - 1)).loops
-    assert len(case.program(rows=range(case.row_count - 1)).rows) == case.row_count - 1
+    assert (len(fewer.loops), len(fewer.rows)) == (0, case.row_count - 1)
+    for goals in (1, 2):
+        assert bool(build_program(signature(case, targets=(0,), goal_count=goals)).loops) == (goals == 1)
 
 
 def test_the_text_does_not_grow_with_the_elements():
-    lines = []
-    for count in (200, 800):
-        case = island("panda", Spheres(sphere_pairs(robots()["panda"], count)))
-        lines.append(IterationSource(case.program(), WIDTHS[0], DAMPING).text().count("\n"))
-    assert lines[0] == lines[1]
-
-
-def test_rows_with_goals_are_no_loop():
-    case = island("panda", Spheres(sphere_pairs(robots()["panda"], row_loops.LOOP_MIN)))
-    given = (case.robot, case.model, case.objectives, case.starts, range(7), range(case.row_count), (0,))
-    assert build_program(IslandSignature.of(*given, goal_count=1)).loops
-    assert not build_program(IslandSignature.of(*given, goal_count=2)).loops
+    cases = [island("panda", Spheres(sphere_pairs(robots()["panda"], count))) for count in (200, 800)]
+    few, many = (IterationSource(case.program(), WIDTHS[0], DAMPING).text().count("\n") for case in cases)
+    assert few == many
 
 
 def folded_rows(inputs):

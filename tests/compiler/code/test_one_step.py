@@ -1,6 +1,7 @@
 """One iteration of the generated line equals one written in NumPy, from equal states, at every width and precision."""
 
 from dataclasses import fields, replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -97,50 +98,45 @@ def test_iterations_in_float64_equal_numpy(name):
     assert frozen > 0 or "limits" in name  # that penalty pulls inwards
 
 
+def iterated(name, lanes, damping_factor, tolerance, rounded=lambda states: states, damping=DAMPING):
+    """Iterate some lanes as NumPy does; gives the program, states before and after, steps, and what was returned."""
+    case = island(name)
+    program = program_of(case, lanes)
+    source = IterationSource(program, lanes, damping)
+    states = rounded(States.start(case, source, starts(case, program), damping_factor))
+    while True:
+        expected, steps = reference_iteration(case, program, states, source)
+        got, returned = iterate(source, states)
+        agree(got, expected, tolerance)
+        yield program, got, steps, returned, expected
+        states = got
+
+
+FLOAT32 = ["panda weighted pose of a tool", "gripper pose behind the follower", "two trees ball", "floating two poses"]
+
+
 @pytest.mark.quick_cases("panda weighted pose of a tool-8", "two trees ball-8", "two trees ball-1")
 @pytest.mark.parametrize("width", [8, 1])
-@pytest.mark.parametrize("name", ["panda weighted pose of a tool", "gripper pose behind the follower",
-                                  "two trees ball", "floating two poses"])  # fmt: skip
+@pytest.mark.parametrize("name", FLOAT32)
 def test_iterations_in_float32_equal_numpy(name, width):
-    case, lanes = island(name), Lanes(width)
-    program = program_of(case, lanes)
-    source = IterationSource(program, lanes, DAMPING)
-    states = single(States.start(case, source, starts(case, program), np.resize([1.0, 16.0], COUNT)))
-    for _ in range(2):  # later the damping is small, and the systems as ill-conditioned as float32 bears
-        expected, _ = reference_iteration(case, program, states, source)
-        got, _ = iterate(source, states)
-        agree(got, expected, SINGLE)
+    """Two of them: later the damping is small, and the systems as ill-conditioned as float32 bears."""
+    found, frozen = iterated(name, Lanes(width), np.resize([1.0, 16.0], COUNT), SINGLE, single), []
+    for program, got, *_ in islice(found, 2):
         assert np.abs(got.trial - got.q).max() > 0.1
-        states = got
-    assert held(program, states, states.q, states.gradient).sum() > 0
+        frozen.append(held(program, got, got.q, got.gradient).sum())
+    assert frozen[1] > 0
 
 
 @pytest.mark.evidence_cases("panda pose")
 @pytest.mark.parametrize("name", ["panda pose", "two trees ball"])
 def test_one_lane_in_float64_equals_numpy(name):
-    case, lanes = island(name), Lanes(1, "float64")
-    program = program_of(case, lanes)
-    source = IterationSource(program, lanes, DAMPING)
-    states = States.start(case, source, starts(case, program))
-    for _ in range(2):
-        expected, _ = reference_iteration(case, program, states, source)
-        got, returned = iterate(source, states)
-        agree(got, expected, EXACT)
+    for _, _, _, returned, expected in islice(iterated(name, Lanes(1, "float64"), 1.0, EXACT), 2):
         np.testing.assert_array_equal(returned, finished(expected, DAMPING, ITERATIONS))
-        states = got
 
 
 def test_a_step_of_more_than_half_a_turn_is_cut_to_that():
-    case, undamped = island("two trees ball"), replace(DAMPING, share=1e-9)
-    program = program_of(case, WIDE)
-    source = IterationSource(program, WIDE, undamped)
-    states = States.start(case, source, starts(case, program))
-    longest = 0.0
-    for _ in range(3):
-        expected, steps = reference_iteration(case, program, states, source)
-        got, _ = iterate(source, states)
-        agree(got, expected, EXACT)
+    longest, undamped = 0.0, replace(DAMPING, share=1e-9)
+    for program, _, steps, *_ in islice(iterated("two trees ball", WIDE, 1.0, EXACT, damping=undamped), 3):
         k = program.dofs.index(program.quaternions[0])
         longest = max(longest, np.linalg.norm(steps[:, k : k + 3], axis=1).max())
-        states = got
     assert longest > np.pi

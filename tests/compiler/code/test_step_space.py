@@ -18,14 +18,9 @@ def chain(dofs, *further):
 
 
 @pytest.mark.parametrize("name", sorted(ROWS | DOFS))
-def test_it_is_that_of_fewer_operations(name):
-    source = IterationSource(program_of(island(name), Lanes(8)), Lanes(8), DAMPING)
-    assert source.space.in_rows == (name in ROWS)
-
-
-@pytest.mark.parametrize("name", sorted(ROWS))
-def test_whoever_needs_the_columns_is_in_the_space_of_the_dofs(name):
+def test_it_is_that_of_fewer_operations_or_of_the_dofs_for_whoever_needs_their_columns(name):
     program = program_of(island(name), Lanes(8))
+    assert IterationSource(program, Lanes(8), DAMPING).space.in_rows == (name in ROWS)
     source = IterationSource(program, Lanes(8), DAMPING, in_dofs=True)
     assert not source.space.in_rows
     assert len(source.step.lengths2()) == len(program.dofs)
@@ -74,8 +69,6 @@ def test_many_rows_of_few_dofs_are_not_factored_to_see_that_they_take_longer(mon
 
 
 def test_rows_that_yield_are_kept_apart_while_there_is_room():
+    asked = {}, {"has_levels": True}, {"has_levels": True, "most": 60}, {"has_levels": True, "in_dofs": True}
     depends = chain(7, np.ones((3, 7), bool))
-    assert not StepSpace.of(range(7), depends).in_rows
-    assert StepSpace.of(range(7), depends, has_levels=True).in_rows
-    assert not StepSpace.of(range(7), depends, has_levels=True, most=60).in_rows
-    assert not StepSpace.of(range(7), depends, has_levels=True, in_dofs=True).in_rows
+    assert [StepSpace.of(range(7), depends, **one).in_rows for one in asked] == [False, True, False, False]

@@ -84,37 +84,32 @@ def one_hand_of_two(count):
     """Give two arms, targets of one, and a solver that has a posture of both beside them."""
     arms = load_robot("dual_panda")
     poses = arms.forward_kinematics(arms.random_free_joint_q(np.random.default_rng(0), count), HANDS[:1])
-    solver, _ = postured(arms, HANDS[:1])
-    return arms, (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), solver
+    others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
+    return arms, others, (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), postured(arms, HANDS[:1])[0]
 
 
 @pytest.mark.evidence
 def test_joints_that_no_target_moves_keep_the_posture():
     """The other arm has the posture alone, and keeps it."""
-    arms, given, solver = one_hand_of_two(1500)
-    first = solver.solve_as_recorded(*given)
-    blocked = blocked_by_posture(solver, given)
+    arms, others, given, solver = one_hand_of_two(1500)
+    first, blocked = solver.solve_as_recorded(*given), blocked_by_posture(solver, given)
     result, alone = solver.solve(*given), cpu_solver(arms, HANDS[:1]).solve(*given)
     judged(arms, result)
     assert (result.success[blocked] & alone.success[blocked]).sum() >= 3
     assert result.success[alone.success].all()
-    others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
     np.testing.assert_array_equal(result.joint_q[blocked][:, others], first.joint_q[blocked][:, others])
 
 
 @pytest.mark.evidence
 def test_the_nearest_of_such_answers_leaves_other_joints_at_the_posture():
     """A start says where joints begin that targets move, not where those end that have the posture alone."""
-    arms, given, solver = one_hand_of_two(600)
-    others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
+    arms, others, given, solver = one_hand_of_two(600)
     start = np.array(arms.mid_joint_q)
     start[others] += 0.4
-    asked = {"initial_joint_q": start, "options": {"best_of": "nearest", "seeds": 16}}
-    result = solver.solve(*given, **asked)
+    result = solver.solve(*given, initial_joint_q=start, options={"best_of": "nearest", "seeds": 16})
     judged(arms, result)
-    good = result.success
-    assert good.sum() > 300
-    assert np.abs(result.joint_q[good] - arms.mid_joint_q)[:, others].max() < 1e-3
+    assert result.success.sum() > 300
+    assert np.abs(result.joint_q[result.success] - arms.mid_joint_q)[:, others].max() < 1e-3
 
 
 def test_a_reference_of_one_line_may_be_a_warp_array(panda):
@@ -205,15 +200,10 @@ def test_arms_that_touch_each_other_have_data_of_their_own_problems():
 
 
 def test_after_warmup_it_waits_for_no_code(panda, monkeypatch):
-    targets = free_targets(panda, 300, WORLD, 5)
-    solver, _ = postured(panda)
+    targets, (solver, _) = free_targets(panda, 300, WORLD, 5), postured(panda)
     solver.warmup(*(values[:2] for values in targets), world=WORLD)
     blocked = blocked_by_posture(solver, targets, world=WORLD)
-
-    def refuse(*given, **arguments):
-        raise AssertionError("compiled")
-
-    monkeypatch.setattr(island_kernels.IslandKernels, "_sources", refuse)
+    monkeypatch.setattr(island_kernels.IslandKernels, "_sources", lambda *_, **__: pytest.fail("compiled"))
     assert solver.solve(*targets, world=WORLD).success[blocked].all()
 
 

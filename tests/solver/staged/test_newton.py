@@ -14,7 +14,8 @@ import pytest
 import warp as wp
 from newton.examples.ik.example_ik_custom import CollisionSphereAvoidObjective
 
-from ik_service import SolverOptions, Target, load_robot
+from ik_service import SolverOptions
+from ik_service.robots import load_urdf
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKJacobianType, IKObjectivePose, IKObjectivePosition
 from tests.solver.conftest import Reachable, cpu_solver
@@ -42,12 +43,6 @@ DESCENDANT_FREE = """
 """
 
 
-def load(tmp_path, text):
-    path = tmp_path / "robot.urdf"
-    path.write_text(text)
-    return load_robot(path)
-
-
 def options(mode, **changes):
     return SolverOptions(jacobian_mode=mode, **changes)
 
@@ -55,22 +50,18 @@ def options(mode, **changes):
 @pytest.mark.evidence
 @pytest.mark.parametrize("mode", MODES)
 def test_newton_position_and_rotation_objectives_converge(panda, mode):
-    problems = Reachable.draw(panda, ["panda_hand"], 20)
-    body, offset = panda.link_frame("panda_hand")
+    problems, (body, offset) = Reachable.draw(panda, ["panda_hand"], 20), panda.link_frame("panda_hand")
+    positions = wp.array(problems.positions[:, 0], dtype=wp.vec3, device="cpu")
+    orientations = wp.array(problems.orientations_xyzw[:, 0], dtype=wp.vec4, device="cpu")
     pose = [
-        newton.ik.IKObjectivePosition(
-            body, wp.vec3(*offset[:3]), wp.array(problems.positions[:, 0], dtype=wp.vec3, device="cpu")
-        ),
-        newton.ik.IKObjectiveRotation(
-            body, wp.quat(*offset[3:]), wp.array(problems.orientations_xyzw[:, 0], dtype=wp.vec4, device="cpu")
-        ),
+        newton.ik.IKObjectivePosition(body, wp.vec3(*offset[:3]), positions),
+        newton.ik.IKObjectiveRotation(body, wp.quat(*offset[3:]), orientations),
     ]
-    solver = cpu_solver(panda, objectives=pose, options=options(mode, seeds=1))
     near = problems.joint_q + np.random.default_rng(1).uniform(-0.15, 0.15, problems.joint_q.shape)
+    solver = cpu_solver(panda, objectives=pose, options=options(mode, seeds=1))
     result = solver.solve(problem_count=20, initial_joint_q=near)
-    start = problems.errors(panda.clamp_joint_q(near))
     distance, angle = problems.errors(result.joint_q)
-    assert start[0].max() > 0.05
+    assert problems.errors(panda.clamp_joint_q(near))[0].max() > 0.05
     assert distance.max() < 1e-4
     assert angle.max() < 1e-3
     assert result.success.all()
@@ -99,37 +90,34 @@ def test_newton_limit_objective_holds_back_a_target_past_the_limit(planar_2r, mo
     assert held.success.all()
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_planar_arm_converges_from_zero(planar_2r, mode):
-    robot = planar_2r()
-    target = IKObjectivePosition("tip", np.tile([1.5, 1.0, 0.0], (3, 1)))
-    solver = cpu_solver(robot, objectives=[target], options=options(mode, seeds=1))
-    result = solver.solve(problem_count=3, initial_joint_q=[0.0, 0.0])
-    tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[:, 0]
-    np.testing.assert_allclose(tip, np.tile([1.5, 1.0, 0.0], (3, 1)), atol=1e-4)
+def free_and_hinge(planar_2r):
+    return load_urdf(FREE_AND_REVOLUTE), IKObjectivePosition("arm", [1.0, 1.0, 0.0], offset=(1, 0, 0, 0, 0, 0, 1)), None
 
 
-@pytest.mark.evidence
-@pytest.mark.parametrize("mode", MODES)
-def test_free_base_with_a_hinge_converges(tmp_path, mode):
-    robot = load(tmp_path, FREE_AND_REVOLUTE)
-    solver = cpu_solver(robot, [Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))], options=options(mode))
-    result = solver.solve(np.tile([1.0, 1.0, 0.0], (3, 1)))
-    assert result.success.all()
-    assert result.position_error.max() < 1e-3
-    np.testing.assert_allclose(np.linalg.norm(result.joint_q[:, 3:7], axis=1), 1.0, atol=1e-6)
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("mode", MODES)
-def test_free_joint_below_a_rotated_anchor_converges(tmp_path, mode):
-    robot = load(tmp_path, DESCENDANT_FREE)
+def below_a_rotated_anchor(planar_2r):
     tool = (0.15, -0.05, 0.2, 0.0, 0.0, np.sin(0.45), np.cos(0.45))
     pose = IKObjectivePose("body", [0.3, 0.5, 0.8], [0.0, np.sin(0.6), 0.0, np.cos(0.6)], offset=tool)
-    solver = cpu_solver(robot, objectives=[pose], options=options(mode, seeds=1))
-    result = solver.solve(problem_count=1)
+    return load_urdf(DESCENDANT_FREE), pose, None
+
+
+def planar_arm_from_zero(planar_2r):
+    return planar_2r(), IKObjectivePosition("tip", [1.5, 1.0, 0.0]), [0.0, 0.0]
+
+
+@pytest.mark.quick_cases(*(f"planar_arm_from_zero-{mode}" for mode in MODES))
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "case", [planar_arm_from_zero, free_and_hinge, below_a_rotated_anchor], ids=lambda case: case.__name__
+)
+def test_objectives_of_ours_converge(planar_2r, case, mode):
+    """A free base with a hinge, and a free joint below a rotated anchor, among them."""
+    robot, objective, start = case(planar_2r)
+    solver = cpu_solver(robot, objectives=[objective], options=options(mode, seeds=1))
+    result = solver.solve(problem_count=1, initial_joint_q=start)
     assert result.success.all()
-    assert result.cost[0] < 1e-10
+    assert result.cost[0] < 1e-8
+    for first in robot.quaternion_starts.values():
+        np.testing.assert_allclose(np.linalg.norm(result.joint_q[:, first : first + 4], axis=1), 1.0, atol=1e-6)
 
 
 @pytest.mark.evidence_cases("compiled")
@@ -151,21 +139,8 @@ def test_frozen_joints_stay_to_the_bit_and_the_free_one_reaches_its_optimum(plan
 
 def test_all_joints_active_equals_no_choice_at_all(planar_2r):
     robot = planar_2r()
-    answers = [
-        cpu_solver(r, ["tip"]).solve([[0.7, 0.9, 0.0]]).joint_q for r in (robot, robot.activate(["shoulder", "elbow"]))
-    ]
-    np.testing.assert_array_equal(*answers)
-
-
-def test_a_locked_free_joint_keeps_its_pose_while_the_hinge_moves(tmp_path):
-    half = 0.35 * np.array([1.0, 2.0, 3.0]) / np.sqrt(14.0)
-    rotation = np.append(np.sin(0.35) * half / 0.35, np.cos(0.35))
-    pose = np.concatenate([[0.1, -0.2, 0.3], rotation])
-    robot = load(tmp_path, FREE_AND_REVOLUTE).lock({"free": [0, 0, 0, 0, 0, 0, 1]})
-    solver = cpu_solver(robot, [Target("arm", offset=(1, 0, 0, 0, 0, 0, 1))])
-    result = solver.solve([[1.0, 0.5, 0.0]], initial_joint_q=np.append(pose, 0.0))
-    np.testing.assert_allclose(result.joint_q[0, :7], pose, atol=1e-6)
-    assert abs(result.joint_q[0, 7]) > 1e-3
+    both = robot, robot.activate(["shoulder", "elbow"])
+    np.testing.assert_array_equal(*(cpu_solver(one, ["tip"]).solve([[0.7, 0.9, 0.0]]).joint_q for one in both))
 
 
 def jacobian(robot, objectives, mode, joint_q):
@@ -244,33 +219,31 @@ def test_the_custom_objective_of_newton_keeps_the_hand_off_the_sphere(panda, mod
     np.testing.assert_allclose(solve(3.0), expected, atol=1e-3)
 
 
+def by_both(robot, make, joint_q):
+    """Jacobians by a tape and by the objectives' own kernels."""
+    modes = IKJacobianType.AUTODIFF, IKJacobianType.ANALYTIC
+    found = [jacobian(robot, make(), mode, joint_q)[1] for mode in modes]
+    np.testing.assert_allclose(*found, atol=SUITE_TOLERANCE)
+    return found[0]
+
+
 @pytest.mark.evidence
 @pytest.mark.parametrize(
     "build", [suite._pos_objective_builder, suite._rot_objective_builder, suite._jl_objective_builder]
 )
 def test_jacobians_of_the_suite_of_newton_agree(planar_2r, build):
-    robot, n = planar_2r(), 3
-    joint_q = [[0.0, 0.0], [1.2, -1.7], [-2.0, 0.5]]
-    found = [
-        jacobian(robot, build(robot.on_device("cpu"), n), mode, joint_q)[1]
-        for mode in (IKJacobianType.AUTODIFF, IKJacobianType.ANALYTIC)
-    ]
-    np.testing.assert_allclose(*found, atol=SUITE_TOLERANCE)
-    assert np.abs(found[0]).max() > 0.05
+    robot = planar_2r()
+    found = by_both(robot, lambda: build(robot.on_device("cpu"), 3), [[0.0, 0.0], [1.2, -1.7], [-2.0, 0.5]])
+    assert np.abs(found).max() > 0.05
 
 
 @pytest.mark.evidence
-def test_jacobians_of_a_translated_floating_body_agree(tmp_path):
-    robot = load(tmp_path, FREE_AND_REVOLUTE)
+def test_jacobians_of_a_translated_floating_body_agree():
+    robot, targets = load_urdf(FREE_AND_REVOLUTE), wp.zeros(4, dtype=wp.vec3, device="cpu")
     joint_q = np.zeros((4, robot.joint_coord_count))
     joint_q[:, 0], joint_q[:, 6] = (0.0, 1.0, 5.0, 20.0), 1.0
-    targets = wp.zeros(4, dtype=wp.vec3, device="cpu")
-    found = [
-        jacobian(robot, [newton.ik.IKObjectivePosition(0, wp.vec3(), targets)], mode, joint_q)[1]
-        for mode in (IKJacobianType.AUTODIFF, IKJacobianType.ANALYTIC)
-    ]
-    np.testing.assert_allclose(*found, atol=SUITE_TOLERANCE)
-    np.testing.assert_allclose(found[0][:, :, :3], np.tile(-np.eye(3), (4, 1, 1)), atol=SUITE_TOLERANCE)
+    found = by_both(robot, lambda: [newton.ik.IKObjectivePosition(0, wp.vec3(), targets)], joint_q)
+    np.testing.assert_allclose(found[:, :, :3], np.tile(-np.eye(3), (4, 1, 1)), atol=SUITE_TOLERANCE)
 
 
 def test_an_objective_of_the_suite_that_writes_its_own_jacobian_is_called(planar_2r):

@@ -14,12 +14,6 @@ ROUNDING = 2e-6  # of entries of about 1, summed up over a tree in another order
 COUNT = 5
 
 
-@pytest.fixture(scope="module")
-def humanoid():
-    """A floating base, two limbs each side: forces come together at the trunk."""
-    return bare_robot("humanoid")
-
-
 def jacobian(robot, objective, mode=IKJacobianType.ANALYTIC, *, support=None, probed=True):
     """The Jacobian at random configurations, and whether two rows of a pass have been found to share a DOF."""
     model, index = robot.on_device("cpu"), wp.zeros(COUNT, dtype=wp.int32, device="cpu")
@@ -90,37 +84,30 @@ def test_rows_that_share_no_dof_come_together():
 
 @pytest.mark.parametrize("kind", ["posture", "center of mass"])
 def test_forces_on_bodies_and_coordinates_give_the_analytic_jacobian(humanoid, kind):
-    """The posture has the rows of a quaternion."""
-
-    def make():
-        if kind == "posture":
-            return IKObjectivePosture(humanoid.random_joint_q(np.random.default_rng(1), 1)[0])
-        return IKObjectiveCenterOfMass([0.1, 0.2, 0.3])
-
-    expected, _ = jacobian(humanoid, make())
-    found, _ = jacobian(humanoid, make(), IKJacobianType.AUTODIFF)
+    """A floating base, two limbs each side: forces come together at the trunk; the posture has rows of a quaternion."""
+    reference = humanoid.random_joint_q(np.random.default_rng(1), 1)[0]
+    expected, found = (
+        jacobian(
+            humanoid,
+            IKObjectivePosture(reference) if kind == "posture" else IKObjectiveCenterOfMass([0.1, 0.2, 0.3]),
+            mode,
+        )[0]
+        for mode in (IKJacobianType.ANALYTIC, IKJacobianType.AUTODIFF)
+    )
     np.testing.assert_allclose(found, expected, atol=ROUNDING)
     assert np.abs(expected).max() > 0.1
 
 
 @pytest.mark.parametrize("probed", [True, False])
 def test_a_pass_for_all_rows_of_a_posture_gives_the_bytes_of_a_pass_for_each(humanoid, probed):
-    def make():
-        return Springs(humanoid)
-
-    expected, _ = jacobian(humanoid, make())
-    found, mixed = jacobian(humanoid, make(), support=(expected != 0.0).any(axis=0), probed=probed)
+    expected, _ = jacobian(humanoid, Springs(humanoid))
+    found, mixed = jacobian(humanoid, Springs(humanoid), support=(expected != 0.0).any(axis=0), probed=probed)
     assert not mixed
     np.testing.assert_array_equal(found, expected)
     assert (expected == 2.0).sum() == COUNT * expected.shape[1]
-
-
-def test_rows_of_a_pass_that_share_a_dof_are_noticed(humanoid):
-    """The support claims that every row has DOFs of its own."""
-    dofs = humanoid.joint_dof_count
-    claimed = np.arange(dofs) % 3 == np.arange(3)[:, None]
-    _, mixed = jacobian(humanoid, Place(humanoid), support=claimed)
-    assert mixed
+    # A support that claims that every row has DOFs of its own: rows of a pass that share a DOF are noticed.
+    claimed = np.arange(humanoid.joint_dof_count) % 3 == np.arange(3)[:, None]
+    assert jacobian(humanoid, Place(humanoid), support=claimed)[1]
 
 
 @wp.kernel

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ik_service import SolverOptions, load_robot
+from ik_service import SolverOptions
 from ik_service.kernels import host_device_array
 from ik_service.solver.staged import engine as staged_engine
-from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver
+from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver
 
 
 @pytest.fixture(autouse=True, params=["one memory", "memory apart"])
@@ -17,7 +17,7 @@ def memory(request, monkeypatch):
 @pytest.fixture(scope="module", params=["panda", "dual_panda", "panda_gripper"])
 def problems(request):
     links = ["left_panda_hand", "right_panda_hand"] if request.param == "dual_panda" else ["panda_hand"]
-    return Reachable.draw(load_robot(request.param, collision="ignore"), links, 40, random_seed=5)
+    return Reachable.draw(bare_robot(request.param), links, 40, random_seed=5)
 
 
 def solve(problems, **options):
@@ -51,20 +51,21 @@ def test_a_recorded_iteration_equals_launches_one_by_one(problems):
 
 @pytest.mark.parametrize("mode", ["autodiff", "mixed"])
 def test_a_recorded_tape_equals_launches_one_by_one(panda_targets, mode):
-    few = Reachable(
-        panda_targets.robot, ["panda_hand"], None, panda_targets.positions[:5], panda_targets.orientations_xyzw[:5]
-    )
-    assert assert_graph_changes_nothing(few, jacobian_mode=mode).success.sum() >= 4
+    assert assert_graph_changes_nothing(panda_targets.part(slice(5)), jacobian_mode=mode).success.sum() >= 4
 
 
 @pytest.mark.parametrize("candidates", [2, 4, 8])
 def test_the_best_of_several_candidates_is_kept(panda_targets, candidates):
-    def cost_after_one_step(count):
-        options = SolverOptions(candidates=count, max_iterations=1, seeds=1)
-        solver = cpu_solver(panda_targets.robot, ["panda_hand"], engine="staged", options=options)
-        assert solver.engine == "staged"
-        return solver.solve(panda_targets.positions, panda_targets.orientations_xyzw).cost
-
-    one, several = cost_after_one_step(1), cost_after_one_step(candidates)
+    one, several = (
+        cpu_solver(
+            panda_targets.robot,
+            panda_targets.links,
+            engine="staged",
+            options=SolverOptions(candidates=count, max_iterations=1, seeds=1),
+        )
+        .solve(*panda_targets.targets)
+        .cost
+        for count in (1, candidates)
+    )
     assert (several <= one).all()
     assert (several < 0.9 * one).any()
