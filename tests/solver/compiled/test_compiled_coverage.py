@@ -17,6 +17,8 @@ from tests.solver.conftest import ORIENTATION, POSITION, Reachable, bare_robot, 
 COUNT = 500  # problems per robot
 DIFFERENT_AT_MOST = 0.002  # of all problems together, as the design has it
 SEEDS = 16
+QUICK = "panda", "ur5e", "iiwa14", "dual_panda"
+SAME_SEEDS = 0.95  # of the islands
 FINISHED = 1e-9  # [m or rad] of answers in float64
 BORDER = 1e-9  # float64 errors by two ways of reckoning
 
@@ -44,9 +46,9 @@ def locked_base(robot):
 
 
 CASES = {
-    "panda": builtin("panda", "panda_hand"),
-    "ur5e": builtin("ur5e", "tool0"),
-    "iiwa14": builtin("iiwa14", "iiwa_link_ee"),
+    "panda": builtin("panda", "panda_hand", least=0.995),
+    "ur5e": builtin("ur5e", "tool0", least=0.995),
+    "iiwa14": builtin("iiwa14", "iiwa_link_ee", least=0.995),
     "dual_panda": builtin("dual_panda", "left_panda_hand", "right_panda_hand"),
     "panda_gripper": builtin("panda_gripper", "panda_rightfinger"),  # behind a follower
     "allegro": builtin("allegro", "link_3.0_tip", "link_15.0_tip", oriented=False),
@@ -106,17 +108,23 @@ def outcome(name):
     return problems, *(by_engine(engine, problems.robot, problems.links, values) for engine in ("compiled", "staged"))
 
 
-@pytest.mark.quick_cases("panda", "ur5e", "dual_panda")
+@pytest.mark.quick_cases(*QUICK)
 @pytest.mark.parametrize("name", CASES)
 def test_reachable_targets_are_solved_inside_the_limits_and_judged_rightly(name):
+    """No success is false, and none withheld; the engines walk through what is worse, or do not."""
     case, (problems, compiled, staged) = CASES[name], outcome(name)
-    distance, _ = problems.errors(compiled.joint_q)
-    within = problems.met(compiled.joint_q) if case.oriented else (distance <= POSITION).all(axis=1)
-    np.testing.assert_array_equal(compiled.success, within)  # no false success, and none withheld
-    np.testing.assert_allclose(compiled.position_error, distance, rtol=0.0, atol=BORDER)
-    assert within.mean() >= case.least
+    for result in (compiled, staged):
+        distance, angle = problems.errors(result.joint_q)
+        within = problems.met(result.joint_q) if case.oriented else (distance <= POSITION).all(axis=1)
+        np.testing.assert_array_equal(result.success, within)
+        assert within.mean() >= case.least
+        np.testing.assert_allclose(result.position_error, distance, rtol=0.0, atol=BORDER)
+        if case.oriented:
+            np.testing.assert_allclose(result.orientation_error, angle, rtol=0.0, atol=BORDER)
     assert (compiled.iterations > 0).mean() > 0.99
-    assert staged.success.mean() >= case.least
+    if name in QUICK:
+        require_same_successes(compiled, staged)
+        assert (compiled.islands.seed_index == staged.islands.seed_index).mean() >= SAME_SEEDS
 
 
 @pytest.mark.evidence
@@ -130,7 +138,7 @@ def test_both_engines_solve_the_same_problems_of_all_robots():
         _, compiled, staged = outcome(name)
         both = compiled.success & staged.success
         same = compiled.islands.seed_index[both] == staged.islands.seed_index[both]
-        assert same.mean() >= 0.95, name
+        assert same.mean() >= SAME_SEEDS, name
         assert compiled.iterations[both].mean() <= staged.iterations[both].mean() + 0.5, name
 
 

@@ -4,18 +4,14 @@ The rows are those of `IKObjectivePose` and `IKObjectivePosture`. The minimum ne
 Gauss-Newton steps that never raise the cost, from the robot's kinematics on the host; no code of the solvers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply
 from ik_service.robots import RobotModel
-from objectives import IKObjective, IKObjectivePose, IKObjectivePosture
-
-Float64Array = NDArray[np.float64]
+from objectives import IKObjectivePose, IKObjectivePosture
 
 ITERATIONS = 200
 DAMPING_START = 1e-6
@@ -25,38 +21,18 @@ GAIN_LEAST = 1e-13  # of the cost: what a step gains at the end
 
 @dataclass(frozen=True)
 class WeightedPoses:
-    """Poses of links, which need not be within reach, and a posture of the joints with one DOF.
-
-    Attributes:
-        robot: A robot without followers.
-        links: The links.
-        positions: Where each shall be [m], [n, links, 3].
-        orientations_xyzw: How it shall stand, [n, links, 4].
-        posture: Where the joints shall be, [n, joint_coord_count].
-        weight: Weight of the posture's rows [m/rad or 1].
-    """
+    """Poses of links of a robot without followers, within reach or not, and a posture of the joints with one DOF."""
 
     robot: RobotModel
     links: tuple[str, ...]
-    positions: Float64Array
-    orientations_xyzw: Float64Array
-    posture: Float64Array
-    weight: float
+    positions: np.ndarray  # [m], [n, links, 3]
+    orientations_xyzw: np.ndarray  # [n, links, 4]
+    posture: np.ndarray  # [n, joint_coord_count]
+    weight: float  # of the posture's rows [m/rad or 1]
 
     @classmethod
-    def draw(
-        cls, robot: RobotModel, links: Sequence[str], count: int, random_seed: int, *, away: float, weight: float
-    ) -> "WeightedPoses":
-        """Draw poses of random configurations, moved away at random, and postures that reach beyond the limits.
-
-        Args:
-            robot: The robot.
-            links: The links.
-            count: Number of problems.
-            random_seed: Of everything that is drawn.
-            away: Standard deviation of the way by which each position is moved [m].
-            weight: Weight of the posture.
-        """
+    def draw(cls, robot, links, count, random_seed, *, away, weight):
+        """Draw poses of random configurations, moved by `away` [m] at random, and postures beyond the limits."""
         rng = np.random.default_rng(random_seed)
         poses = robot.forward_kinematics(robot.random_joint_q(rng, count), list(links))
         positions = poses.positions + rng.normal(0.0, away, poses.positions.shape)
@@ -66,20 +42,16 @@ class WeightedPoses:
         for first in robot.quaternion_starts.values():
             posture[:, first : first + 4] = middle[first : first + 4]
 
-        def rounded(values: Float64Array) -> Float64Array:
-            return values.astype(np.float32).astype(np.float64)
-
-        targets = rounded(positions), rounded(poses.orientations_xyzw)
-        return cls(robot, tuple(links), *targets, rounded(posture), float(np.float32(weight)))
+        given = (one.astype(np.float32).astype(np.float64) for one in (positions, poses.orientations_xyzw, posture))
+        return cls(robot, tuple(links), *given, float(np.float32(weight)))
 
     @cached_property
-    def joints(self) -> list[str]:
+    def joints(self):
         """The joints of the posture: those of one DOF that is a coordinate."""
-        robot = self.robot
-        dofs, coordinates = np.diff(robot.joint_qd_start), np.diff(robot.joint_q_start)
-        return [name for k, name in enumerate(robot.joint_names) if dofs[k] == coordinates[k] == 1]
+        sizes = zip(np.diff(self.robot.joint_qd_start), np.diff(self.robot.joint_q_start), strict=True)
+        return [name for name, size in zip(self.robot.joint_names, sizes, strict=True) if size == (1, 1)]
 
-    def objectives(self) -> list[IKObjective]:
+    def objectives(self):
         """Return what a solver minimises for them."""
         poses = [
             IKObjectivePose(link, self.positions[:, k], self.orientations_xyzw[:, k])
@@ -87,11 +59,11 @@ class WeightedPoses:
         ]
         return [*poses, IKObjectivePosture(self.posture, weight=self.weight, joints=self.joints)]
 
-    def costs(self, joint_q: NDArray[np.floating]) -> Float64Array:
+    def costs(self, joint_q):
         """Return 1/2 |r|^2 at configurations, one per problem."""
-        return np.asarray(0.5 * (self._rows(self._taken(joint_q), np.arange(len(joint_q)))[0] ** 2).sum(axis=1))
+        return 0.5 * (self._rows(self._taken(joint_q), np.arange(len(joint_q)))[0] ** 2).sum(axis=1)
 
-    def least_costs(self, joint_q: NDArray[np.floating]) -> Float64Array:
+    def least_costs(self, joint_q):
         """Return 1/2 |r|^2 at the minima within the limits that lie next to configurations, one per problem."""
         joint_q, left = self._taken(joint_q), np.arange(len(joint_q))
         residuals, jacobian = self._rows(joint_q, left)
@@ -108,16 +80,16 @@ class WeightedPoses:
             left = left[~over]
             if not len(left):
                 break
-        return np.asarray(0.5 * (residuals**2).sum(axis=1))
+        return 0.5 * (residuals**2).sum(axis=1)
 
     @cached_property
-    def _limits(self) -> tuple[Float64Array, Float64Array]:
+    def _limits(self):
         """Limits of the DOFs; a rotation has none."""
         robot, own = self.robot, self.robot.dof_coordinate >= 0
         return np.where(own, robot.joint_limit_lower, -np.inf), np.where(own, robot.joint_limit_upper, np.inf)
 
     @cached_property
-    def _moves(self) -> Float64Array:
+    def _moves(self):
         """1 where a DOF moves a link, [links, DOFs]."""
         robot = self.robot
         moves = np.zeros((len(self.links), robot.joint_dof_count))
@@ -128,22 +100,20 @@ class WeightedPoses:
                 body = int(robot.joint_parent[body])
         return moves
 
-    def _taken(self, joint_q: NDArray[np.floating]) -> Float64Array:
+    def _taken(self, joint_q):
         """Configurations in float64, within the limits and with quaternions of unit length."""
-        moved: Float64Array = joint_q.astype(np.float64)
+        moved = joint_q.astype(np.float64)
         for first in self.robot.quaternion_starts.values():
             moved[:, first : first + 4] /= np.linalg.norm(moved[:, first : first + 4], axis=1, keepdims=True)
         return self._within(moved)
 
-    def _within(self, joint_q: Float64Array) -> Float64Array:
+    def _within(self, joint_q):
         own, (lower, upper) = self.robot.dof_coordinate >= 0, self._limits
         coordinates = self.robot.dof_coordinate[own]
         joint_q[:, coordinates] = np.clip(joint_q[:, coordinates], lower[own], upper[own])
         return joint_q
 
-    def _stepped(
-        self, joint_q: Float64Array, residuals: Float64Array, jacobian: Float64Array, damping: Float64Array
-    ) -> Float64Array:
+    def _stepped(self, joint_q, residuals, jacobian, damping):
         """Configurations after a step of the DOFs that no limit holds."""
         lower, upper = self._limits
         own = self.robot.dof_coordinate >= 0
@@ -156,7 +126,7 @@ class WeightedPoses:
         step = np.linalg.solve(normal, np.where(held, 0.0, -gradient)[..., None])[..., 0]
         return self._within(self.robot.integrate(joint_q, step))
 
-    def _rows(self, joint_q: Float64Array, which: NDArray[np.intp]) -> tuple[Float64Array, Float64Array]:
+    def _rows(self, joint_q, which):
         """Residuals [n, rows] and their Jacobian [n, rows, DOFs] of problems."""
         robot = self.robot
         poses, twists = robot.forward_kinematics(joint_q, list(self.links)), robot.motion_subspace(joint_q)
