@@ -25,6 +25,8 @@ PLANAR_2R = """
 
 
 POSITION, ORIENTATION = 1e-3, 1e-2  # [m], [rad], the default tolerances
+EACH_ENGINE = pytest.mark.parametrize("engine", ["compiled", "staged"])
+STAGED_QUICK = pytest.mark.parametrize("engine", [pytest.param("compiled", marks=pytest.mark.evidence), "staged"])
 
 
 @cache
@@ -35,6 +37,19 @@ def bare_robot(name):
 
 def cpu_solver(robot, targets=(), **arguments):
     return IKSolver(robot, targets, **{"device": "cpu"} | arguments)
+
+
+def poses_of(robot, joint_q, links):
+    """Positions and orientations of one link, [n, 3] and [n, 4], or of a list, [n, links, 3] and [n, links, 4]."""
+    poses = robot.forward_kinematics(joint_q, [links] if isinstance(links, str) else list(links))
+    return [one[:, 0] if isinstance(links, str) else one for one in (poses.positions, poses.orientations_xyzw)]
+
+
+def pose_of(robot, joint_q, link):
+    """Poses of a link, [n, 7]; of the world, for None."""
+    if link is None:
+        return np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(joint_q), 1))
+    return np.concatenate(poses_of(robot, joint_q, link), axis=1)
 
 
 @dataclass(frozen=True)

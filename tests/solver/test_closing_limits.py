@@ -17,7 +17,7 @@ from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture
 from objectives.errors import InputError
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 LOWER, UPPER = 0.8, 1.3
@@ -85,7 +85,7 @@ def test_targets_within_the_limits_are_met_whatever_a_posture_asks_for(curve, en
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_targets_beyond_the_limits_are_come_to_as_near_as_these_allow(curve, engine):
     targets = drawn(curve, ~curve.within)
     result = cpu_solver(four_bar((LOWER, UPPER)), [POINT], engine=engine).solve(targets)

@@ -11,7 +11,7 @@ from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.second_tries.free_combinations import IslandSolutions, _combinations
 from objectives import IKObjectivePosition, InputError
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import STAGED_QUICK, bare_robot, cpu_solver
 
 HAND = "panda_hand"
 SPHERES = {
@@ -358,8 +358,7 @@ def test_what_was_used_last_is_not_used_for_what_is_asked_now(panda):
             assert result.clearance.tobytes() == expected[k].clearance.tobytes(), k
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@STAGED_QUICK
 def test_objectives_alone_are_met_without_contact_too(panda, engine):
     positions, _ = free_targets(panda, 60, WORLD, seed=5)
     solver = cpu_solver(panda, objectives=[IKObjectivePosition(HAND, positions)], engine=engine)

@@ -10,10 +10,9 @@ from ik_service import IKStatus
 from ik_service.robots import CoordinateConstraint, LoopConstraint, load_urdf
 from objectives import IKObjectiveCoupling, IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, four_bar, gaps
 
-ENGINES = ("compiled", "staged")
 GEAR = CoordinateConstraint("gear", "panda_joint6", "panda_joint4", (0.3, -0.8))
 CAM = CoordinateConstraint("cam", "panda_joint3", "panda_joint1", (0.1, 0.5, -0.4, 0.2))
 COUNT = 60
@@ -44,7 +43,7 @@ def geared():
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_targets_are_met_with_gear_and_cam(geared, engine):
     robot, positions = geared
     result = cpu_solver(robot, ["panda_hand"], engine=engine).solve(positions)
@@ -89,7 +88,7 @@ def test_a_linear_constraint_is_what_elimination_makes_of_it():
 
 
 @pytest.mark.evidence_cases("staged")
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_a_gear_and_a_loop_leave_a_linkage_one_configuration_of_each_mode(engine):
     gear = CoordinateConstraint("gear", "swing", "drive", (1.2, 0.5))
     robot = four_bar().with_coordinate_constraints([gear])

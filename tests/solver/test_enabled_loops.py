@@ -8,7 +8,7 @@ from ik_service.mechanism.transforms import transform_inverse, transform_multipl
 from ik_service.robots import LoopConstraint
 from objectives import IKObjectivePosture
 from tests.objectives.loop_rows import LOOP_SIZES, matrix_of
-from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, assert_same_bytes, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of, two_hands
 
 COUNT = 5
@@ -27,7 +27,7 @@ def holding():
 
 @pytest.mark.quick_cases("staged-rows")
 @pytest.mark.parametrize("given", [ON_OFF[:, None], {"object": ON_OFF}, ON_OFF[:, None].tolist()], ids=GIVEN)
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_a_batch_of_both_kinds_has_the_bytes_of_its_problems_alone(holding, engine, given, monkeypatch):
     robot, solver = holding.robot, cpu_solver(holding.robot, holding.links, engine=engine)
     parts = [holding.part(slice(p, p + 1)) for p in range(COUNT)]

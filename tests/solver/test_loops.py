@@ -11,7 +11,7 @@ from ik_service.robots import LoopConstraint
 from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture, InputError
 from tests.objectives.loop_rows import LOOP_ROWS, matrix_of
-from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, Reachable, assert_same_bytes, bare_robot, cpu_solver, pose_of
 from tests.solver.quick_objective import QuickObjective
 
 CLOSED = 1e-6  # [m and rad]
@@ -29,14 +29,6 @@ FOUR_BAR = """<robot name="four_bar">
     <axis xyz="0 0 1"/></joint>
 </robot>"""
 CRANK, COUPLER, ROCKER, GROUND = 0.2, 0.5, 0.4, 0.5
-
-
-def pose_of(robot, joint_q, link):
-    """Poses of a link [n, 7]; of the world, for None."""
-    if link is None:
-        return np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(joint_q), 1))
-    poses = robot.forward_kinematics(joint_q, [link])
-    return np.concatenate([poses.positions[:, 0], poses.orientations_xyzw[:, 0]], axis=1)
 
 
 def gaps(robot, joint_q):
@@ -161,7 +153,7 @@ def four_bar(rocker=ROCKER):
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 @pytest.mark.parametrize("rocker", [ROCKER, 1.5])
 def test_a_four_bar_closes_or_is_said_to_be_open(engine, rocker):
     """The posture has all links along one line, where no step helps; the rocker may be longer than all other links."""
@@ -179,7 +171,7 @@ def test_a_four_bar_closes_or_is_said_to_be_open(engine, rocker):
 
 @pytest.mark.evidence_cases("compiled-False")
 @pytest.mark.parametrize("is_open", [False, True])
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_a_loop_that_no_joint_moves_is_judged(dual_panda, engine, is_open):
     robot = dual_panda.lock({name: 0.0 if name != "left_panda_joint4" else -1.0 for name in dual_panda.joint_names[:7]})
     at = pose_of(robot, robot.mid_joint_q[None], LEFT)[0]

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import Target, load_robot
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import cpu_solver, poses_of
 
 CLOSED, CLOSED_APART = 1e-10, 1e-6  # [m], the second where targets pull
 COUNT, SHARE = 1000, 0.995
@@ -15,19 +15,13 @@ EACH = pytest.mark.parametrize("mechanism", MECHANISMS, ids=[one.name for one in
 FOUR_BAR, FIVE_BAR, DELTA, STEWART = MECHANISMS
 
 
-def poses(robot, joint_q, link):
-    """Position [n, 3] and orientation xyzw [n, 4] of a link."""
-    found = robot.forward_kinematics(joint_q, [link])
-    return found.positions[:, 0], found.orientations_xyzw[:, 0]
-
-
 def rows(robot, joint_q):
     """Rows of all loops by rotation matrices, [n, rows]."""
     found = []
     for loop in robot.loops:
         ends = []
         for link, offset in ((loop.link, loop.offset), (loop.reference_link, loop.reference_offset)):
-            position, orientation = poses(robot, joint_q, link)
+            position, orientation = poses_of(robot, joint_q, link)
             axes = mechanisms.matrix(orientation)
             ends.append(position + axes @ offset[:3])
         seen = np.einsum("nji,nj->ni", axes, ends[0] - ends[1])
@@ -99,13 +93,13 @@ def test_random_configurations_close_from_perturbed_starts(mechanism, is_driven)
 def test_targets_that_the_loops_allow_are_met(mechanism):
     robot = load_robot(mechanism.name)
     wanted = mechanism.configurations(COUNT, np.random.default_rng(2))
-    positions, turns = poses(robot, wanted, mechanism.link)
+    positions, turns = poses_of(robot, wanted, mechanism.link)
     target = Target(mechanism.link, row_weights=mechanism.axes)
     solver = cpu_solver(robot, [target])
     result = solver.solve(positions, turns if mechanism is STEWART else None)
     assert result.success.mean() >= SHARE
     assert gaps(robot, result.joint_q[result.success]).max() <= CLOSED
-    reached = poses(robot, result.joint_q, mechanism.link)[0]
+    reached = poses_of(robot, result.joint_q, mechanism.link)[0]
     assert np.linalg.norm(reached - positions, axis=1)[result.success].max() <= 1e-3
 
 
@@ -126,7 +120,7 @@ def test_a_four_bar_follows_its_crank_in_both_modes():
     robot, joint_q, crank = solved_from_drives(
         FOUR_BAR, starts=lambda robot, count: robot.random_joint_q(np.random.default_rng(5), count)
     )
-    point = poses(robot, joint_q, FOUR_BAR.link)[0][:, :2]
+    point = poses_of(robot, joint_q, FOUR_BAR.link)[0][:, :2]
     modes = [mechanisms.four_bar(crank[:, 0], side) for side in (1.0, -1.0)]
     off = np.array([np.abs(np.angle(np.exp(1j * (joint_q[:, 2] - angle)))) for angle, _ in modes])
     assert off.min(axis=0).max() <= 1e-9
@@ -138,17 +132,17 @@ def test_a_four_bar_follows_its_crank_in_both_modes():
 @pytest.mark.evidence
 def test_a_five_bar_has_its_tool_where_two_circles_meet_and_a_delta_its_platform_where_three_spheres_meet():
     robot, joint_q, shoulders = solved_from_drives(FIVE_BAR)
-    tool = poses(robot, joint_q, FIVE_BAR.link)[0][:, :2]
+    tool = poses_of(robot, joint_q, FIVE_BAR.link)[0][:, :2]
     far = np.array([np.linalg.norm(tool - mechanisms.five_bar(shoulders, side), axis=1) for side in (1.0, -1.0)])
     assert far.min(axis=0).max() <= 1e-9
     robot, joint_q, arms = solved_from_drives(DELTA)
-    assert np.linalg.norm(poses(robot, joint_q, DELTA.link)[0] - mechanisms.delta(arms), axis=1).max() <= 1e-9
+    assert np.linalg.norm(poses_of(robot, joint_q, DELTA.link)[0] - mechanisms.delta(arms), axis=1).max() <= 1e-9
 
 
 def test_a_stewart_platform_stands_on_its_legs():
     """The legs in closed form at the pose that was found, and the pose that Newton's method finds from home."""
     robot, joint_q, lengths = solved_from_drives(STEWART)
-    position, turn = poses(robot, joint_q, STEWART.link)
+    position, turn = poses_of(robot, joint_q, STEWART.link)
     seen = mechanisms.stewart(position, turn)
     for found, own in zip(seen, (lengths, joint_q[:, 7::3], joint_q[:, 8::3]), strict=True):
         np.testing.assert_allclose(found, own, atol=1e-9)
@@ -162,9 +156,9 @@ def test_a_stewart_platform_stands_on_its_legs():
 def test_targets_out_of_reach_are_come_to_as_near_as_loops_and_limits_allow(mechanism):
     """They are 0.2 m from the nearest of many places that are reached."""
     robot, rng = load_robot(mechanism.name), np.random.default_rng(6)
-    reached = poses(robot, mechanism.configurations(20_000, rng), mechanism.link)[0]
+    reached = poses_of(robot, mechanism.configurations(20_000, rng), mechanism.link)[0]
     targets = mechanisms.outside(reached, 50, 0.2, rng)
     target = Target(mechanism.link, row_weights=[*mechanism.axes[:3], 0.0, 0.0, 0.0])
     result = cpu_solver(robot, [target]).solve(targets)
     assert gaps(robot, result.joint_q).max() <= CLOSED_APART
-    assert np.linalg.norm(poses(robot, result.joint_q, mechanism.link)[0] - targets, axis=1).max() <= 1.01 * 0.2
+    assert np.linalg.norm(poses_of(robot, result.joint_q, mechanism.link)[0] - targets, axis=1).max() <= 1.01 * 0.2

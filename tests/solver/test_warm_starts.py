@@ -10,13 +10,12 @@ from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from objectives import IKObjectiveManipulability, IKObjectivePosition, IKObjectivePosture
 from tests.control.conftest import pose_of
-from tests.solver.conftest import bare_robot, cpu_solver, inside_limits
+from tests.solver.conftest import EACH_ENGINE, STAGED_QUICK, bare_robot, cpu_solver, inside_limits, poses_of
 from tests.warm_starts import LINK as IIWA_LINK
 from tests.warm_starts import warm_starts
 
 LINK = "panda_hand"
 COUNT = 40
-ENGINES = ["compiled", "staged"]
 BESIDE = 1e-3  # [rad]
 OFFSETS = {"at a solution": 0.0, "1e-6 beside one": 1e-6, "1e-3 beside one": BESIDE}  # [rad]
 HOME = np.array([0.3, -0.5, 0.2, -2.0, 0.0, 1.8, 0.7])
@@ -54,11 +53,6 @@ def solutions(panda):
     return joint_q
 
 
-def poses(robot, joint_q):
-    found = robot.forward_kinematics(joint_q, [LINK])
-    return found.positions[:, 0], found.orientations_xyzw[:, 0]
-
-
 def beside(robot, joint_q, offset):
     signs = np.random.default_rng(1).choice([-1.0, 1.0], joint_q.shape)
     return robot.clamp_joint_q(joint_q + offset * signs)
@@ -78,11 +72,11 @@ def require_lower(panda, joint_q):
     "posture-compiled-at a solution",
 )
 @pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(panda, solutions, name, engine, offset):
     solver = cpu_solver(panda, [LINK], objectives=[OBJECTIVES[name](panda)], engine=engine)
-    targets = poses(panda, solutions)
+    targets = poses_of(panda, solutions, LINK)
     found = solver.solve(*targets, initial_joint_q=beside(panda, solutions, offset))
     reference = solver.solve(*targets, initial_joint_q=beside(panda, solutions, BESIDE))
     assert found.success.all()
@@ -98,7 +92,7 @@ def test_from_a_solution_rows_that_yield_come_as_low_as_from_beside_it(panda, so
 
 
 @pytest.mark.evidence_cases("0.1-compiled", "10.0-compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 @pytest.mark.parametrize("weight", [1e-3, 0.1, 10.0])
 def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
     """Light rows have a floor of their own: that of targets would end the attempt at once."""
@@ -106,18 +100,17 @@ def test_a_posture_next_to_a_solution_is_reached(panda, engine, weight):
     still = np.linalg.svd(panda.jacobian(start[None], [LINK])[:, 0])[2][0, -1]  # leaves the hand where it is
     posture = IKObjectivePosture(goal := start + NEAR_POSTURE * still, weight=weight)
     solver = cpu_solver(panda, [LINK], objectives=[posture], engine=engine)
-    result = solver.solve(*poses(panda, start[None]), initial_joint_q=start)
+    result = solver.solve(*poses_of(panda, start[None], LINK), initial_joint_q=start)
     assert result.success.all()
     assert np.linalg.norm(result.joint_q[0] - goal) < POSTURE_REACHED * NEAR_POSTURE
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_rows_of_priority_0_are_weighed_from_a_solution_as_from_beside_it(panda, solutions, engine):
     posture = IKObjectivePosture(panda.mid_joint_q, weight=1e-3)
     posture.priority = 0
     solver = cpu_solver(panda, [LINK], objectives=[posture], engine=engine)
-    targets = poses(panda, solutions)
+    targets = poses_of(panda, solutions, LINK)
     found, reference = (
         solver.solve(*targets, initial_joint_q=beside(panda, solutions, offset)) for offset in (0.0, BESIDE)
     )
@@ -126,10 +119,10 @@ def test_rows_of_priority_0_are_weighed_from_a_solution_as_from_beside_it(panda,
     assert found.cost.mean() == pytest.approx(reference.cost.mean(), rel=AS_LOW)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_without_further_rows_a_start_at_a_solution_is_the_answer(panda, solutions, engine):
     solver = cpu_solver(panda, [LINK], engine=engine)
-    result = solver.solve(*poses(panda, solutions), initial_joint_q=solutions)
+    result = solver.solve(*poses_of(panda, solutions, LINK), initial_joint_q=solutions)
     assert result.success.all()
     assert np.abs(result.joint_q - solutions).max() < SOLUTION
 
@@ -137,7 +130,7 @@ def test_without_further_rows_a_start_at_a_solution_is_the_answer(panda, solutio
 @pytest.mark.evidence
 def test_a_path_and_a_controller_lower_rows_that_yield(panda):
     objectives = [OBJECTIVES["elbow"](panda)]
-    given = (np.repeat(one, 20, axis=0) for one in poses(panda, HOME[None]))
+    given = (np.repeat(one, 20, axis=0) for one in poses_of(panda, HOME[None], LINK))
     path = cpu_solver(panda, [LINK], objectives=objectives).follow(*given, 0.1, start_joint_q=HOME)
     assert path.success.all()
     require_lower(panda, path.joint_q[-1])
@@ -159,7 +152,7 @@ def posted(client, robot, link, positions, orientations_xyzw, **body):
 @pytest.mark.evidence
 def test_over_http_a_start_at_a_solution_moves_as_in_python(client, panda, solutions):
     elbow = {"type": "position", "link": ELBOW, "target_positions": [ELBOW_GOAL] * COUNT, "weight": 0.3}
-    given = poses(panda, solutions)
+    given = poses_of(panda, solutions, LINK)
     found = posted(client, "panda", LINK, *given, objectives=[elbow], initial_joint_q=solutions.tolist())
     served = load_robot("panda")  # with spheres
     solver = cpu_solver(served, [LINK], objectives=[OBJECTIVES["elbow"](served)])
@@ -224,19 +217,3 @@ def test_a_stream_answers_all_warm_starts_nearby(client, iiwa):
             assert answer["success"], answer
             found.append(answer["joint_q"])
     starts.check(iiwa, found)
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("engine", ENGINES)
-def test_rows_that_yield_come_as_low_from_all_warm_starts_as_from_beside(iiwa, engine):
-    starts = warm_starts(iiwa)
-    elbow = IKObjectivePosition("iiwa_link_4", [0.0, 0.3, 0.5], weight=0.3)
-    solver = cpu_solver(iiwa, [IIWA_LINK], objectives=[elbow], engine=engine)
-    signs = np.random.default_rng(2).choice([-1.0, 1.0], starts.joint_q.shape)
-    costs = []
-    for joint_q in (starts.joint_q, iiwa.clamp_joint_q(starts.joint_q + BESIDE * signs)):
-        given = {"initial_joint_q": joint_q, "options": {"seeds": 1}}
-        result = solver.solve(starts.positions, starts.orientations_xyzw, **given)
-        assert result.success.all()
-        costs.append(result.cost)
-    np.testing.assert_allclose(costs[0][:-1], costs[1][:-1], rtol=AS_LOW)  # from a saddle there are two ways

@@ -7,10 +7,9 @@ import warp as wp
 from ik_service import SolverOptions, Target
 from ik_service.mechanism.transforms import quaternion_rotate
 from objectives import IKObjectiveLookAt, IKObjectivePosture, InputError, ObjectiveError
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver, use_engine
+from tests.solver.conftest import EACH_ENGINE, STAGED_QUICK, Reachable, bare_robot, cpu_solver, use_engine
 
 COUNT = 60
-ENGINES = ["compiled", "staged"]
 WEIGHTS = [1e-3, 0.3, 100.0]
 
 
@@ -50,8 +49,7 @@ def slope_left(robot, joint_q, reference):
     return (np.linalg.norm(along, axis=1) / np.linalg.norm(slope, axis=1))[room.min(axis=1) > 1e-3]
 
 
-@pytest.mark.evidence_cases("0.001-compiled", "0.3-compiled", "100.0-compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weight):
     alone, beside = solved(drawn, engine, []), solved(drawn, engine, [posture(reference, weight)])
@@ -102,24 +100,21 @@ def test_targets_are_met_beside_a_posture(drawn, reference, monkeypatch, engine,
         assert np.median(far(result, reference)) < 0.9 * np.median(far(solved(drawn, "auto", []), reference))
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_rows_of_one_priority_are_weighed(drawn, reference, engine):
     weighed = solved(drawn, engine, [posture(reference, 0.3, priority=0)])
     assert weighed.success.mean() < 0.1
     assert (weighed.position_error > 1e-3).mean() > 0.9
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_a_factor_of_all_rows_that_yield_changes_no_byte(drawn, reference, engine):
     light, heavy = (solved(drawn, engine, [posture(reference, weight)]) for weight in (2.0**-7, 2.0**5))
     np.testing.assert_array_equal(light.joint_q, heavy.joint_q)
     np.testing.assert_allclose(heavy.cost, 2.0**24 * light.cost, rtol=1e-2)  # but for what targets are missed by
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
     other = panda.random_joint_q(np.random.default_rng(8), 1)[0]
     first, second = (
@@ -129,8 +124,7 @@ def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
     assert (far(first, reference) < far(second, reference)).mean() > 0.9
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engine):
     problems = Reachable.draw(bare_robot("ur5e"), ["tool0"], COUNT, random_seed=5)
     result = solved(problems, engine, [posture(problems.robot.mid_joint_q, 10.0)])
@@ -138,8 +132,7 @@ def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engi
     assert np.median(result.position_error) < 1e-6
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_an_objective_may_come_first_with_the_targets(drawn, panda, reference, engine):
     """The hand points ahead as it did where its position was drawn; a heavy posture yields to that too."""
     bent, forward = [], np.tile([0.0, 0.0, 1.0], (COUNT, 1))
@@ -158,8 +151,7 @@ def test_an_objective_may_come_first_with_the_targets(drawn, panda, reference, e
     assert (bent[1] > 0.1).mean() >= 0.9
 
 
-@pytest.mark.evidence_cases("0-compiled", "1-compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 @pytest.mark.parametrize("of_look", [0, 1])
 def test_without_targets_nothing_yields(panda, reference, engine, of_look):
     """So a success is a minimum of all rows, and every seed is tried."""
@@ -207,8 +199,7 @@ def test_float64_loses_no_target_that_float32_meets(name, iterations):
     assert (np.abs(double.cost / least - 1.0) < 1e-2).mean() > 0.99  # the cost is that of the search
 
 
-@pytest.mark.evidence_cases("1-compiled", "10-compiled", "11-compiled", "14-compiled", "2-compiled", "5-compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 @pytest.mark.parametrize("iterations", [1, 2, 5, 10, 11, 14])
 def test_few_iterations_go_towards_the_targets(panda, reference, engine, iterations):
     """From starts near by: as without a posture, or nearly."""
@@ -222,7 +213,7 @@ def test_few_iterations_go_towards_the_targets(panda, reference, engine, iterati
     assert met[1] >= met[0] - 0.1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_targets_out_of_reach_are_approached_as_without(panda, reference, engine):
     beyond = np.random.default_rng(2).uniform([1.2, -1.0, 0.2], [2.0, 1.0, 1.0], (8, 3))
     solvers = [cpu_solver(panda, ["panda_hand"], objectives=own, engine=engine) for own in ([], [posture(reference)])]
@@ -232,7 +223,7 @@ def test_targets_out_of_reach_are_approached_as_without(panda, reference, engine
     np.testing.assert_allclose(beside.position_error, without.position_error, rtol=3e-3)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_a_row_that_is_not_finite_makes_the_problem_invalid(drawn, reference, engine):
     weights, objective = wp.array(np.ones((COUNT, 7), np.float32), dtype=wp.float32, device="cpu"), posture(reference)
     objective.set_row_weights(weights)
@@ -243,7 +234,7 @@ def test_a_row_that_is_not_finite_makes_the_problem_invalid(drawn, reference, en
     assert np.flatnonzero(~result.success).tolist() == [4]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 @pytest.mark.parametrize(
     ("of_target", "of_posture"), [(1.0, 1e-20), (1e6, 1e-18), (1e-6, 1e6), (1.0, 1e12), (1.0, 1e-42)]
 )
@@ -257,8 +248,7 @@ def test_weights_far_apart_are_answered(drawn, panda, reference, engine, of_targ
             assert solver.solve(*drawn.targets).success.mean() > 0.95
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_soft_limits_are_weighed_with_the_targets(panda, engine):
     """They hold a posture back that draws beyond them, as they are not held back by it."""
     options, upper = SolverOptions(joint_limits="soft", seeds=4), panda.joint_limit_upper

@@ -8,7 +8,7 @@ from ik_service.kernels.kernel_loading import CachedModule
 from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
-from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, STAGED_QUICK, Reachable, assert_same_bytes, cpu_solver
 
 COUNT = 60
 ENGINES = ("compiled", "staged")
@@ -42,7 +42,7 @@ def near(reachable, by=0.15):
     return np.clip(reachable.joint_q + shift, robot.joint_limit_lower, robot.joint_limit_upper)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_answers_are_within_the_limits_of_each_problem_exactly(solvers, reachable, engine):
     lower, upper = reachable.joint_q - 0.1, reachable.joint_q + 0.2
     found = solve(solvers[engine], reachable, joint_limits=(lower, upper))
@@ -56,7 +56,7 @@ def test_answers_are_within_the_limits_of_each_problem_exactly(solvers, reachabl
     assert (found.limit_margin <= margin + 1e-6).all()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_where_the_limits_leave_no_answer_the_targets_are_missed(solvers, reachable, engine):
     allowed = reachable.joint_q[:, 3] <= -1.5
     found = solve(
@@ -67,7 +67,7 @@ def test_where_the_limits_leave_no_answer_the_targets_are_missed(solvers, reacha
     assert (found.joint_q[~allowed, 3] <= np.float32(-2.9)).all()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_frozen_joints_stay_to_the_bit(solvers, panda, reachable, engine):
     start, stays = near(reachable), np.arange(COUNT) % 2 == 0
     start[:, 2] = reachable.joint_q[:, 2]
@@ -103,7 +103,7 @@ def test_a_name_freezes_its_own_joint_and_none_that_begins_like_it():
     assert found.joint_q[0, slide] != np.float32(0.5)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_no_joint_goes_further_than_allowed(solvers, reachable, engine):
     start, others = near(reachable), near(reachable)[::-1]
     found = solve(solvers[engine], reachable, initial_joint_q=start, max_change=0.2)
@@ -119,7 +119,7 @@ def test_no_joint_goes_further_than_allowed(solvers, reachable, engine):
     assert of_all.success.mean() < 0.1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_a_problem_has_the_same_bytes_alone_and_others_have_theirs_again(solvers, reachable, engine):
     solver, limits = solvers[engine], (reachable.joint_q - 0.1, reachable.joint_q + 0.2)
     before, found = solve(solver, reachable), solve(solver, reachable, joint_limits=limits)
@@ -159,8 +159,7 @@ def test_solutions_and_the_nearest_one_are_within_them(solvers, reachable):
         assert ((found[:, [0, 4]] >= [-0.5, -1.0]) & (found[:, [0, 4]] <= [1.5, 2.0])).all()
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_joints_without_limits_and_followers_have_them_for_a_solve(engine):
     robot = load_urdf(ENDLESS)
     solver = cpu_solver(robot, ["arm"], engine=engine)
@@ -180,7 +179,7 @@ def test_joints_without_limits_and_followers_have_them_for_a_solve(engine):
         assert found.success.all() == (slide[1] > 0.6)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_joints_that_no_target_moves_are_within_them_too(dual_panda, engine):
     solver = cpu_solver(dual_panda, ["left_panda_hand"], engine=engine)
     given = Reachable.draw(dual_panda, ["left_panda_hand"], 5)
@@ -276,7 +275,7 @@ def test_a_joint_of_several_dofs_is_frozen_by_its_name():
     assert abs(result.joint_q[0, 3] - 0.7) < 0.01
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_the_nearest_minimum_comes_back_where_no_target_is_met(solvers, reachable, engine):
     start, given = near(reachable), (1.5 * reachable.positions, reachable.orientations_xyzw)
     nearest = {"approximate": "nearest"}
@@ -309,7 +308,7 @@ def beyond(panda):
     return start, poses.positions[:, 0], poses.orientations_xyzw[:, 0]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_changes_count_from_a_start_beyond_the_limits(solvers, panda, beyond, engine):
     start, *given = beyond
     found = solvers[engine].solve(*given, initial_joint_q=start, max_change=BEYOND + 0.1)

@@ -10,7 +10,7 @@ from ik_service import Target, load_robot
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosition, InputError
 from tests.foreign_robots import EXAMPLE, installed
 from tests.objectives.conftest import weighed
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
+from tests.solver.conftest import STAGED_QUICK, Reachable, bare_robot, cpu_solver, inside_limits
 
 COUNT = 60
 NEAR = 1e-3  # [m]
@@ -29,8 +29,7 @@ def distance(robot, result, wanted, axes=(0, 1, 2)):
     return np.linalg.norm((robot.center_of_mass(result.joint_q) - wanted)[:, axes], axis=1)
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_a_humanoid_balances_over_its_feet(humanoid, engine):
     """Feet side by side on the ground, the left hand up in front: the centre of mass comes above the feet."""
     grasp = np.random.default_rng(2).uniform([0.25, 0.0, 0.7], [0.45, 0.35, 1.2], (COUNT, 1, 3))
@@ -51,8 +50,7 @@ def test_a_humanoid_balances_over_its_feet(humanoid, engine):
     assert np.ptp(humanoid.center_of_mass(result.joint_q)[:, 2]) > 0.01  # the height is free
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_hand_and_centre_of_mass_of_an_arm_are_brought_to_reachable_places(engine):
     robot = weighed(bare_robot("panda"))
     problems = Reachable.draw(robot, ["panda_hand"], COUNT, random_seed=13)

@@ -8,7 +8,7 @@ from ik_service import EngineError, SolverOptions, Target, load_robot
 from ik_service.robots import load_urdf
 from ik_service.solver.compiled import island_launches
 from objectives import IKObjectivePosition
-from tests.solver.conftest import POSITION, Reachable, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, POSITION, Reachable, cpu_solver
 from tests.solver.quick_objective import QuickObjective
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -46,7 +46,7 @@ def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
 
 
 @pytest.mark.evidence_cases("threads-compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
     wanted = Reachable.draw(panda, ["panda_hand"], 7, random_seed=3).positions[:, 0]
     buffer = wp.array(wanted, dtype=wp.vec3, device="cpu")

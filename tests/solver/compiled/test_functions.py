@@ -1,7 +1,6 @@
 """Objectives with functions and choices in a solve: both engines find them met, judged by the host."""
 
 import numpy as np
-import pytest
 
 from ik_service import SolverOptions
 from ik_service.mechanism.transforms import quaternion_rotate
@@ -12,7 +11,7 @@ from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import rotate
 from objectives.expression.rows import RowGroup
 from tests.objectives.conftest import scene
-from tests.solver.conftest import Reachable, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, Reachable, cpu_solver
 
 COUNT, TOLERANCE = 200, 1e-3  # [rad]
 
@@ -38,7 +37,7 @@ class Tilt(ExpressionObjective):
         return [(TILT, [Element(("panda_hand",), (0,), data_columns=(0,))])]
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_a_tilt_is_held_beside_a_position(engine):
     robot = scene("fixed").robot
     problems = Reachable.draw(robot, ["panda_hand"], COUNT, random_seed=9)

@@ -6,7 +6,7 @@ import pytest
 from ik_service import SolverOptions
 from objectives import IKObjectiveJointCentering, IKObjectiveManipulability
 from tests.objectives.manipulability_rows import WEIGHT, differences, expected_rows
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import cpu_solver, poses_of
 
 HAND, COUNT = "panda_hand", 150
 WEIGHTS = [1e-3, 1e-2, 0.1, 1.0, 10.0]
@@ -18,8 +18,7 @@ def manipulability(panda, joint_q):
 
 @pytest.fixture(scope="module")
 def targets(panda):
-    poses = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(2), COUNT), [HAND])
-    return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    return poses_of(panda, panda.random_joint_q(np.random.default_rng(2), COUNT), HAND)
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,12 @@ from objectives import (
     IKObjectivePosition,
     IKObjectivePosture,
 )
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver
+from tests.solver.conftest import STAGED_QUICK, Reachable, bare_robot, cpu_solver, poses_of
 
 COUNT = 60
 NEAR = 1e-4  # [m or rad] of answers with nothing to weigh against: their residual is at the floor of float32
 DOWN = np.array([0.0, 0.0, -1.0])
 APPROACH = np.array([0.0, 0.0, 1.0])
-ENGINES = ("compiled", "staged")
 
 
 def unit(values):
@@ -42,8 +41,7 @@ def solve(robot, objectives, engine, **arguments):
 
 
 def hand(robot, result):
-    poses = robot.forward_kinematics(result.joint_q, ["panda_hand"])
-    return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    return poses_of(robot, result.joint_q, "panda_hand")
 
 
 def along(turn, axis=(0.0, 0.0, 1.0)):
@@ -51,8 +49,7 @@ def along(turn, axis=(0.0, 0.0, 1.0)):
     return quaternion_rotate(turn, np.tile(axis, (len(turn), 1)))
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_an_axis_points_along_its_direction_at_a_point(problems, engine):
     """Directions and points of one pose of each problem: five conditions, the roll is free."""
     wanted, points = along(problems.orientations_xyzw[:, 0]), problems.positions[:, 0]
@@ -67,8 +64,7 @@ def test_an_axis_points_along_its_direction_at_a_point(problems, engine):
     assert (roll[good] < 0.999).any()  # it is not the pose that the problem was drawn from
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_the_opposite_direction_is_no_solution(problems, engine):
     """Started from the antipode, where the gradient vanishes, other seeds find the way."""
     robot = problems.robot
@@ -78,8 +74,7 @@ def test_the_opposite_direction_is_no_solution(problems, engine):
     assert (result.cost < 1e-9).all()
 
 
-@pytest.mark.evidence_cases("plane-compiled", "line-compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 @pytest.mark.parametrize("kind", [IKObjectivePlane, IKObjectiveLine], ids=["plane", "line"])
 def test_a_point_stays_in_its_plane_or_on_its_line_and_is_free_there(problems, directions, engine, kind):
     """Weighed against the posture, which draws it towards the middle."""
@@ -94,8 +89,7 @@ def test_a_point_stays_in_its_plane_or_on_its_line_and_is_free_there(problems, d
     assert (np.linalg.norm(free, axis=1) > 0.01).mean() > 0.9
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_a_plane_and_a_line_meet_where_they_cross(problems, directions, engine):
     """Three conditions determine the point; the axis aside, since it is another two."""
     points = problems.positions[:, 0]
@@ -108,8 +102,7 @@ def test_a_plane_and_a_line_meet_where_they_cross(problems, directions, engine):
     assert result.success.all()
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_a_row_weight_of_zero_frees_the_rows_of_a_problem(problems, engine):
     """Half of the problems are told to point down and to hold a height; the others are told nothing."""
     on = (np.arange(COUNT) % 2 == 0).astype(float)[:, None]
@@ -129,8 +122,7 @@ def test_a_row_weight_of_zero_frees_the_rows_of_a_problem(problems, engine):
     assert not good[~told].any()
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(humanoid, engine):
     """Line and axis in the frame of a link that moves itself, and a tool that stands off the hand."""
     tool = np.array([0.05, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])

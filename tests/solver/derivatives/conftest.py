@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import cpu_solver, poses_of
 
 FIELDS = "joint_q", "by_targets", "by_offsets", "is_differentiable", "dof_state", "one_sided", "rank"
 
 
 def values_at(robot, links, joint_q):
     """Values of targets that configurations reach."""
-    poses = robot.forward_kinematics(joint_q, links)
-    return poses.positions, poses.orientations_xyzw
+    return poses_of(robot, joint_q, links)
 
 
 def derived(solver, values, start=None, **asked):

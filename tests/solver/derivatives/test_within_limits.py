@@ -9,7 +9,7 @@ from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
 from ik_service.solver.result import join_results
 from objectives import IKObjectivePosture
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import EACH_ENGINE, cpu_solver
 from tests.solver.derivatives.conftest import assert_near, derived, values_at
 
 HAND = ["panda_hand"]
@@ -110,7 +110,7 @@ def test_a_limit_of_a_follower_is_in_the_column_of_its_leader():
     assert not found.by_limits[0, :, [0, 2]].any()
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_each_has_the_bytes_that_it_has_alone_and_in_results_that_are_joined(panda, start, poses, engine):
     solver, most = cpu_solver(panda, HAND, engine=engine), np.linspace(0.05, 0.4, COUNT)[:, None] * np.ones(7)
 

@@ -5,7 +5,7 @@ import pytest
 
 from ik_service import Target
 from ik_service.robots import load_urdf
-from tests.solver.conftest import cpu_solver, use_engine
+from tests.solver.conftest import cpu_solver, poses_of, use_engine
 
 COUNT = 20
 SAME = 1e-5  # roundings of float32 metres and quaternions
@@ -31,11 +31,6 @@ def far_away(robot):
         turn = rng.normal(size=(COUNT, 4))
         joint_q[:, first : first + 4] = turn / np.linalg.norm(turn, axis=1, keepdims=True)
     return joint_q
-
-
-def poses_of(robot, joint_q, links):
-    poses = robot.forward_kinematics(joint_q, links)
-    return poses.positions, poses.orientations_xyzw
 
 
 def same_configuration(robot, found, wanted):

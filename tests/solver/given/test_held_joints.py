@@ -7,7 +7,7 @@ from ik_service import SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from objectives import InputError
 from tests.objectives.conftest import scene
-from tests.solver.conftest import bare_robot, cpu_solver, inside_limits, use_engine
+from tests.solver.conftest import STAGED_QUICK, bare_robot, cpu_solver, inside_limits, poses_of, use_engine
 
 COUNT = 24
 HAND, PLANE = ["panda_hand"], [1, 1, 0, 0, 0, 0]
@@ -26,11 +26,6 @@ def held_elsewhere(robot, random_seed=0):
     return free.clamp_joint_q(joint_q).astype(np.float32)
 
 
-def poses_of(robot, joint_q, links=HAND):
-    poses = robot.forward_kinematics(joint_q, links)
-    return poses.positions, poses.orientations_xyzw
-
-
 def unit_turns(rng):
     turns = rng.normal(size=(COUNT, 4))
     return turns / np.linalg.norm(turns, axis=1, keepdims=True)
@@ -44,7 +39,7 @@ def locked(panda):
 def check(robot, result, problems):
     assert result.success.mean() > 0.9  # five joints from far away: some targets are hard to find
     np.testing.assert_array_equal(result.joint_q.astype(np.float32)[:, COLUMNS], problems[:, COLUMNS])
-    reached, wanted = (poses_of(robot, joint_q)[0][:, 0] for joint_q in (result.joint_q, problems))
+    reached, wanted = (poses_of(robot, joint_q, HAND)[0][:, 0] for joint_q in (result.joint_q, problems))
     distance = np.linalg.norm(reached - wanted, axis=-1)
     assert distance[result.success].max() < TOLERANCE
     np.testing.assert_allclose(result.position_error[:, 0], distance, atol=KNOWN_POSE)
@@ -63,7 +58,7 @@ def starts(robot, problems, columns=COLUMNS):
 def test_each_problem_holds_them_where_its_start_says(locked, engine, monkeypatch):
     use_engine(engine, monkeypatch)
     solver, problems = cpu_solver(locked, HAND), held_elsewhere(locked)
-    given, start = poses_of(locked, problems), starts(locked, problems)
+    given, start = poses_of(locked, problems, HAND), starts(locked, problems)
     check(locked, solver.solve(*given, initial_joint_q=start), problems)
     # where the robot is locked, hardly any of these targets can be met
     unheld = solver.solve(*given)
@@ -74,7 +69,9 @@ def test_each_problem_holds_them_where_its_start_says(locked, engine, monkeypatc
             np.testing.assert_array_equal(solver.solve(*given).joint_q, unheld.joint_q)
             solver.solve(*given, initial_joint_q=start)
     problems[:] = problems[0]  # one start for all holds them too
-    check(locked, solver.solve(*poses_of(locked, problems), initial_joint_q=starts(locked, problems)[0]), problems)
+    check(
+        locked, solver.solve(*poses_of(locked, problems, HAND), initial_joint_q=starts(locked, problems)[0]), problems
+    )
 
 
 @pytest.mark.evidence_cases("1-options0", "2-options0")
@@ -90,7 +87,7 @@ def test_every_choice_of_answers_keeps_them(locked, options, threads):
         cpu_solver(locked, [Target(*HAND, row_weights=wanted)], threads=threads),
         held_elsewhere(locked, 1),
     )
-    result = solver.solve(*poses_of(locked, problems), initial_joint_q=starts(locked, problems), options=options)
+    result = solver.solve(*poses_of(locked, problems, HAND), initial_joint_q=starts(locked, problems), options=options)
     check(locked, result, problems)
     if "solutions" in options:
         assert (result.solution_count > 1).any()
@@ -115,33 +112,31 @@ def test_starts_beyond_limits_are_clamped_as_those_of_other_joints_and_no_number
 def test_an_order_of_joints_that_leaves_them_out_leaves_them_where_they_are_locked(locked):
     moving = [0, 2, 3, 5, 6]
     solver = cpu_solver(locked, HAND, joint_order=[locked.joint_names[k] for k in moving])
-    given = poses_of(locked, locked.random_joint_q(np.random.default_rng(3), 4))
+    given = poses_of(locked, locked.random_joint_q(np.random.default_rng(3), 4), HAND)
     result = solver.solve(*given, initial_joint_q=np.tile(locked.mid_joint_q[moving], (4, 1)))
     assert result.success.any()
     full = np.tile(locked.mid_joint_q, (4, 1))
     full[:, moving] = result.joint_q
-    distance = np.linalg.norm(poses_of(locked, full)[0] - given[0], axis=-1)
+    distance = np.linalg.norm(poses_of(locked, full, HAND)[0] - given[0], axis=-1)
     np.testing.assert_allclose(result.position_error, distance, atol=KNOWN_POSE)
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@STAGED_QUICK
 def test_a_base_may_float_to_another_place_in_each_problem(engine):
     robot = load_robot("panda", collision="ignore", floating_base=True).lock({"floating_base": [0, 0, 0, 0, 0, 0, 1]})
     rng = np.random.default_rng(5)
     problems = robot.random_joint_q(rng, COUNT)
     problems[:, :3], problems[:, 3:7] = rng.uniform(-2.0, 2.0, (COUNT, 3)), unit_turns(rng)
-    given, start = poses_of(robot, problems), starts(robot, problems, range(7))
+    given, start = poses_of(robot, problems, HAND), starts(robot, problems, range(7))
     start[:, 3:7] *= 3.0  # quaternions come out unit
     result = cpu_solver(robot, HAND, engine=engine).solve(*given, initial_joint_q=start)
     assert result.success.all()
     np.testing.assert_allclose(result.joint_q[:, :7], problems[:, :7], atol=3e-7)
-    assert np.linalg.norm(poses_of(robot, result.joint_q)[0] - given[0], axis=-1).max() < TOLERANCE
+    assert np.linalg.norm(poses_of(robot, result.joint_q, HAND)[0] - given[0], axis=-1).max() < TOLERANCE
     assert robot.trees.ntree == 1
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@STAGED_QUICK
 def test_followers_of_a_held_joint_follow_it(engine):
     robot, rng = scene("two_trees").robot.lock({"left_2": 0.9}), np.random.default_rng(1)
     leader, follower, first = (robot.coordinate_names.index(name) for name in ("left_2", "left_3", "left_1"))
@@ -159,8 +154,7 @@ def test_followers_of_a_held_joint_follow_it(engine):
     np.testing.assert_allclose(result.joint_q[:, follower], problems[:, follower], atol=1e-6)
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@STAGED_QUICK
 def test_relative_poses_reach_over_them(locked, engine):
     """Both links of a target in another link's frame may stand before or behind a held joint."""
 
@@ -203,6 +197,6 @@ def test_a_path_holds_them_where_its_start_does(locked):
     held = ends[:, COLUMNS].copy()
     ends[:, [0, 2, 3, 5, 6]] += np.linspace(0.0, 0.2, 30)[:, None]
     ends = locked.clamp_joint_q(ends)
-    path = cpu_solver(locked, HAND).follow(*poses_of(locked, ends), 0.1, start_joint_q=ends[0])
+    path = cpu_solver(locked, HAND).follow(*poses_of(locked, ends, HAND), 0.1, start_joint_q=ends[0])
     assert path.success.all()
     np.testing.assert_allclose(path.joint_q[:, COLUMNS], held, atol=1e-7)

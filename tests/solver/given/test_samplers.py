@@ -10,10 +10,9 @@ from ik_service.robots import load_urdf
 from ik_service.solver.lm import codes
 from ik_service.solver.lm.seeds import SeedRanges, seed_ranges, seed_value
 from objectives import InputError
-from tests.solver.conftest import assert_same_bytes, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, assert_same_bytes, cpu_solver
 
 SEEDS, DRAWN = 4000, ("roberts", "uniform", "gauss")
-ENGINES = ("compiled", "staged")
 START, MIDDLE, NOISE = 0.25, -0.5, 0.2
 FLOATING = """<robot name="rover"><link name="base"/><link name="tip"/><joint name="arm" type="revolute">
   <parent link="base"/><child link="tip"/><origin xyz="0 0 0.3"/><axis xyz="0 1 0"/>
@@ -98,7 +97,7 @@ def solve(solver, given, part=slice(None), **options):
     return solver.solve(*given.part(part).targets, initial_joint_q=start[part], options=options)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 @pytest.mark.parametrize("sampler", ["uniform", "gauss"])
 def test_targets_are_met_with_the_bytes_of_each_alone(panda_targets, engine, sampler):
     solver = cpu_solver(panda_targets.robot, ["panda_hand"], engine=engine)
@@ -115,7 +114,7 @@ def test_targets_are_met_with_the_bytes_of_each_alone(panda_targets, engine, sam
     assert (plain.joint_q[later] != found.joint_q[later]).any(axis=1).all()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_none_tries_the_callers_start_alone(panda_targets, engine):
     solver = cpu_solver(panda_targets.robot, ["panda_hand"], engine=engine)
     found, one = solve(solver, panda_targets, sampler="none"), solve(solver, panda_targets, seeds=1)
@@ -126,7 +125,7 @@ def test_none_tries_the_callers_start_alone(panda_targets, engine):
     assert SolverOptions(sampler="none", solutions=4, seeds=9).search_seeds == 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_gauss_turns_a_floating_base_about_where_it_starts(engine):
     """A point says nothing of rotations, so answers keep those of their starts; one step meets it to no 1e-12 m."""
     robot = load_urdf(FLOATING, floating_base=True)

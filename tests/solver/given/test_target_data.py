@@ -6,7 +6,7 @@ import pytest
 import objectives
 from ik_service import Target
 from objectives import InputError
-from tests.solver.conftest import Reachable, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, Reachable, cpu_solver
 
 NAMES = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index")
 TOOL = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
@@ -31,7 +31,7 @@ def assert_same(first, second, rows=slice(None)):
     assert list(first.islands)[rows] == list(second.islands)
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_replaced_data_give_what_declared_data_give(panda, engine):
     solver = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=np.ones(6))], engine=engine)
     for count, seed in ((3, 0), (5, 1), (1, 2), (4, 3)):

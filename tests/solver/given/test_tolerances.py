@@ -7,7 +7,7 @@ from ik_service import Target
 from ik_service.solver.given.targets import as_target
 from ik_service.solver.given.tolerances import FREE_CHORD, FREE_DISTANCE
 from objectives import InputError
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import STAGED_QUICK, cpu_solver
 
 POSITION, ORIENTATION = 1e-3, 1e-2  # of the solve
 ASKED = [0.01, 0.02, 0.0, 0.3, 0.2, 0.1]
@@ -99,8 +99,7 @@ def test_axes_of_a_target_need_its_orientations(panda):
         solver.solve([[0.4, 0.1, 0.5]])
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@STAGED_QUICK
 def test_after_data_that_are_refused_the_next_solve_keeps_the_tolerances_given_before(dual_panda, engine):
     links = ["left_panda_hand", "right_panda_hand"]
     wide = [0.5, 0.5, 0.5, 0.0, 0.0, 0.0]

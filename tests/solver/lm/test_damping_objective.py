@@ -6,7 +6,7 @@ import warp as wp
 
 from ik_service import SolverOptions
 from objectives import IKObjectiveDamping, IKObjectivePosition
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver
+from tests.solver.conftest import STAGED_QUICK, Reachable, bare_robot, cpu_solver
 
 COUNT = 20
 TICKS = 150
@@ -43,8 +43,7 @@ def loop(problems, start, engine, weight, ticks):
     return np.array(passed)
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@STAGED_QUICK
 def test_every_step_is_the_damped_one_and_the_loop_arrives(problems, start, engine):
     robot, weight = problems.robot, 0.2
     passed = loop(problems, start, engine, weight, TICKS).astype(np.float64)

@@ -6,7 +6,7 @@ import pytest
 from ik_service import IKStatus
 from ik_service.solver.verdict.advice import advice
 from objectives import IKObjectiveLookAt, IKObjectivePosition, IKObjectivePosture
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 
 LINK, LINK_OF_IIWA = "panda_hand", "iiwa_link_ee"
 COUNT = 60
@@ -97,7 +97,7 @@ def upright():
     return robot, start, pose.positions[:, 0], pose.orientations_xyzw[:, 0]
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 @pytest.mark.parametrize("seeds", [1, 16])
 def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(upright, seeds, engine):
     robot, start, hand, turn = upright
@@ -119,7 +119,7 @@ FLAT = {  # of an upright iiwa14: its gradient is zero there, and it is no minim
 }
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 @pytest.mark.parametrize("name", FLAT)
 def test_objectives_alone_leave_a_start_at_a_saddle_or_a_maximum(upright, name, engine):
     robot, start, hand, _ = upright

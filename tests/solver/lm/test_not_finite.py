@@ -12,11 +12,10 @@ from objectives.expression import maximum, sqrt
 from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.rows import RowGroup
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import EACH_ENGINE, STAGED_QUICK, cpu_solver
 
 LINK = "panda_hand"
 POINT = (0.4, 0.1, 0.5)
-ENGINES = ["compiled", "staged"]
 
 
 def _hinge_rows(inputs):
@@ -44,8 +43,7 @@ def weighted(weights):
     return IKObjectivePosition(LINK, POINT, row_weights=weights)
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_derivatives_that_are_not_finite_are_no_success(panda, engine):
     """A gradient that is no number says nothing about a minimum."""
     result = cpu_solver(panda, objectives=[Hinge()], engine=engine).solve(problem_count=2)
@@ -63,7 +61,7 @@ def test_a_tick_without_derivatives_is_no_success(panda):
     np.testing.assert_array_equal(result.joint_q[0], panda.mid_joint_q)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 @pytest.mark.parametrize("weight", [1e20, np.inf, np.nan])
 def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
     """Others of the batch have the bytes that they have without that."""
@@ -79,8 +77,7 @@ def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
     np.testing.assert_array_equal(np.delete(result.joint_q, 2, 0), np.delete(expected.joint_q, 2, 0))
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
     """A negative weight is off like one of 0; NaN is not."""
     weights = wp.array(np.ones((3, 3), np.float32), dtype=wp.float32, device="cpu")
@@ -101,7 +98,7 @@ def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
     np.testing.assert_array_equal(answers[0].joint_q, answers[1].joint_q)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 @pytest.mark.parametrize("weight", [1e-9, 1e9])
 def test_the_size_of_all_weights_does_not_matter(panda, engine, weight):
     """Squares of weights this light or heavy, and of residuals, are no product that float32 holds."""

@@ -16,7 +16,7 @@ from ik_service.solver.second_tries.collision_repair import STEPS_MAX
 from ik_service.solver.second_tries.near_spheres import NearSpheres
 from objectives import IKObjectiveLoop, IKObjectivePosture, InputError
 from tests.objectives.objectives_of_tests import Height
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import EACH_ENGINE, cpu_solver, poses_of
 from tests.solver.test_collision import HAND, SPHERES, WORLD, free_targets, judged, panda_with_spheres
 
 ONE_START = {"sampler": "none", "seeds": 1}
@@ -55,25 +55,19 @@ def tried(solver, targets, options=ONE_START, **given):
     return [solver.solve(*targets, **given, options=options | more) for more in ({}, REPAIR)]
 
 
-def hands(robot, joint_q, links=(HAND,)):
-    """Positions and orientations of one link, or of several."""
-    poses = robot.forward_kinematics(joint_q, links)
-    return [values[:, 0] if len(links) == 1 else values for values in poses]
-
-
 def assert_unchanged(before, result):
     assert result.status_names == before.status_names
     assert result.joint_q.tobytes() == before.joint_q.tobytes()
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_tolerances_are_used_where_the_target_itself_is_in_contact(panda, engine):
     targets, worlds = touched(panda, 30 if engine == "compiled" else 4, 4e-4)
     solver = cpu_solver(panda, [HAND], engine=engine)
     before, result = tried(solver, targets, {"seeds": 8}, **around(worlds))
     assert (before.status == IKStatus.BLOCKED_BY_COLLISION).mean() >= 0.8
     assert result.success.mean() >= 0.97
-    off = np.linalg.norm(hands(panda, result.joint_q.astype(float))[0] - targets[0], axis=1)
+    off = np.linalg.norm(poses_of(panda, result.joint_q.astype(float), HAND)[0] - targets[0], axis=1)
     assert off[result.success].max() <= 1e-3
     assert off[~before.success].min() >= 1e-5
     for q, world, success in zip(result.joint_q.astype(float), worlds, result.success, strict=True):
@@ -110,7 +104,7 @@ def test_limits_of_the_call_are_kept(panda, solver):
     start = panda.clamp_joint_q(joint_q + np.random.default_rng(4).normal(scale=0.4, size=joint_q.shape))
     start[:, 0] = joint_q[:, 0]
     given = {"initial_joint_q": start, "frozen": ["panda_joint1"], "max_change": 1.0}
-    before, result = tried(solver, hands(panda, joint_q)[:1], **given)
+    before, result = tried(solver, poses_of(panda, joint_q, HAND)[:1], **given)
     assert result.success.sum() >= before.success.sum() + 5
     assert (result.joint_q[:, 0] == start[:, 0].astype(np.float32)).all()
     assert np.abs(result.joint_q - start).max() <= 1.0 + 1e-6
@@ -125,7 +119,7 @@ def test_joints_at_limits_of_the_call_leave_the_way_to_others(panda, solver, pre
     start = panda.clamp_joint_q(joint_q + np.random.default_rng(4).normal(scale=0.4, size=joint_q.shape))
     narrow = {f"panda_joint{k}": (-1.1, 1.1) for k in (1, 2, 3, 5, 7)}  # float32 of 1.1 is more
     given, options = {"initial_joint_q": start, "joint_limits": narrow}, ONE_START | {"precision": precision}
-    before, result = tried(solver, hands(panda, joint_q)[:1], options, **given)
+    before, result = tried(solver, poses_of(panda, joint_q, HAND)[:1], options, **given)
     repaired = result.success & ~before.success
     assert repaired.sum() >= 31
     at_limits = 1.1 - np.abs(result.joint_q[repaired][:, [0, 1, 2, 4, 6]].astype(float))
@@ -169,7 +163,7 @@ def test_bytes_are_those_of_each_problem_alone(panda, solver, precision):
 
 
 @pytest.mark.evidence_cases("staged")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_arms_that_touch_each_other_part(engine):
     robot, links = load_robot("dual_panda"), ("left_panda_hand", "right_panda_hand")
     targets = free_targets(robot, 60 if engine == "compiled" else 30, links=links)
@@ -192,7 +186,7 @@ def test_a_tool_a_reference_and_a_posture_stay_what_they_are(panda):
 
 def targets_of(robot, joint_q):
     """Poses of a tool of 0.1 m on the hand, as seen from a link."""
-    positions, turns = hands(robot, joint_q, [HAND, "panda_link1"])
+    positions, turns = poses_of(robot, joint_q, [HAND, "panda_link1"])
     hand, seen = turns[:, 0], turns[:, 1] * [-1, -1, -1, 1]
     tip = positions[:, 0] + quaternion_rotate(hand, np.tile([0, 0, 0.1], (len(hand), 1)))
     return quaternion_rotate(seen, tip - positions[:, 1]), quaternion_multiply(seen, hand)
@@ -201,13 +195,13 @@ def targets_of(robot, joint_q):
 @pytest.mark.evidence
 def test_tolerances_of_each_problem_are_its_own(panda):
     """Inside its tolerance a target has no slope; the device has the tolerances of the last solve."""
-    given = hands(panda, panda.random_free_joint_q(np.random.default_rng(6), 120, WORLD))
+    given = poses_of(panda, panda.random_free_joint_q(np.random.default_rng(6), 120, WORLD), HAND)
     wide = np.where(np.arange(120)[:, None] % 2, [0.05, 0.05, 0.05, 0.3, 0.3, 0.3], 0.0)
     solver = cpu_solver(panda, [Target(HAND, tolerance=wide)])
     before, result = tried(solver, given)
     assert result.success.sum() >= before.success.sum() + 3
     judged(panda, result, WORLD)
-    off = np.linalg.norm(hands(panda, result.joint_q.astype(float))[0] - given[0], axis=1)
+    off = np.linalg.norm(poses_of(panda, result.joint_q.astype(float), HAND)[0] - given[0], axis=1)
     assert off[result.success & (wide[:, 0] == 0.0)].max() <= 1e-3
     blocked = np.flatnonzero(before.status == IKStatus.BLOCKED_BY_COLLISION)
     assert len(blocked) >= 5
@@ -229,7 +223,7 @@ def test_joints_that_no_row_moves_stay():
     robot = load_robot("dual_panda")
     joint_q = robot.random_free_joint_q(np.random.default_rng(7), 200)
     others = np.array([name.startswith("right") for name in robot.coordinate_names])
-    start, given = np.where(others, joint_q, robot.mid_joint_q), hands(robot, joint_q, ["left_panda_hand"])
+    start, given = np.where(others, joint_q, robot.mid_joint_q), poses_of(robot, joint_q, "left_panda_hand")
     before, result = tried(cpu_solver(robot, ["left_panda_hand"]), given, initial_joint_q=start, world=None)
     assert (result.success & ~before.success).sum() >= 3
     np.testing.assert_array_equal(result.joint_q[:, others], start.astype(np.float32)[:, others])
@@ -238,7 +232,7 @@ def test_joints_that_no_row_moves_stay():
 
 def test_answers_keep_limits_exactly_and_are_the_nearest_turn():
     robot, rng = load_robot("ur5e"), np.random.default_rng(8)
-    given, start = hands(robot, robot.random_free_joint_q(rng, 300), ["tool0"]), robot.random_joint_q(rng, 300)
+    given, start = poses_of(robot, robot.random_free_joint_q(rng, 300), "tool0"), robot.random_joint_q(rng, 300)
     world = World({"ball": Sphere(0.25, (0.4, 0.2, 0.4))})
     before, result = tried(cpu_solver(robot, ["tool0"]), given, initial_joint_q=start, world=world)
     assert (result.success & ~before.success).sum() >= 3
@@ -279,10 +273,10 @@ def test_a_deadline_ends_the_search_after_a_step(panda, solver, monkeypatch):
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_beside_a_loop_of_its_own_answers_stay(panda, engine):
     q = panda.random_free_joint_q(np.random.default_rng(0), 1)
-    positions, turns = hands(panda, q, [HAND, "panda_link4"])
+    positions, turns = poses_of(panda, q, [HAND, "panda_link4"])
     hinge = np.concatenate([positions[0, 0], turns[0, 0]])
     loop = IKObjectiveLoop(HAND, None, "revolute", reference_offset=hinge, limits=(-1.0, 1.0))
     loop.is_constraint = True

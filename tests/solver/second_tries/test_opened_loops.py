@@ -9,7 +9,7 @@ from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target, as_target
 from ik_service.solver.second_tries.opened_loops import OpenedProblem
 from objectives import InputError
-from tests.solver.conftest import assert_same_bytes, bare_robot, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, assert_same_bytes, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of, two_hands
 
 COUNT = 60
@@ -72,7 +72,7 @@ def test_nothing_follows_from_half_a_pose_or_through_other_joints(dual_panda, ho
 
 
 @pytest.mark.evidence_cases("links1-compiled", "links2-compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 @pytest.mark.parametrize("links", [(LEFT,), (RIGHT,), (LEFT, RIGHT)])
 def test_the_first_start_closes_the_loop(holding, links, engine):
     robot, poses = holding

@@ -10,7 +10,7 @@ from ik_service.mechanism.transforms import transform_multiply
 from ik_service.solver.compiled import island_kernels
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import EACH_ENGINE, cpu_solver, poses_of
 from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
 
 FOUR_BAR = MECHANISMS[0]
@@ -37,7 +37,7 @@ def blocked_by_posture(solver, targets, **arguments):
 
 @pytest.mark.evidence_cases("compiled-0.01")
 @pytest.mark.parametrize("weight", [0.01, 1.0])
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_a_posture_costs_no_target(panda, engine, weight):
     targets = free_targets(panda, 1000 if engine == "compiled" else 150, WORLD, 5)
     solver, _ = postured(panda, weight=weight, engine=engine)
@@ -69,7 +69,7 @@ def test_a_posture_costs_no_target_of_a_mechanism():
     assert alone.joint_q.tobytes() == result.joint_q[lost[:1]].tobytes()
 
 
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@EACH_ENGINE
 def test_targets_out_of_reach_stay_what_they_were(panda, engine):
     """Nothing is taken of a solve that does not meet the targets either."""
     solver, _ = postured(panda, engine=engine)
@@ -83,9 +83,9 @@ def test_targets_out_of_reach_stay_what_they_were(panda, engine):
 def one_hand_of_two(count):
     """Give two arms, targets of one, and a solver that has a posture of both beside them."""
     arms = load_robot("dual_panda")
-    poses = arms.forward_kinematics(arms.random_free_joint_q(np.random.default_rng(0), count), HANDS[:1])
+    given = poses_of(arms, arms.random_free_joint_q(np.random.default_rng(0), count), HANDS[0])
     others = [k for k, name in enumerate(arms.coordinate_names) if name.startswith("right")]
-    return arms, others, (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), postured(arms, HANDS[:1])[0]
+    return arms, others, given, postured(arms, HANDS[:1])[0]
 
 
 @pytest.mark.evidence

@@ -18,7 +18,7 @@ from ik_service import SolverOptions
 from ik_service.robots import load_urdf
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKJacobianType, IKObjectivePose, IKObjectivePosition
-from tests.solver.conftest import Reachable, cpu_solver
+from tests.solver.conftest import STAGED_QUICK, Reachable, cpu_solver
 
 MODES = ["analytic", "autodiff", "mixed"]
 DIFFERENCE = 1e-3  # [rad] a step over which float32 residuals of about 1 differ by some 1e4 roundings
@@ -120,8 +120,7 @@ def test_objectives_of_ours_converge(planar_2r, case, mode):
         np.testing.assert_allclose(np.linalg.norm(result.joint_q[:, first : first + 4], axis=1), 1.0, atol=1e-6)
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ["compiled", "staged"])
+@STAGED_QUICK
 def test_frozen_joints_stay_to_the_bit_and_the_free_one_reaches_its_optimum(planar_2r, engine):
     """The case of `joint_dof_mask`: what is masked stays where each problem has it."""
     start = np.array([[0.4, 0.0], [-0.2, 0.1]], np.float32)

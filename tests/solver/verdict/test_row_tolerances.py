@@ -16,17 +16,19 @@ from objectives import (
 )
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Choices, Depths
-from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver, use_engine
+from tests.solver.conftest import (
+    EACH_ENGINE,
+    STAGED_QUICK,
+    Reachable,
+    assert_same_bytes,
+    cpu_solver,
+    pose_of,
+    use_engine,
+)
 
 COUNT = 120
-ENGINES = ("compiled", "staged")
 TOOL = np.array([0.1, -0.05, 0.2, 0.0, np.sin(0.3), 0.0, np.cos(0.3)])
 NORMAL = np.array([1.0, 0.2, 0.1]) / np.linalg.norm([1.0, 0.2, 0.1])
-
-
-def link_pose(robot, q, link):
-    poses = robot.forward_kinematics(q, [link])
-    return np.concatenate([poses.positions[:, 0], poses.orientations_xyzw[:, 0]], axis=1)
 
 
 def single(values):
@@ -39,7 +41,7 @@ def plane(problems, points):
     objective = IKObjectivePlane("panda_link4", points, NORMAL, offset=TOOL, weight=1e-3)
 
     def rows(q):
-        tool = transform_multiply(link_pose(problems.robot, q, "panda_link4"), single(TOOL))
+        tool = transform_multiply(pose_of(problems.robot, q, "panda_link4"), single(TOOL))
         return ((tool[:, :3] - single(points)) @ single(NORMAL))[:, None]
 
     return objective, rows
@@ -51,7 +53,7 @@ def seen_position(problems, points):
     )
 
     def rows(q):
-        base, moved = (link_pose(problems.robot, q, link) for link in ("panda_link2", "panda_link6"))
+        base, moved = (pose_of(problems.robot, q, link) for link in ("panda_link2", "panda_link6"))
         return (transform_multiply(transform_inverse(base), moved)[:, :3] - single(points))[:, 1:]  # the first is off
 
     return objective, rows
@@ -81,7 +83,7 @@ def solved(problems, engine, objectives, **options):
 
 @pytest.mark.quick_cases("staged-masses")
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_success_means_that_rows_are_within_their_tolerances(panda_problems, engine, name):
     points = np.random.default_rng(4).uniform(-0.2, 0.4, (COUNT, 3))
     objective, rows = OBJECTIVES[name](panda_problems, points)
@@ -100,25 +102,23 @@ def test_success_means_that_rows_are_within_their_tolerances(panda_problems, eng
     np.testing.assert_array_equal(result.islands.success[:, 0], result.success)
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_attempts_that_miss_a_row_give_way_to_others(panda_problems, engine):
-    points = link_pose(panda_problems.robot, panda_problems.joint_q, "panda_link4")[:, :3]
+    points = pose_of(panda_problems.robot, panda_problems.joint_q, "panda_link4")[:, :3]
     found = []
     for tolerance in (None, 0.05):
         objective = IKObjectivePlane("panda_link4", points, NORMAL, weight=1e-3)
         if tolerance is not None:
             objective.set_row_tolerances(tolerance)
         result = solved(panda_problems, engine, [objective], seeds=64)
-        found.append(np.abs((link_pose(panda_problems.robot, result.joint_q, "panda_link4")[:, :3] - points) @ NORMAL))
+        found.append(np.abs((pose_of(panda_problems.robot, result.joint_q, "panda_link4")[:, :3] - points) @ NORMAL))
     assert (found[0] <= 0.05).mean() < 0.85
     assert (found[1] <= 0.05 + 1e-6).mean() > 0.97
     assert result.success.mean() > 0.97
     assert result.seed_index.mean() > 1.0
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_infinite_tolerances_and_none_give_the_same_bytes(panda_problems, engine):
     results = []
     for tolerances in (None, np.inf):
@@ -130,8 +130,7 @@ def test_infinite_tolerances_and_none_give_the_same_bytes(panda_problems, engine
     assert results[0].success.any()
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_only_islands_with_such_a_row_fail(engine):
     robot = scene("two_trees").robot
     problems = Reachable.draw(robot, ["l_tool", "r_tool"], 40, random_seed=5)
@@ -146,8 +145,7 @@ def test_only_islands_with_such_a_row_fail(engine):
     assert (result.status != IKStatus.CONVERGED).all()
 
 
-@pytest.mark.evidence_cases("compiled")
-@pytest.mark.parametrize("engine", ENGINES)
+@STAGED_QUICK
 def test_without_targets_a_minimum_is_a_success_where_its_rows_are_within(panda_problems, engine):
     points = np.tile([[0.4, 0.1, 0.5], [3.0, 0.0, 0.0]], (10, 1))  # within reach, and out of it
     objective = IKObjectivePosition("panda_hand", points)
@@ -235,7 +233,7 @@ def test_the_tolerances_that_were_given_last_go_along(panda, tolerances):
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("engine", ENGINES)
+@EACH_ENGINE
 def test_a_row_outside_its_domain_is_within_no_tolerance(panda_problems, engine):
     """`maximum` of a number and NaN is NaN: it does not hide that the row has no value."""
     objective = Depths("panda_hand")

@@ -7,17 +7,11 @@ from ik_service import SolverOptions, Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.solver.arrays import parts
 from tests.compiler.island_cases import TOOL, robots
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import cpu_solver, pose_of
 
 LINKS = {"floating": ("d", "f"), "panda": ("panda_hand", "panda_link3"), "followers": ("e", "b")}
 FEW_ITERATIONS = SolverOptions(seeds=1, max_iterations=1)  # so that errors are large
 COUNTS = (1, 2, 7, 8, 9, 19)
-
-
-def poses_of(robot, joint_q, link):
-    """Poses of a link in the world, [n, 7]."""
-    poses = robot.forward_kinematics(joint_q, [link])
-    return np.concatenate([poses.positions[:, 0], poses.orientations_xyzw[:, 0]], axis=1)
 
 
 def errors_of(pose, position, orientation_xyzw, row_weights):
@@ -61,7 +55,7 @@ def test_errors_are_those_of_kinematics_at_the_answer(monkeypatch, name, engine,
         options = {"engine": engine, "threads": threads, "options": FEW_ITERATIONS}
         solver = cpu_solver(robot, targets, **options)
         result = solver.solve(positions[:count], turns[:count])
-        at_link, at_reference = (poses_of(robot, result.joint_q, one) for one in (link, reference))
+        at_link, at_reference = (pose_of(robot, result.joint_q, one) for one in (link, reference))
         for p in range(count):
             first = transform_multiply(at_link[p], tools[p])
             second = transform_multiply(transform_inverse(at_reference[p]), at_link[p])

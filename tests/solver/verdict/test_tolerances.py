@@ -12,14 +12,13 @@ from objectives import InputError
 from tests.compiler.island_cases import TOOL, robots
 from tests.objectives.loop_rows import matrix_of
 from tests.objectives.near_rows import near_rows
-from tests.solver.conftest import Reachable, assert_same_bytes, cpu_solver, use_engine
-from tests.solver.verdict.test_target_errors import FEW_ITERATIONS, LINKS, poses_of
+from tests.solver.conftest import STAGED_QUICK, Reachable, assert_same_bytes, cpu_solver, pose_of, use_engine
+from tests.solver.verdict.test_target_errors import FEW_ITERATIONS, LINKS
 
 HAND = "panda_hand"
 OPTIONS = SolverOptions()
 FRAMES = ["reference", "target", "tool", "world"]
 CONE = np.radians(10.0)
-ENGINES = pytest.mark.parametrize("engine", ["compiled", "staged"])
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ def test_errors_are_what_is_beyond_the_deadband_at_the_answer(small_parts, name,
     target = Target(link, TOOL, reference, tolerance=tolerance, frame=frame)
     solver = cpu_solver(robot, [target], engine=engine, threads=threads, options=FEW_ITERATIONS)
     result = solver.solve(positions, turns)
-    base = poses_of(robot, result.joint_q, reference)
-    seen = transform_multiply(transform_inverse(base), transform_multiply(poses_of(robot, result.joint_q, link), TOOL))
+    base = pose_of(robot, result.joint_q, reference)
+    seen = transform_multiply(transform_inverse(base), transform_multiply(pose_of(robot, result.joint_q, link), TOOL))
     checked = as_target(target, robot)
     deadband = checked.deadband(OPTIONS.position_tolerance, OPTIONS.orientation_tolerance).astype(np.float64)
     aims = np.concatenate([positions, turns], axis=1)
@@ -126,8 +125,7 @@ def test_tolerances_are_used_where_the_pose_itself_is_out_of_reach(planar_2r):
     np.testing.assert_allclose(result.position_error[1], 0.2 - 0.06 + OPTIONS.position_tolerance, atol=1e-5)
 
 
-@pytest.mark.evidence_cases("compiled")
-@ENGINES
+@STAGED_QUICK
 def test_tolerances_are_data_of_each_problem(panda, rolled, engine, small_parts):
     rng = np.random.default_rng(0)
     tolerance = rng.uniform(0.02, 0.1, (40, 6))
