@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from ik_service import load_robot
 from ik_service.control import IKController
 from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
@@ -29,7 +28,6 @@ TICKS = 300  # of 0.01 s, in which a controller arrives
 SOLUTION = 1e-5  # [m, rad] that warm-started answers of float32 are off their targets
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 
-SAME_MINIMUM = 1e-3  # of the cost: data of a request are other inputs of the program, which rounds in another order
 ELBOW, ELBOW_GOAL = "panda_link4", [0.0, 0.5, 0.6]
 OBJECTIVES = {
     "manipulability": lambda panda: IKObjectiveManipulability(LINK),
@@ -142,24 +140,6 @@ def test_a_path_and_a_controller_lower_rows_that_yield(panda):
     require_lower(panda, result.joint_q[0])
 
 
-def posted(client, robot, link, positions, orientations_xyzw, **body):
-    target = {"link": link, "positions": positions.tolist(), "orientations_xyzw": orientations_xyzw.tolist()}
-    reply = client.post(f"/v1/robots/{robot}/solve", json={"targets": [target], **body})
-    assert reply.status_code == 200, reply.text
-    return reply.json()
-
-
-@pytest.mark.evidence
-def test_over_http_a_start_at_a_solution_moves_as_in_python(client, panda, solutions):
-    elbow = {"type": "position", "link": ELBOW, "target_positions": [ELBOW_GOAL] * COUNT, "weight": 0.3}
-    given = poses_of(panda, solutions, LINK)
-    found = posted(client, "panda", LINK, *given, objectives=[elbow], initial_joint_q=solutions.tolist())
-    served = load_robot("panda")  # with spheres
-    solver = cpu_solver(served, [LINK], objectives=[OBJECTIVES["elbow"](served)])
-    expected = solver.solve(*given, initial_joint_q=solutions)
-    np.testing.assert_allclose(found["cost"], expected.cost, rtol=SAME_MINIMUM)
-
-
 @pytest.fixture(scope="module")
 def client():
     app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)
@@ -194,14 +174,6 @@ def test_paths_begin_near_all_warm_starts_and_a_controller_comes_to_their_target
         arrived.append(result.joint_q[0].copy())
     for found in (begun, arrived):
         starts.check(iiwa, found)
-
-
-@pytest.mark.evidence
-def test_the_service_answers_all_warm_starts_nearby(client, iiwa):
-    starts = warm_starts(iiwa)
-    asked = {"initial_joint_q": starts.joint_q.tolist(), "options": {"seeds": 1}}
-    found = posted(client, "iiwa14", IIWA_LINK, starts.positions, starts.orientations_xyzw, **asked)
-    starts.check(iiwa, found["joint_q"])
 
 
 def test_a_stream_answers_all_warm_starts_nearby(client, iiwa):

@@ -58,11 +58,9 @@ def test_what_has_no_room_in_a_block_stands_alone():
     assert copied_together([large, small]) == [large, block]
 
 
-def test_there_is_no_block_where_the_host_sees_the_device():
-    assert block_on(CPU) is None
-
-
-def test_memory_lives_as_long_as_an_array_in_it(apart):
+def test_memory_lives_as_long_as_an_array_in_it(request):
+    assert block_on(CPU) is None  # the host sees the device
+    request.getfixturevalue("apart")
     block = block_on(CPU)
     array = HostDeviceArray((1000,), wp.float64, CPU, block=block)
     array.host[:] = 7.0

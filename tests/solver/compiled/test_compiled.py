@@ -13,8 +13,6 @@ from tests.solver.quick_objective import QuickObjective
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 
-LIMBS = ["left_grasp", "right_grasp", "left_sole", "right_sole", "head"]
-
 
 def serial_chain(count):
     """A chain of revolute joints."""
@@ -58,17 +56,6 @@ def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
         reached = panda.forward_kinematics(result.joint_q, links=["panda_hand"]).positions[:, 0]
         assert result.success.all()
         assert np.linalg.norm(reached - wanted[lines], axis=1).max() < POSITION
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # threads hold smaller islands
-def test_a_humanoid_places_hands_feet_and_head_at_once(humanoid):
-    """34 DOFs in one island, its base among them."""
-    problems = Reachable.draw(humanoid, LIMBS, 300, random_seed=3)
-    result = make(humanoid, LIMBS, options=None).solve(*problems.targets)
-    problems.check_honest(result)
-    assert result.success.mean() >= 0.99
-    assert {len(islands) for islands in result.islands} == {1}
 
 
 def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_kernel):

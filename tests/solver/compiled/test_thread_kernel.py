@@ -60,6 +60,7 @@ def small(monkeypatch, rows, at_once):
 
 @pytest.mark.quick_cases("panda")
 def test_threads_give_the_answers_of_packets(problems, monkeypatch):
+    assert not island_launches.in_threads(wp.get_device("cpu"))
     packets = solve(problems)
     use_threads(monkeypatch)
     result = solve(problems)
@@ -158,7 +159,3 @@ def test_waves_are_made_while_there_is_something_to_do_and_grow(arms, monkeypatc
     room = rows // len(arms.positions)  # seeds of a wave at most
     further = 6 if room > 64 else 3 + -(-(64 - 8) // room)  # waves after the first: 1, 2, 4 seeds and so on
     assert len(turns) == 2 * -(-further // 2)  # both islands; each turn of the loop makes two waves
-
-
-def test_a_device_without_gpu_is_worked_by_packets():
-    assert not island_launches.in_threads(wp.get_device("cpu"))

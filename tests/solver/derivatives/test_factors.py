@@ -60,10 +60,15 @@ def factors(answers):
     return own + 0.1 * np.random.default_rng(2).normal(size=own.shape)
 
 
-def test_derivatives_of_rows(answers):
+def test_derivatives_of_rows_and_multipliers_that_balance_the_gradient(answers):
+    there = values(answers)
     for way in np.random.default_rng(3).normal(size=(4, 7)):
         expected = (values(answers, step=STEP * way).rows - values(answers, step=-STEP * way).rows) / (2.0 * STEP)
-        np.testing.assert_allclose(values(answers).jacobian @ way, expected, atol=1e-7)
+        np.testing.assert_allclose(there.jacobian @ way, expected, atol=1e-7)
+    np.testing.assert_array_equal(answers.multipliers[~answers.is_hard], 0.0)
+    slope = np.einsum("nrd,nr->nd", there.jacobian, answers.factors(there))
+    np.testing.assert_allclose(slope, 0.0, atol=1e-9)
+    assert np.abs(np.einsum("nrd,nr->nd", there.jacobian, answers.multipliers)).max() > 1e-4
 
 
 def test_curvature_of_the_lagrangian(answers):
@@ -125,14 +130,6 @@ def test_rows_and_gradient_by_numbers(answers, number):
             ends.append(np.hstack([there.rows, np.einsum("nrd,nr->nd", there.jacobian, weights)]))
         np.testing.assert_allclose(found @ way, (ends[0] - ends[1]) / (2.0 * STEP), atol=1e-7)
         assert np.abs(found @ way).max() > 1e-3
-
-
-def test_multipliers_balance_the_gradient(answers):
-    there = values(answers)
-    np.testing.assert_array_equal(answers.multipliers[~answers.is_hard], 0.0)
-    slope = np.einsum("nrd,nr->nd", there.jacobian, answers.factors(there))
-    np.testing.assert_allclose(slope, 0.0, atol=1e-9)
-    assert np.abs(np.einsum("nrd,nr->nd", there.jacobian, answers.multipliers)).max() > 1e-4
 
 
 def test_the_system_is_solved(answers):

@@ -46,17 +46,13 @@ def draws(sampler, *, has_start=True, random_seed=3, seeds=SEEDS):
 
 
 @pytest.mark.parametrize("sampler", ["roberts", "uniform"])
-def test_the_callers_start_and_the_middle_come_before_what_is_drawn(sampler):
-    found, without = draws(sampler), draws(sampler, has_start=False)
-    assert (found[:, 0] == START).all()
-    assert (found[:, 1] == MIDDLE).all()
+def test_the_callers_start_and_the_middle_come_before_draws_that_fill_the_ranges(sampler):
+    drawn, without = draws(sampler), draws(sampler, has_start=False)
+    assert (drawn[:, 0] == START).all()
+    assert (drawn[:, 1] == MIDDLE).all()
     assert (without[:, 0] == START).all()  # which is the middle then
     assert (without[:, 1] != MIDDLE).all()
-
-
-@pytest.mark.parametrize("sampler", ["roberts", "uniform"])
-def test_draws_fill_the_ranges(sampler):
-    found = draws(sampler)[:, 2:]
+    found = drawn[:, 2:]
     assert np.abs(found).max() <= 1.0
     shares = np.stack([np.histogram(found[p, :, a], 8, (-1.0, 1.0))[0] for p in range(2) for a in range(7)])
     deviation = np.sqrt(found.shape[1] * 7.0 / 64.0)
@@ -66,12 +62,10 @@ def test_draws_fill_the_ranges(sampler):
 
 
 def test_a_sequence_covers_more_evenly_than_independent_draws():
-    """How unequal the shares of 64 intervals are."""
-    uneven = {
-        name: np.histogram(draws(name, seeds=514)[0, 2:, 0], 64, (-1.0, 1.0))[0].std()
-        for name in ("roberts", "uniform")
-    }
-    assert uneven["roberts"] < 0.5 * uneven["uniform"]
+    roberts, uniform = (
+        np.histogram(draws(name, seeds=514)[0, 2:, 0], 64, (-1.0, 1.0))[0].std() for name in ("roberts", "uniform")
+    )
+    assert roberts < 0.5 * uniform
 
 
 def test_gauss_is_nearly_normal_about_the_start():

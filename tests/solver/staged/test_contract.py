@@ -15,6 +15,16 @@ SEEDS, PROBLEMS, CANDIDATES = 3, 2, 2
 POINT = (0.3, 0.2, 0.5)
 
 
+def noted(name):
+    """A hook that keeps its arguments."""
+
+    def hook(self, *arguments):
+        self.calls.append((name, *arguments))
+        getattr(QuickObjective, name)(self, *arguments)
+
+    return hook
+
+
 class RecordingObjective(QuickObjective):
     """Keeps the name and the arguments of every hook; arrays that may change are kept as copies."""
 
@@ -25,21 +35,9 @@ class RecordingObjective(QuickObjective):
     def supports_analytic(self):
         return self.analytic
 
-    def bind_device(self, device):
-        self.calls.append(("bind_device", device))
-        super().bind_device(device)
-
-    def bind_problem_index(self, problem_idx):
-        self.calls.append(("bind_problem_index", problem_idx))
-        super().bind_problem_index(problem_idx)
-
-    def init_buffers(self, model, jacobian_mode):
-        self.calls.append(("init_buffers", model, jacobian_mode))
-        super().init_buffers(model, jacobian_mode)
-
-    def set_batch_layout(self, total_residuals, residual_offset, n_batch):
-        self.calls.append(("set_batch_layout", total_residuals, residual_offset, n_batch))
-        super().set_batch_layout(total_residuals, residual_offset, n_batch)
+    bind_device, bind_problem_index, init_buffers, set_batch_layout = map(
+        noted, ("bind_device", "bind_problem_index", "init_buffers", "set_batch_layout")
+    )
 
     def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
         super().compute_residuals(body_q, joint_q, model, residuals, start_idx, problem_idx)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service import IKStatus
-from objectives import IKObjectivePosition, IKObjectivePosture, IKObjectiveRelativePose, InputError
+from objectives import IKObjectivePosition, IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver, inside_limits
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -234,21 +234,6 @@ def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
     assert inside_limits(robot, result.joint_q).all()
     assert (result.limit_margin == 0.0).mean() > 0.1
     assert (result.active_limits.any(axis=1) | (result.limit_margin > 0.0)).all()
-
-
-@pytest.mark.evidence
-def test_float64_and_all_seeds_go_with_partitions_that_differ(dual_panda):
-    weights = np.tile([[0.0], [1.0]], (3, 6))
-    relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
-    solver, asked = cpu_solver(dual_panda, LINKS[:1], objectives=[relative]), ({"best_of": "nearest", "seeds": 8})
-    target = np.tile([0.45, 0.1, 0.5], (6, 1))
-    plain, fine, best = (solver.solve(target, options=options) for options in ({}, {"precision": "float64"}, asked))
-    for result in (plain, fine, best):
-        assert result.success.all()
-        assert (result.islands.nisland == 1).all()
-    assert fine.position_error.max() <= POLISHED < plain.position_error.max()
-    start = np.tile(dual_panda.mid_joint_q.astype(np.float32)[7:], (3, 1))
-    np.testing.assert_array_equal(best.joint_q[::2, 7:], start)
 
 
 @pytest.mark.parametrize("threads", [2, 3])
