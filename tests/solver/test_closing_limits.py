@@ -20,6 +20,8 @@ from objectives.errors import InputError
 from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
+pytestmark = pytest.mark.evidence
+
 LOWER, UPPER = 0.8, 1.3
 POINT = "coupler_point"
 COUNT = 100
@@ -71,7 +73,6 @@ def check_kept(result):
     return angle
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize(
     ("engine", "postures"),
     [("compiled", []), ("staged", []), ("compiled", [IKObjectivePosture(np.array([2.5, -2.5, 2.5]), weight=0.1)])],
@@ -84,7 +85,6 @@ def test_targets_within_the_limits_are_met_whatever_a_posture_asks_for(curve, en
     check_kept(result)
 
 
-@pytest.mark.evidence
 @EACH_ENGINE
 def test_targets_beyond_the_limits_are_come_to_as_near_as_these_allow(curve, engine):
     targets = drawn(curve, ~curve.within)
@@ -121,7 +121,6 @@ def hands(joint, limits):
     )
 
 
-@pytest.mark.evidence
 @pytest.mark.parametrize(("engine", "joint"), [*(("compiled", one) for one in HAND_LIMITS), ("staged", "universal")])
 def test_hands_keep_the_limits_of_every_joint_that_joins_them(engine, joint):
     robot, free = hands(joint, HAND_LIMITS[joint]), hands(joint, None)
@@ -137,7 +136,6 @@ def test_hands_keep_the_limits_of_every_joint_that_joins_them(engine, joint):
     assert solver.solve(positions[7:8]).joint_q.tobytes() == result.joint_q[7:8].tobytes()
 
 
-@pytest.mark.evidence
 def test_a_range_of_one_value_is_a_further_row(curve):
     inside = np.flatnonzero(curve.within)[::40]
     value = float(curve.angle[inside[0]])
@@ -147,7 +145,6 @@ def test_a_range_of_one_value_is_a_further_row(curve):
     assert result.success[0]
 
 
-@pytest.mark.evidence
 def test_a_pin_whose_axes_are_opposite_has_an_angle_of_zero_and_no_slope():
     """As where a robot stands when all its coordinates are 0: an answer is found from there."""
     pin = load_robot("four_bar").loops[0]
@@ -159,7 +156,6 @@ def test_a_pin_whose_axes_are_opposite_has_an_angle_of_zero_and_no_slope():
     assert result.status_names == ["loop_open"]  # no turn about z brings the axes together
 
 
-@pytest.mark.evidence
 def test_a_loop_that_is_not_enabled_has_no_limits(curve):
     targets = drawn(curve, ~curve.within)
     solver = cpu_solver(four_bar((LOWER, UPPER)), [POINT])
@@ -170,7 +166,6 @@ def test_a_loop_that_is_not_enabled_has_no_limits(curve):
     assert alone.joint_q.tobytes() == mixed.joint_q[on].tobytes()
 
 
-@pytest.mark.evidence
 def test_an_answer_beyond_a_limit_says_that_its_loop_is_open(curve):
     """Of a mechanism whose crank and rocker are locked where the pin closes beyond its limits only."""
     beyond = np.flatnonzero(curve.angle > UPPER + 0.05)[0]
@@ -183,7 +178,6 @@ def test_an_answer_beyond_a_limit_says_that_its_loop_is_open(curve):
     assert free.success[0]
 
 
-@pytest.mark.evidence
 def test_ticks_keep_the_limits(curve):
     robot = four_bar((LOWER, UPPER))
     inside = np.flatnonzero((curve.angle > LOWER + 0.1) & (curve.angle < UPPER - 0.1))[0]
@@ -199,7 +193,6 @@ def test_ticks_keep_the_limits(curve):
     assert min(UPPER - max(angles), min(angles) - LOWER) < 1e-6  # one is come to
 
 
-@pytest.mark.evidence
 def test_what_does_not_know_such_limits_says_so(curve):
     robot = four_bar((LOWER, UPPER))
     with pytest.raises(InputError, match="closing joints have limits"):
