@@ -45,7 +45,6 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 COLUMNS = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index",
            "active_limits")  # fmt: skip
-COLUMNS += ["active_limits"]
 
 
 @pytest.fixture(scope="module")
