@@ -6,7 +6,7 @@ import numpy as np
 
 from ik_service import load_robot
 from ik_service.mechanism.transforms import quaternion_exp
-from ik_service.robots.readers.catalog import load_urdf
+from ik_service.robots import load_urdf
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,

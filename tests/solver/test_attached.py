@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ik_service import load_robot
+from ik_service import IKStatus, load_robot
 from ik_service.robots import AttachedObject, Box, World
-from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
 from tests.solver.conftest import bare_robot, cpu_solver, use_engine
 from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres

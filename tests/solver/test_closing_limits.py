@@ -8,15 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ik_service import load_robot
+from ik_service import EngineError, IKStatus, Target, load_robot
 from ik_service.control import ControlLimits, IKController
-from ik_service.errors import EngineError
 from ik_service.export import export_controller
 from ik_service.robots import LoopConstraint
-from ik_service.solver.given.targets import Target
-from ik_service.solver.lm.status import IKStatus
-from objectives import IKObjectivePosture
-from objectives.errors import InputError
+from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
+from ik_service import IKStatus
 from ik_service.collision.collision_data import SPARE_VALUES, VERDICT_ROUNDING, WIDEST
 from ik_service.collision.distance_grid import DistanceGrid
-from ik_service.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
-from ik_service.collision.world import World
-from ik_service.mechanism.collision_model import CollisionModel
-from ik_service.solver.lm.status import IKStatus
+from ik_service.robots import Box, Capsule, CollisionModel, Cylinder, HalfSpace, Sphere, World
 from ik_service.solver.second_tries.free_combinations import IslandSolutions, _combinations
 from objectives import IKObjectivePosition, InputError
 from tests.solver.conftest import STAGED_QUICK, bare_robot, cpu_solver

@@ -8,8 +8,7 @@ import pytest
 import ik_service
 from ik_service import IKStatus
 from ik_service.robots import CoordinateConstraint, LoopConstraint, load_urdf
-from objectives import IKObjectiveCoupling, IKObjectivePosture, InputError
-from objectives.errors import UnknownNameError
+from objectives import IKObjectiveCoupling, IKObjectivePosture, InputError, UnknownNameError
 from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, four_bar, gaps
 

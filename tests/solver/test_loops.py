@@ -7,8 +7,7 @@ import pytest
 
 from ik_service import IKStatus, Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
-from ik_service.robots import LoopConstraint
-from ik_service.robots.readers.catalog import load_urdf
+from ik_service.robots import LoopConstraint, load_urdf
 from objectives import IKObjectivePosture, InputError
 from tests.objectives.loop_rows import LOOP_ROWS, matrix_of
 from tests.solver.conftest import EACH_ENGINE, Reachable, assert_same_bytes, bare_robot, cpu_solver, pose_of

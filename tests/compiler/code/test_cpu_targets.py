@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ik_service.compiler.code.cpu_targets import CPU_INFO, CPU_VARIABLE, TARGETS, choose_target, cpu_target
-from objectives.errors import InputError
+from objectives import InputError
 
 NEEDS = {target.name: target.needs for target in TARGETS}
 LEVELS = ["x86-64-v4", "x86-64-v3", "x86-64-v2"]

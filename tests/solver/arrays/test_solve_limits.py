@@ -5,9 +5,8 @@ import pytest
 
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.kernels.kernel_loading import CachedModule
-from ik_service.robots.readers.catalog import load_urdf
-from objectives import IKObjectivePosture, InputError
-from objectives.errors import UnknownNameError
+from ik_service.robots import load_urdf
+from objectives import IKObjectivePosture, InputError, UnknownNameError
 from tests.solver.conftest import EACH_ENGINE, STAGED_QUICK, Reachable, assert_same_bytes, cpu_solver
 
 COUNT = 60

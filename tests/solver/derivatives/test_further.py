@@ -8,8 +8,7 @@ from benchmarks.accuracy.minima import Minima, differences
 from ik_service import SolverOptions, Target
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives.linearisation import DofState
-from objectives import IKObjectiveAxisAlign, IKObjectivePosture, IKObjectiveRotation, InputError
-from objectives.errors import UnknownNameError
+from objectives import IKObjectiveAxisAlign, IKObjectivePosture, IKObjectiveRotation, InputError, UnknownNameError
 from tests.solver.conftest import cpu_solver
 from tests.solver.derivatives.conftest import derived, values_at
 

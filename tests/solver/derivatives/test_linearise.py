@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.minima import Minima
-from ik_service import SolverOptions, Target, load_robot
-from ik_service.errors import EngineError
+from ik_service import EngineError, SolverOptions, Target, load_robot
 from ik_service.robots import load_urdf
 from ik_service.solver.derivatives import linearise as linearise_module
 from ik_service.solver.derivatives.linearisation import DofState

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver
+from ik_service import EngineError, IKSolver
 from ik_service.control import IKController
-from ik_service.errors import EngineError
 from objectives import InputError, UnknownNameError
 from tests.solver.conftest import bare_robot, cpu_solver
 

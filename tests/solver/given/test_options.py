@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from ik_service import SolverOptions
 from ik_service.solver.arrays.problem_arrays import SolveSettings
-from ik_service.solver.given.options import SolverOptions
 from objectives import InputError
 
 LOOK = """

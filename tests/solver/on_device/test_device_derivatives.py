@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service import load_robot
-from ik_service.errors import EngineError
-from ik_service.solver.given.targets import Target
+from ik_service import EngineError, Target, load_robot
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 

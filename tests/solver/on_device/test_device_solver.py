@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service import load_robot
-from ik_service.collision.shapes import Box
-from ik_service.collision.world import World
-from ik_service.errors import EngineError
-from ik_service.solver.given.targets import Target
-from ik_service.solver.lm.status import IKStatus
+from ik_service import EngineError, IKStatus, Target, load_robot
+from ik_service.robots import Box, World
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable, cpu_solver
 

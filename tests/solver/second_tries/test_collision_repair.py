@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ik_service import SolverOptions, Target, load_robot
-from ik_service.collision.shapes import HalfSpace, Sphere
-from ik_service.collision.world import World
+from ik_service import IKStatus, SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
+from ik_service.robots import HalfSpace, Sphere, World
 from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
-from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.second_tries import assisted_solves
 from ik_service.solver.second_tries.collision_repair import STEPS_MAX
 from ik_service.solver.second_tries.near_spheres import NearSpheres

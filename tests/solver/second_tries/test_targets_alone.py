@@ -5,10 +5,9 @@ import pytest
 import warp as wp
 
 from benchmarks.problems.mechanisms import MECHANISMS
-from ik_service import SolverOptions, Target, load_robot
+from ik_service import IKStatus, SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import transform_multiply
 from ik_service.solver.compiled import island_kernels
-from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture
 from tests.solver.conftest import EACH_ENGINE, cpu_solver, poses_of
 from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
