@@ -6,6 +6,8 @@ import pytest
 from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import Target, load_robot
+from ik_service.robots import load_urdf
+from tests.constraints import rounded
 from tests.solver.conftest import cpu_solver, poses_of
 
 CLOSED, CLOSED_APART = 1e-10, 1e-6  # [m], the second where targets pull
@@ -162,3 +164,27 @@ def test_targets_out_of_reach_are_come_to_as_near_as_loops_and_limits_allow(mech
     result = cpu_solver(robot, [target]).solve(targets)
     assert gaps(robot, result.joint_q).max() <= CLOSED_APART
     assert np.linalg.norm(poses_of(robot, result.joint_q, mechanism.link)[0] - targets, axis=1).max() <= 1.01 * 0.2
+
+
+FEW = 20
+CLOSED_BESIDE_SLACK = 1e-6  # [m and rad] beyond the slack that is told
+REACHED = 1e-3  # [m], the tolerance
+ROUNDED = [("compiled", "pins", 7), ("compiled", "gripper", 4), ("staged", "pins", 4)]
+
+
+@pytest.mark.evidence_cases("compiled-gripper-4", "compiled-pins-7")
+@pytest.mark.parametrize(("engine", "name", "digits"), ROUNDED)
+def test_targets_of_the_exact_mechanism_are_met_with_rounded_angles(engine, name, digits):
+    exact, robot = (load_urdf(rounded.MECHANISMS[name](one)) for one in (None, digits))
+    found = exact.constraints.close(exact.random_joint_q(np.random.default_rng(0), FEW))
+    assert found.closed.all()
+    wanted = exact.forward_kinematics(found.joint_q, ["point"]).positions[:, 0]
+    assert np.ptp(wanted, axis=0).max() > 0.1
+    result = cpu_solver(robot, ["point"], engine=engine).solve(wanted)
+    assert result.success.all()
+    assert result.constraint_error.max() <= CLOSED_BESIDE_SLACK
+    for loop in robot.loops:
+        off = np.abs(robot.constraints.error(result.joint_q)[:, robot.constraints.error_rows(loop.name)]).max()
+        assert off <= 2.0 * max(dict(loop.slack).values()) + CLOSED_BESIDE_SLACK
+    reached = robot.forward_kinematics(result.joint_q, ["point"]).positions[:, 0]
+    assert np.linalg.norm(reached - wanted, axis=1).max() <= REACHED

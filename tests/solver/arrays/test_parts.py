@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service import Target
+from ik_service import SolverOptions, Target
 from ik_service.robots import load_urdf
 from ik_service.solver.arrays import parts as parts_module
 from ik_service.solver.arrays.parts import first_place, first_problem, part_count, part_sizes
@@ -174,3 +174,24 @@ def test_few_problems_are_one_part():
     assert part_count(2 * parts_module.PART_MIN - 1, 2) == 1
     assert part_count(2 * parts_module.PART_MIN, 2) == 2
     assert part_sizes(5, 2) == [2, 3]
+
+
+WORKERS, REPEATS = 4, 3
+
+
+@pytest.mark.parametrize(("engine", "mode"), [("staged", "analytic"), ("staged", "autodiff"), ("compiled", "analytic")])
+def test_solvers_in_threads_give_the_bytes_of_one_alone(panda_targets, engine, mode):
+    problems, options = panda_targets.part(slice(20)), SolverOptions(jacobian_mode=mode, seeds=8)
+
+    def solve():
+        solver = cpu_solver(problems.robot, problems.links, engine=engine, options=options)
+        return solver.solve(*problems.targets).joint_q
+
+    expected, done = solve(), []
+
+    def work():
+        for _ in range(REPEATS):
+            done.append((solve() == expected).all())  # a thread that fails leaves its rounds out
+
+    in_threads(work, WORKERS)
+    assert done == [True] * (WORKERS * REPEATS)
