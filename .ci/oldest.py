@@ -18,7 +18,7 @@ VERSION = "3.10"
 TESTS = [
     "tests/service/documents/test_bad_input.py",
     "tests/service/documents/test_columns.py",
-    "tests/service/documents/test_tolerances.py",
+    "tests/service/documents/test_fields.py",
     "tests/service/routes/test_stream.py",
     "tests/client",
     "tests/objectives/test_data.py",

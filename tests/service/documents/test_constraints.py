@@ -1,17 +1,14 @@
 """Constraints of a robot over HTTP: disabled by name, for a request or for each of its problems, and reported."""
 
-import io
-
-import msgpack
 import numpy as np
 import pytest
 
 from ik_service import IKSolver, load_robot
-from ik_service.client import Client
 from ik_service.robots import CoordinateConstraint, LoopConstraint
 from ik_service.service.documents.robot import robot_body
 from ik_service.service.documents.solve_request import read_solve
-from tests.service.conftest import serving
+from tests.service.conftest import in_process, serving
+from tests.service.messages import NPZ, answered, archive, post, problem
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 LOOPS = [
@@ -19,6 +16,7 @@ LOOPS = [
     LoopConstraint("rail", "point_in_plane", LEFT, None, reference_offset=(0.0, 0.0, 0.4, 0.0, 0.0, 0.0, 1.0)),
     LoopConstraint("hinge", "universal", LEFT, "left_panda_link0"),
 ]
+URL = "/v1/robots/held/solve"
 POSITIONS = [[0.45, 0.1, 0.4], [0.4, 0.2, 0.45], [0.5, 0.05, 0.4]]
 DISABLED = [["hinge"], ["rail", "hinge", "object"], ["hinge"]]
 ENABLED = np.array([[True, True, False], [False, False, False], [True, True, False]])
@@ -54,17 +52,19 @@ def test_a_robot_tells_the_limits_of_its_closing_joints():
 
 
 @pytest.mark.evidence
-def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served, expected):
-    answer = served.post("/v1/robots/held/solve", json=body(DISABLED, include=["constraints", "islands"])).json()
-    assert answer["success"] == [True] * 3
-    assert answer["constraint_names"] == ["object", "rail", "hinge"]
-    assert answer["closing_coordinate_names"] == ["hinge/angle_z", "hinge/angle_x"]
-    np.testing.assert_array_equal(np.array(answer["joint_q"]), expected.joint_q)
-    np.testing.assert_array_equal(np.array(answer["constraint_error"]), expected.constraint_error)
-    np.testing.assert_array_equal(np.array(answer["closing_joint_q"]), expected.closing_joint_q)
-    assert [len(islands) for islands in answer["islands"]] == [1, 1, 1]
-    rows = [islands[0]["rows"] for islands in answer["islands"]]
-    assert rows == [[f"target {LEFT}", "constraint object", "constraint rail"], [f"target {LEFT}"], rows[0]]
+@pytest.mark.parametrize("encoding", ["json", "msgpack"])
+def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served, expected, encoding):
+    asked = {"constraints": {"disable": DISABLED}, "include": ["constraints", "islands"]}
+    with in_process(served, encoding) as client:
+        found = client.solve("held", POSITIONS, link=LEFT, **asked)
+    assert found.success.all()
+    assert found.constraint_names == ("object", "rail", "hinge")
+    assert found.closing_coordinate_names == ("hinge/angle_z", "hinge/angle_x")
+    for name in ("joint_q", "constraint_error", "closing_joint_q"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    rows = [[island["rows"] for island in islands] for islands in found.islands]
+    held = [f"target {LEFT}", "constraint object", "constraint rail"]
+    assert rows == [[held], [[f"target {LEFT}"]], [held]]
 
 
 def test_a_description_lists_them(robot):
@@ -78,27 +78,15 @@ def test_a_description_lists_them(robot):
 
 @pytest.mark.evidence
 def test_names_for_all_problems_are_those_for_each(served):
-    one = served.post("/v1/robots/held/solve", json=body(["hinge"])).json()
-    each = served.post("/v1/robots/held/solve", json=body([["hinge"]] * 3)).json()
-    assert {name: one[name] for name in ("joint_q", "constraint_error")} == {
-        name: each[name] for name in ("joint_q", "constraint_error")
-    }
+    one, each = (answered(served, URL, body(disable)) for disable in (["hinge"], [["hinge"]] * 3))
+    for name in ("joint_q", "constraint_error"):
+        assert one[name] == each[name]
 
 
 @pytest.mark.evidence
-def test_binary_answers_have_the_same_columns(served, expected):
-    headers = {"Content-Type": "application/msgpack"}
-    content = msgpack.packb(body(DISABLED))
-    answer = msgpack.unpackb(served.post("/v1/robots/held/solve", content=content, headers=headers).content)
-    column = answer["constraint_error"]
-    assert (column["dtype"], column["shape"]) == ("float64", [3, 3])
-    assert column["data"] == expected.constraint_error.tobytes()
-    archive = io.BytesIO()
-    np.savez(archive, positions=np.array(POSITIONS))
+def test_archives_have_the_columns(served):
     query = f"?link={LEFT}&disable=hinge&disable=rail&include=constraints"
-    headers = {"Content-Type": "application/x-npz"}
-    reply = served.post(f"/v1/robots/held/solve{query}", content=archive.getvalue(), headers=headers)
-    columns = np.load(io.BytesIO(reply.content))
+    columns = answered(served, URL + query, archive(positions=np.array(POSITIONS)), NPZ)
     assert columns["constraint_names"].tolist() == ["object", "rail", "hinge"]
     assert (columns["constraint_error"][:, 0] <= 1e-6).all()
     assert (columns["constraint_error"][1:2, 1:] > 1e-3).all()
@@ -119,7 +107,7 @@ def test_requests_that_disable_the_same_are_solved_together(robot):
 
 def test_a_robot_without_constraints_has_empty_columns(served):
     request = {"targets": [{"link": "panda_hand", "positions": POSITIONS}], "include": ["constraints"]}
-    answer = served.post("/v1/robots/panda/solve", json=request).json()
+    answer = answered(served, "/v1/robots/panda/solve", request)
     assert answer["constraint_error"] == answer["closing_joint_q"] == [[], [], []]
     assert answer["constraint_names"] == answer["closing_coordinate_names"] == []
 
@@ -138,16 +126,5 @@ def test_a_robot_without_constraints_has_empty_columns(served):
     ],
 )
 def test_what_disables_nothing_is_refused(served, disable, code, pointer):
-    reply = served.post("/v1/robots/held/solve", json=body(disable))
-    assert reply.status_code == 422
-    faults = reply.json()["errors"]
-    assert [(fault["code"], fault["pointer"]) for fault in faults] == [(code, f"/constraints/disable{pointer}")]
-
-
-@pytest.mark.evidence
-def test_the_client_disables_constraints(served, expected):
-    with Client("http://testserver", transport=served._transport) as client:
-        result = client.solve("held", POSITIONS, link=LEFT, constraints={"disable": DISABLED}, include=["constraints"])
-    np.testing.assert_array_equal(result.constraint_error, expected.constraint_error)
-    assert result.constraint_names == ("object", "rail", "hinge")
-    assert result.closing_coordinate_names == ("hinge/angle_z", "hinge/angle_x")
+    document = problem(post(served, URL, body(disable)), 422, code, f"/constraints/disable{pointer}")
+    assert len(document["errors"]) == 1

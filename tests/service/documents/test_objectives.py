@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from ik_service import IKSolver, Target, load_robot
-from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.service.schema.objective import Objective
+from tests.service.messages import JSON, MSGPACK, answered, packed
 
 CLASSES = {
     model.model_fields["type"].annotation.__args__[0]: model.objective_class for model in Objective.__args__[0].__args__
@@ -22,72 +21,52 @@ TOOL = {"position": [0.0, 0.0, 0.1], "orientation_xyzw": UP_XYZW}
 READY = [0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785]
 JOINTS = ["panda_joint1", "panda_joint3"]
 
-# robot, fields on the wire; the arguments of the class in process, where they differ
-CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "position": ("panda", {"link": HAND, "target_positions": POINTS, "offset": TOOL}, {}),
-    "rotation": ("panda", {"link": HAND, "target_orientations_xyzw": DOWN_XYZW, "reference_link": "panda_link1"}, {}),
-    "relative_pose": (
-        "dual_panda",
-        {
-            "link": HANDS[0],
-            "reference_link": HANDS[1],
-            "target_positions": 0.3 * POINTS,
-            "target_orientations_xyzw": UP_XYZW,
-        },
-        {},
-    ),
-    "look_at": ("panda", {"link": HAND, "target_points": POINTS, "offset": TOOL}, {}),
-    "axis_align": ("panda", {"link": HAND, "axis": [0, 0, 2], "target_axis": -POINTS}, {}),
-    "plane": ("panda", {"link": HAND, "points": POINTS, "normals": [0, 0.5, 0.5], "row_weights": [2.0]}, {}),
-    "line": ("panda", {"link": HAND, "points": POINTS, "directions": [[0, 0, 1]] * 3, "row_weights": [[1, 2]] * 3}, {}),
-    "posture": ("panda", {"joint_q_reference": 0.9 * np.tile(READY, (3, 1)), "joints": JOINTS}, {}),
-    "damping": ("panda", {"row_weights": [1, 1, 1, 1, 1, 1, 0]}, {"joint_q_reference": np.tile(READY, (3, 1))}),
-    "joint_limit": (
-        "panda",
-        {
-            "joint_limit_lower": [-0.1] * 7,
-            "joint_limit_upper": np.linspace(-0.5, 0.5, 21).reshape(3, 7),
-            "joints": JOINTS,
-            "row_weights": [1, 2],
-        },
-        {},
-    ),
-    "joint_centering": ("panda", {"joints": JOINTS, "row_weights": [1, 0.5]}, {}),
-    "manipulability": ("panda", {"link": HAND, "offset": TOOL, "motion": "position", "row_weights": [1, 1, 0.5]}, {}),
-    "center_of_mass": ("humanoid", {"target_positions": 0.1 * POINTS, "row_weights": [1, 1, 0]}, {}),
+ROBOTS = {"relative_pose": "dual_panda", "center_of_mass": "humanoid"}  # others are objectives of a panda
+CASES: dict[str, dict[str, Any]] = {
+    "position": {"link": HAND, "target_positions": POINTS, "offset": TOOL},
+    "rotation": {"link": HAND, "target_orientations_xyzw": DOWN_XYZW, "reference_link": "panda_link1"},
+    "relative_pose": {
+        **{"link": HANDS[0], "reference_link": HANDS[1]},
+        **{"target_positions": 0.3 * POINTS, "target_orientations_xyzw": UP_XYZW},
+    },
+    "look_at": {"link": HAND, "target_points": POINTS, "offset": TOOL},
+    "axis_align": {"link": HAND, "axis": [0, 0, 2], "target_axis": -POINTS},
+    "plane": {"link": HAND, "points": POINTS, "normals": [0, 0.5, 0.5], "row_weights": [2.0]},
+    "line": {"link": HAND, "points": POINTS, "directions": [[0, 0, 1]] * 3, "row_weights": [[1, 2]] * 3},
+    "posture": {"joint_q_reference": 0.9 * np.tile(READY, (3, 1)), "joints": JOINTS},
+    "damping": {"row_weights": [1, 1, 1, 1, 1, 1, 0]},
+    "joint_limit": {
+        **{"joint_limit_lower": [-0.1] * 7, "joint_limit_upper": np.linspace(-0.5, 0.5, 21).reshape(3, 7)},
+        **{"joints": JOINTS, "row_weights": [1, 2]},
+    },
+    "joint_centering": {"joints": JOINTS, "row_weights": [1, 0.5]},
+    "manipulability": {"link": HAND, "offset": TOOL, "motion": "position", "row_weights": [1, 1, 0.5]},
+    "center_of_mass": {"target_positions": 0.1 * POINTS, "row_weights": [1, 1, 0]},
 }
 WEIGHT = 0.25  # a power of two, which rounds nothing wherever it is multiplied in
 
 
-def wire(value: Any) -> Any:
-    """Numbers as JSON has them."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
 def in_process(kind: str) -> Any:
     """The objective of a case, made as in Python."""
-    _, fields, others = CASES[kind]
-    arguments = {**fields, **others}
+    arguments = dict(CASES[kind])
     if "offset" in arguments:
         arguments["offset"] = [*TOOL["position"], *TOOL["orientation_xyzw"]]
+    if kind == "damping":  # over HTTP the start of the request
+        arguments["joint_q_reference"] = np.tile(READY, (3, 1))
     return CLASSES[kind](**arguments, weight=WEIGHT)
 
 
 def request_for(kind: str) -> dict[str, Any]:
     """The request of a case: three problems, one of them with the panda's target."""
-    robot, fields, _ = CASES[kind]
-    spec = {"type": kind, "weight": WEIGHT, **{name: wire(value) for name, value in fields.items()}}
-    body: dict[str, Any] = {"objectives": [spec], "problem_count": 3}
-    if robot == "panda":
-        body |= {"targets": [{"link": HAND, "positions": POINTS.tolist(), "row_weights": [1, 1, 0, 0, 0, 0]}]}
+    body: dict[str, Any] = {"objectives": [{"type": kind, "weight": WEIGHT, **CASES[kind]}], "problem_count": 3}
+    if kind not in ROBOTS:
+        body |= {"targets": [{"link": HAND, "positions": POINTS, "row_weights": [1, 1, 0, 0, 0, 0]}]}
         body["initial_joint_q"] = [READY] * 3
     return body
 
 
-def post(client: TestClient, robot: str, body: dict[str, Any]) -> dict[str, Any]:
-    reply = client.post(f"/v1/robots/{robot}/solve", json=body)
-    assert reply.status_code == 200, reply.text
-    return reply.json()
+def post(client: TestClient, robot: str, body: dict[str, Any], kind: str = JSON) -> dict[str, Any]:
+    return answered(client, f"/v1/robots/{robot}/solve", body, kind, JSON)
 
 
 def test_every_type_of_the_schema_is_tested():
@@ -97,7 +76,7 @@ def test_every_type_of_the_schema_is_tested():
 @pytest.mark.evidence
 @pytest.mark.parametrize("kind", CASES)
 def test_each_type_gives_what_the_solver_gives_in_process(client, kind):
-    body, name = request_for(kind), CASES[kind][0]
+    body, name = request_for(kind), ROBOTS.get(kind, "panda")
     answer = post(client, name, body)
     targets = [Target(HAND, row_weights=[1, 1, 0, 0, 0, 0])] if "targets" in body else []
     solver = IKSolver(load_robot(name), targets, objectives=[in_process(kind)], device="cpu")
@@ -113,26 +92,11 @@ def test_each_type_gives_what_the_solver_gives_in_process(client, kind):
     assert answer["orientation_error_rad"] == [None] * 3
 
 
-def test_limits_have_a_number_per_dof(client):
-    spec = {"type": "joint_limit", "joint_limit_upper": [0.1] * 6}
-    reply = client.post("/v1/robots/panda/solve", json={"objectives": [spec], "problem_count": 1})
-    fault = reply.json()["errors"][0]
-    assert (reply.status_code, fault["code"]) == (422, "wrong_shape")
-    assert fault["pointer"] == "/objectives/0/joint_limit_upper"
-
-
 def test_messagepack_brings_the_same(client):
     body = request_for("line")
-    for place, name in ((body["targets"][0], "positions"), (body["objectives"][0], "points")):
-        column = np.array(place[name])
-        place[name] = {"dtype": "float64", "shape": list(column.shape), "data": column.astype("<f8").tobytes()}
-    reply = client.post(
-        "/v1/robots/panda/solve",
-        content=msgpack.packb(body),
-        headers={"Content-Type": "application/msgpack", "Accept": "application/json"},
-    )
-    assert reply.status_code == 200, reply.text
-    assert reply.json()["joint_q"] == post(client, "panda", request_for("line"))["joint_q"]
+    body["targets"][0]["positions"] = body["objectives"][0]["points"] = packed(POINTS)
+    found = post(client, "panda", body, MSGPACK)
+    assert found["joint_q"] == post(client, "panda", request_for("line"))["joint_q"]
 
 
 @pytest.mark.evidence
@@ -174,13 +138,3 @@ def test_an_objective_moves_the_answer_and_costs_targets_nothing_unless_it_has_t
     assert yields["success"] == [True]
     assert post(client, "panda", {"targets": [target], "objectives": [heavy]})["joint_q"] == yields["joint_q"]
     assert weighed["success"] == [False]  # the posture outweighs the target, which alone is judged
-    for wrong in (2, -1, True, 0.5, "0", None):
-        body = {"targets": [target], "objectives": [{**posture, "priority": wrong}]}
-        refused = client.post("/v1/robots/panda/solve", json=body)
-        assert refused.status_code == 422
-        assert refused.json()["errors"][0]["pointer"] == "/objectives/0/priority"
-
-
-def test_examples_have_objectives():
-    assert sum("objectives" in body for body in SOLVE_REQUESTS.values()) >= 3
-    assert set(EXAMPLE_ROBOTS) == set(SOLVE_REQUESTS)
