@@ -20,10 +20,10 @@ COLUMNS = ("joint_q", "success", "status", "position_error", "cost", "iterations
 
 
 @contextmanager
-def service_of(robots: Any = None, **settings: Any) -> Iterator[TestClient]:
-    """The client of a service of a test's own, with settings by name."""
-    given = ServiceSettings(**{"device": "cpu", "insecure": True, **settings})
-    app = create_app(given, robots=robots, compile_apart=False)
+def service_of(served: Any = None, **settings: Any) -> Iterator[TestClient]:
+    """The client of a service of a test's own: robots by name, and settings."""
+    given = ServiceSettings(device="cpu", insecure="api_keys" not in settings, **settings)
+    app = create_app(given, robots=served, compile_apart=False)
     with TestClient(app, raise_server_exceptions=False) as client:
         app.state.service.warm_up.result(READY_TIMEOUT_S)
         yield client

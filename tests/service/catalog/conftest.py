@@ -1,11 +1,13 @@
-import pytest
-from fastapi.testclient import TestClient
+from contextlib import contextmanager
 
-from ik_service.service import create_app
-from ik_service.settings import ServiceSettings
+import pytest
+
+from ik_service.robots import builtin_urdf
+from tests.service.conftest import service_of
 
 KEY, READER_KEY, OTHER_KEY = "0123456789abcdef", "fedcba9876543210", "0f1e2d3c4b5a6978"
 XML = {"Content-Type": "application/xml"}
+UR5E = builtin_urdf("ur5e")
 
 
 @pytest.fixture(scope="module")
@@ -15,20 +17,21 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def open_client(folder):
-    settings = ServiceSettings(
-        device="cpu",
-        robots="panda",
-        catalog_dir=folder,
-        uploads_enabled=True,
-        max_uploaded_robots=6,
-        api_keys=f"lab:{KEY},reader:{READER_KEY},other:{OTHER_KEY}",
-        uploaders="lab,other",
-    )
-    with TestClient(create_app(settings, compile_apart=False), headers={"X-API-Key": KEY}) as client:
-        client.app.state.service.warm_up.result(300)
+    keys = {
+        "api_keys": f"lab:{KEY},reader:{READER_KEY},other:{OTHER_KEY}",
+        "uploaders": "lab,other",
+        "uploads_enabled": True,
+    }
+    with service_of(robots="panda", catalog_dir=folder, max_uploaded_robots=6, **keys) as client:
+        client.headers["X-API-Key"] = KEY
         yield client
 
 
-def problem(reply, status, code):
-    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
-    assert reply.headers["content-type"] == "application/problem+json"
+@contextmanager
+def kept(client, url, content=UR5E, **options):
+    """Put a robot, or a world given as a document, for as long as the block runs; gives the reply."""
+    body = {"json": content} if isinstance(content, dict) else {"content": content, "headers": XML}
+    reply = client.put(url, **body, **options)
+    assert reply.status_code == 201, reply.text
+    yield reply
+    assert client.delete(url.partition("?")[0]).status_code == 204

@@ -46,8 +46,14 @@ def run(catalog, ask):
     return asyncio.run(asking())
 
 
-@pytest.mark.parametrize("name", [None, "panda"])
-def test_requests_that_miss_nothing_do_not_wait_for_it(catalog, name):
+@pytest.mark.parametrize(
+    ("name", "wait_s"), [(None, PATIENCE_S), ("panda", PATIENCE_S), ("leg", 0.01)], ids=["any", "there", "nowhere"]
+)
+def test_requests_do_not_wait_for_what_they_do_not_miss_nor_long_for_what_nobody_has_put(
+    catalog, monkeypatch, name, wait_s
+):
+    monkeypatch.setattr(catalog_refresh, "MISSING_WAIT_S", wait_s)
+
     async def ask(refresh):
         return set((await refresh.current(name)).names)
 
@@ -65,12 +71,3 @@ def test_a_request_for_what_has_just_been_put_waits_for_it(catalog, monkeypatch)
         return set((await asked).names)
 
     assert run(catalog, ask) == {"panda", "arm"}
-
-
-def test_a_request_for_what_nobody_has_put_waits_for_a_while(catalog, monkeypatch):
-    monkeypatch.setattr(catalog_refresh, "MISSING_WAIT_S", 0.01)
-
-    async def ask(refresh):
-        return set((await refresh.current("leg")).names)
-
-    assert run(catalog, ask) == {"panda"}

@@ -2,19 +2,16 @@
 
 import pytest
 
-from ik_service.robots import builtin_urdf
-from tests.service.catalog.conftest import XML, problem
+from tests.service.catalog.conftest import kept
+from tests.service.messages import problem
 
 SHOWN = ["/v1/robots/panda", "/v1/robots/panda/urdf", "/v1/robots/my_arm", "/v1/robots/my_arm/urdf", "/v1/worlds/cell"]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _put(open_client):
-    open_client.put("/v1/robots/my_arm", content=builtin_urdf("ur5e"), headers=XML).raise_for_status()
-    open_client.put("/v1/worlds/cell", json={"objects": {}}).raise_for_status()
-    yield
-    open_client.delete("/v1/robots/my_arm")
-    open_client.delete("/v1/worlds/cell")
+    with kept(open_client, "/v1/robots/my_arm"), kept(open_client, "/v1/worlds/cell", {"objects": {}}):
+        yield
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

@@ -30,13 +30,6 @@ def test_a_robot_is_described_as_the_model_has_it(client, name):
     assert [-np.inf if value is None else value for value in lower] == pytest.approx(robot.joint_limit_lower)
 
 
-def test_a_follower_names_its_leader_and_no_other_does(client):
-    body = client.get("/v1/robots/panda_gripper").json()
-    leaders = {dof["name"]: dof["leader"] for joint in body["joints"] for dof in joint["dofs"]}
-    assert leaders["panda_finger_joint2"] == "panda_finger_joint1"
-    assert [name for name, leader in leaders.items() if leader is not None] == ["panda_finger_joint2"]
-
-
 def test_parents_come_before_their_children(client):
     body = client.get("/v1/robots/allegro").json()
     for entries in (body["joints"], body["links"]):

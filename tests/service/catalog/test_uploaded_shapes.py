@@ -1,13 +1,13 @@
 """Robots put with the collision shapes that their URDF has: spheres alone, kept, and bounded."""
 
-import numpy as np
 import pytest
 
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
 from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
 from ik_service.service.catalog.uploaded_urdf import PUT_SPHERES_MAX, read_uploaded, with_choices
-from tests.service.catalog.conftest import XML, problem
+from tests.service.catalog.conftest import XML, kept
+from tests.service.messages import answered, problem
 
 SHAPE = "<collision><origin xyz='{x} 0 0'/><geometry>{shape}</geometry></collision>"
 BALL, BOX = '<sphere radius="0.04"/>', '<box size="0.2 0.05 0.05"/>'
@@ -27,39 +27,38 @@ def arm(upper=BALL, count=1):
 
 def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):
     url = "/v1/robots/folded_arm"
-    put = open_client.put(f"{url}?collision=shapes&constraints=ignore", content=arm(), headers=XML)
-    assert put.status_code == 201, put.text
-    model = put.json()["collision"]
-    assert model["pairs"] == [["base", "fore"]]
-    assert model["spheres"]["base"] == [[0.0, 0.0, 0.0, 0.04]]
-    assert len(model["spheres"]["fore"]) == 4
-    expected = load_urdf(arm(), collision="shapes")
-    assert put.json()["content_hash"] == expected.content_hash
-    folded = open_client.post(f"{url}/check", json={"joint_q": [[0, 0], [0, 3]]}).json()
-    assert folded["clearance_m"] == expected.collision([[0.0, 0.0], [0.0, 3.0]]).clearance.tolist()
-    assert folded["clearance_m"][0] > 0.0 > folded["clearance_m"][1]
-    target = {"link": "fore", "positions": [[0.4, 0, 0]]}
-    free = open_client.post(f"{url}/solve", json={"targets": [target]}).json()
-    assert free["status"] == ["converged"]
-    stored = open_client.get(f"{url}/urdf").content
-    assert stored.startswith(arm())
-    assert stored.endswith(b'<?ik_service constraints="ignore" collision="shapes"?>\n')
-    assert RobotCatalog({}, robot_store(folder)).entry("folded_arm").model.content_hash == expected.content_hash
-    again = open_client.put(f"{url}?collision=shapes", content=stored, headers=XML)
-    assert again.json()["collision"] == model
-    plain = open_client.put(url, content=arm(), headers=XML)
-    assert plain.json()["collision"] is None
-    assert open_client.put(f"{url}?collision=ignore", content=stored, headers=XML).json()["collision"] is None
-    problem(open_client.put(f"{url}?collision=meshes", content=arm(), headers=XML), 422, "invalid_value")
-    assert open_client.delete(url).status_code == 204
+    with kept(open_client, f"{url}?collision=shapes&constraints=ignore", arm()) as put:
+        model = put.json()["collision"]
+        assert model["pairs"] == [["base", "fore"]]
+        assert model["spheres"]["base"] == [[0.0, 0.0, 0.0, 0.04]]
+        assert model["spheres"]["fore"] == [[x, 0.0, 0.0, 0.04] for x in (0.1, 0.2, 0.3, 0.4)]
+        expected = load_urdf(arm(), collision="shapes")
+        assert put.json()["content_hash"] == expected.content_hash
+        folded = answered(open_client, f"{url}/check", {"joint_q": [[0, 0], [0, 3]]})["clearance_m"]
+        assert folded == expected.collision([[0.0, 0.0], [0.0, 3.0]]).clearance.tolist()
+        assert folded[0] > 0.0 > folded[1]
+        free = answered(open_client, f"{url}/solve", {"targets": [{"link": "fore", "positions": [[0.4, 0, 0]]}]})
+        assert free["status"] == ["converged"]
+        stored = open_client.get(f"{url}/urdf").content
+        assert stored.startswith(arm())
+        assert stored.endswith(b'<?ik_service constraints="ignore" collision="shapes"?>\n')
+        restarted = RobotCatalog({}, robot_store(folder))
+        assert restarted.entry("folded_arm").model.content_hash == expected.content_hash
+        for choice, text, found in (("shapes", stored, model), (None, arm(), None), ("ignore", stored, None)):
+            again = open_client.put(url, params=choice and {"collision": choice}, content=text, headers=XML)
+            assert again.json()["collision"] == found
+        problem(open_client.put(f"{url}?collision=meshes", content=arm(), headers=XML), 422, "invalid_value")
+
+
+NO_SPHERES = "link 'upper' has shapes that are no spheres"
 
 
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
-        (arm('<mesh filename="upper.stl"/>'), "link 'upper' has shapes that are no spheres"),
-        (arm(BOX), "link 'upper' has shapes that are no spheres"),
-        (arm('<capsule radius="0.001" length="1e6"/>'), "link 'upper' has shapes that are no spheres"),
+        (arm('<mesh filename="upper.stl"/>'), NO_SPHERES),
+        (arm(BOX), NO_SPHERES),
+        (arm('<capsule radius="0.001" length="1e6"/>'), NO_SPHERES),
         (b'<robot name="one"><link name="base"/></robot>', "it has no collision shapes"),
     ],
 )
@@ -87,10 +86,3 @@ def test_what_is_not_chosen_stays_as_a_line_of_the_text_says():
     assert with_choices(both) == both
     assert with_choices(both, collision="ignore") == with_choices(text, constraints="ignore")
     assert with_choices(both, collision="ignore", constraints="read") == text
-
-
-def test_spheres_as_shapes_are_taken_as_they_are():
-    robot = read_uploaded(with_choices(arm(BALL), collision="shapes"))
-    np.testing.assert_array_equal(
-        robot.collision_model.spheres["fore"], [[x, 0, 0, 0.04] for x in (0.1, 0.2, 0.3, 0.4)]
-    )

@@ -12,8 +12,8 @@ from ik_service.service.errors.problem_documents import error_response
 from ik_service.service.schema.fields import NAMES_MOST
 from ik_service.service.schema.solve import SolveRequestBody
 from objectives.errors import NEAR_NAME_EFFORT, NEAR_NAME_LENGTH, UnknownNameError, near_names
+from tests.service.messages import post
 
-URL = "/v1/robots/panda/solve"
 MOST_BYTES = 64_000
 """Of a document in ASCII, as `problem_document` says."""
 LONG = "n" * 1_000_000
@@ -47,37 +47,32 @@ def test_a_known_field_is_read_behind_many_unknown_ones():
     assert faults[1].pointer == "/targets/0/orientations_xyz0"
 
 
+def in_world(**world):
+    return {"targets": [POSITION], "world": world}
+
+
 LONG_NAMES = {
     "a field": {LONG: 1},
     "many fields": {f"{k}{LONG[:50_000]}": 1 for k in range(NAMES_MOST)},
     "fields of many targets": {"targets": [{f"{LONG[:20_000]}{k}": 1} for k in range(32)]},
+    "a field on the way to a number": {LONG: [1.0, float("nan")]},
     "control characters": {"\u0001" * 1_000_000: 1},
     "a type": {"objectives": [{"type": LONG}]},
     "a joint of limits": {"targets": [POSITION], "initial_joint_q": [[0] * 7], "max_change": {LONG: 1}},
-    "a link that carries": {
-        "targets": [POSITION],
-        "world": {"attached": {"cup": {"link": LONG, "spheres": [[0, 0, 0, 0.1]]}}},
-    },
-    "an attached object": {"targets": [POSITION], "world": {"attached": {LONG: {"link": "panda_hand"}}}},
-    "an object": {"targets": [POSITION], "world": {"objects": {LONG: 1}}},
-    "a world": {"targets": [POSITION], "world": {"name": LONG}},
+    "a link that carries": in_world(attached={"cup": {"link": LONG, "spheres": [[0, 0, 0, 0.1]]}}),
+    "an attached object": in_world(attached={LONG: {"link": "panda_hand"}}),
+    "an object": in_world(objects={LONG: 1}),
+    "a world": in_world(name=LONG),
     "a constraint": {"targets": [POSITION], "constraints": {"disable": [LONG]}},
 }
 
 
 @pytest.mark.parametrize("document", LONG_NAMES.values(), ids=LONG_NAMES)
 def test_a_long_name_is_cut_in_the_answer(client, document):
-    reply = client.post(URL, json=document)
+    reply = post(client, "/v1/robots/panda/solve", document)
     assert reply.status_code == 422
     assert reply.json()["errors"]
     assert len(reply.content) < MOST_BYTES * (6 if "\u0001" in str(document) else 1)  # \u0001 is six bytes
-
-
-def test_a_long_name_on_the_way_to_a_number_is_cut_too(client):
-    body = json.dumps({LONG: [1.0, float("nan")]})
-    reply = client.post(URL, content=body, headers={"Content-Type": "application/json"})
-    assert reply.json()["code"] == "not_finite"
-    assert len(reply.content) < MOST_BYTES
 
 
 @pytest.mark.parametrize(
@@ -101,18 +96,14 @@ def test_short_texts_are_told_whole():
     assert document["errors"] == [fault.model_dump() for fault in faults]
 
 
-def test_no_name_is_looked_for_where_the_unknown_one_is_long(monkeypatch):
+def test_what_is_compared_for_a_suggestion_is_bounded(monkeypatch):
     known = ["n" * NEAR_NAME_LENGTH]
     assert near_names("n" * NEAR_NAME_LENGTH, known) == known
-    monkeypatch.setattr("objectives.errors.get_close_matches", None)  # it would index each character
-    assert near_names("n" * (NEAR_NAME_LENGTH + 1), known) == []
-
-
-def test_the_characters_that_are_compared_for_a_suggestion_are_bounded(monkeypatch):
     compared = []
     monkeypatch.setattr("objectives.errors.get_close_matches", lambda name, names, n: compared.extend(names) or names)
-    name, known = "l" * 60, [f"link_{k:055d}" for k in range(2048)]
-    near_names(name, known)
+    assert near_names("n" * (NEAR_NAME_LENGTH + 1), known) == compared == []
+    known = [f"link_{k:055d}" for k in range(2048)]
+    near_names("l" * 60, known)
     assert compared == known[: NEAR_NAME_EFFORT // 60**2]
 
 
@@ -127,6 +118,7 @@ SUGGESTED = [
     ({"targets": [{**POSITION, "seeds": 1}]}, "/targets/0/seeds", None),
     ({"targets": [POSITION], "option": 1}, "/option", "options"),
     ({"targets": [POSITION], "options": {"seed": 1}}, "/options/seed", "seeds"),
+    ({"targets": [POSITION], "options": {"margin": 1}}, "/options/margin", "margin_m"),
     ({"targets": [POSITION], "options": {"link": 1}}, "/options/link", None),
     ({"targets": [POSITION], "world": {"object": 1}}, "/world/object", "objects"),
     ({"targets": [POSITION], "constraints": {"disabled": 1}}, "/constraints/disabled", "disable"),

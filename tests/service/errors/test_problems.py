@@ -4,15 +4,14 @@ import ast
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 import ik_service.service
 from ik_service.errors import EngineError, KernelCacheError
-from ik_service.service import create_app
 from ik_service.service.documents.envelope import FAULT_CODES
 from ik_service.service.errors.problem_documents import FRAMEWORK_PROBLEMS, PROBLEMS, kind_of
-from ik_service.settings import ServiceSettings
 from objectives.errors import IKError, InputError, UnknownNameError
+from tests.service.conftest import service_of
+from tests.service.messages import problem
 
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 FAILING = {"targets": [{"link": "panda_link3", "positions": [[0.1, 0.1, 0.5]]}]}  # nobody else asks for this link
@@ -25,17 +24,9 @@ def all_subclasses(root):
 
 
 def test_every_error_of_ours_has_a_row():
-    errors = {
-        error for error in all_subclasses(IKError) if error.__module__.split(".")[0] in ("ik_service", "objectives")
-    }
-    elsewhere = (
-        "ik_service.cli",
-        "ik_service.cli",
-        "ik_service.integrations",
-        "ik_service.page",
-        "ik_service.integrations.ros",
-    )  # above the service
-    served = {error for error in errors if not error.__module__.startswith(elsewhere)}
+    above = ("ik_service.cli", "ik_service.integrations", "ik_service.page")  # the service
+    ours = {error for error in all_subclasses(IKError) if error.__module__.startswith(("ik_service.", "objectives."))}
+    served = {error for error in ours if not error.__module__.startswith(above)}
     assert len(served) >= 10
     assert {error.__name__ for error in served - set(PROBLEMS)} == set()
 
@@ -59,18 +50,6 @@ def test_an_error_takes_the_row_of_its_nearest_class():
     assert kind_of(KeyError("x")) is PROBLEMS[Exception]
 
 
-@pytest.fixture
-def post_with_error(client, monkeypatch):
-    def post(error):
-        def fail(*_):
-            raise error
-
-        monkeypatch.setattr(client.app.state.service.pool._runner.solver_cache, "solve_together", fail)
-        return client.post("/v1/robots/panda/solve", json=FAILING)  # that code cannot be kept is remembered
-
-    return post
-
-
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
@@ -82,24 +61,22 @@ def post_with_error(client, monkeypatch):
         (KernelCacheError("'/srv/secret' cannot be written"), 500, "kernels_unavailable"),
     ],
 )
-def test_errors_of_the_solver_thread_become_problem_documents(post_with_error, error, status, code):
-    reply = post_with_error(error)
-    assert reply.status_code == status
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert reply.json()["code"] == code
+def test_errors_of_the_solver_thread_become_problem_documents(client, monkeypatch, error, status, code):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(client.app.state.service.pool._runner.solver_cache, "solve_together", fail)
+    reply = client.post("/v1/robots/panda/solve", json=FAILING)  # that code cannot be kept is remembered
+    problem(reply, status, code)
     assert "secret" not in reply.text
 
 
-def test_too_many_waiting_requests_are_503_with_retry_after(client):
-    robots = {"panda": client.app.state.service.catalog.entries["panda"].model}
-    with TestClient(
-        create_app(ServiceSettings(device="cpu", insecure=True), robots=robots, compile_apart=False)
-    ) as other:
-        other.app.state.service.warm_up.result(300)
-        other.app.state.service.pool._queue._requests._most = 0
+def test_too_many_waiting_requests_are_503_with_retry_after(panda):
+    with service_of({"panda": panda}) as other:
+        requests = other.app.state.service.pool._queue._requests
+        requests._most = 0
         reply = other.post("/v1/robots/panda/solve", json=GOOD)
-        assert reply.status_code == 503
-        assert reply.json()["code"] == "queue_full"
+        problem(reply, 503, "queue_full")
         assert int(reply.headers["retry-after"]) >= 1
-        other.app.state.service.pool._queue._requests._most = 1
+        requests._most = 1
         assert other.post("/v1/robots/panda/solve", json=GOOD).status_code == 200

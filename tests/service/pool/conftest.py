@@ -30,7 +30,7 @@ def template(panda):
     return IKSolver(panda, ["panda_hand"], device="cpu").solve(poses.positions, poses.orientations_xyzw)
 
 
-def chain(dofs):
+def chain_urdf(dofs):
     """A chain of revolute joints."""
     links = "".join(f'<link name="l{k}"/>' for k in range(dofs + 1))
     joints = "".join(
@@ -38,7 +38,11 @@ def chain(dofs):
         f'<axis xyz="{k % 2} {1 - k % 2} 0"/><limit lower="-1" upper="1"/></joint>'
         for k in range(dofs)
     )
-    return load_urdf(f'<robot name="chain">{links}{joints}</robot>'.encode())
+    return f'<robot name="chain">{links}{joints}</robot>'.encode()
+
+
+def chain(dofs):
+    return load_urdf(chain_urdf(dofs))
 
 
 def numbered(first, count, *, link="panda_hand", weights=None, seeds=None):
