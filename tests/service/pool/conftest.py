@@ -7,20 +7,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, load_robot
+from ik_service import IKSolver
 from ik_service.robots import load_urdf
+from ik_service.service.pool.build import BuildEnd
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
-
-PATIENCE = 60
-
-
-@pytest.fixture(scope="session")
-def panda():
-    return load_robot("panda")
+from objectives.errors import InputError
+from tests.bounded import PATIENCE_S
 
 
 @pytest.fixture(scope="session")
@@ -73,12 +69,12 @@ class FakeSolverCache:
     def solve_together(self, robot, requests, owner=None):
         self.entered.set()
         if self.gate is not None:
-            assert self.gate.wait(60)
+            assert self.gate.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
         numbers = np.concatenate([request.batch.positions[0][:, 0] for request in requests])
         if self.refused is not None and self.refused in numbers:
-            raise_input_error()
+            raise InputError("A number that is not allowed.")
         self.batches.append(numbers.tolist())
         time.sleep(self.seconds + len(numbers) * self.seconds_per_problem)
         return self.result(numbers)
@@ -90,17 +86,40 @@ class FakeSolverCache:
 
     def result(self, numbers):
         n, one = len(numbers), self.template
-        columns = {
-            name: np.repeat(getattr(one, name), n, axis=0)
-            for name in ("success", "status", "position_error", "orientation_error", "cost", "iterations")
-        }
-        others = ("seed_index", "active_limits", "limit_margin")
-        columns |= {name: np.repeat(getattr(one, name), n, axis=0) for name in others}
-        island_names = ("nisland", "tree_island", "row_island", "success", "status", "seed_index", "iterations", "cost")
-        islands = {name: np.repeat(getattr(one.islands, name), n, axis=0) for name in island_names}
+
+        def repeated(columns, names):
+            return {name: np.repeat(getattr(columns, name), n, axis=0) for name in names.split()}
+
+        found = "success status seed_index iterations cost"
+        columns = repeated(one, f"{found} position_error orientation_error active_limits limit_margin")
+        islands = replace(one.islands, **repeated(one.islands, f"{found} nisland tree_island row_island"))
         joint_q = np.zeros((n, 7), np.float32)
         joint_q[:, 0] = numbers
-        return replace(one, joint_q=joint_q, islands=replace(one.islands, **islands), **columns)
+        return replace(one, joint_q=joint_q, islands=islands, **columns)
+
+
+class SlowBuilder:
+    """Compiles nothing until it is told to, or has everything compiled."""
+
+    def __init__(self, *, at_once=False):
+        self.asked, self._at_once = [], at_once
+
+    def build(self, robot, request, done, owners, *, owner):
+        if self._at_once:
+            done(BuildEnd.COMPILED)
+        else:
+            self.asked.append((robot, request, done, owners))
+
+    def end(self, how=BuildEnd.COMPILED):
+        """End the build that was asked for last."""
+        self.asked.pop()[2](how)
+
+    def seconds_left(self, owner):
+        return 6.5
+
+    def close(self):
+        for _, _, done, _ in self.asked:
+            done(BuildEnd.COMPILED)
 
 
 class Clock:
@@ -122,19 +141,31 @@ def clock(monkeypatch):
     return clock
 
 
-def raise_input_error():
-    from objectives.errors import InputError
-
-    raise InputError("A number that is not allowed.")
-
-
 def solved_by(pool, robot, request):
     """Submit a request and wait for its answer."""
-    return pool.submit(robot, request).result(PATIENCE)
+    return pool.submit(robot, request).result(PATIENCE_S)
 
 
 def numbers_of(answer):
     return answer.result.joint_q[:, 0].tolist()
+
+
+def answers(*futures):
+    """Numbers of the problems that futures answer."""
+    return [numbers_of(future.result(PATIENCE_S)) for future in futures]
+
+
+@pytest.fixture
+def held(make_pool, panda):
+    """Makes a pool whose thread stands in a first solve until the gate opens."""
+
+    def make(**arguments):
+        pool, cache = make_pool(gate=threading.Event(), **arguments)
+        first = pool.submit(panda, numbered(-1, 1))
+        assert cache.entered.wait(PATIENCE_S)
+        return pool, cache, first
+
+    return make
 
 
 @pytest.fixture
@@ -142,9 +173,11 @@ def make_pool(template):
     """Pools over fake caches, closed in the end whatever happens."""
     pools = []
 
-    def make(limits=None, observer=None, **fake):
+    def make(limits=None, observer=None, builder=None, **fake):
         pool = SolverPool("cpu", limits=limits, compile_apart=False, observer=observer)
         pool._runner.solver_cache = FakeSolverCache(template, **fake)
+        if builder is not None:
+            pool._gate.builder = builder
         pools.append(pool)
         return pool, pool._runner.solver_cache
 

@@ -14,59 +14,48 @@ from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFull
 from ik_service.service.queue.queued_request import Expected, QueuedRequest
 from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
-from tests.bounded import until
-from tests.service.pool.conftest import numbered, numbers_of, solved_by
-
-PATIENCE = 60
+from tests.bounded import PATIENCE_S, until
+from tests.service.pool.conftest import SlowBuilder, answers, numbered, numbers_of, solved_by
 
 
-def held(make_pool, panda, **arguments):
-    """A pool whose thread stands in a first solve until the gate opens."""
-    pool, cache = make_pool(gate=threading.Event(), **arguments)
-    first = pool.submit(panda, numbered(-1, 1))
-    assert cache.entered.wait(PATIENCE)
-    return pool, cache, first
+def is_empty(pool):
+    return pool.waiting_requests == pool.waiting_problems == 0
 
 
-def test_what_waits_is_solved_together(make_pool, panda):
-    pool, cache, first = held(make_pool, panda)
+def test_what_waits_is_solved_together(held, panda):
+    pool, cache, first = held()
     futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(5)]
     cache.gate.set()
-    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [
-        [10 * k, 10 * k + 1, 10 * k + 2] for k in range(5)
-    ]
-    assert numbers_of(first.result(PATIENCE)) == [-1]
+    assert answers(first, *futures) == [[-1], *([10 * k, 10 * k + 1, 10 * k + 2] for k in range(5))]
     assert [len(batch) for batch in cache.batches] == [1, 15]
 
 
-def test_requests_of_other_options_or_links_are_not_mixed(make_pool, panda):
-    pool, cache, _ = held(make_pool, panda)
+def test_requests_of_other_options_or_links_are_not_mixed(held, panda):
+    pool, cache, _ = held()
     futures = [pool.submit(panda, numbered(k, 1, seeds=k % 2 + 1)) for k in range(4)]
     futures += [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(4, 6)]
     cache.gate.set()
-    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[k] for k in range(6)]
+    assert answers(*futures) == [[k] for k in range(6)]
     assert sorted(map(sorted, cache.batches[1:])) == [[0, 2], [1, 3], [4, 5]]
 
 
-def test_problems_with_weights_of_their_own_are_solved_together_where_the_same_rows_are_on(make_pool, panda):
-    pool, cache, _ = held(make_pool, panda)
+def test_problems_with_weights_of_their_own_are_solved_together_where_the_same_rows_are_on(held, panda):
+    pool, cache, _ = held()
     less, mixed = np.ones((2, 6)), np.ones((2, 6))
     less[:, 5] = mixed[1, 5] = 0.0
-    futures = [pool.submit(panda, numbered(10 * k, 2, weights=1.0 + k * np.ones((2, 6)))) for k in range(2)]
-    futures += [pool.submit(panda, numbered(10 * k, 2, weights=weights)) for k, weights in ((2, less), (3, mixed))]
-    futures.append(pool.submit(panda, numbered(40, 2, weights=mixed)))
+    given = (np.ones((2, 6)), 2.0 * np.ones((2, 6)), less, mixed, mixed)
+    futures = [pool.submit(panda, numbered(10 * k, 2, weights=weights)) for k, weights in enumerate(given)]
     cache.gate.set()
-    assert [numbers_of(future.result(PATIENCE))[0] for future in futures] == [0, 10, 20, 30, 40]
+    assert answers(*futures) == [[10 * k, 10 * k + 1] for k in range(5)]
     assert sorted(map(len, cache.batches)) == [1, 2, 2, 2, 4]
     assert sorted(max(cache.batches, key=len)) == [0, 1, 10, 11]
 
 
-def test_a_large_request_is_split_and_put_together_again(make_pool, panda):
-    pool, cache, _ = held(make_pool, panda)
+def test_a_large_request_is_split_and_put_together_again(held, panda):
+    pool, cache, _ = held()
     large, small = pool.submit(panda, numbered(0, 20_000)), pool.submit(panda, numbered(50_000, 1))
     cache.gate.set()
-    assert numbers_of(small.result(PATIENCE)) == [50_000]
-    assert numbers_of(large.result(PATIENCE)) == list(range(20_000))
+    assert answers(small, large) == [[50_000], list(range(20_000))]
     assert len(cache.batches) > 2
     assert 50_000 in cache.batches[1]  # the small one did not wait for the large one
     assert len(large.result().result.islands) == 20_000
@@ -80,15 +69,15 @@ def test_a_request_that_is_alone_is_not_cut_up_until_others_come(make_pool, pand
     until(lambda: len(cache.batches) > 1)
     solved_by(pool, panda, numbered(-1, 1))
     before = len(cache.batches)
-    assert numbers_of(large.result(PATIENCE)) == list(range(60_000))
+    assert answers(large) == [list(range(60_000))]
     assert max(map(len, cache.batches[before : before + 20])) <= 1000
 
 
-def test_batches_can_be_bounded(make_pool, panda):
-    pool, cache, _ = held(make_pool, panda, limits=PoolLimits(batch_problems=2))
+def test_batches_can_be_bounded(held, panda):
+    pool, cache, _ = held(limits=PoolLimits(batch_problems=2))
     futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(2)]
     cache.gate.set()
-    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[0, 1, 2], [10, 11, 12]]
+    assert answers(*futures) == [[0, 1, 2], [10, 11, 12]]
     assert max(map(len, cache.batches)) == 2
 
 
@@ -107,14 +96,14 @@ def test_many_threads_get_their_own_answers(make_pool, panda):
     for each in clients:
         each.start()
     for each in clients:
-        each.join(PATIENCE)
+        each.join(PATIENCE_S)
     assert not wrong
     assert len(cache.batches) < 16 * 40 / 2  # batched
-    assert pool.waiting_requests == pool.waiting_problems == 0
+    assert is_empty(pool)
 
 
-def test_the_queue_is_bounded_and_says_when_to_come_back(make_pool, panda):
-    pool, cache, first = held(make_pool, panda, limits=PoolLimits(requests=2))
+def test_the_queue_is_bounded_and_says_when_to_come_back(held, panda):
+    pool, cache, first = held(limits=PoolLimits(requests=2))
     futures = [pool.submit(panda, numbered(k, 1)) for k in range(2)]
     with pytest.raises(QueueFullError) as caught:
         pool.submit(panda, numbered(9, 1))
@@ -122,34 +111,24 @@ def test_the_queue_is_bounded_and_says_when_to_come_back(make_pool, panda):
     with pytest.raises(QueueFullError):
         pool.require_room()
     cache.gate.set()
-    for future in (first, *futures):
-        future.result(PATIENCE)
+    answers(first, *futures)
     pool.require_room()
     assert numbers_of(solved_by(pool, panda, numbered(9, 1))) == [9]
 
 
-def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(make_pool, panda):
-    pool, _, _ = held(make_pool, panda)
-    waiting = pool.submit(panda, numbered(0, 900))
-    for group in pool._queue._groups:
-        pool._batch_sizer.record(group, 100, 100 * 0.02)  # 20 ms a problem
-    with pytest.raises(QueueFullError, match="18 s would pass") as caught:
-        pool.submit(panda, numbered(0, 200), timeout_s=10.0)
-    assert caught.value.retry_after_s == 9
-    pool.submit(panda, numbered(0, 200), timeout_s=40.0)
-    pool.submit(panda, numbered(0, 1), timeout_s=0.1)  # small ones do not wait for large ones
-    assert not waiting.done()
-
-
-def test_a_request_can_be_refused_by_what_it_will_be(make_pool, panda):
-    pool, _, _ = held(make_pool, panda)
+def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(held, panda):
+    pool, _, _ = held()
     small, large = (Expected.like(panda, numbered(0, count)) for count in (1, 200))
-    pool.submit(panda, numbered(0, 900))
+    first = pool.submit(panda, numbered(0, 900))
     for group in pool._queue._groups:
         pool._batch_sizer.record(group, 100, 100 * 0.02)  # 20 ms a problem
-    with pytest.raises(QueueFullError, match="18 s would pass") as caught:
-        pool.require_room(large, timeout_s=10.0)
-    assert (caught.value.reason, caught.value.retry_after_s) == ("wait", 9)
+    for refusing in (
+        lambda: pool.submit(panda, numbered(0, 200), timeout_s=10.0),
+        lambda: pool.require_room(large, timeout_s=10.0),
+    ):
+        with pytest.raises(QueueFullError, match="18 s would pass") as caught:
+            refusing()
+        assert (caught.value.reason, caught.value.retry_after_s) == ("wait", 9)
     pool.require_room(large, timeout_s=40.0)
     pool.require_room(small, timeout_s=10.0)
     pool.require_room(None, timeout_s=10.0)
@@ -159,17 +138,20 @@ def test_a_request_can_be_refused_by_what_it_will_be(make_pool, panda):
     assert caught.value.reason == "lag"
     with pytest.raises(ExpiredError):
         pool.require_room(small, timeout_s=0.0)
+    pool.submit(panda, numbered(0, 200), timeout_s=40.0)
+    pool.submit(panda, numbered(0, 1), timeout_s=0.1)  # small ones do not wait for large ones
+    assert not first.done()
 
 
-def test_a_request_that_cannot_be_in_time_is_not_begun(make_pool, panda):
-    pool, cache, first = held(make_pool, panda)
+def test_a_request_that_cannot_be_in_time_is_not_begun(held, panda):
+    pool, cache, first = held()
     lost = pool.submit(panda, numbered(100, 64), timeout_s=5.0)
     good = pool.submit(panda, numbered(200, 64))
     pool._batch_sizer.least_seconds = lambda key: 0.5
     cache.gate.set()
     with pytest.raises(ExpiredError):
-        lost.result(PATIENCE)
-    assert numbers_of(good.result(PATIENCE))[0] == 200
+        lost.result(PATIENCE_S)
+    assert numbers_of(good.result(PATIENCE_S))[0] == 200
     assert first.done()
     assert not {100, 163} & cache.solved
 
@@ -182,10 +164,10 @@ def test_who_is_given_up_because_of_slow_batches_is_tried_again_after_a_while(ma
     for _ in range(BATCHES_KEPT):
         sizer.record(key, 100, 100.0)  # 1 s a problem
     with pytest.raises(ExpiredError):
-        pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE)
+        pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE_S)
     assert 200 not in cache.solved
     sizer._seconds[key] = replace(sizer._seconds[key], at=sizer._seconds[key].at - 2.0 * TRUSTED_S)
-    assert numbers_of(pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE))[0] == 200
+    assert numbers_of(pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE_S))[0] == 200
 
 
 def test_searches_with_a_deadline_have_no_doubled_batches(make_pool, panda):
@@ -196,12 +178,12 @@ def test_searches_with_a_deadline_have_no_doubled_batches(make_pool, panda):
     assert len(pool._batch_sizer._timed) == 1
 
 
-def test_a_cancelled_request_is_never_solved_and_frees_its_place(make_pool, panda):
-    pool, cache, _ = held(make_pool, panda, limits=PoolLimits(requests=2))
+def test_a_cancelled_request_is_never_solved_and_frees_its_place(held, panda):
+    pool, cache, _ = held(limits=PoolLimits(requests=2))
     cancelled, kept = pool.submit(panda, numbered(7, 1)), pool.submit(panda, numbered(8, 1))
     assert cancelled.cancel()
     cache.gate.set()
-    assert numbers_of(kept.result(PATIENCE)) == [8]
+    assert answers(kept) == [[8]]
     assert 7 not in cache.solved
     assert pool.waiting_requests == 0
 
@@ -209,7 +191,7 @@ def test_a_cancelled_request_is_never_solved_and_frees_its_place(make_pool, pand
 def test_a_large_request_is_given_up_when_it_is_cancelled_half_way(make_pool, panda):
     pool, cache = make_pool(gate=threading.Event())
     large = pool.submit(panda, numbered(0, 100_000))
-    assert cache.entered.wait(PATIENCE)
+    assert cache.entered.wait(PATIENCE_S)
     assert large.cancel()
     cache.gate.set()
     assert numbers_of(solved_by(pool, panda, numbered(-5, 1))) == [-5]
@@ -217,35 +199,34 @@ def test_a_large_request_is_given_up_when_it_is_cancelled_half_way(make_pool, pa
     assert pool.waiting_problems == 0
 
 
-def test_a_request_past_its_deadline_is_never_solved(make_pool, panda, clock):
-    pool, cache, _ = held(make_pool, panda)
-    late = pool.submit(panda, numbered(7, 1), timeout_s=PATIENCE)
-    good = pool.submit(panda, numbered(8, 1), timeout_s=3 * PATIENCE)
-    clock.passed_s += PATIENCE
+def test_a_request_past_its_deadline_is_never_solved(held, panda, clock):
+    pool, cache, _ = held()
+    late = pool.submit(panda, numbered(7, 1), timeout_s=PATIENCE_S)
+    good = pool.submit(panda, numbered(8, 1), timeout_s=3 * PATIENCE_S)
+    clock.passed_s += PATIENCE_S
     cache.gate.set()
     with pytest.raises(ExpiredError):
-        late.result(PATIENCE)
-    assert numbers_of(good.result(PATIENCE)) == [8]
+        late.result(PATIENCE_S)
+    assert answers(good) == [[8]]
     assert 7 not in cache.solved
 
 
 def test_an_answer_that_comes_after_its_deadline_is_an_error(make_pool, panda, clock):
     pool, cache = make_pool(gate=threading.Event())
-    late = pool.submit(panda, numbered(7, 1), timeout_s=PATIENCE)
-    assert cache.entered.wait(PATIENCE)
-    clock.passed_s += PATIENCE
+    late = pool.submit(panda, numbered(7, 1), timeout_s=PATIENCE_S)
+    assert cache.entered.wait(PATIENCE_S)
+    clock.passed_s += PATIENCE_S
     cache.gate.set()
     with pytest.raises(ExpiredError, match="while"):
-        late.result(PATIENCE)
+        late.result(PATIENCE_S)
 
 
-def test_only_the_request_that_the_solver_refuses_fails(make_pool, panda):
-    pool, cache, _ = held(make_pool, panda, refused=13.0)
+def test_only_the_request_that_the_solver_refuses_fails(held, panda):
+    pool, cache, _ = held(refused=13.0)
     futures = [pool.submit(panda, numbered(k, 2)) for k in (10, 12, 14)]
     cache.gate.set()
-    assert numbers_of(futures[0].result(PATIENCE)) == [10, 11]
-    assert numbers_of(futures[2].result(PATIENCE)) == [14, 15]
-    assert isinstance(futures[1].exception(PATIENCE), InputError)
+    assert answers(futures[0], futures[2]) == [[10, 11], [14, 15]]
+    assert isinstance(futures[1].exception(PATIENCE_S), InputError)
 
 
 def test_the_thread_survives_any_error(make_pool, panda):
@@ -255,7 +236,7 @@ def test_the_thread_survives_any_error(make_pool, panda):
             solved_by(pool, panda, numbered(0, 3))
     cache.error = None
     assert numbers_of(solved_by(pool, panda, numbered(4, 1))) == [4]
-    assert pool.waiting_requests == pool.waiting_problems == 0
+    assert is_empty(pool)
 
 
 def test_a_failed_part_ends_its_whole_request(make_pool, panda):
@@ -267,8 +248,8 @@ def test_a_failed_part_ends_its_whole_request(make_pool, panda):
     assert 40_000 not in cache.solved
 
 
-def test_an_answer_that_cannot_be_kept_fails_alone(make_pool, panda, monkeypatch):
-    pool, cache, _ = held(make_pool, panda)
+def test_an_answer_that_cannot_be_kept_fails_alone(held, panda, monkeypatch):
+    pool, cache, _ = held()
     keep = QueuedRequest.keep
 
     def keep_most(work, *arguments):
@@ -279,23 +260,23 @@ def test_an_answer_that_cannot_be_kept_fails_alone(make_pool, panda, monkeypatch
     monkeypatch.setattr(QueuedRequest, "keep", keep_most)
     futures = [pool.submit(panda, numbered(k, 1)) for k in range(3)]
     cache.gate.set()
-    assert isinstance(futures[1].exception(PATIENCE), MemoryError)
-    assert [numbers_of(futures[k].result(PATIENCE)) for k in (0, 2)] == [[0], [2]]
+    assert isinstance(futures[1].exception(PATIENCE_S), MemoryError)
+    assert answers(futures[0], futures[2]) == [[0], [2]]
     assert numbers_of(solved_by(pool, panda, numbered(4, 1))) == [4]
 
 
-def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch, caplog):
-    pool, cache, running = held(make_pool, panda)
+def test_a_thread_that_fails_leaves_nobody_waiting(held, panda, monkeypatch, caplog):
+    pool, cache, running = held()
     waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(3)]
     monkeypatch.setattr(pool._batch_sizer, "record", lambda *_: 1 / 0)  # after the first batch
     cache.gate.set()
-    assert numbers_of(running.result(PATIENCE)) == [-1]
+    assert answers(running) == [[-1]]
     for future in waiting:
-        assert isinstance(future.exception(PATIENCE), SolverLostError)
+        assert isinstance(future.exception(PATIENCE_S), SolverLostError)
     with pytest.raises(SolverLostError, match="has failed"):
         pool.submit(panda, numbered(1, 1))
-    assert pool.waiting_requests == pool.waiting_problems == 0
-    pool._thread.join(PATIENCE)
+    assert is_empty(pool)
+    pool._thread.join(PATIENCE_S)
     assert pool.solving_s == math.inf
     assert "ZeroDivisionError" in caplog.text
 
@@ -303,19 +284,19 @@ def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch
 def test_a_thread_that_fails_ends_what_it_has_at_hand(make_pool, panda, monkeypatch):
     pool, _ = make_pool()
     monkeypatch.setattr(pool._runner, "_solve", lambda _: 1 / 0)
-    failure = pool.submit(panda, numbered(0, 1)).exception(PATIENCE)
+    failure = pool.submit(panda, numbered(0, 1)).exception(PATIENCE_S)
     assert isinstance(failure, SolverLostError)
     assert isinstance(failure.__cause__, ZeroDivisionError)
 
 
-def test_a_device_that_works_no_more_ends_the_thread_and_is_told_in_a_line(make_pool, panda, caplog):
-    pool, cache, running = held(make_pool, panda)
+def test_a_device_that_works_no_more_ends_the_thread_and_is_told_in_a_line(held, panda, caplog):
+    pool, cache, running = held()
     cache.error, cache.lost = RuntimeError("unspecified launch failure"), "cuda:0"
     waiting = pool.submit(panda, numbered(1, 1))
     cache.gate.set()
     for future in (running, waiting):
-        assert isinstance(future.exception(PATIENCE), SolverLostError)
-    pool._thread.join(PATIENCE)
+        assert isinstance(future.exception(PATIENCE_S), SolverLostError)
+    pool._thread.join(PATIENCE_S)
     assert pool.solving_s == math.inf
     told = (
         "Device cuda:0 works no more: unspecified launch failure. Nothing is solved any more; start the service again."
@@ -323,61 +304,49 @@ def test_a_device_that_works_no_more_ends_the_thread_and_is_told_in_a_line(make_
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [told]
 
 
-def test_closing_drops_what_waits_and_takes_no_more(make_pool, panda):
-    pool, cache, running = held(make_pool, panda)
+def test_closing_drops_what_waits_and_takes_no_more(held, panda):
+    pool, cache, running = held()
     waiting = pool.submit(panda, numbered(1, 1))
     closing = threading.Thread(target=pool.close)
     closing.start()
     with pytest.raises(CancelledError):
-        waiting.result(PATIENCE)
+        waiting.result(PATIENCE_S)
     cache.gate.set()
-    closing.join(PATIENCE)
-    assert numbers_of(running.result(PATIENCE)) == [-1]
+    closing.join(PATIENCE_S)
+    assert answers(running) == [[-1]]
     with pytest.raises(ClosedError):
         pool.submit(panda, numbered(1, 1))
 
 
 class Record:
     def __init__(self):
-        self.solved_problems, self.dropped_requests, self.compiled_count = [], 0, 0
-        self.refusals = []
+        self.solved_problems, self.dropped_requests, self.refusals = [], 0, []
 
     def solved(self, robot, shares, result, seconds):
-        assert 0.0 < seconds < PATIENCE
+        assert 0.0 < seconds < PATIENCE_S
         assert len(result) == sum(share.count for share in shares)
         self.solved_problems.append(len(result))
 
     def dropped(self, queued_requests):
         self.dropped_requests += len(queued_requests)
 
-    def compiled(self, work, seconds):
-        self.compiled_count += 1
-
     def refused(self, reason):
         self.refusals.append(reason)
 
 
-def test_an_observer_is_told(make_pool, panda):
+def test_an_observer_is_told(held, panda):
     seen = Record()
-    pool, cache, _ = held(make_pool, panda, observer=seen)
+    pool, cache, _ = held(observer=seen, limits=PoolLimits(requests=2))
     late = pool.submit(panda, numbered(7, 1), timeout_s=0.0)
     good = pool.submit(panda, numbered(8, 4))
-    cache.gate.set()
-    good.result(PATIENCE)
-    with pytest.raises(ExpiredError):
-        late.result(PATIENCE)
-    pool.close()
-    assert seen.solved_problems == [1, 4]
-    assert seen.dropped_requests == 1
-
-
-def test_an_observer_is_told_what_is_refused(make_pool, panda):
-    seen = Record()
-    pool, _, _ = held(make_pool, panda, observer=seen, limits=PoolLimits(requests=1))
-    pool.submit(panda, numbered(7, 1))
     with pytest.raises(QueueFullError):
         pool.submit(panda, numbered(8, 1))
-    assert seen.refusals == ["requests"]
+    cache.gate.set()
+    answers(good)
+    with pytest.raises(ExpiredError):
+        late.result(PATIENCE_S)
+    pool.close()
+    assert (seen.solved_problems, seen.dropped_requests, seen.refusals) == ([1, 4], 1, ["requests"])
 
 
 def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):
@@ -389,9 +358,7 @@ def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):
             raise RuntimeError("observer")
 
     pool, _ = make_pool(observer=Broken())
-    pool._gate.builder = type(
-        "AtOnce", (), {"build": lambda self, robot, request, done, is_wanted: done(True), "close": lambda self: None}
-    )()
+    pool._gate.builder = SlowBuilder(at_once=True)
     for k in range(2):
         assert numbers_of(solved_by(pool, panda, numbered(k, 1))) == [k]
     pool.close()

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,20 +15,37 @@ import pytest
 import warp as wp
 
 from ik_service.errors import KernelCacheError
-from ik_service.service.pool import kernel_builder, kernel_marks
+from ik_service.service.pool import builder_process, kernel_builder, kernel_marks
 from ik_service.service.pool.build import BuildEnd
 from ik_service.service.pool.builder_process import OUTPUT_CHARACTERS_MAX, BuilderProcess, BuildFailedError, fill_caches
 from ik_service.service.pool.kernel_builder import RESTARTS_MOST, KernelBuilder
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import CompileFailedError
-from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.solver.given.batch import Batch
-from ik_service.solver.given.targets import Target
-from tests.bounded import until
+from tests.bounded import PATIENCE_S, until
 from tests.service.pool.conftest import numbered
 
-PATIENCE = 60
+COMPILED, FAILED, ABANDONED = BuildEnd.COMPILED, BuildEnd.FAILED, BuildEnd.ABANDONED
+PROGRAM = """
+import os, signal
+from contextlib import suppress
+from ik_service.service.pool.builder_process import BuilderProcess, BuildFailedError
+
+process = BuilderProcess("cpu")
+process.begin(None, None, None)
+with suppress(BuildFailedError):
+    assert process.is_finished(100)
+print(process._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_ends_with_its_parent_however_that_ends():
+    # The output is complete only once the last process that may write to it has ended.
+    command = [sys.executable, "-c", PROGRAM]
+    ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120)
+    assert ended.returncode == -signal.SIGKILL
+    assert int(ended.stdout.splitlines()[-1]) > 0
 
 
 class FakeProcess:
@@ -61,11 +81,33 @@ def processes(monkeypatch):
     return FakeProcess.made
 
 
+@pytest.fixture
+def builder(processes, request):
+    made = KernelBuilder("cpu", **getattr(request, "param", {}))
+    yield made
+    made.close()
+
+
+SHORT_TURNS = pytest.mark.parametrize("builder", [{"turn_s": 0.05}], indirect=True)
+
+
+@pytest.fixture
+def no_marks(tmp_path, monkeypatch):
+    """Nothing is marked as compiled, whatever earlier runs have marked."""
+    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))
+
+
+@pytest.fixture
+def fills(monkeypatch):
+    """Has the process that compiles run another function."""
+    return lambda function: monkeypatch.setattr(builder_process, "fill_caches", function)
+
+
 class Asked:
     """What became of a build."""
 
-    def __init__(self):
-        self.owners, self.was_looked_at, self.ended = {None}, threading.Event(), threading.Event()
+    def __init__(self, owner=None):
+        self.owners, self.was_looked_at, self.ended = {owner}, threading.Event(), threading.Event()
         self.how = None
 
     def done(self, how):
@@ -77,13 +119,23 @@ class Asked:
         return self.owners
 
 
-@pytest.fixture
-def ask(panda, tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))
+def ends(*asked):
+    """The ways in which builds have ended."""
+    for one in asked:
+        assert one.ended.wait(PATIENCE_S)
+    return [one.how for one in asked]
 
+
+def begun(processes, number=0):
+    """A process once it has something to compile."""
+    until(lambda: len(processes) > number and processes[number].begun)
+    return processes[number]
+
+
+@pytest.fixture
+def ask(panda, no_marks):
     def ask(builder, link="panda_link3", *, owner=None, patterns=1):
-        asked = Asked()
-        asked.owners = {owner}
+        asked = Asked(owner)
         weights = np.ones((100, 6))
         weights[np.arange(100) % patterns > 0] = 0.0
         for k in range(1, patterns):
@@ -94,118 +146,92 @@ def ask(panda, tmp_path, monkeypatch):
     return ask
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun(processes, ask):
-    builder = KernelBuilder("cpu")
+def test_what_nobody_waits_for_any_more_is_not_begun(processes, builder, ask):
     first = ask(builder)
-    until(lambda: processes and processes[0].begun)
+    process = begun(processes)
     others = [ask(builder, link) for link in ("panda_link4", "panda_link5")]
     others[0].owners = set()
-    processes[0].hangs = False
-    for one in (first, *others):
-        assert one.ended.wait(PATIENCE)
-    assert [one.how for one in (first, *others)] == [BuildEnd.COMPILED, BuildEnd.ABANDONED, BuildEnd.COMPILED]
-    assert [sample.targets[0].link for sample in processes[0].begun] == ["panda_link3", "panda_link5"]
-    until(lambda: processes[0].killed)  # nothing is left for it
-    builder.close()
+    process.hangs = False
+    assert ends(first, *others) == [COMPILED, ABANDONED, COMPILED]
+    assert made_by(process) == [("link3", 1), ("link5", 1)]
+    until(lambda: process.killed)  # nothing is left for it
 
 
-def test_one_that_outstays_its_turn_is_ended_and_others_go_on(processes, ask):
-    builder = KernelBuilder("cpu", turn_s=0.05)
+@SHORT_TURNS
+def test_one_that_outstays_its_turn_is_ended_and_others_go_on(processes, builder, ask):
     hanging = ask(builder)
-    until(lambda: processes and processes[0].begun)
+    process = begun(processes)
     time.sleep(0.1)
-    assert not processes[0].killed  # nobody else wants the process, and somebody waits for this
+    assert not process.killed  # nobody else wants the process, and somebody waits for this
     other = ask(builder, "panda_link4")
-    assert hanging.ended.wait(PATIENCE)
-    assert (hanging.how, processes[0].killed) == (BuildEnd.ABANDONED, True)
-    until(lambda: len(processes) == 2)
-    processes[1].hangs = False
-    assert other.ended.wait(PATIENCE)
-    assert other.how is BuildEnd.COMPILED
-    builder.close()
+    assert ends(hanging) == [ABANDONED]
+    assert process.killed
+    begun(processes, 1).hangs = False
+    assert ends(other) == [COMPILED]
 
 
-def test_one_that_outstays_its_turn_is_ended_once_nobody_waits(processes, ask):
-    builder = KernelBuilder("cpu", turn_s=0.05)
+@SHORT_TURNS
+def test_one_that_outstays_its_turn_is_ended_once_nobody_waits(processes, builder, ask):
     hanging = ask(builder)
-    until(lambda: processes and processes[0].begun)
+    begun(processes)
     hanging.owners = set()
-    assert hanging.ended.wait(PATIENCE)
-    assert (hanging.how, processes[0].killed) == (BuildEnd.ABANDONED, True)
-    builder.close()
+    assert ends(hanging) == [ABANDONED]
+    assert processes[0].killed
 
 
 def made_by(process):
-    """What has been begun: link and number of problems."""
+    """Links and numbers of problems of what has been begun."""
     return [(sample.targets[0].link.removeprefix("panda_"), sample.problem_count) for sample in process.begun]
 
 
-def test_owners_have_their_turn_after_each_step_of_another_and_so_have_builds_of_one_owner(processes, ask):
-    builder = KernelBuilder("cpu")
+def test_owners_have_their_turn_after_each_step_of_another_and_so_have_builds_of_one_owner(processes, builder, ask):
     asked = [ask(builder, "panda_link3", owner="hog", patterns=4)]
-    until(lambda: processes and processes[0].begun)
+    process = begun(processes)
     asked += [ask(builder, link, owner="hog", patterns=3) for link in ("panda_link4", "panda_link5")]
     asked += [ask(builder, link, owner="calm") for link in ("panda_link6", "panda_link7")]
-    processes[0].hangs = False
-    for one in asked:
-        assert one.ended.wait(PATIENCE)
-    builder.close()
-    order = made_by(processes[0])
+    process.hangs = False
+    assert ends(*asked) == [COMPILED] * 5
+    order, last = made_by(process), [("link3", 4), ("link4", 3), ("link5", 3), ("link6", 1), ("link7", 1)]
     assert order[:6] == [("link3", 1), ("link6", 1), ("link4", 1), ("link7", 1), ("link5", 1), ("link3", 1)]
-    assert sorted(order) == sorted(
-        [("link3", 1)] * 4
-        + [("link3", 4)]
-        + [("link4", 1), ("link5", 1)] * 3
-        + [("link4", 3), ("link5", 3)]
-        + [("link6", 1), ("link7", 1)]
-    )
-    assert [one.how for one in asked] == [BuildEnd.COMPILED] * 5
-    marked = [each for each, mark in zip(order, processes[0].marks, strict=True) if mark is not None]
-    assert sorted(marked) == [("link3", 4), ("link4", 3), ("link5", 3), ("link6", 1), ("link7", 1)]  # once all is there
+    assert sorted(order) == sorted([("link3", 1)] * 4 + [("link4", 1), ("link5", 1)] * 3 + last)
+    marked = [each for each, mark in zip(order, process.marks, strict=True) if mark is not None]
+    assert sorted(marked) == last  # once all is there
 
 
-def test_what_several_owners_want_is_built_at_the_turn_of_each(processes, ask):
-    builder = KernelBuilder("cpu")
+def test_what_several_owners_want_is_built_at_the_turn_of_each(processes, builder, ask):
     first = ask(builder, "panda_link3", owner="hog")
-    until(lambda: processes and processes[0].begun)
+    process = begun(processes)
     asked = [ask(builder, link, owner="hog") for link in ("panda_link4", "panda_link5")]
     asked[1].owners = {"hog", "calm"}
-    processes[0].hangs = False
-    for one in (first, *asked):
-        assert one.ended.wait(PATIENCE)
-    builder.close()
-    assert [link for link, _ in made_by(processes[0])] == ["link3", "link5", "link4"]
+    process.hangs = False
+    ends(first, *asked)
+    assert [link for link, _ in made_by(process)] == ["link3", "link5", "link4"]
 
 
-def test_how_long_it_takes_is_told_by_the_steps_of_an_owner_and_as_many_of_each_other(processes, ask):
-    builder = KernelBuilder("cpu")
+def test_how_long_it_takes_is_told_by_the_steps_of_an_owner_and_as_many_of_each_other(processes, builder, ask):
     step = builder.seconds_left("calm")  # of who has asked for nothing, or for what others have asked for too
     assert step > 0.0
     ask(builder, "panda_link3", owner="hog", patterns=4)
-    until(lambda: processes and processes[0].begun)
+    begun(processes)
     assert builder.seconds_left("hog") == pytest.approx(5 * step)
     ask(builder, "panda_link4", owner="calm")
     ask(builder, "panda_link5", owner="other")
     assert builder.seconds_left("calm") == pytest.approx(3 * step)
     assert builder.seconds_left("hog") == pytest.approx(7 * step)
-    builder.close()
 
 
-def test_what_cannot_be_compiled_ends_as_such_and_others_go_on_in_the_same_process(processes, ask, monkeypatch, caplog):
+def test_what_cannot_be_compiled_ends_as_such_and_others_go_on_in_the_same_process(
+    processes, builder, ask, monkeypatch, caplog
+):
     monkeypatch.setattr(FakeProcess, "faulty", ("panda_link3",))
-    builder = KernelBuilder("cpu")
     faulty, good = ask(builder, "panda_link3", patterns=4), ask(builder, "panda_link4")
-    until(lambda: processes and processes[0].begun)
-    processes[0].hangs = False
-    for one in (faulty, good):
-        assert one.ended.wait(PATIENCE)
-    builder.close()
-    assert [faulty.how, good.how] == [BuildEnd.FAILED, BuildEnd.COMPILED]
-    assert made_by(processes[0]) == [("link3", 1), ("link4", 1)]
+    process = begun(processes)
+    process.hangs = False
+    assert ends(faulty, good) == [FAILED, COMPILED]
+    assert made_by(process) == [("link3", 1), ("link4", 1)]
     assert len(processes) == 1
-    told = [record.getMessage() for record in caplog.records if "cannot be compiled" in record.getMessage()]
-    assert len(told) == 1
-    assert "18361 lines" in told[0]
+    (told,) = [record.getMessage() for record in caplog.records if "cannot be compiled" in record.getMessage()]
+    assert "18361 lines" in told
 
 
 def complain(*_):
@@ -224,8 +250,8 @@ def complaining(*given):
     fill_caches(*given)
 
 
-def test_what_a_compiler_says_is_one_short_line_and_nothing_is_left_in_the_cache(panda, monkeypatch, tmp_path, capfd):
-    monkeypatch.setattr("ik_service.service.pool.builder_process.fill_caches", complaining)
+def test_what_a_compiler_says_is_one_short_line_and_nothing_is_left_in_the_cache(panda, fills, tmp_path, capfd):
+    fills(complaining)
     wp.init()  # says where the cache is
     folder = Path(str(wp.config.kernel_cache_dir))
     others = folder / f"wp_bad_1234567_p{os.getpid()}_t1"  # of a process that goes on
@@ -233,9 +259,8 @@ def test_what_a_compiler_says_is_one_short_line_and_nothing_is_left_in_the_cache
     process = BuilderProcess("cpu")
     try:
         process.begin(panda, numbered(0, 1), tmp_path / "mark")
-        with pytest.raises(
-            BuildFailedError, match=r"build failed .*'inff'.*\(5000 lines from the compiler\)"
-        ) as caught:
+        told = r"build failed .*'inff'.*\(5000 lines from the compiler\)"
+        with pytest.raises(BuildFailedError, match=told) as caught:
             until(lambda: process.is_finished(1.0))
         assert others.exists()
         assert not list(folder.glob(f"wp_bad_*_p{process._process.pid}_*"))
@@ -252,11 +277,11 @@ def stuck(connection, *_):
     connection.recv()
     wp.init()  # says where the cache is
     Path(str(wp.config.kernel_cache_dir), f"wp_stuck_p{os.getpid()}_t5").mkdir()
-    time.sleep(3600)
+    hang()
 
 
-def test_what_a_process_has_left_half_done_goes_with_it(panda, monkeypatch):
-    monkeypatch.setattr("ik_service.service.pool.builder_process.fill_caches", stuck)
+def test_what_a_process_has_left_half_done_goes_with_it(panda, fills):
+    fills(stuck)
     wp.init()  # says where the cache is
     folder = Path(str(wp.config.kernel_cache_dir))
     folder.mkdir(parents=True, exist_ok=True)
@@ -268,82 +293,72 @@ def test_what_a_process_has_left_half_done_goes_with_it(panda, monkeypatch):
     assert not list(folder.glob(left))
 
 
-def test_closing_ends_what_is_being_compiled(processes, ask):
-    builder = KernelBuilder("cpu")
-    hanging, waiting = ask(builder), ask(builder, "panda_link4")
-    until(lambda: processes and processes[0].begun)
+def test_closing_ends_what_is_being_compiled(processes, builder, ask):
+    asked = ask(builder), ask(builder, "panda_link4")
+    begun(processes)
     builder.close()
     assert processes[0].killed
-    assert not hanging.ended.is_set()
-    assert not waiting.ended.is_set()
-
-
-def test_a_process_that_hangs_is_killed(ask, monkeypatch):
-    monkeypatch.setattr("ik_service.service.pool.builder_process.fill_caches", hang)
-    builder = KernelBuilder("cpu", turn_s=0.05)
-    hanging = ask(builder)
-    assert hanging.was_looked_at.wait(PATIENCE)
-    hanging.owners = set()
-    assert hanging.ended.wait(PATIENCE)
-    assert hanging.how is BuildEnd.ABANDONED
-    builder.close()
+    assert not any(one.ended.is_set() for one in asked)
 
 
 def hang(*_):
     time.sleep(3600)
 
 
-def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch, caplog):
-    def refuses(device):
-        raise OSError(24, "Too many open files")
-
-    builder = KernelBuilder("cpu")
-    monkeypatch.setattr(kernel_builder, "BuilderProcess", refuses)
-    first = ask(builder)
-    assert first.ended.wait(PATIENCE)
-    assert first.how is BuildEnd.FAILED
-    assert caplog.text.count("has died") == 1 + RESTARTS_MOST
-    monkeypatch.setattr(kernel_builder, "BuilderProcess", FakeProcess)
-    second = ask(builder)
-    until(lambda: processes)
-    processes[0].hangs = False
-    assert second.ended.wait(PATIENCE)
-    assert second.how is BuildEnd.COMPILED
-    builder.close()
-
-
-@pytest.mark.evidence
-def test_code_of_which_processes_die_is_compiled_by_nobody_else(panda, monkeypatch, caplog):
-    monkeypatch.setattr("ik_service.service.pool.builder_process.fill_caches", die)
-    poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])
-    request = SolveRequest((Target("panda_link4"),), Batch.of([poses.positions[0]], [poses.orientations_xyzw[0]]))
-    monkeypatch.setattr(SolverCache, "solve_together", lambda *_: pytest.fail("the solver's thread has compiled"))
-    pool = SolverPool("cpu")
-    try:
-        for _ in range(2):
-            with pytest.raises(CompileFailedError):
-                pool.submit(panda, request).result(PATIENCE)
-    finally:
-        pool.close()
-    assert caplog.text.count("has died") == 1 + RESTARTS_MOST
-
-
 def die(*_):
     os._exit(1)
 
 
-def test_a_new_process_goes_on_where_one_has_died(processes, ask):
-    builder = KernelBuilder("cpu")
+def test_a_process_that_hangs_is_killed(ask, fills):
+    fills(hang)
+    builder = KernelBuilder("cpu", turn_s=0.05)
+    hanging = ask(builder)
+    assert hanging.was_looked_at.wait(PATIENCE_S)
+    hanging.owners = set()
+    assert ends(hanging) == [ABANDONED]
+    builder.close()
+
+
+def test_a_process_that_could_not_start_is_forgotten(processes, builder, ask, monkeypatch, caplog):
+    def refuses(device):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel_builder, "BuilderProcess", refuses)
+        assert ends(ask(builder)) == [FAILED]
+    assert caplog.text.count("has died") == 1 + RESTARTS_MOST
+    second = ask(builder)
+    begun(processes).hangs = False
+    assert ends(second) == [COMPILED]
+
+
+@pytest.mark.evidence
+@pytest.mark.usefixtures("no_marks")
+def test_code_of_which_processes_die_is_compiled_by_nobody_else(panda, fills, monkeypatch, caplog):
+    fills(die)
+    refused_twice(panda, monkeypatch, CompileFailedError)
+    assert caplog.text.count("has died") == 1 + RESTARTS_MOST
+
+
+def refused_twice(panda, monkeypatch, error):
+    """Assert that a pool refuses two groups of the same code, and that its own thread compiles nothing."""
+    monkeypatch.setattr(SolverCache, "solve_together", lambda *_: pytest.fail("the solver's thread has compiled"))
+    pool = SolverPool("cpu")
+    try:
+        for seeds in (4, 5):
+            with pytest.raises(error):
+                pool.submit(panda, numbered(0, 1, link="panda_link5", seeds=seeds)).result(PATIENCE_S)
+    finally:
+        pool.close()
+
+
+def test_a_new_process_goes_on_where_one_has_died(processes, builder, ask):
     asked = ask(builder, patterns=2)
     for k in range(RESTARTS_MOST):
-        until(lambda k=k: len(processes) == k + 1 and processes[k].begun)
-        processes[k].dies = True
-    until(lambda: len(processes) == 1 + RESTARTS_MOST)
-    processes[-1].hangs = False
-    assert asked.ended.wait(PATIENCE)
-    builder.close()
-    assert asked.how is BuildEnd.COMPILED
-    assert all(one.killed for one in processes)
+        begun(processes, k).dies = True
+    begun(processes, RESTARTS_MOST).hangs = False
+    assert ends(asked) == [COMPILED]
+    until(lambda: all(one.killed for one in processes))
 
 
 def unwritable(*given):
@@ -356,33 +371,25 @@ def run_out_of_room(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.usefixtures("no_marks")
 def test_kernels_that_the_cache_does_not_take_are_not_compiled_by_the_solver_nor_at_once_again(
-    panda, monkeypatch, caplog, tmp_path
+    panda, fills, monkeypatch, caplog
 ):
-    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))  # else an earlier run has marked them as there
-    monkeypatch.setattr("ik_service.service.pool.builder_process.fill_caches", unwritable)
-    monkeypatch.setattr(SolverCache, "solve_together", lambda *_: pytest.fail("the solver's thread has compiled"))
-    pool = SolverPool("cpu")
-    try:
-        for seeds in (4, 5):  # another group of the same code
-            with pytest.raises(KernelCacheError):
-                pool.submit(panda, numbered(0, 1, link="panda_link5", seeds=seeds)).result(PATIENCE)
-    finally:
-        pool.close()
+    fills(unwritable)
+    refused_twice(panda, monkeypatch, KernelCacheError)
     assert caplog.text.count("cannot be kept. [Errno 28]") == 1
 
 
+@pytest.mark.usefixtures("no_marks")
 def test_kernels_that_are_marked_as_there_need_no_process(panda, tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))
-    builder, compiled = KernelBuilder("cpu"), Asked()
+    builder, compiled, at_once = KernelBuilder("cpu"), Asked(), Asked()
     builder.build(panda, numbered(0, 1, link="panda_link5"), compiled.done)
-    assert compiled.ended.wait(PATIENCE)
+    ends(compiled)
     builder.close()
     assert len(list(tmp_path.iterdir())) == 1
-
-    builder, at_once = KernelBuilder("cpu"), Asked()
+    builder = KernelBuilder("cpu")
     monkeypatch.setattr(threading.Thread, "start", None)  # from here on none can be made
     builder.build(panda, numbered(5, 3, link="panda_link5", seeds=7), at_once.done)
-    assert at_once.how is BuildEnd.COMPILED
+    assert at_once.how is COMPILED
     with pytest.raises(TypeError):
         builder.build(panda, numbered(5, 3, link="panda_link6"), at_once.done)  # of these there is no mark

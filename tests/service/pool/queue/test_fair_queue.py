@@ -7,37 +7,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ik_service import load_robot
 from ik_service.service.queue.errors import QueueFullError
-from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import QueuedRequest
 from ik_service.service.queue.request_groups import LARGE_AT_ONCE
-from tests.service.pool.conftest import numbered
+from tests.service.pool.queue.queues import LINKS, put, queue, sizes, waits, work
 
-LINKS = ["panda_hand", "panda_link7", "panda_link6"]
 ROOM = {"request_limit": 12, "problem_limit": 200, "group_limit": 2}
 
 
-def queue(**limits):
-    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "group_limit": 100, **limits})
-
-
-def work(robot, count, link="panda_hand", *, first=0, deadline=100.0):
-    return QueuedRequest(robot, numbered(first, count, link=link), 0.0, deadline)
-
-
 def large(robot, count, link="panda_hand"):
-    each = work(robot, count, link)
-    each.is_small = False
-    return each
-
-
-def put(one, *queued_requests):
-    for each in queued_requests:
-        one.put(each)
-        one.open_group(each.key)
-
-
-def sizes(shares):
-    return [(share.queued, share.rows.start, share.rows.stop) for share in shares]
+    return work(robot, count, link, is_large=True)
 
 
 def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
@@ -98,10 +75,7 @@ def test_how_long_a_request_would_wait(panda):
     one = queue()
     put(one, large(panda, 10_000), work(panda, 300), work(panda, 100, "panda_link7"))
     per_problem = {work(panda, 1).key: 0.001, work(panda, 1, "panda_link7").key: 0.01}
-
-    def wait(each):
-        return one.seconds_until(each.owner, each.key, lambda key: per_problem.get(key, 1.0), is_small=each.is_small)
-
+    wait = waits(one, lambda key: per_problem.get(key, 1.0))
     assert wait(work(panda, 1)) == pytest.approx(2 * 0.3 + min(2 * 0.3, 1.0))
     assert wait(large(panda, 500)) == pytest.approx(0.3 + 10.0 + 1.0)
     assert wait(work(panda, 1, "panda_link6")) == 0.0  # a group of its own
@@ -162,11 +136,8 @@ def test_bounds(panda):
     put(one, *(work(panda, 1) for _ in range(10)))
     with pytest.raises(QueueFullError, match="12 requests"):
         one.put(work(panda, 1))
-
-
-def test_one_request_larger_than_the_bound_is_taken_by_an_empty_queue(panda):
     one = queue(**ROOM)
-    put(one, work(panda, 5000))
+    put(one, work(panda, 5000))  # an empty queue takes one that is larger than the bound
     with pytest.raises(QueueFullError):
         one.put(work(panda, 1))
 
@@ -185,20 +156,20 @@ def test_stale_requests_go(panda):
 class Model(RuleBasedStateMachine):
     """Random traffic: counts agree, nothing is handed out twice, bounds hold, a small request is never starved."""
 
+    owners = (None,)
+
     def __init__(self):
         super().__init__()
-        self.robot, self.queue = load_robot("panda"), FairQueue(**ROOM)
+        self.robot, self.queue = load_robot("panda"), queue(**ROOM, is_shared=len(self.owners) > 1)
         self.waiting, self.handed = {}, {}
 
-    @rule(count=st.integers(1, 120), link=st.sampled_from(LINKS))
-    def put(self, count, link):
-        each = work(self.robot, count, link)
-        each.is_small = count < 30
+    @rule(count=st.integers(1, 120), link=st.sampled_from(LINKS[:3]), who=st.integers(0, 2))
+    def put(self, count, link, who):
+        each = work(self.robot, count, link, owner=self.owners[who % len(self.owners)], is_large=count >= 30)
         try:
-            self.queue.put(each)
+            put(self.queue, each)
         except QueueFullError:
             return
-        self.queue.open_group(each.key)
         self.waiting[each] = count
         self.handed[each] = 0
 
@@ -207,27 +178,20 @@ class Model(RuleBasedStateMachine):
         shares = self.queue.take(lambda _: budget)
         assert bool(shares) == bool(self.waiting)
         assert sum(share.count for share in shares) <= budget
-        assert len({share.queued.key for share in shares}) <= 1
         if shares:
-            key = shares[0].queued.key
-            most = None if shares[0].queued.is_small else LARGE_AT_ONCE
-            size = shares[0].queued.is_small
-            assert {share.queued.is_small for share in shares} == {size}
-            there = sum(
-                [left for each, left in self.waiting.items() if each.key == key and each.is_small == size][:most]
-            )
-            assert sum(share.count for share in shares) == min(budget, there)  # greedy
-            small = [each for each in self.waiting if each.key == key and each.is_small]
-            taken = [share.queued for share in shares if share.queued.is_small]
-            assert taken == small[: len(taken)]  # in order
+            ((key, is_small),) = {(share.queued.key, share.queued.is_small) for share in shares}
+            kind = [each for each in self.waiting if (each.key, each.is_small) == (key, is_small)]
+            if len(self.owners) == 1:
+                there = sum(self.waiting[each] for each in kind[: None if is_small else LARGE_AT_ONCE])
+                assert sum(share.count for share in shares) == min(budget, there)  # greedy
+                assert not is_small or [share.queued for share in shares] == kind[: len(shares)]  # in order
+            self.queue.charge(shares, seconds)
         for share in shares:
             assert share.rows.start == self.handed[share.queued]  # in order, none twice
             self.handed[share.queued] = share.rows.stop
             self.waiting[share.queued] -= share.count
             if self.waiting[share.queued] == 0:
                 del self.waiting[share.queued]
-        if shares:
-            self.queue.charge(shares, seconds)
 
     @rule(data=st.data())
     def discard(self, data):
@@ -243,6 +207,19 @@ class Model(RuleBasedStateMachine):
         assert set(self.queue) == set(self.waiting)
         assert len({each.key for each in self.waiting}) <= ROOM["group_limit"]
 
+    def teardown(self):
+        for each in self.waiting:
+            assert self.queue.discard(each)
+        assert (self.queue.requests, self.queue.problems) == (0, 0)
+        assert not any(self.queue.has_group(work(self.robot, link=link).key) for link in LINKS[:3])
+        put(self.queue, *(work(self.robot, owner=owner) for owner in self.owners))  # nothing is held any more
 
-TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=60, stateful_step_count=40)
+
+class OwnersModel(Model):
+    """The same of several owners, who share what may wait."""
+
+    owners = ("a", "b", "c")
+
+
+TestModel, TestOwnersModel = Model.TestCase, OwnersModel.TestCase
+TestModel.settings = TestOwnersModel.settings = settings(max_examples=60, stateful_step_count=40)

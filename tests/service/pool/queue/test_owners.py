@@ -1,31 +1,22 @@
 """Owners in the queue: time is shared between them first, nobody uses up what may wait, batches are of all of them."""
 
+from collections import Counter
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
-from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import QueuedRequest
-from tests.service.pool.conftest import numbered
+from tests.service.pool.queue import queues
+from tests.service.pool.queue.queues import LINKS, put, waits
 
-LINKS = [f"panda_link{k}" for k in range(1, 8)]
 BATCH = 64
 
 
 def queue(**limits):
-    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "group_limit": 100, "is_shared": True, **limits})
+    return queues.queue(**{"is_shared": True, **limits})
 
 
-def work(robot, owner, count=1, link="panda_hand", *, is_small=True, seeds=None):
-    each = QueuedRequest(robot, numbered(0, count, link=link, seeds=seeds), 0.0, 100.0, owner=owner)
-    each.is_small = is_small
-    return each
-
-
-def put(one, *queued_requests):
-    for each in queued_requests:
-        one.put(each, is_open=True)
+def work(robot, owner, count=1, link="panda_hand", **options):
+    return queues.work(robot, count, link, owner=owner, **options)
 
 
 def serve(one, turns, seconds=1.0, budget=BATCH):
@@ -44,22 +35,21 @@ def test_an_owner_of_many_kinds_has_no_more_of_the_solver_than_one_of_a_single_k
     one = queue()
     for link in LINKS:
         for seeds in range(1, 5):
-            put(one, work(panda, "many", 10**4, link, is_small=False, seeds=seeds))
-    put(one, work(panda, "few", 10**4, is_small=False))
+            put(one, work(panda, "many", 10**4, link, is_large=True, seeds=seeds))
+    put(one, work(panda, "few", 10**4, is_large=True))
     had = serve(one, 100)
     assert had["few"] == pytest.approx(had["many"], abs=1.0)  # of one batch
 
 
 def test_kinds_share_the_time_of_their_owner(panda):
-    one = queue()
-    put(one, *(work(panda, "a", 10**4, link, is_small=False) for link in LINKS[:3]))
-    put(one, work(panda, "b", 10**4, is_small=False))
-    served = []
+    one, served = queue(), Counter()
+    put(one, *(work(panda, "a", 10**4, link, is_large=True) for link in LINKS[:3]))
+    put(one, work(panda, "b", 10**4, is_large=True))
     for _ in range(60):
         shares = one.take(lambda _: BATCH)
-        served.append(shares[0].queued.request.targets[0].link)
+        served[shares[0].queued.request.targets[0].link] += 1
         one.charge(shares, 1.0)
-    assert [served.count(link) for link in LINKS[:3]] == [10] * 3
+    assert [served[link] for link in LINKS[:3]] == [10] * 3
 
 
 def test_a_request_is_in_the_next_batch_whatever_another_owner_has_waiting_of_that_kind(panda):
@@ -83,7 +73,7 @@ def test_a_batch_holds_requests_of_several_owners_and_each_pays_for_its_own(pand
 def test_who_has_gone_for_a_moment_still_owes_what_it_has_had(panda):
     """One slow batch at a time, asked for anew each time, is no way to have the solver every other time."""
     one, had = queue(), {"slow": 0.0, "quick": 0.0}
-    put(one, work(panda, "quick", 10**5, is_small=False))
+    put(one, work(panda, "quick", 10**5, is_large=True))
     for _ in range(200):
         if not any(each.owner == "slow" for each in one):
             put(one, work(panda, "slow", 1, "panda_link1"))
@@ -97,9 +87,9 @@ def test_who_has_gone_for_a_moment_still_owes_what_it_has_had(panda):
 
 def test_who_comes_new_or_comes_back_has_no_credit(panda):
     one = queue()
-    put(one, work(panda, "a", 10**5, is_small=False))
+    put(one, work(panda, "a", 10**5, is_large=True))
     serve(one, 100)
-    put(one, work(panda, "b", 10**5, "panda_link1", is_small=False))
+    put(one, work(panda, "b", 10**5, "panda_link1", is_large=True))
     had = serve(one, 20)
     assert had["b"] == pytest.approx(had["a"], abs=2.0)  # of the batch before b came, and of the last one
 
@@ -108,10 +98,7 @@ def test_the_wait_of_a_request_is_that_of_its_owners_place(panda):
     one = queue()
     put(one, *(work(panda, "flood", 100, link) for link in ("panda_hand", *LINKS)))
     own = work(panda, "calm", 10)
-
-    def wait(each):
-        return one.seconds_until(each.owner, each.key, lambda _: 0.01, is_small=each.is_small)
-
+    wait = waits(one, lambda _: 0.01)
     assert wait(own) == 0.0
     put(one, own)
     assert wait(work(panda, "calm", 10)) == pytest.approx(0.1 + 0.1)  # its own, and as much of the other owner's
@@ -132,7 +119,7 @@ def test_one_owner_uses_up_at_most_half_of_what_may_wait(panda, limits, size):
 
 def test_one_request_alone_may_be_larger_than_a_share_and_still_leaves_room(panda):
     one = queue(problem_limit=100)
-    many = work(panda, "a", 5000, is_small=False)
+    many = work(panda, "a", 5000, is_large=True)
     put(one, many, work(panda, "b", 20))
     with pytest.raises(ShareExhaustedError):
         one.put(work(panda, "a"))
@@ -151,16 +138,9 @@ def test_kinds_of_which_kernels_are_not_there_do_not_take_the_place_of_those_tha
     put(one, *(work(panda, None, link=link) for link in LINKS[3:6]))
     with pytest.raises(QueueFullError, match="3 kinds of requests waiting, "):
         put(one, work(panda, None, link=LINKS[6]))
-
-
-def test_a_kind_that_has_waited_for_its_kernels_takes_no_place_of_another_once_they_are_there(panda):
-    one = queue(group_limit=2, is_shared=False)
-    for link in LINKS[:2]:
-        each = work(panda, None, link=link)
-        one.put(each)
-        one.open_group(each.key)
-    put(one, *(work(panda, None, link=link) for link in LINKS[2:4]))
-    assert one.requests == 4
+    for each in shut:
+        one.open_group(each.key)  # takes no place of another
+    assert one.requests == 6
 
 
 def test_kinds_are_shared_too(panda):
@@ -169,41 +149,3 @@ def test_kinds_are_shared_too(panda):
     with pytest.raises(ShareExhaustedError, match="3 kinds of requests waiting"):
         put(one, work(panda, "many", link=LINKS[3]))
     put(one, work(panda, "few", link=LINKS[0]))  # a kind that others wait for counts for each
-
-
-owners = st.sampled_from(["a", "b", "c"])
-kinds = st.sampled_from(LINKS[:3])
-steps = st.lists(
-    st.one_of(st.tuples(owners, kinds, st.integers(1, 90)), st.tuples(st.integers(1, 100), st.floats(1e-3, 1.0))),
-    max_size=80,
-)
-
-
-@given(steps=steps)
-def test_whatever_comes_counts_agree_and_nothing_is_left_over(panda, steps):
-    one, waiting = queue(request_limit=12, problem_limit=300, group_limit=5), {}
-    for step in steps:
-        if len(step) == 3:
-            owner, link, count = step
-            each = work(panda, owner, count, link, is_small=count < 30)
-            try:
-                put(one, each)
-            except QueueFullError:
-                continue
-            waiting[each] = count
-        elif waiting:
-            budget, seconds = step
-            shares = one.take(lambda _, most=budget: most)
-            assert 0 < sum(share.count for share in shares) <= budget
-            assert len({share.queued.key for share in shares}) == 1
-            for share in shares:
-                waiting[share.queued] -= share.count
-            waiting = {each: left for each, left in waiting.items() if left}
-            one.charge(shares, seconds)
-        assert set(one) == set(waiting)
-        assert (one.requests, one.problems) == (len(waiting), sum(waiting.values()))
-    for each in list(waiting):
-        assert one.discard(each)
-    assert (one.requests, one.problems, one.has_group(work(panda, "a").key)) == (0, 0, False)
-    for owner in ("a", "b", "c"):
-        put(one, *(work(panda, owner, link=link) for link in LINKS[:1]))  # nothing is held any more
