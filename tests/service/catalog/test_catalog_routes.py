@@ -161,7 +161,7 @@ PACKED = {**XML, "Content-Encoding": "gzip"}
         ("%2e%2e", UR5E, XML, 422, "invalid_robot_name"),
         ("x", UR5E, {"Content-Type": JSON}, 415, "unsupported_media_type"),
         ("x", UR5E, {}, 415, "unsupported_media_type"),
-        ("x", gzip.compress(UR5E), PACKED, 415, "unsupported_content_encoding"),
+        ("x", gzip.compress(UR5E, mtime=0), PACKED, 415, "unsupported_content_encoding"),
         ("x", b"<mujoco model='m'><worldbody/></mujoco>", XML, 415, "mjcf_refused"),
         ("x", b"<mujoco/>", XML, 415, "mjcf_refused"),
         ("x", b"<robot name='x'/>", XML, 422, "invalid_robot_file"),

@@ -8,26 +8,30 @@ import pytest
 
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.pool.pool_limits import PoolLimits
-from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import ExpiredError, QueueFullError
 from objectives.errors import InputError
-from tests.bounded import run
-from tests.service.pool.conftest import FakeSolverCache, numbered, numbers_of
+from tests.bounded import PATIENCE_S, run
+from tests.service.pool.conftest import numbered, numbers_of
 
 
 @pytest.fixture
-def make_bridge(template):
-    pools = []
+def make_bridge(make_pool):
+    def make(**arguments):
+        pool, cache = make_pool(**arguments)
+        return LoopBridge(pool), cache
 
-    def make(limits=None, **fake):
-        pool = SolverPool("cpu", limits=limits, compile_apart=False)
-        pool._runner.solver_cache = FakeSolverCache(template, **fake)
-        pools.append(pool)
-        return LoopBridge(pool), pool._runner.solver_cache
+    return make
 
-    yield make
-    for pool in pools:
-        pool.close()
+
+@pytest.fixture
+def slow_bridge(make_bridge):
+    """A bridge to a solver that waits until a gate opens; whether it has begun can be waited for."""
+    bridge, cache = make_bridge(gate=threading.Event())
+
+    async def begun():
+        await asyncio.to_thread(cache.entered.wait, PATIENCE_S)
+
+    return bridge, cache, begun
 
 
 def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
@@ -88,30 +92,29 @@ def test_what_is_cancelled_before_its_turn_ends_is_never_submitted(make_bridge, 
     assert cache.batches == [[8.0]]
 
 
-def test_what_is_cancelled_while_it_waits_is_dropped(make_bridge, panda):
-    bridge, cache = make_bridge(gate=threading.Event())
+def test_what_is_cancelled_while_it_waits_is_dropped(slow_bridge, panda):
+    bridge, cache, begun = slow_bridge
 
     async def ask():
         first = bridge.solve(panda, numbered(0, 1))
-        await asyncio.to_thread(cache.entered.wait, 60)
+        await begun()
         cancelled, kept = bridge.solve(panda, numbered(7, 1)), bridge.solve(panda, numbered(8, 1))
         await asyncio.sleep(0.01)
         cancelled.cancel()
         await asyncio.sleep(0.01)
         cache.gate.set()
-        assert numbers_of(await first) == [0]
-        return numbers_of(await kept)
+        return [numbers_of(await one) for one in (first, kept)]
 
-    assert run(ask()) == [8]
+    assert run(ask()) == [[0], [8]]
     assert 7 not in cache.solved
 
 
-def test_a_deadline_holds_while_the_solver_hangs(make_bridge, panda):
-    bridge, cache = make_bridge(gate=threading.Event())
+def test_a_deadline_holds_while_the_solver_hangs(slow_bridge, panda):
+    bridge, cache, begun = slow_bridge
 
     async def ask():
         hung = bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
-        await asyncio.to_thread(cache.entered.wait, 60)
+        await begun()
         waiting, kept = (bridge.solve(panda, numbered(k, 1), timeout_s=t) for k, t in ((1, 0.05), (2, 50.0)))
         late = await asyncio.wait_for(asyncio.gather(hung, waiting, return_exceptions=True), 30)
         assert not kept.done()
@@ -151,17 +154,16 @@ def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
     assert not bridge._open
 
 
-def test_a_loop_that_has_ended_does_not_disturb_the_pool(make_bridge, panda):
-    bridge, cache = make_bridge(gate=threading.Event())
+def test_a_loop_that_has_ended_does_not_disturb_the_pool(slow_bridge, panda):
+    bridge, cache, begun = slow_bridge
 
     async def leave():
         bridge.solve(panda, numbered(0, 1))
-        await asyncio.to_thread(cache.entered.wait, 60)
-
-    run(leave())
-    cache.gate.set()
+        await begun()
 
     async def ask():
         return numbers_of(await LoopBridge(bridge._pool).solve(panda, numbered(1, 1)))
 
+    run(leave())
+    cache.gate.set()
     assert run(ask()) == [1]

@@ -16,26 +16,24 @@ from ik_service.service.queue.queued_request import QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import PacketLaunches
-from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.result import join_results
 from objectives.errors import InputError
+from tests.service.conftest import assert_one_batch
 from tests.service.pool.conftest import chain, solved_by
 
 
 def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
     joint_q = robot.random_joint_q(np.random.default_rng(seed), count)
     poses = robot.forward_kinematics(joint_q, links=[link])
-    arrays = Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
     return SolveRequest((Target(link, offset),), arrays)
 
 
 def test_requests_of_equal_structure_share_a_solver(panda):
-    cache = SolverCache("cpu", capacity=2)
-    for count, seed in ((3, 0), (5, 1), (2, 2)):
-        assert cache.solve(panda, request_for(panda, count, seed=seed)).joint_q.shape == (count, 7)
-    assert len(cache) == 1
+    requests = [request_for(panda, count, seed=seed) for seed, count in enumerate((3, 5, 2))]
+    cache = assert_one_batch(panda, requests)
     cache.solve(panda, request_for(panda, 2, offset=np.array([0, 0, 0.1, 0, 0, 0, 1.0])))
     assert len(cache) == 2
 
@@ -115,21 +113,12 @@ def test_parts_do_not_change_the_answer(panda, monkeypatch):
 
 
 def test_tools_and_weights_are_data_of_one_solver(panda):
-    cache, rng = SolverCache("cpu"), np.random.default_rng(0)
-    requests = [
-        tool_request(panda, count, rng, many=many) for count, many in ((3, True), (1, False), (4, False), (2, True))
-    ]
-    assert len({request.batch_key for request in requests}) == len({request.code_key for request in requests}) == 1
-    together, row = cache.solve_together(panda, requests), 0
-    for request in requests:
-        rows = slice(row, row + request.problem_count)
-        row = rows.stop
-        cut = join_results([(together, rows)])
-        for alone in (cache.solve(panda, request), SolverCache("cpu").solve(panda, request)):
-            for name in ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index"):
-                assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
-    assert together.success.sum() >= len(together) - 2
-    assert len(cache) == 1
+    rng = np.random.default_rng(0)
+    counts = ((3, True), (1, False), (4, False), (2, True))
+    requests = [tool_request(panda, count, rng, many=many) for count, many in counts]
+    assert len({request.code_key for request in requests}) == 1
+    cache = assert_one_batch(panda, requests)
+    assert cache.solve_together(panda, requests).success.sum() >= 10 - 2
 
 
 def tool_request(robot, count, rng, *, many):
@@ -154,23 +143,16 @@ def test_requests_in_which_other_rows_are_on_have_other_keys(panda):
     assert replace(request, targets=(replace(request.targets[0], row_weights=mixed),)).batch_key is None
 
 
-def test_a_batch_of_several_requests_gives_each_what_it_gets_alone(panda):
-    cache = SolverCache("cpu")
-    requests = [request_for(panda, count, seed=count) for count in (1, 5, 3)]
-    together, row = cache.solve_together(panda, requests), 0
-    for request in requests:
-        alone, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
-        row = rows.stop
-        cut = join_results([(together, rows)])
-        for name in ("joint_q", "success", "status", "position_error", "iterations", "seed_index", "active_limits"):
-            assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
-        assert list(cut.islands) == list(alone.islands)
-
-
 def test_the_worst_error_ignores_free_targets():
     errors = np.array([[1.0, np.nan], [np.nan, np.nan], [2.0, 3.0]])
-    assert worst_over_targets(errors).tolist()[::2] == [1.0, 3.0]
-    assert np.isnan(worst_over_targets(errors)[1])
+    np.testing.assert_array_equal(worst_over_targets(errors), [1.0, np.nan, 3.0])
+
+
+@pytest.fixture
+def real_pool():
+    pool = SolverPool("cpu", compile_apart=False)
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
@@ -181,39 +163,20 @@ def small_code(monkeypatch):
 
 @pytest.mark.evidence
 @pytest.mark.usefixtures("small_code")
-def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
-    robot = chain(40)
+def test_problems_of_the_staged_engine_are_refused_and_bounded_by_what_they_take_at_worst(real_pool):
+    robot, pool = chain(40), real_pool
     most = int(EFFORT_MOST / 40**3)
-    request = SolveRequest(
-        (Target("l40"),),
-        Batch.of([np.full((1, 3), 9.0)]),
-        options=SolverOptions(seeds=1024, max_iterations=1000),
-    )
-    pool = SolverPool("cpu", compile_apart=False)
-    try:
-        with pytest.raises(InputError, match=f"'chain' with 40 DOFs.* seeds times max_iterations up to {most}"):
-            solved_by(pool, robot, request)
-        allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
-        assert len(solved_by(pool, robot, allowed).result.success) == 1
-    finally:
-        pool.close()
-
-
-@pytest.mark.evidence
-@pytest.mark.usefixtures("small_code")
-def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
-    robot = chain(40)
-    options = SolverOptions(seeds=1024, max_iterations=100)
-    here = robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]
-    request = SolveRequest((Target("l40"),), Batch.of([here]), options=options)
-    pool = SolverPool("cpu", compile_apart=False)
-    try:
-        assert solved_by(pool, robot, request).result.success.all()
-        assert pool._batch_sizer._bounds == {
-            QueuedRequest(robot, request, 0.0, 1.0).key: int(EFFORT_MOST / (40**3 * 1024 * 100))
-        }
-    finally:
-        pool.close()
+    far = TargetArrays.of([np.full((1, 3), 9.0)])
+    request = SolveRequest((Target("l40"),), far, options=SolverOptions(seeds=1024, max_iterations=1000))
+    with pytest.raises(InputError, match=f"'chain' with 40 DOFs.* seeds times max_iterations up to {most}"):
+        solved_by(pool, robot, request)
+    allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
+    assert len(solved_by(pool, robot, allowed).result.success) == 1
+    here = TargetArrays.of([robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]])
+    slow = replace(request, arrays=here, options=SolverOptions(seeds=1024, max_iterations=100))
+    assert solved_by(pool, robot, slow).result.success.all()
+    bound = pool._batch_sizer._bounds[QueuedRequest(robot, slow, 0.0, 1.0).key]
+    assert bound == int(EFFORT_MOST / (40**3 * 1024 * 100))
 
 
 @pytest.mark.evidence

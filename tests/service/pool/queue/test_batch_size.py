@@ -134,9 +134,8 @@ def test_long_batches_are_not_doubled():
 def test_doubled_batches_shrink_when_problems_become_slow(per_problem_s):
     sizer, fixed_s = BatchSizer(16_384), 0.8 * QUANTUM_S
     assert sizes_of(lambda size: fixed_s + 2e-8 * size, 200, sizer)[-1] == 16_384
-    times = [
-        fixed_s + per_problem_s * size for size in sizes_of(lambda size: fixed_s + per_problem_s * size, 2000, sizer)
-    ]
+    sizes = sizes_of(lambda size: fixed_s + per_problem_s * size, 2000, sizer)
+    times = [fixed_s + per_problem_s * size for size in sizes]
     assert max(times[1:]) < 1.2 * HOLD_S
     assert max(times[1 + BATCHES_KEPT :]) < 1.2 * max(DOUBLED_S, fixed_s + BATCH_LEAST * per_problem_s)
 

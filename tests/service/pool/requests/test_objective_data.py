@@ -9,13 +9,11 @@ from ik_service.service.pool import solver_cache
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.objective_data import ObjectiveData
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.result import join_results
 from objectives import IKObjectivePlane, IKObjectivePosture
-
-COLUMNS = ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index", "active_limits")
+from tests.service.conftest import COLUMNS, assert_one_batch
 
 
 def posture(values, weights):
@@ -32,7 +30,7 @@ def request_for(robot, count, seed, *, weight=0.01, alone=False):
     rng = np.random.default_rng(seed)
     poses = robot.forward_kinematics(robot.random_free_joint_q(rng, count), links=["panda_hand"])
     targets = () if alone else (Target("panda_hand"),)
-    arrays = Batch((), (), count) if alone else Batch.of([poses.positions[:, 0]])
+    arrays = TargetArrays((), (), count) if alone else TargetArrays.of([poses.positions[:, 0]])
     reference, points = robot.random_joint_q(rng, count), poses.positions[:, 0]
     weights = weight * (1.0 + rng.random((count, 7)))
     if seed % 2 == 0:
@@ -44,21 +42,8 @@ def request_for(robot, count, seed, *, weight=0.01, alone=False):
 @pytest.mark.evidence_cases("without")
 @pytest.mark.parametrize("alone", [False, True], ids=["with targets", "without"])
 def test_a_batch_gives_each_request_what_it_gets_alone(panda, alone):
-    cache = SolverCache("cpu")
-    requests = [request_for(panda, count, seed, alone=alone) for seed, count in enumerate((3, 5, 1, 1, 4))]
-    assert len({request.batch_key for request in requests}) == 1
-    together, row = cache.solve_together(panda, requests), 0
-    for request in requests:
-        single, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
-        row = rows.stop
-        cut = join_results([(together, rows)])
-        fresh = SolverCache("cpu").solve(panda, request)
-        for name in COLUMNS:
-            assert getattr(cut, name).tobytes() == getattr(single, name).tobytes(), name
-            assert getattr(cut, name).tobytes() == getattr(fresh, name).tobytes(), name
-        assert list(cut.islands) == list(single.islands)
-    assert row == len(together)
-    assert len(cache) == 1
+    counts = enumerate((3, 5, 1, 1, 4))
+    assert_one_batch(panda, [request_for(panda, count, seed, alone=alone) for seed, count in counts])
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -74,8 +59,7 @@ def test_parts_do_not_change_the_answer(panda, monkeypatch, seed):
 
 def test_numbers_are_data_and_what_is_off_is_structure(panda):
     one, other = request_for(panda, 2, 1), request_for(panda, 3, 4, weight=0.5)
-    assert one.batch_key == other.batch_key
-    assert one.code_key == other.code_key
+    assert (one.batch_key, one.code_key) == (other.batch_key, other.code_key)
     off = np.array([1.0, 1, 1, 1, 1, 1, 0])
     less = replace(one, objectives=(posture(np.zeros(7), off), one.objectives[1]))
     assert less.structure == one.structure
@@ -83,8 +67,7 @@ def test_numbers_are_data_and_what_is_off_is_structure(panda):
     assert less.code_key != one.code_key
     elsewhere = replace(one, objectives=(one.objectives[0], plane(np.zeros(3), np.ones(1), link="panda_link5")))
     fewer = replace(one, objectives=one.objectives[:1])
-    keys = {request.structure for request in (one, elsewhere, fewer)}
-    assert len(keys) == 3
+    assert len({request.structure for request in (one, elsewhere, fewer)}) == 3
 
 
 @pytest.mark.evidence
@@ -104,6 +87,5 @@ def test_a_part_of_a_request_without_targets_has_its_size(panda):
     request = request_for(panda, 7, 1, alone=True)
     part = request.part(slice(5, 9))
     assert part.problem_count == 2
-    assert part.objectives[0].data["joint_q_reference"].tolist() == (
-        request.objectives[0].data["joint_q_reference"][5:7].tolist()
-    )
+    references = (one.objectives[0].data["joint_q_reference"] for one in (request, part))
+    np.testing.assert_array_equal(next(references)[5:7], next(references))

@@ -9,14 +9,15 @@ from ik_service import load_robot
 from ik_service.robots import LoopConstraint
 from ik_service.service.queue.objective_data import ObjectiveData
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 from objectives import IKObjectivePosture
 from tests.fork_server import fork_server
 from tests.service.pool.conftest import chain, numbered
 
 COUNT = 200
+HANDS = ["left_panda_hand", "right_panda_hand"]
 STAGED_DOFS = 36  # of a chain for which 200 entries are too few
 IMPORTS = """
 import os
@@ -38,8 +39,7 @@ robot, request = KINDS[os.environ["KIND"]]()
 wp.config.log_level = wp.LOG_WARNING
 sample = request.sample()
 assert sample.problem_count <= 4
-start = np.tile(robot.mid_joint_q, (sample.problem_count, 1))  # alike, by its key
-sample = replace(sample, batch=sample.batch._replace(start=start))
+sample = replace(sample, initial_joint_q=np.tile(robot.mid_joint_q, (sample.problem_count, 1)))  # alike, by its key
 need_kernels(robot, sample, "cpu")
 before = loaded()
 assert len(SolverCache("cpu").solve(robot, request).success) == request.problem_count
@@ -61,7 +61,7 @@ def test_a_sample_has_a_problem_of_each_pattern_of_weights():
     weights[900:, 1] = 0.0
     weights[900:, 2] = 0.5
     sample = numbered(0, 1000, weights=weights).sample()
-    assert sample.batch.positions[0][:, 0].tolist() == [0.0, 500.0, 900.0]
+    assert sample.arrays.positions[0][:, 0].tolist() == [0.0, 500.0, 900.0]
     assert sample.targets[0].row_weights.tolist() == weights[[0, 500, 900]].tolist()
 
 
@@ -71,38 +71,12 @@ def processes():
         yield server
 
 
-@pytest.mark.evidence_cases("objectives", "patterns", "posture_in_contact", "welded")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "pose",
-        "position",
-        "best_of",
-        "solutions",
-        "float64",
-        "patterns",
-        "two_arms",
-        "touching",
-        "welded",
-        "derivatives",
-        "objectives",
-        "posture_in_contact",
-        "staged",
-    ],
-)
-def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
-    before, *new = processes.finish(processes.start(PROGRAM, {"KIND": kind})).split()
-    assert int(before) >= 2
-    assert not new
-
-
-# ------------------------------------------------------------------ kinds of requests
 def of_poses(robot, links, *, orientations=True, start=False, **options):
     poses = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(0), COUNT), links=links)
     positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
-    arrays = Batch.of(positions, turned if orientations else None)
+    arrays = TargetArrays.of(positions, turned if orientations else None)
     given = np.tile(robot.mid_joint_q, (COUNT, 1)) if start else None
-    return robot, SolveRequest(tuple(map(Target, links)), arrays._replace(start=given), SolverOptions(**options))
+    return robot, SolveRequest(tuple(map(Target, links)), arrays, given, SolverOptions(**options))
 
 
 def of_panda(**changes):
@@ -120,33 +94,28 @@ def with_patterns():
 def two_arms():
     """Each arm is an island of its own, and for some problems only one of them is wanted."""
     robot = load_robot("dual_panda")
-    links = [name for name in robot.link_names if name.endswith("hand")]
-    _, request = of_poses(robot, links)
+    _, request = of_poses(robot, HANDS)
     weights = np.ones((COUNT, 6))
     weights[COUNT // 2 :] = 0.0
     return robot, replace(request, targets=(replace(request.targets[0], row_weights=weights), request.targets[1]))
 
 
-def touching():
-    """Arms that are islands of their own, and whose first solutions touch each other for some problems."""
-    robot = load_robot("dual_panda")
-    return of_poses(robot, [name for name in robot.link_names if name.endswith("hand")])
-
-
 def welded():
     """Arms that hold one object, of which one has a target."""
-    robot = load_robot("dual_panda")
-    hands = [name for name in robot.link_names if name.endswith("hand")]
-    robot = robot.with_loops([LoopConstraint("object", "weld", *hands, reference_offset=(0, 0, 0.3, 1, 0, 0, 0))])
-    return of_poses(robot, hands[:1])
+    loop = LoopConstraint("object", "weld", *HANDS, reference_offset=(0, 0, 0.3, 1, 0, 0, 0))
+    return of_poses(load_robot("dual_panda").with_loops([loop]), HANDS[:1])
+
+
+def of_posture(request, robot, weights):
+    data = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": weights}
+    return robot, replace(request, objectives=(ObjectiveData("posture", IKObjectivePosture, (), data),))
 
 
 def with_objectives():
     robot, request = of_panda(orientations=False, seeds=8)
     weights = np.full((COUNT, 7), 0.01)
     weights[COUNT // 2 :, 6] = 0.0
-    posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": weights}
-    return robot, replace(request, objectives=(ObjectiveData("posture", IKObjectivePosture, (), posture),))
+    return of_posture(request, robot, weights)
 
 
 def posture_in_contact():
@@ -154,10 +123,8 @@ def posture_in_contact():
     robot = load_robot("panda")
     joint_q = robot.random_free_joint_q(np.random.default_rng(0), 1500)[[919, 1093, 1275]]
     poses = robot.forward_kinematics(joint_q, links=["panda_hand"])
-    posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": np.ones(7)}
-    arrays = Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
-    objectives = (ObjectiveData("posture", IKObjectivePosture, (), posture),)
-    return robot, SolveRequest((Target("panda_hand"),), arrays, objectives=objectives)
+    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    return of_posture(SolveRequest((Target("panda_hand"),), arrays), robot, np.ones(7))
 
 
 def staged():
@@ -172,10 +139,18 @@ KINDS = {
     "float64": lambda: of_panda(precision="float64"),
     "patterns": with_patterns,
     "two_arms": two_arms,
-    "touching": touching,
+    "touching": lambda: of_poses(load_robot("dual_panda"), HANDS),  # first solutions touch for some problems
     "welded": welded,
     "derivatives": lambda: of_panda(sensitivity="target"),
     "objectives": with_objectives,
     "posture_in_contact": posture_in_contact,
     "staged": staged,
 }
+
+
+@pytest.mark.evidence_cases("objectives", "patterns", "posture_in_contact", "welded")
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
+    before, *new = processes.finish(processes.start(PROGRAM, {"KIND": kind})).split()
+    assert int(before) >= 2
+    assert not new
