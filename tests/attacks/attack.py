@@ -7,7 +7,6 @@ it opened. What it returns stands in the report.
 import contextlib
 import dataclasses
 import json
-import math
 import pathlib
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import pytest
 from tests.attacks import victim
 from tests.attacks.service import KEYS, Service
 from tests.attacks.victim import Call
+from tests.bounded import until
 
 Attack = Callable[[Service, threading.Event], Any]
 
@@ -43,88 +43,57 @@ class Report:
     """What an honest caller saw during an attack, and what the attack cost the service.
 
     Attributes:
-        name: Name of the attack.
         calls: The honest caller's calls that were under way during the attack.
         memory_before_mb: Memory of the service's process before [MB].
         memory_peak_mb: The most that it held during the attack and the recovery [MB].
-        children_peak: The most child processes at once.
-        recovery_s: Time from the attack's end until a new connection is served and a solve answered [s]; infinite
-            where that did not happen in time.
+        recovery_s: Time from the attack's end until a new connection is served and a solve answered [s].
         outcome: What the attack returned.
     """
 
-    name: str
     calls: list[Call]
     memory_before_mb: float
     memory_peak_mb: float
-    children_peak: int
     recovery_s: float
     outcome: Any
-
-    def share(self, kind: str) -> float:
-        """Share of the calls of a kind (`solve`, `live`, `fresh`) that were served."""
-        served = [call.is_served for call in self.calls if call.kind == kind]
-        assert served, f"no call of kind {kind} was made"
-        return sum(served) / len(served)
-
-    def took_s(self, kind: str, share: float) -> float:
-        """The time that this share of the calls of a kind did not exceed [s], served or not."""
-        times = sorted(call.took_s for call in self.calls if call.kind == kind)
-        return times[min(int(share * len(times)), len(times) - 1)]
-
-    def codes(self, kind: str) -> Counter[str]:
-        """How often each code came back to calls of a kind."""
-        return Counter(call.code for call in self.calls if call.kind == kind)
-
-    @property
-    def solved_share(self) -> float:
-        """Share of the honest solves that were answered."""
-        return self.share("solve")
-
-    @property
-    def live_share(self) -> float:
-        """Share of the questions whether the service is live that were answered, over either connection."""
-        served = [call.is_served for call in self.calls if call.kind != "solve"]
-        return sum(served) / len(served)
 
     @property
     def memory_grown_mb(self) -> float:
         """How much memory the attack cost at its worst [MB]."""
         return self.memory_peak_mb - self.memory_before_mb
 
-    def row(self) -> str:
+    def share(self, *kinds: str) -> float:
+        """Share of the calls of some kinds (`solve`, `live`, `fresh`) that were served."""
+        served = [call.is_served for call in self.calls if call.kind in kinds]
+        assert served, f"no call of kind {kinds} was made"
+        return sum(served) / len(served)
+
+    def row(self, name: str) -> str:
         """The report as one line."""
+        times = sorted(call.took_s * 1e3 for call in self.calls if call.kind == "solve")
+        lost = Counter(call.code for call in self.calls if call.kind == "solve" and not call.is_served)
         return (
-            f"{self.name:<32} solved {self.solved_share:7.2%} of {sum(c.kind == 'solve' for c in self.calls):5d}, "
-            f"p50 {self.took_s('solve', 0.5) * 1e3:7.1f} ms, p99 {self.took_s('solve', 0.99) * 1e3:8.1f} ms; "
-            f"live {self.live_share:7.2%}, p99 {self.took_s('fresh', 0.99) * 1e3:8.1f} ms; "
-            f"memory {self.memory_before_mb:5.0f} to {self.memory_peak_mb:5.0f} MB, {self.children_peak} children; "
-            f"recovery {self.recovery_s:5.2f} s; not solved: "
-            + (", ".join(f"{code} {n}" for code, n in self.codes("solve").items() if code != "ok") or "none")
+            f"{name:<32} solved {self.share('solve'):7.2%} of {len(times):5d}, p50 {times[len(times) // 2]:.1f} ms; "
+            f"live {self.share('live', 'fresh'):7.2%}; not solved: {dict(lost)}; recovery {self.recovery_s:.2f} s; "
+            f"memory {self.memory_before_mb:.0f} to {self.memory_peak_mb:.0f} MB"
         )
 
 
-class Gauge:
-    """Watches the memory and the children of a service from a thread of its own."""
+@contextlib.contextmanager
+def watched(service: Service) -> Iterator[list[float]]:
+    """Watches the memory of a service [MB] from a thread of its own; gives what it held."""
+    held, stop = [service.memory_mb()], threading.Event()
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.memory_peak_mb, self.children_peak = service.memory_mb(), len(service.processes()) - 1
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self.watch)
+    def watch() -> None:
+        while not stop.wait(SAMPLE_S):
+            held.append(service.memory_mb())
 
-    def watch(self) -> None:
-        while not self.stop.wait(SAMPLE_S):
-            self.memory_peak_mb = max(self.memory_peak_mb, self.service.memory_mb())
-            self.children_peak = max(self.children_peak, len(self.service.processes()) - 1)
-
-    def __enter__(self) -> "Gauge":
-        self.thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop.set()
-        self.thread.join()
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield held
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextlib.contextmanager
@@ -143,21 +112,21 @@ def honest_caller(service: Service) -> Iterator[list[Call]]:
     calls += [Call(*json.loads(line)) for line in output.splitlines()]
 
 
-def under_attack(service: Service, attack: Attack, seconds: float) -> Report:
-    """Makes an attack for some seconds and reports what an honest caller saw.
+def under_attack(service: Service, attack: Attack, seconds: float, *, least: float = 1.0) -> Report:
+    """Makes an attack for some seconds, during which an honest caller has to be served, and after which a new one.
 
     Args:
         service: The service.
-        attack: What is done to it, `attack(service, stop)`. The function's name stands in the report.
+        attack: What is done to it, `attack(service, stop)`. The function's name stands in the line that is printed.
         seconds: After this time `stop` is set.
+        least: Share of the honest caller's solves, and of its questions whether the service is live, that are served.
 
     Returns:
-        The report; its line has been printed.
+        The report.
     """
     stop = threading.Event()
-    before = service.memory_mb()
-    with Gauge(service) as gauge, honest_caller(service) as calls, ThreadPoolExecutor(1) as pool:
-        began = time.monotonic()
+    with watched(service) as held, honest_caller(service) as calls, ThreadPoolExecutor(1) as pool:
+        before, began = held[0], time.monotonic()
         running = pool.submit(attack, service, stop)
         try:
             time.sleep(seconds)  # an attack that has done its part keeps what it has until then
@@ -165,20 +134,18 @@ def under_attack(service: Service, attack: Attack, seconds: float) -> Report:
             stop.set()
         told = time.monotonic()
         outcome = running.result(END_TIMEOUT_S)
-        recovery = recovery_s(service)
+        recovered_from = time.monotonic()
+        until(lambda: is_served(service), RECOVERY_TIMEOUT_S)
+        recovery_s = time.monotonic() - recovered_from
     during = [call for call in calls if call.began_s <= told and call.began_s + call.took_s >= began]
-    name = attack.__name__.replace("_", " ")
-    report = Report(name, during, before, gauge.memory_peak_mb, gauge.children_peak, recovery, outcome)
-    sys.stdout.write(report.row() + "\n")
+    report = Report(during, before, max(held), recovery_s, outcome)
+    sys.stdout.write(report.row(attack.__name__.replace("_", " ")) + "\n")
+    assert report.share("solve") >= least
+    assert report.share("live", "fresh") >= least
     return report
 
 
-def recovery_s(service: Service) -> float:
-    """Time until a new connection is served and a solve answered [s]; infinite where neither comes in time."""
-    began = time.monotonic()
-    while time.monotonic() < began + RECOVERY_TIMEOUT_S:
-        with contextlib.closing(service.connect(RECOVERY_TIMEOUT_S)) as connection:
-            if all(victim.call(connection, kind, KEYS["victim"]).is_served for kind in ("live", "solve")):
-                return time.monotonic() - began
-        time.sleep(SAMPLE_S)
-    return math.inf
+def is_served(service: Service) -> bool:
+    """Whether a new connection is served and a solve answered."""
+    with contextlib.closing(service.connect(RECOVERY_TIMEOUT_S)) as connection:
+        return all(victim.call(connection, kind, KEYS["victim"]).is_served for kind in ("live", "solve"))

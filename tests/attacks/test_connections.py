@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import json
 import os
 import pathlib
 import threading
@@ -11,6 +10,7 @@ import time
 import pytest
 
 from tests.attacks.attack import for_a_moment_and_a_minute, under_attack
+from tests.attacks.callers import ask_once
 from tests.attacks.raw import opened, request_bytes
 from tests.attacks.service import KEYS
 from tests.attacks.victim import PANDA
@@ -20,7 +20,7 @@ MOST = 64
 COUNT = 3 * MOST
 LEAST_SHARE = 0.9
 AGAIN_S = 0.05
-NEW, TIMEOUT_S = 20, 20.0
+NEW = 20
 
 
 @pytest.fixture(scope="module")
@@ -52,49 +52,36 @@ def keep_open(service, stop, data):
     return threading.active_count()
 
 
-def keep_connections_silent(service, stop):
-    return keep_open(service, stop, b"")
-
-
-def keep_connections_idle(service, stop):
-    return keep_open(service, stop, request_bytes("GET", "/health/live", key=None))
-
-
-def keep_connections_idle_with_a_key(service, stop):
-    return keep_open(service, stop, request_bytes("GET", "/v1/robots"))
-
-
-def keep_connections_busy(service, stop):
-    return keep_open(service, stop, request_bytes("POST", "/v1/robots/panda/solve", b"x" * 1000)[:-999])
+KEPT = {
+    "silent": b"",
+    "idle": request_bytes("GET", "/health/live", key=None),
+    "idle with a key": request_bytes("GET", "/v1/robots"),
+    "busy": request_bytes("POST", "/v1/robots/panda/solve", b"x" * 1000)[:-999],
+}
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize(
-    "attack",
-    [keep_connections_idle, keep_connections_silent, keep_connections_idle_with_a_key, keep_connections_busy],
-)
+@pytest.mark.parametrize("data", KEPT.values(), ids=KEPT)
 @for_a_moment_and_a_minute
-def test_connections_of_one_caller_leave_room_for_others(narrow, seconds, attack):
-    report = under_attack(narrow, attack, seconds)
-    assert report.live_share >= LEAST_SHARE
-    assert report.solved_share >= LEAST_SHARE
-    assert report.recovery_s < float("inf")
+def test_connections_of_one_caller_leave_room_for_others(narrow, seconds, data):
+    def keep_connections(service, stop):
+        return keep_open(service, stop, data)
+
+    under_attack(narrow, keep_connections, seconds, least=LEAST_SHARE)
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("attack", [keep_connections_silent, keep_connections_idle_with_a_key])
-def test_who_comes_new_is_served_while_one_caller_keeps_all_connections(narrow, attack):
+@pytest.mark.parametrize("kept", ["silent", "idle with a key"])
+def test_who_comes_new_is_served_while_one_caller_keeps_all_connections(narrow, kept):
     stop, statuses = threading.Event(), []
-    attacking = threading.Thread(target=attack, args=(narrow, stop))
+    attacking = threading.Thread(target=keep_open, args=(narrow, stop, KEPT[kept]))
     attacking.start()
     try:
         until(lambda: narrow_is_full(narrow))
         for _ in range(NEW):
-            connection = narrow.connect(TIMEOUT_S)
-            headers = {"X-API-Key": KEYS["victim"], "Content-Type": "application/json"}
-            with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-                connection.request("POST", "/v1/robots/panda/solve", json.dumps(PANDA), headers)
-                statuses.append(connection.getresponse().status)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answer = ask_once(narrow, "POST", "/v1/robots/panda/solve", PANDA, key=KEYS["victim"])
+                statuses.append(answer.status)
     finally:
         stop.set()
         attacking.join()

@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 PANDA = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}]}
@@ -79,19 +80,15 @@ def main(host: str, port: str, key: str) -> None:
     """Call in one thread per kind until standard input ends, then print the calls."""
     stop = threading.Event()
     calls: list[Call] = []
-    threads = [
-        threading.Thread(target=keep_calling, args=(calls, kind, (host, int(port)), key, stop)) for kind in KINDS
-    ]
-    for thread in threads:
-        thread.start()
-    while len({made.kind for made in list(calls)}) < len(KINDS):
-        time.sleep(PAUSE_S)
-    sys.stdout.write(f"{READY}\n")
-    sys.stdout.flush()
-    sys.stdin.read()
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(KINDS)) as pool:
+        for kind in KINDS:
+            pool.submit(keep_calling, calls, kind, (host, int(port)), key, stop)
+        while len({made.kind for made in list(calls)}) < len(KINDS):
+            time.sleep(PAUSE_S)
+        sys.stdout.write(f"{READY}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+        stop.set()
     for made in calls:
         sys.stdout.write(json.dumps(made) + "\n")
 

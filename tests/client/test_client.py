@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.client import (
-    AsyncClient,
-    AsyncStream,
-    Client,
-    ServiceError,
-    SolveResult,
-    SolveTarget,
-    Stream,
-    UnreachableError,
-)
+from ik_service.client import AsyncClient, AsyncStream, Client, ServiceError, SolveTarget, Stream, UnreachableError
 from ik_service.robots import builtin_urdf
-from tests.bounded import PATIENCE_S
+from tests.client.conftest import refusal, stream_of
 
 COUNT = 30
 KEY = "a-key-that-is-long-enough-0123456789"
@@ -30,36 +21,39 @@ HANDS = ["left_panda_hand", "right_panda_hand"]
 
 
 @pytest.fixture(scope="module")
-def poses():
-    panda = load_robot("panda")
+def panda():
+    return load_robot("panda")
+
+
+@pytest.fixture(scope="module")
+def poses(panda):
     reached = panda.forward_kinematics(panda.random_free_joint_q(np.random.default_rng(1), COUNT), links=["panda_hand"])
     return reached.positions[:, 0], reached.orientations_xyzw[:, 0]
 
 
-def test_a_batch_is_solved(client, poses):
+def test_a_batch_is_solved(client, panda, poses):
     result = client.solve("panda", *poses, link="panda_hand", options={"seeds": 32})
-    assert len(result) == COUNT
-    assert result.success.dtype == bool
+    assert (len(result), result.joint_q.shape) == (COUNT, (COUNT, 7))
+    assert (result.success.dtype, result.seed_index.dtype.kind) == (bool, "i")
     assert result.success.mean() > 0.9
     assert set(result.status[result.success]) == {"converged"}
-    assert result.joint_q.shape == (COUNT, 7)
-    assert result.coordinate_names == load_robot("panda").coordinate_names
+    assert result.coordinate_names == panda.coordinate_names
     assert (result.seeds, result.collision) == (32, "self")
-    assert result.seed_index.dtype.kind == "i"
-    reached = load_robot("panda").forward_kinematics(result.joint_q, links=["panda_hand"]).positions[:, 0]
+    reached = panda.forward_kinematics(result.joint_q, links=["panda_hand"]).positions[:, 0]
     assert np.linalg.norm(reached - poses[0], axis=1)[result.success].max() <= 1e-3
     assert result.timing_ms["solve"] > 0.0
 
 
 def test_both_encodings_and_both_clients_bring_the_same(service_url, poses):
-    with Client(service_url) as binary, Client(service_url, encoding="json") as text:
-        first, second = (client.solve("panda", *poses, link="panda_hand") for client in (binary, text))
+    def solve(client):
+        return client.solve("panda", *poses, link="panda_hand")
 
-    async def third() -> SolveResult:
+    async def third():
         async with AsyncClient(service_url) as client:
-            many = [client.solve("panda", *poses, link="panda_hand") for _ in range(4)]
-            return (await asyncio.gather(*many))[-1]
+            return (await asyncio.gather(*(solve(client) for _ in range(4))))[-1]
 
+    with Client(service_url) as binary, Client(service_url, encoding="json") as text:
+        first, second = solve(binary), solve(text)
     for other in (second, asyncio.run(third())):
         assert np.array_equal(first.joint_q, other.joint_q.astype(np.float32))
         for name in ("success", "status", "iterations", "seed_index"):
@@ -67,9 +61,8 @@ def test_both_encodings_and_both_clients_bring_the_same(service_url, poses):
         assert other.position_error_m == pytest.approx(first.position_error_m)
 
 
-def test_the_start_of_one_problem_may_be_its_row_alone(client, poses):
-    row = load_robot("panda").mid_joint_q + 0.1
-    one = poses[0][:1], poses[1][:1]
+def test_the_start_of_one_problem_may_be_its_row_alone(client, panda, poses):
+    row, one = panda.mid_joint_q + 0.1, (poses[0][:1], poses[1][:1])
     results = [client.solve("panda", *one, link="panda_hand", initial_joint_q=start) for start in (row, row[None])]
     assert results[0].joint_q.tolist() == results[1].joint_q.tolist()
     with pytest.raises(ServiceError, match="There are 1 rows here, and there are 30 problems"):
@@ -80,15 +73,11 @@ def test_the_start_of_one_problem_may_be_its_row_alone(client, poses):
 def test_targets_of_several_links_with_tool_and_weights(client):
     robot = load_robot("dual_panda")
     reached = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(2), 3), links=HANDS)
+    places, turns = reached.positions.swapaxes(0, 1), reached.orientations_xyzw[:, 1]
+    more = {"offset_position": [0, 0, 0.0], "reference_link": "base"}
     targets = [
-        SolveTarget(link=HANDS[0], positions=reached.positions[:, 0], row_weights=[1, 1, 1, 0, 0, 0]),
-        SolveTarget(
-            link=HANDS[1],
-            positions=reached.positions[:, 1].astype(np.float32),
-            orientations_xyzw=reached.orientations_xyzw[:, 1],
-            offset_position=[0, 0, 0.0],
-            reference_link="base",
-        ),
+        SolveTarget(link=HANDS[0], positions=places[0], row_weights=[1, 1, 1, 0, 0, 0]),
+        SolveTarget(link=HANDS[1], positions=places[1].astype(np.float32), orientations_xyzw=turns, **more),
     ]
     include = ["islands", "advice", "active_limits", "solutions"]
     result = client.solve("dual_panda", targets=targets, include=include, options={"solutions": 2})
@@ -119,36 +108,34 @@ def test_numbers_of_numpy_do_as_well_as_those_of_python(client):
     posture = {"type": "posture", "joint_q_reference": np.zeros(7)}
     result = client.solve("panda", objectives=[posture], problem_count=np.int64(2), options=options)
     assert (len(result), result.seeds) == (2, 4)
-    with client.stream("panda", link="panda_hand", options={"seeds": np.int64(2)}, tick_timeout_s=PATIENCE_S) as stream:
+    with stream_of(client, options={"seeds": np.int64(2)}) as stream:
         assert stream.configured.seeds == 2
 
 
 def test_any_time_can_be_waited(service_url):
     async def run():
         client = AsyncClient(service_url, timeout_s=float("inf"))
-        async with client, client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
+        async with client, stream_of(client) as stream:
             return await stream.step(PLACE, [[1, 0, 0, 0]])
 
     with Client(service_url, timeout_s=np.float32(1e8)) as client:
         assert client.solve("panda", PLACE, link="panda_hand").success.all()
-        with client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
+        with stream_of(client) as stream:
             assert stream.step(PLACE, [[1, 0, 0, 0]]).success
     assert asyncio.run(run()).success
 
 
-def test_forward_tells_where_links_are(client):
-    panda = load_robot("panda")
-    joint_q = panda.random_joint_q(np.random.default_rng(0), 5)
-    found = client.forward("panda", joint_q, ["panda_hand", "panda_link4"])
-    expected = panda.forward_kinematics(joint_q, links=["panda_hand", "panda_link4"])
-    assert found.links == ("panda_hand", "panda_link4")
+def test_forward_tells_where_links_are(client, panda):
+    joint_q, links = panda.random_joint_q(np.random.default_rng(0), 5), ["panda_hand", "panda_link4"]
+    found, expected = client.forward("panda", joint_q, links), panda.forward_kinematics(joint_q, links=links)
+    assert found.links == tuple(links)
     assert np.abs(found.positions - expected.positions).max() < 1e-9
     assert np.abs(found.orientations_xyzw - expected.orientations_xyzw).max() < 1e-9
 
 
-def test_robots_are_listed_and_described(client):
+def test_robots_are_listed_and_described(client, panda):
     assert "panda" in [robot["name"] for robot in client.robots()]
-    assert client.robot("panda")["coordinate_names"] == list(load_robot("panda").coordinate_names)
+    assert client.robot("panda")["coordinate_names"] == list(panda.coordinate_names)
 
 
 LOOP = b"""<constraint name="held" type="spherical">
@@ -161,7 +148,7 @@ def test_robots_are_put_and_deleted(running_service, tmp_path):
     with running_service(**settings) as (url, _):
         with Client(url) as stranger, pytest.raises(ServiceError) as caught:
             stranger.robots()
-        assert (caught.value.status, caught.value.code) == (401, "missing_api_key")
+        assert refusal(caught) == (401, "missing_api_key")
         with Client(url, KEY) as client:
             assert client.put_robot("my_arm", builtin_urdf("ur5e"), if_none_match="*")["name"] == "my_arm"
             assert client.solve("my_arm", [[0.3, 0.2, 0.5]], link="tool0").success.all()
@@ -179,26 +166,30 @@ def test_robots_are_put_and_deleted(running_service, tmp_path):
 def test_a_refusal_carries_code_and_faults(client):
     with pytest.raises(ServiceError) as caught:
         client.solve("panda", [[0.4, float("nan"), 0.5]], link="panda_hand")
-    assert (caught.value.status, caught.value.code) == (422, "not_finite")
+    assert refusal(caught) == (422, "not_finite")
     assert caught.value.errors[0]["pointer"] == "/targets/0/positions/0/1"
     assert caught.value.request_id
     with pytest.raises(ServiceError, match="unknown_robot"):
         client.robot("pandora")
 
 
+def solve(*given, **options):
+    return lambda client: client.solve("panda", *given, **options)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda client: client.solve("panda", PLACE, link="hand", include="advice"), r"list of names: \['advice'\]"),
+        (solve(PLACE, link="hand", include="advice"), r"list of names: \['advice'\]"),
         (lambda client: client.forward("panda", np.zeros((1, 7)), "panda_hand"), "links is 'panda_hand'"),
-        (lambda client: client.solve("panda", PLACE), "Give the link"),
-        (lambda client: client.solve("panda"), "Give the link"),
-        (lambda client: client.solve("panda", PLACE, targets=[SolveTarget(link="panda_hand")]), "not both"),
+        (solve(PLACE), "Give the link"),
+        (solve(), "Give the link"),
+        (solve(PLACE, targets=[SolveTarget(link="panda_hand")]), "not both"),
         (lambda client: client.stream("panda"), "Give the link"),
         (lambda client: client.stream("panda", link="panda_hand", targets=[]), "Give the link"),
-        (lambda client: Client("http://service", encoding="xml"), "encoding is 'xml'"),
-        (lambda client: Client("http://service", timeout_s=-1), "timeout_s is -1"),
-        (lambda client: Client("http://service", timeout_s=float("nan")), "timeout_s is nan"),
+        (lambda _: Client("http://service", encoding="xml"), "encoding is 'xml'"),
+        (lambda _: Client("http://service", timeout_s=-1), "timeout_s is -1"),
+        (lambda _: Client("http://service", timeout_s=float("nan")), "timeout_s is nan"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_anything_is_sent(call, message):
@@ -217,7 +208,7 @@ def test_what_takes_longer_than_anybody_waits_is_refused(service_url):
         client._timeout_s = 0.001  # of the header alone
         with pytest.raises(ServiceError) as caught:
             client.solve("panda", positions, link="panda_hand", options={"seeds": 2, "best_of": "cost"})
-    assert (caught.value.status, caught.value.code) in ((504, "deadline_passed"), (503, "queue_full"))
+    assert refusal(caught) in ((504, "deadline_passed"), (503, "queue_full"))
 
 
 def test_both_clients_have_the_same_methods():
@@ -231,8 +222,6 @@ def test_both_clients_have_the_same_methods():
 
 
 def test_the_client_needs_neither_warp_nor_the_service():
-    code = (
-        "import sys, ik_service.client; print(sorted({'warp', 'fastapi', 'pydantic', 'objectives'} & set(sys.modules)))"
-    )
+    code = "import sys, ik_service.client; print({'warp', 'fastapi', 'pydantic', 'objectives'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"

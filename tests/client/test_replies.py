@@ -150,16 +150,8 @@ def test_a_coroutine_that_needs_an_event_loop_is_no_method_that_blocks():
 
 
 # ---------------------------------------------------------------------- reads nothing of others
-COLUMNS = {
-    "joint_q": [[0.0]],
-    "success": [True],
-    "status": ["converged"],
-    "position_error_m": [0.0],
-    "orientation_error_rad": [None],
-    "iterations": [1],
-    "seed_index": [0],
-    "cost": [0.0],
-}
+COLUMNS = {"joint_q": [[0.0]], "success": [True], "status": ["converged"], "iterations": [1], "seed_index": [0]}
+COLUMNS |= {"position_error_m": [0.0], "orientation_error_rad": [None], "cost": [0.0]}
 
 
 def solved(**other):
@@ -177,62 +169,53 @@ def document(content):
     return httpx2.Response(200, json=content)
 
 
-FOREIGN = [
-    ("solve", "a page", lambda: httpx2.Response(200, html="<html>Sign in</html>")),
-    ("solve", "nothing", lambda: httpx2.Response(200, headers=JSON)),
-    ("solve", "an empty document", lambda: document({})),
-    ("solve", "a list", lambda: document([1])),
-    ("solve", "nested", lambda: httpx2.Response(200, content=b"[" * 100_000, headers=JSON)),
-    ("solve", "not MessagePack", lambda: httpx2.Response(200, content=b"\xc1", headers=MSGPACK)),
-    ("solve", "no gzip", lambda: httpx2.Response(200, stream=httpx2.ByteStream(b"no gzip at all"), headers=GZIP)),
-    ("solve", "a column of another shape", lambda: column(shape=[5])),
-    ("solve", "a column of a huge shape", lambda: column(shape=[2**63, 0])),
-    ("solve", "a column of no shape", lambda: column(shape="one")),
-    ("solve", "a column of text", lambda: column(data="text")),
-    ("solve", "words for numbers", lambda: solved(joint_q=[["a"]])),
-    ("solve", "a number that is too large", lambda: solved(joint_q=[[10**400]])),
-    ("solve", "columns of several lengths", lambda: solved(success=[True, True])),
-    ("solve", "no column of successes", lambda: solved(success=True)),
-    ("solve", "no columns", lambda: solved(**dict.fromkeys(COLUMNS, 0.0))),
-    ("solve", "codes without a name", lambda: solved(status=[7], status_names=["converged"])),
-    ("forward", "no list of poses", lambda: document({"robot": "panda", "poses": 5})),
-    ("forward", "poses without columns", lambda: document({"robot": "panda", "poses": [{"link": 1}]})),
-    ("forward", "no poses", lambda: document({"robot": "panda", "poses": []})),
-    ("robots", "a number of robots", lambda: document({"robots": 5})),
-    ("robots", "robots that are words", lambda: document({"robots": ["panda"]})),
-    ("robot", "a robot without a name", lambda: document({})),
-    ("robot", "a robot named 5", lambda: document({"name": 5})),
-    ("put_robot", "a list", lambda: document([1])),
-]
+FOREIGN = {
+    "a page": ("solve", lambda: httpx2.Response(200, html="<html>Sign in</html>")),
+    "nothing": ("solve", lambda: httpx2.Response(200, headers=JSON)),
+    "an empty document": ("solve", lambda: document({})),
+    "a list": ("solve", lambda: document([1])),
+    "nested": ("solve", lambda: httpx2.Response(200, content=b"[" * 100_000, headers=JSON)),
+    "not MessagePack": ("solve", lambda: httpx2.Response(200, content=b"\xc1", headers=MSGPACK)),
+    "no gzip": ("solve", lambda: httpx2.Response(200, stream=httpx2.ByteStream(b"no gzip at all"), headers=GZIP)),
+    "a column of another shape": ("solve", lambda: column(shape=[5])),
+    "a column of a huge shape": ("solve", lambda: column(shape=[2**63, 0])),
+    "a column of no shape": ("solve", lambda: column(shape="one")),
+    "a column of text": ("solve", lambda: column(data="text")),
+    "words for numbers": ("solve", lambda: solved(joint_q=[["a"]])),
+    "a number that is too large": ("solve", lambda: solved(joint_q=[[10**400]])),
+    "columns of several lengths": ("solve", lambda: solved(success=[True, True])),
+    "no column of successes": ("solve", lambda: solved(success=True)),
+    "no columns": ("solve", lambda: solved(**dict.fromkeys(COLUMNS, 0.0))),
+    "codes without a name": ("solve", lambda: solved(status=[7], status_names=["converged"])),
+    "no list of poses": ("forward", lambda: document({"robot": "panda", "poses": 5})),
+    "poses without columns": ("forward", lambda: document({"robot": "panda", "poses": [{"link": 1}]})),
+    "no poses": ("forward", lambda: document({"robot": "panda", "poses": []})),
+    "a number of robots": ("robots", lambda: document({"robots": 5})),
+    "robots that are words": ("robots", lambda: document({"robots": ["panda"]})),
+    "a robot without a name": ("robot", lambda: document({})),
+    "a robot named 5": ("robot", lambda: document({"name": 5})),
+    "a list for a robot": ("put_robot", lambda: document([1])),
+}
+IN_A_LOOP = [(AsyncClient, *FOREIGN[name]) for name in ("a page", "a list", "no gzip")]
 
 
 def test_the_reply_that_others_are_made_from_is_a_good_one():
     assert len(asked(Client, "solve", Scripted(solved()))[0]) == 1
 
 
-@pytest.mark.parametrize(("call", "reply"), [(call, make) for call, _, make in FOREIGN], ids=[f[1] for f in FOREIGN])
-def test_a_foreign_reply_is_an_error_of_the_client(call, reply):
+@pytest.mark.parametrize(
+    ("kind", "call", "reply"),
+    [*((Client, *one) for one in FOREIGN.values()), *IN_A_LOOP],
+    ids=[*FOREIGN, "a page in a loop", "a list in a loop", "no gzip in a loop"],
+)
+def test_a_foreign_reply_is_an_error_of_the_client(kind, call, reply):
     with pytest.raises(ClientError) as caught:
-        asked(Client, call, httpx2.MockTransport(lambda _: reply()))
+        asked(kind, call, httpx2.MockTransport(lambda _: reply()))
     assert type(caught.value) is ClientError
 
 
-@pytest.mark.parametrize("place", [0, 3, 6])
-def test_a_foreign_reply_is_an_error_in_an_event_loop_too(place):
-    call, _, reply = FOREIGN[place]
-    with pytest.raises(ClientError) as caught:
-        asked(AsyncClient, call, httpx2.MockTransport(lambda _: reply()))
-    assert type(caught.value) is ClientError
-
-
-PROBLEMS = [
-    {"errors": None},
-    {"errors": 5, "code": 5, "detail": [], "request_id": {}},
-    {"errors": [None, "a"], "code": ""},
-    [],
-    "text",
-    None,
-]
+PROBLEMS = [{"errors": None}, {"errors": [None, "a"], "code": ""}, [], "text", None]
+PROBLEMS.append({"errors": 5, "code": 5, "detail": [], "request_id": {}})
 
 
 @pytest.mark.parametrize("content", [*map(json.dumps, PROBLEMS), "{", "[" * 100_000, "\xff"])

@@ -12,13 +12,18 @@ from websockets.sync.server import serve
 
 from ik_service import load_robot
 from ik_service.client import AsyncClient, Client, ClientError, ServiceError, StreamTarget, UnreachableError
-from tests.bounded import PATIENCE_S
+from tests.client.conftest import refusal, stream_of
 
 KEY = "a-key-that-is-long-enough-0123456789"
-DOWN = [1.0, 0.0, 0.0, 0.0]
+PLACE, DOWN = [0.4, 0.1, 0.5], [1.0, 0.0, 0.0, 0.0]
 NOBODY = "http://127.0.0.1:9"  # the port is reserved
 STEPS = 50
 TOLERANCE_M = 1e-3  # the default of the service
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return load_robot("panda")
 
 
 def circle(count):
@@ -27,9 +32,8 @@ def circle(count):
 
 
 @pytest.mark.evidence_cases("msgpack")
-def test_steps_are_answered_in_order_and_meet_their_targets(client):
-    panda = load_robot("panda")
-    with client.stream("panda", link="panda_hand", options={"seeds": 4}, tick_timeout_s=PATIENCE_S) as stream:
+def test_steps_are_answered_in_order_and_meet_their_targets(client, panda):
+    with stream_of(client, options={"seeds": 4}) as stream:
         assert stream.configured.coordinate_names == panda.coordinate_names
         assert (stream.configured.seeds, stream.configured.device) == (4, "cpu")
         for k, position in enumerate(circle(STEPS)):
@@ -41,19 +45,16 @@ def test_steps_are_answered_in_order_and_meet_their_targets(client):
             assert answer.orientation_error_rad is not None
 
 
-def test_a_stream_starts_where_it_is_told(client):
-    panda = load_robot("panda")
+def test_a_stream_starts_where_it_is_told(client, panda):
     start = panda.random_joint_q(np.random.default_rng(3), 1)[0]
     pose = panda.forward_kinematics(start[None], links=["panda_hand"])
     position, orientation = pose.positions[0, 0], pose.orientations_xyzw[0, 0]
-    with client.stream(
-        "panda", link="panda_hand", initial_joint_q=start, options={"seeds": 1}, tick_timeout_s=PATIENCE_S
-    ) as stream:
+    with stream_of(client, initial_joint_q=start, options={"seeds": 1}) as stream:
         first = stream.step(position, orientation)
-        assert np.abs(first.joint_q - start).max() < 1e-2  # already there: it only polishes
         stream.step(position + np.array([0.0, 0.0, 0.01]), orientation)
         again = stream.step(position, orientation, joint_q=start)
-        assert np.abs(again.joint_q - start).max() < 1e-2
+    for answer in (first, again):
+        assert np.abs(answer.joint_q - start).max() < 1e-2  # already there: it only polishes
 
 
 @pytest.mark.evidence_cases("msgpack")
@@ -62,24 +63,25 @@ def test_several_targets_with_what_each_constrains(client):
         StreamTarget(link="left_panda_hand", constrain="position", offset_position=[0, 0, 0.1]),
         StreamTarget(link="right_panda_hand", row_weights=[1, 1, 1, 0, 0, 0]),
     ]
-    with client.stream("dual_panda", targets=hands, tick_timeout_s=PATIENCE_S) as stream:
-        answer = stream.step([[0.4, 0.3, 0.5], [0.5, -0.2, 0.4]], [None, DOWN])
+    places = [[0.4, 0.3, 0.5], [0.5, -0.2, 0.4]]
+    with stream_of(client, "dual_panda", targets=hands) as stream:
+        answer = stream.step(places, [None, DOWN])
         assert answer.success
         assert answer.joint_q.shape == (14,)
         with pytest.raises(ServiceError) as caught:
-            stream.step([[0.4, 0.3, 0.5], [0.5, -0.2, 0.4]], [DOWN, DOWN])
+            stream.step(places, [DOWN, DOWN])
         assert caught.value.code == "unknown_field"
 
 
 def test_a_stream_goes_on_after_a_step_that_is_refused(client):
-    with client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
+    with stream_of(client) as stream:
         with pytest.raises(ServiceError) as caught:
             stream.step([0.4, float("nan"), 0.5], DOWN)
-        assert (caught.value.status, caught.value.code) == (422, "not_finite")
+        assert refusal(caught) == (422, "not_finite")
         with pytest.raises(ServiceError) as caught:
-            stream.step([0.4, 0.1, 0.5])
+            stream.step(PLACE)
         assert caught.value.errors[0]["pointer"] == "/orientations_xyzw"
-        answer = stream.step([0.4, 0.1, 0.5], DOWN)
+        answer = stream.step(PLACE, DOWN)
         assert (answer.seq, answer.success) == (2, True)
 
 
@@ -90,22 +92,21 @@ def test_a_stream_goes_on_after_a_step_that_is_refused(client):
 def test_what_cannot_be_streamed_is_refused_with_its_code(client, robot, link, status, code):
     with pytest.raises(ServiceError) as caught, client.stream(robot, link=link):
         pass
-    assert (caught.value.status, caught.value.code) == (status, code)
+    assert refusal(caught) == (status, code)
     assert caught.value.request_id
 
 
 def test_the_key_of_the_client_opens_streams_and_the_end_of_the_service_is_an_error_of_the_step(running_service):
     def follow(stream):
         while True:
-            assert stream.step([0.4, 0.1, 0.5], DOWN).success
+            assert stream.step(PLACE, DOWN).success
 
     with running_service(api_keys={"ann": KEY}, robots=("panda",)) as (url, server):
         with Client(url) as client, pytest.raises(ServiceError) as caught, client.stream("panda", link="panda_hand"):
             pass
-        assert (caught.value.status, caught.value.code) == (401, "missing_api_key")
-        options = {"link": "panda_hand", "tick_timeout_s": PATIENCE_S}
-        with Client(url, KEY) as client, client.stream("panda", **options) as stream:
-            assert stream.step([0.4, 0.1, 0.5], DOWN).success
+        assert refusal(caught) == (401, "missing_api_key")
+        with Client(url, KEY) as client, stream_of(client) as stream:
+            assert stream.step(PLACE, DOWN).success
             server.should_exit = True
             with pytest.raises(ClientError):
                 follow(stream)
@@ -115,12 +116,12 @@ def test_a_stream_that_is_not_open_has_no_names(client):
     with pytest.raises(ClientError, match="Open the stream first"):
         _ = client.stream("panda", link="panda_hand").configured
     with pytest.raises(ClientError, match="Open the stream first"):
-        client.stream("panda", link="panda_hand").step([0.4, 0.1, 0.5], DOWN)
+        client.stream("panda", link="panda_hand").step(PLACE, DOWN)
 
 
 def test_a_task_has_streams_as_well(service_url):
     async def follow(client, offset):
-        async with client.stream("panda", link="panda_hand", options={"seeds": 4}, tick_timeout_s=PATIENCE_S) as stream:
+        async with stream_of(client, options={"seeds": 4}) as stream:
             with pytest.raises(ServiceError):
                 await stream.step()
             return [await stream.step(position - [0, 0, offset], DOWN) for position in circle(STEPS)]
@@ -158,23 +159,10 @@ def scripted(*frames, **options):
     thread.join()
 
 
-CONFIGURED = {
-    "type": "configured",
-    "joint_names": ["a"],
-    "coordinate_names": ["a"],
-    "resolved": {"engine": "compiled", "device": "cpu", "seeds": 1},
-}
-
-
-ANSWER = {
-    "type": "answer",
-    "joint_q": [0.0],
-    "success": True,
-    "status": "converged",
-    "skipped": 0,
-    "position_error_m": 0.0,
-    "orientation_error_rad": None,
-}
+RESOLVED = {"engine": "compiled", "device": "cpu", "seeds": 1}
+CONFIGURED = {"type": "configured", "joint_names": ["a"], "coordinate_names": ["a"], "resolved": RESOLVED}
+ANSWER = {"type": "answer", "joint_q": [0.0], "success": True, "status": "converged", "skipped": 0}
+ANSWER |= {"position_error_m": 0.0, "orientation_error_rad": None}
 REFUSED = {"type": "error", "code": "busy", "problem": {"status": 503, "detail": "Later."}}
 
 

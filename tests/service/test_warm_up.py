@@ -37,6 +37,10 @@ ASKED = {name: SOLVE_REQUESTS[name] for name in ("one_pose", "tool_and_free_axis
     "obstacle": {"targets": [POSE], "world": OBSTACLE},
     "contact allowed": {"targets": [POSE], "options": {"collision": "off"}},
 }
+OF_OTHERS = {
+    "dual_panda": SOLVE_REQUESTS["two_arms"],
+    "delta": {"targets": [{"link": "platform", "positions": [[0, 0, -0.3]]}]},
+}
 
 
 def service(**settings):
@@ -51,36 +55,32 @@ def codes(state):
     return {(name, kind(warm_up.first_request(robot, links)).code_key) for name, robot, links, kind in found}
 
 
-class FakeProcess:
-    """Compiles nothing; it says what it was asked for, and how many compile at the same time."""
-
-    made, begun, most = [], [], 0
-    at_begin, outcome = staticmethod(lambda begun: None), staticmethod(lambda robot: True)
-
-    def __init__(self, device, *, yields=False):
-        self.yields, self.killed, self.robot = yields, False, None
-        self.made.append(self)
-
-    def begin(self, robot, sample, mark):
-        self.robot = robot
-        self.begun.append((robot.name, tuple(target.link for target in sample.targets)))
-        type(self).most = max(self.most, sum(one.robot is not None for one in self.made if not one.killed))
-        self.at_begin(self.begun)
-
-    def is_finished(self, patience_s):
-        finished = self.outcome(self.robot)
-        if finished:
-            self.robot = None
-        return finished
-
-    def kill(self):
-        self.killed = True
-
-
 @pytest.fixture
 def process(monkeypatch, tmp_path):
-    class Process(FakeProcess):
+    """A process that compiles nothing; it says what it was asked for, and how many compile at the same time."""
+
+    class Process:
         made, begun, most = [], [], 0
+        at_begin, outcome = staticmethod(lambda begun: None), staticmethod(lambda robot: True)
+
+        def __init__(self, device, *, yields=False):
+            self.yields, self.killed, self.robot = yields, False, None
+            self.made.append(self)
+
+        def begin(self, robot, sample, mark):
+            self.robot = robot
+            self.begun.append((robot.name, tuple(target.link for target in sample.targets)))
+            Process.most = max(self.most, sum(one.robot is not None for one in self.made if not one.killed))
+            self.at_begin(self.begun)
+
+        def is_finished(self, patience_s):
+            finished = self.outcome(self.robot)
+            if finished:
+                self.robot = None
+            return finished
+
+        def kill(self):
+            self.killed = True
 
     monkeypatch.setattr(kernel_builder, "BuilderProcess", Process)
     monkeypatch.setattr(kernel_builder, "mark_of", lambda *_: tmp_path / "none")
@@ -97,10 +97,9 @@ def lines(caplog, level):
     return [record.getMessage() for record in caplog.records if record.levelname == level]
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_what_readme_examples_and_page_ask_of_a_panda_is_among_the_kinds(name):
-    request = read_solve(ASKED[name], load_robot("panda")).request
-    assert ("panda", request.code_key) in codes(service())
+@pytest.mark.parametrize(("robot", "body"), [*(("panda", body) for body in ASKED.values()), *OF_OTHERS.items()])
+def test_what_readme_examples_and_page_ask_is_among_the_kinds(robot, body):
+    assert (robot, read_solve(body, load_robot(robot)).request.code_key) in codes(service())
 
 
 def test_kinds_hold_arrays_as_requests_of_callers_do(panda_kinds):
@@ -113,15 +112,6 @@ def test_kinds_hold_arrays_as_requests_of_callers_do(panda_kinds):
 def test_each_kind_solves(panda_kinds):
     cache = SolverCache("cpu")
     assert [cache.solve(load_robot("panda"), kind).success.all() for kind in panda_kinds] == [True] * 8
-
-
-def test_poses_of_two_arms_together_and_of_a_mechanism_are_among_the_kinds():
-    found = codes(service())
-    robot = load_robot("dual_panda")
-    assert ("dual_panda", read_solve(SOLVE_REQUESTS["two_arms"], robot).request.code_key) in found
-    robot = load_robot("delta")
-    body = {"targets": [{"link": leaf_links(robot)[-1], "positions": [[0, 0, -0.3]]}]}
-    assert ("delta", read_solve(body, robot).request.code_key) in found
 
 
 def test_poses_of_each_robots_last_leaf_link_come_first_and_other_links_last():
@@ -155,18 +145,25 @@ def test_named_robots_alone_are_compiled_for_and_kinds_with_marks_start_no_proce
     assert process.made == []
 
 
-def test_a_robot_that_is_deleted_meanwhile_is_left_out(process):
-    state = service()
+def test_a_robot_that_is_deleted_meanwhile_or_of_which_no_request_can_be_made_is_left_out(process, caplog, monkeypatch):
+    caplog.set_level("DEBUG", "ik_service")
+    state, make = service(), warm_up.first_request
 
     def delete(begun):
         if len(begun) == 2:
-            del state.catalog.entries["delta"]
+            del state.catalog.entries["dual_panda"]
+
+    def odd(robot, links):
+        if robot.name == "panda":
+            raise ValueError("odd")
+        return make(robot, links)
 
     process.at_begin = staticmethod(delete)
+    monkeypatch.setattr(warm_up, "first_request", odd)
     warm_up.compile_ahead(state)
-    names = Counter(name for name, _ in process.begun)
-    assert (names["delta"], process.begun[1][0]) == (1, "delta")
-    assert names["dual_panda"] > 8
+    assert [name for name, _ in process.begun[:2]] == ["delta", "dual_panda"]
+    assert {name for name, _ in process.begun[2:]} == {"delta"}
+    assert len(lines(caplog, "DEBUG")) == 8
 
 
 @pytest.mark.parametrize("error", [BuildFailedError("refused"), EOFError()])
@@ -189,27 +186,17 @@ def test_what_cannot_be_compiled_is_said_at_level_debug_and_the_next_goes_on(pro
     assert f"for {fine} of " in lines(caplog, "INFO")[-1]
 
 
-def test_a_robot_of_which_no_request_can_be_made_is_left_out(process, caplog, monkeypatch):
-    caplog.set_level("DEBUG", "ik_service")
-    make = warm_up.first_request
-
-    def odd(robot, links):
-        if robot.name == "panda":
-            raise ValueError("odd")
-        return make(robot, links)
-
-    monkeypatch.setattr(warm_up, "first_request", odd)
-    warm_up.compile_ahead(service())
-    assert {name for name, _ in process.begun} == {"delta", "dual_panda"}
-    assert len(lines(caplog, "DEBUG")) == 8
+def compiling(state):
+    thread = threading.Thread(target=warm_up.compile_ahead, args=(state,))
+    thread.start()
+    return thread
 
 
 def test_the_end_of_the_service_ends_it_at_once(process, caplog):
     caplog.set_level("INFO", "ik_service")
     process.outcome = staticmethod(lambda robot: False)  # it compiles for ever
     state = service()
-    thread = threading.Thread(target=warm_up.compile_ahead, args=(state,))
-    thread.start()
+    thread = compiling(state)
     until(lambda: process.begun)
     state.draining = True
     thread.join(60)
@@ -222,8 +209,7 @@ def test_the_end_of_the_service_ends_it_at_once(process, caplog):
 def test_nothing_is_compiled_before_the_service_is_ready(process, ends):
     state = service(warm_up_robots="panda")
     state.is_ready = False
-    thread = threading.Thread(target=warm_up.compile_ahead, args=(state,))
-    thread.start()
+    thread = compiling(state)
     thread.join(0.01)
     assert (thread.is_alive(), process.begun) == (True, [])
     state.draining, state.is_ready = ends, not ends
@@ -232,25 +218,25 @@ def test_nothing_is_compiled_before_the_service_is_ready(process, ends):
 
 
 @pytest.mark.parametrize(
-    ("robots", "apart", "calls"), [(None, True, 1), ("panda", True, 1), (",", True, 0), (None, False, 0)]
+    ("robots", "application", "compiles"),
+    [
+        (None, {"compile_apart": True}, True),
+        ("panda", {"compile_apart": True}, True),
+        (",", {"compile_apart": True}, False),
+        (None, {"compile_apart": False}, False),
+        (None, {"worker": 1}, True),
+        (None, {"worker": 2}, False),
+    ],
 )
-def test_an_application_compiles_ahead_unless_a_setting_or_its_maker_says_no(monkeypatch, robots, apart, calls):
-    called = []
-    monkeypatch.setattr(app_module, "compile_ahead", called.append)
-    monkeypatch.setattr(app_module, "warm_up", lambda *_: Future())
-    settings = ServiceSettings(device="cpu", insecure=True, robots="panda", warm_up_robots=robots)
-    with TestClient(create_app(settings, compile_apart=apart)) as client:
-        assert called == [client.app.state.service] * calls
-
-
-@pytest.mark.parametrize(("worker", "compiles"), [(1, True), (2, False)])
-def test_of_several_workers_the_first_alone_compiles_ahead(monkeypatch, worker, compiles):
+def test_an_application_compiles_ahead_unless_a_setting_its_maker_or_its_place_among_workers_says_no(
+    monkeypatch, robots, application, compiles
+):
     called = []
     monkeypatch.setattr(app_module, "compile_ahead", called.append)
     monkeypatch.setattr(app_module, "warm_up", lambda *_: Future())
     monkeypatch.setattr(app_module, "ServiceMetrics", lambda served, is_shared: ServiceMetrics(served))
-    settings = ServiceSettings(device="cpu", insecure=True, robots="panda")
-    with TestClient(create_app(settings, worker=worker)) as client:
+    settings = ServiceSettings(device="cpu", insecure=True, robots="panda", warm_up_robots=robots)
+    with TestClient(create_app(settings, **application)) as client:
         assert called == [client.app.state.service] * compiles
 
 

@@ -1,28 +1,20 @@
 """Closing loops over HTTP: as in Python, in both encodings, refused where it would be large or makes no sense."""
 
-import msgpack
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 
 from ik_service import load_robot
 from ik_service.robots import CoordinateConstraint, VelocityConstraint
-from ik_service.service import create_app
 from ik_service.service.schema.close import CLOSE_REQUEST, EFFORT_OF_ONE, MAX_EFFORT
-from ik_service.settings import ServiceSettings
+from tests.service.conftest import serving
+from tests.service.messages import JSON, MSGPACK, NPZ, answered, post, problem
 
 CLOSED = 1e-10
+URL = "/v1/robots/four_bar/close"
 
 
-def ask(client, robot="four_bar", status=200, **fields):
-    reply = client.post(f"/v1/robots/{robot}/close", json={**CLOSE_REQUEST, **fields})
-    assert reply.status_code == status, reply.text
-    return reply.json()
-
-
-def fault(document):
-    (one,) = document["errors"]
-    return one["pointer"], one["code"]
+def ask(client, robot="four_bar", kind=JSON, **fields):
+    return answered(client, f"/v1/robots/{robot}/close", {**CLOSE_REQUEST, **fields}, kind)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +24,7 @@ def robot():
 
 def test_configurations_are_closed_as_in_python(client, robot):
     joint_q = robot.random_joint_q(np.random.default_rng(0), 20)
-    shown = ask(client, joint_q=joint_q.tolist(), solutions=2, random_seed=5)
+    shown = ask(client, joint_q=joint_q, solutions=2, random_seed=5)
     found = robot.constraints.close(joint_q, ["crank_joint"], solutions=2, seed=5)
     assert np.array(shown["joint_q"]).tobytes() == found.joint_q.tobytes()
     assert shown["success"] == [True] * 20
@@ -73,14 +65,12 @@ def test_disabled_constraints_are_left_open(client):
     assert shown["success"] == [True, True]
 
 
-def test_constraints_are_disabled_by_name_whatever_else_there_is(robot):
+def test_constraints_are_disabled_by_name_whatever_else_there_is(client, robot):
     """Constraints on velocities are no part of a solve; `robot.constraints` has them between the others."""
     robot = robot.with_velocity_constraints([VelocityConstraint("roll", "rolling", "coupler", radius=0.1)])
     robot = robot.with_coordinate_constraints([CoordinateConstraint("cam", "coupler_joint", "crank_joint", (0.1, 0.5))])
     assert robot.constraints.names() == ("pin", "roll", "cam")
-    settings = ServiceSettings(device="cpu", insecure=True, warm_up_robots=())
-    app = create_app(settings, robots={"bar": robot}, compile_apart=False)
-    with TestClient(app) as client:
+    with serving(client, "bar", robot):
         shown = ask(client, "bar", constraints={"disable": ["cam"]}, solutions=1)
     pin, roll, cam = shown["constraint_error"][0]
     assert shown["success"] == [True]
@@ -90,49 +80,43 @@ def test_constraints_are_disabled_by_name_whatever_else_there_is(robot):
 
 
 def test_messagepack_has_the_same_columns(client):
-    headers = {"Content-Type": "application/msgpack"}
-    reply = client.post("/v1/robots/four_bar/close", content=msgpack.packb(CLOSE_REQUEST), headers=headers)
-    assert reply.status_code == 200
-    packed, shown = msgpack.unpackb(reply.content), ask(client)
-    column = packed["joint_q"]
-    values = np.frombuffer(column["data"], column["dtype"]).reshape(column["shape"])
-    assert values.tolist() == shown["joint_q"]
+    packed, shown = ask(client, kind=MSGPACK), ask(client)
+    assert packed["joint_q"].tolist() == shown["joint_q"]
     assert packed["status"] == shown["status"]
 
 
-def test_a_robot_without_loops_is_closed_as_it_stands(client):
-    panda = load_robot("panda")
-    shown = ask(client, "panda", joint_q=[panda.mid_joint_q.tolist()], frozen=[], solutions=1)
-    assert shown["success"] == [True]
-    assert shown["constraint_names"] == []
+def test_a_robot_without_loops_is_closed_as_it_stands(client, panda):
+    shown = ask(client, "panda", joint_q=panda.mid_joint_q[None], frozen=[], solutions=1)
+    assert (shown["success"], shown["constraint_names"]) == ([True], [])
     assert shown["joint_q"] == [panda.mid_joint_q.tolist()]
 
 
+LINE = CLOSE_REQUEST["joint_q"][0]
+
+
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("fields", "pointer", "code"),
     [
-        ({"joint_q": [[0.0, 0.0]]}, ("/joint_q/0", "wrong_shape")),
-        ({"joint_q": [[0.0, 0.0, 1e300]]}, ("/joint_q/0/2", "out_of_range")),
-        ({"frozen": ["crank_joint", "nix"]}, ("/frozen/1", "unknown_joint")),
-        ({"constraints": {"disable": ["nix"]}}, ("/constraints/disable/0", "unknown_constraint")),
-        ({"solutions": 17}, ("/solutions", "out_of_range")),
-        ({"attempts": 1000}, ("/attempts", "unknown_field")),
+        ({"joint_q": [[0.0, 0.0]]}, "/joint_q/0", "wrong_shape"),
+        ({"joint_q": [[0.0, 0.0, 1e300]]}, "/joint_q/0/2", "out_of_range"),
+        ({"frozen": ["crank_joint", "nix"]}, "/frozen/1", "unknown_joint"),
+        ({"constraints": {"disable": ["nix"]}}, "/constraints/disable/0", "unknown_constraint"),
+        ({"solutions": 17}, "/solutions", "out_of_range"),
+        ({"attempts": 1000}, "/attempts", "unknown_field"),
     ],
 )
-def test_wrong_fields_are_named(client, fields, expected):
-    assert fault(ask(client, status=422, **fields)) == expected
+def test_wrong_fields_are_named(client, fields, pointer, code):
+    problem(post(client, URL, {**CLOSE_REQUEST, **fields}), 422, code, pointer)
 
 
 def test_work_of_a_request_is_bounded(client, robot):
     most = MAX_EFFORT // (2 * (4 * robot.joint_dof_count + EFFORT_OF_ONE))
-    line = CLOSE_REQUEST["joint_q"][0]
-    assert fault(ask(client, status=422, joint_q=[line] * (most + 1))) == ("/joint_q", "out_of_range")
-    assert ask(client, joint_q=[line] * most)["success"] == [True] * most
+    problem(post(client, URL, {**CLOSE_REQUEST, "joint_q": [LINE] * (most + 1)}), 422, "out_of_range", "/joint_q")
+    assert ask(client, joint_q=[LINE] * most)["success"] == [True] * most
 
 
-@pytest.mark.parametrize(("header", "status"), [("Content-Type", 415), ("Accept", 406)])
-def test_archives_of_arrays_are_refused(client, header, status):
-    headers = {"Content-Type": "application/json", header: "application/x-npz"}
-    reply = client.post("/v1/robots/four_bar/close", content=b"{}", headers=headers)
+@pytest.mark.parametrize(("kinds", "status"), [((NPZ, JSON), 415), ((JSON, NPZ), 406)])
+def test_archives_of_arrays_are_refused(client, kinds, status):
+    reply = post(client, URL, b"{}", *kinds)
     assert reply.status_code == status
     assert "Closing of loops" in reply.json()["detail"]

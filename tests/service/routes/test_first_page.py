@@ -1,23 +1,27 @@
 """The first page of the service: HTML for browsers, without a script, and JSON for everybody else."""
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from fastapi.testclient import TestClient
 
 from ik_service import load_robot
-from ik_service.service import create_app
 from ik_service.service.catalog import entries
 from ik_service.settings import ServiceSettings
+from tests.service.conftest import service_of
+from tests.service.messages import JSON, answered
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 KEY = "0123456789abcdef"
 
 
 def served(**settings):
-    settings = ServiceSettings(device="cpu", insecure=True, **settings)
-    return TestClient(create_app(settings, robots={"panda": load_robot("panda"), "ur5e": load_robot("ur5e")}))
+    return service_of({name: load_robot(name) for name in ("panda", "ur5e")}, **settings)
+
+
+def page_of(client, **headers):
+    return client.get("/", headers={"Accept": BROWSER, **headers})
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +50,13 @@ class Elements(HTMLParser):
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html;q=0.9", ""])
 def test_who_does_not_ask_for_html_gets_the_index(client, accept):
     reply = client.get("/", headers={"Accept": accept})
-    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["content-type"] == JSON
     assert reply.json()["robots"] == "/v1/robots"
     assert reply.headers["vary"] == "Accept"
 
 
 def test_a_browser_gets_a_page(client):
-    reply = client.get("/", headers={"Accept": BROWSER})
+    reply = page_of(client)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert reply.headers["vary"] == "Accept"
@@ -77,17 +81,14 @@ def test_a_browser_gets_a_page(client):
 
 
 def test_the_request_on_the_page_works(client):
-    text = client.get("/", headers={"Accept": BROWSER}).text
+    text = page_of(client).text
     path, body = re.search(r"http://testserver(/v1/robots/panda/solve) .*-d &#x27;(.*)&#x27;</pre>", text).groups()
-    from html import unescape
-
-    reply = client.post(path, content=unescape(body), headers={"Content-Type": "application/json"})
-    assert reply.json()["success"] == [True]
+    assert answered(client, path, unescape(body).encode())["success"] == [True]
 
 
 def test_without_a_live_page_it_says_how_to_start_one():
     with served() as client:
-        reply = client.get("/", headers={"Accept": BROWSER})
+        reply = page_of(client)
     assert "ik-service page --url http://testserver" in reply.text
     assert "<iframe" not in reply.text
     assert "frame-src" not in reply.headers["content-security-policy"]
@@ -98,21 +99,20 @@ def test_links_of_robots_are_looked_for_once(monkeypatch):
     monkeypatch.setattr(entries, "leaf_links", lambda model: asked.append(model) or ["an end"])
     with served() as client:
         for _ in range(3):
-            assert client.get("/", headers={"Accept": BROWSER}).text.count("<td>an end</td>") == 2
+            assert page_of(client).text.count("<td>an end</td>") == 2
     assert len(asked) == 2
 
 
 def test_names_of_robots_are_for_those_who_have_a_key():
     with served(api_keys={"lab": KEY}) as client:
-        text = client.get("/", headers={"Accept": BROWSER}).text
+        text = page_of(client).text
     assert "X-API-Key" in text
     assert "ur5e" not in text
     assert KEY not in text
 
 
 def test_a_name_in_the_request_cannot_put_elements_on_the_page(client):
-    text = client.get("/", headers={"Accept": BROWSER, "Host": "a<b>c"}).text
-    assert "<b>" not in text
+    assert "<b>" not in page_of(client, Host="a<b>c").text
 
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "127.0.0.1:8080", 'http://a/"onclick="b'])

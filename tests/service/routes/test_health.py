@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import httpx2
 import pytest
-from starlette.testclient import TestClient
 
 from ik_service.errors import KernelCacheError
 from ik_service.service import create_app
@@ -15,6 +14,8 @@ from ik_service.service.warm_up import warm_up
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 from tests.bounded import until
+from tests.service.conftest import service_of
+from tests.service.messages import problem
 
 PATIENCE_S = 300.0  # the first solve of a kind compiles kernels, on a machine that may be busy
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
@@ -60,8 +61,7 @@ def test_ready_is_503_before_the_first_solve_and_after_it_failed(client, monkeyp
     first: Future = Future()
     monkeypatch.setattr(client.app.state.service, "warm_up", first)
     waiting = client.get("/health/ready")
-    assert waiting.status_code == 503
-    assert waiting.json()["code"] == "not_ready"
+    problem(waiting, 503, "not_ready")
     assert waiting.headers["retry-after"]
     first.set_exception(RuntimeError("secret"))
     failed = client.get("/health/ready")
@@ -72,9 +72,8 @@ def test_ready_is_503_before_the_first_solve_and_after_it_failed(client, monkeyp
 
 def test_the_first_solve_may_take_longer_than_requests_may():
     """With an empty kernel cache it compiles first, whatever deadline requests have."""
-    settings = ServiceSettings(device="cpu", robots="panda", request_timeout_s=0.001, insecure=True)
-    with TestClient(create_app(settings, compile_apart=False)) as client:
-        assert client.app.state.service.warm_up.result(300).result.success.all()
+    with service_of(robots="panda", request_timeout_s=0.001) as client:
+        assert client.app.state.service.warm_up.result().result.success.all()
         assert client.get("/health/ready").status_code == 200
 
 
@@ -88,23 +87,18 @@ def test_a_first_solve_that_fails_is_logged(client, caplog):
 
 
 def test_a_service_whose_solver_is_lost_says_so(monkeypatch):
-    with TestClient(create_app(ServiceSettings(device="cpu", insecure=True, robots=("panda",)))) as other:
-        service = other.app.state.service
-        service.warm_up.result(300)
+    with service_of(robots=("panda",)) as other:
         assert other.get("/health/live").status_code == 200
-        monkeypatch.setattr(health_routes, "STUCK_S", -1.0)  # as if the batch took longer
-        assert other.get("/health/live").json()["code"] == "solver_lost"
-        monkeypatch.undo()
-        service.pool.close()
+        with monkeypatch.context() as patch:
+            patch.setattr(health_routes, "STUCK_S", -1.0)  # as if the batch took longer
+            problem(other.get("/health/live"), 503, "solver_lost")
+        other.app.state.service.pool.close()
         for path in ("/health/live", "/health/ready"):
-            reply = other.get(path)
-            assert (reply.status_code, reply.json()["code"]) == (503, "solver_lost")
+            problem(other.get(path), 503, "solver_lost")
 
 
 def test_a_catalog_may_start_without_robots(tmp_path):
-    settings = ServiceSettings(device="cpu", robots=",", catalog_dir=tmp_path, insecure=True)
-    with TestClient(create_app(settings, compile_apart=False)) as client:
-        client.app.state.service.warm_up.result(300)
+    with service_of(robots=",", catalog_dir=tmp_path) as client:
         assert client.get("/health/ready").status_code == 200
         assert client.get("/v1/robots").json()["robots"] == []
 

@@ -1,44 +1,37 @@
 """A robot without joints that move has configurations of no numbers: told where its links are, but not solved for."""
 
-import json
-
-import msgpack
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 
 from ik_service import load_robot
-from ik_service.service import create_app
-from ik_service.settings import ServiceSettings
+from tests.service import messages
+from tests.service.conftest import service_of
+from tests.service.messages import JSON, MSGPACK, packed, problem
 
 STONE = (
     '<robot name="stone"><link name="rock"/><link name="moss"/>'
     '<joint name="grown" type="fixed"><parent link="rock"/><child link="moss"/><origin xyz="0 0 0.5"/></joint></robot>'
 )
-EMPTY_ROWS = {"dtype": "float64", "shape": [2, 0], "data": b""}
+EMPTY_ROWS = np.zeros((2, 0))
 TARGET = {"link": "moss", "positions": [[0, 0, 0.5], [0, 0, 0.7]]}
-CODECS = {"application/json": (json.dumps, [[], []]), "application/msgpack": (msgpack.packb, EMPTY_ROWS)}
 
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory):
     path = tmp_path_factory.mktemp("robot") / "stone.urdf"
     path.write_text(STONE)
-    app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"stone": load_robot(path)})
-    with TestClient(app, raise_server_exceptions=False) as client:
-        client.app.state.service.warm_up.result(300)
+    with service_of({"stone": load_robot(path)}) as client:
         yield client
 
 
-@pytest.fixture(params=CODECS)
+@pytest.fixture(params=[JSON, MSGPACK])
 def post(request, still):
     """Posts a document in one of the codecs, given rows of no numbers as it has them; answers are JSON."""
-    write, rows = CODECS[request.param]
-    headers = {"Content-Type": request.param, "Accept": "application/json"}
+    rows = packed(EMPTY_ROWS) if request.param == MSGPACK else [[], []]
 
     def send(path, document):
         body = {name: rows if value is EMPTY_ROWS else value for name, value in document.items()}
-        return still.post(f"/v1/robots/stone/{path}", content=write(body), headers=headers)
+        return messages.post(still, f"/v1/robots/stone/{path}", body, request.param, JSON)
 
     return send
 
@@ -53,8 +46,7 @@ def test_its_links_are_told(post):
 @pytest.mark.parametrize("more", [{}, {"initial_joint_q": EMPTY_ROWS}])
 def test_there_is_nothing_to_solve_for(post, more):
     reply = post("solve", {"targets": [TARGET], **more})
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_value"), reply.text
-    assert "no active DOF" in reply.json()["detail"]
+    assert "no active DOF" in problem(reply, 422, "invalid_value")["detail"]
 
 
 def test_rows_of_another_width_are_refused(post):

@@ -3,19 +3,20 @@
 import json
 import threading
 import time
+from contextlib import contextmanager
 from typing import Any
 
+import anyio
 import msgpack
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from ik_service import load_robot
-from ik_service.service import create_app
 from ik_service.service.gate import stream_session
-from ik_service.settings import ServiceSettings
+from tests.bounded import PATIENCE_S
+from tests.service.conftest import service_of
+from tests.service.messages import packed, problem
 
 URL = "/v1/robots/panda/stream"
 CONFIGURE = {"type": "configure", "targets": [{"link": "panda_hand"}], "tick_timeout_s": 60.0}
@@ -24,22 +25,27 @@ POSITION_TOLERANCE = 1e-3  # [m], the default of the service
 TICK_TIMEOUT_S = 0.5  # in which a busy machine lets the solver's thread begin
 
 
-@pytest.fixture(scope="module")
-def panda():
-    return load_robot("panda")
-
-
 def say(stream: Any, message: Any) -> Any:
     stream.send_json(message)
     return stream.receive_json()
 
 
-def configured(stream: Any, **more: Any) -> None:
-    reply = say(stream, {**CONFIGURE, **more})
-    assert reply["type"] == "configured", reply
+@contextmanager
+def streaming(client: Any, **more: Any) -> Any:
+    """A stream that is configured."""
+    with client.websocket_connect(URL) as stream:
+        reply = say(stream, {**CONFIGURE, **more})
+        assert reply["type"] == "configured", reply
+        yield stream
 
 
-def path_of(panda: Any, count: int) -> np.ndarray:
+def code_of_end(stream: Any) -> int:
+    with pytest.raises(WebSocketDisconnect) as caught:
+        stream.receive_json()
+    return caught.value.code
+
+
+def path_of(count: int) -> np.ndarray:
     """A slow way of the hand through reachable places [m], shape [count, 3]."""
     way = np.linspace(0.0, 1.0, count)[:, None]
     return np.array([0.4, -0.2, 0.5]) * (1 - way) + np.array([0.5, 0.2, 0.4]) * way
@@ -55,13 +61,11 @@ def test_a_configuration_is_answered_with_names_once_kernels_are_there(client, p
 
 def test_every_tick_is_answered_in_order_and_starts_where_the_last_one_ended(client, panda):
     before = None
-    with client.websocket_connect(URL) as stream:
-        configured(stream, options={"seeds": 4})
-        for seq, position in enumerate(path_of(panda, 50).tolist()):
+    with streaming(client, options={"seeds": 4}) as stream:
+        for seq, position in enumerate(path_of(50).tolist()):
             answer = say(stream, {**POSE, "positions": [position], "seq": seq})
             assert (answer["type"], answer["seq"], answer["skipped"]) == ("answer", seq, 0)
-            assert answer["success"]
-            assert answer["status"] == "converged"
+            assert (answer["success"], answer["status"]) == (True, "converged")
             reached = panda.forward_kinematics([answer["joint_q"]], links=["panda_hand"]).positions[0, 0]
             assert np.linalg.norm(reached - position) <= POSITION_TOLERANCE
             assert answer["position_error_m"] <= POSITION_TOLERANCE
@@ -70,33 +74,24 @@ def test_every_tick_is_answered_in_order_and_starts_where_the_last_one_ended(cli
             before = joint_q
 
 
-def test_a_tick_may_say_where_to_start(client, panda):
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_tick_starts_where_it_says_and_the_first_at_the_configured_joints(client, panda, configured):
     start = [0.5, -0.5, 0.3, -2.0, 0.2, 1.8, 0.1]
     pose = panda.forward_kinematics([start], links=["panda_hand"])
     tick = {"positions": pose.positions[0].tolist(), "orientations_xyzw": pose.orientations_xyzw[0].tolist()}
-    with client.websocket_connect(URL) as stream:
-        configured(stream)
-        say(stream, {**POSE, "seq": 0})
-        answer = say(stream, {**tick, "seq": 1, "joint_q": start})
-    assert np.abs(np.array(answer["joint_q"]) - start).max() < 1e-3
-
-
-def test_the_first_tick_starts_at_the_configured_joints(client, panda):
-    start = [0.5, -0.5, 0.3, -2.0, 0.2, 1.8, 0.1]
-    pose = panda.forward_kinematics([start], links=["panda_hand"])
-    tick = {"positions": pose.positions[0].tolist(), "orientations_xyzw": pose.orientations_xyzw[0].tolist()}
-    with client.websocket_connect(URL) as stream:
-        configured(stream, initial_joint_q=start)
+    with streaming(client, **({"initial_joint_q": start} if configured else {})) as stream:
+        if not configured:
+            say(stream, {**POSE, "seq": 0})
+            tick["joint_q"] = start
         answer = say(stream, {**tick, "seq": 1})
     assert np.abs(np.array(answer["joint_q"]) - start).max() < 1e-3
 
 
-def test_msgpack_streams_say_the_same(client, panda):
+def test_msgpack_streams_say_the_same(client):
     with client.websocket_connect(URL) as stream:
         stream.send_bytes(msgpack.packb(CONFIGURE))
         assert msgpack.unpackb(stream.receive_bytes())["type"] == "configured"
-        column = {"dtype": "float32", "shape": [1, 3], "data": np.array([0.4, 0.1, 0.5], np.float32).tobytes()}
-        stream.send_bytes(msgpack.packb({**POSE, "positions": column, "seq": 7}))
+        stream.send_bytes(msgpack.packb({**POSE, "positions": packed(POSE["positions"], "float32"), "seq": 7}))
         answer = msgpack.unpackb(stream.receive_bytes())
         assert (answer["seq"], answer["success"], len(answer["joint_q"])) == (7, True, 7)
         stream.send_bytes(b"\xc1")
@@ -115,20 +110,14 @@ def test_several_targets_some_of_them_free_in_part(client):
     targets = [{"link": "panda_hand"}, {"link": "panda_link4", "constrain": "position"}]
     positions = [[0.3915, 0.2327, 0.5578], [-0.0513, 0.0013, 0.6555]]
     orientations = [[0.980532, 0.170675, 0.089824, -0.03687], None]
-    with client.websocket_connect(URL) as stream:
-        configured(stream, targets=targets)
+    with streaming(client, targets=targets) as stream:
         answer = say(stream, {"seq": 0, "positions": positions, "orientations_xyzw": orientations})
         assert answer["success"], answer
         wrong = say(stream, {"seq": 1, "positions": positions, "orientations_xyzw": [orientations[0]] * 2})
         assert (wrong["code"], wrong["problem"]["errors"][0]["pointer"]) == ("unknown_field", "/orientations_xyzw/1")
-
-
-def test_a_free_orientation_has_no_error(client):
-    with client.websocket_connect(URL) as stream:
-        configured(stream, targets=[{"link": "panda_hand", "constrain": "position"}])
+    with streaming(client, targets=[{"link": "panda_hand", "constrain": "position"}]) as stream:
         answer = say(stream, {"seq": 0, "positions": [[0.4, 0.1, 0.5]]})
-    assert answer["success"]
-    assert answer["orientation_error_rad"] is None
+    assert (answer["success"], answer["orientation_error_rad"]) == (True, None)
 
 
 BAD_TICKS = [
@@ -153,8 +142,7 @@ BAD_TICKS = [
 
 @pytest.mark.parametrize(("tick", "code", "pointer", "seq"), BAD_TICKS)
 def test_a_bad_tick_is_answered_with_an_error_and_the_stream_goes_on(client, tick, code, pointer, seq):
-    with client.websocket_connect(URL) as stream:
-        configured(stream)
+    with streaming(client) as stream:
         reply = say(stream, tick)
         assert (reply["type"], reply["code"], reply["seq"]) == ("error", code, seq)
         assert reply["problem"]["status"] == 422
@@ -162,12 +150,11 @@ def test_a_bad_tick_is_answered_with_an_error_and_the_stream_goes_on(client, tic
         assert say(stream, {**POSE, "seq": 4})["success"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 5000, '{"seq": NaN}'])
-def test_a_tick_that_is_no_json_is_answered_too(client, text):
-    with client.websocket_connect(URL) as stream:
-        configured(stream)
-        stream.send_text(text)
-        assert stream.receive_json()["code"] in ("malformed_json", "not_finite")
+def test_a_tick_that_is_no_json_is_answered_too(client):
+    with streaming(client) as stream:
+        for text in ("", "{", "[" * 5000, '{"seq": NaN}'):
+            stream.send_text(text)
+            assert stream.receive_json()["code"] == ("not_finite" if "NaN" in text else "malformed_json")
         assert say(stream, {**POSE, "seq": 4})["success"]
 
 
@@ -192,127 +179,113 @@ def test_a_bad_configuration_ends_the_stream(client, message, code, pointer):
         reply = say(stream, message)
         assert (reply["type"], reply["code"]) == ("error", code)
         assert reply["problem"]["errors"][0]["pointer"] == pointer
-        with pytest.raises(WebSocketDisconnect) as caught:
-            stream.receive_json()
-    assert caught.value.code == 1008
+        assert code_of_end(stream) == 1008
 
 
 def test_an_unknown_robot_is_refused_before_the_handshake(client):
     with pytest.raises(WebSocketDenialResponse) as caught, client.websocket_connect("/v1/robots/pandora/stream"):
         pass
-    assert caught.value.status_code == 404
-    assert caught.value.json()["code"] == "unknown_robot"
+    problem(caught.value, 404, "unknown_robot")
 
 
 def test_a_message_that_is_too_large_ends_the_stream(client):
-    with client.websocket_connect(URL) as stream:
-        configured(stream)
+    with streaming(client) as stream:
         stream.send_text(" " * (stream_session.MAX_STREAM_MESSAGE_BYTES + 1))
-        with pytest.raises(WebSocketDisconnect) as caught:
-            stream.receive_json()
-    assert caught.value.code == 1009
+        assert code_of_end(stream) == 1009
 
 
-@pytest.mark.parametrize(("limit", "first"), [("CONFIGURE_S", False), ("IDLE_S", True)])
-def test_a_silent_stream_ends(client, monkeypatch, limit, first):
+@pytest.mark.parametrize(
+    ("limit", "opened"), [("CONFIGURE_S", lambda client: client.websocket_connect(URL)), ("IDLE_S", streaming)]
+)
+def test_a_silent_stream_ends(client, monkeypatch, limit, opened):
     monkeypatch.setattr(stream_session, limit, 0.05)
-    with client.websocket_connect(URL) as stream:
-        if first:
-            configured(stream)
-        with pytest.raises(WebSocketDisconnect) as caught:
-            stream.receive_json()
-    assert caught.value.code == 1008
+    with opened(client) as stream:
+        assert code_of_end(stream) == 1008
+
+
+class Held:
+    """A solver that waits before each solve until it is let go."""
+
+    def __init__(self, client, solve):
+        self.client, self.solve = client, solve
+        self.started, self.go = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __call__(self, *arguments):
+        self.started.release()
+        assert self.go.acquire(timeout=PATIENCE_S)
+        return self.solve(*arguments)
+
+    def has_begun(self):
+        assert self.started.acquire(timeout=PATIENCE_S)
+
+    @contextmanager
+    def streaming(self, **more):
+        self.go.release()
+        with streaming(self.client, **more) as stream:
+            self.has_begun()
+            yield stream
+
+    def tick(self, stream):
+        """Send a tick, which is in the solver afterwards."""
+        stream.send_json({**POSE, "seq": 0})
+        self.has_begun()
 
 
 @pytest.fixture
 def held(client, monkeypatch):
-    """A solver that waits before each solve until it is let go."""
     cache = client.app.state.service.pool._runner.solver_cache
-    solve, started, go = cache.solve_together, threading.Semaphore(0), threading.Semaphore(0)
-
-    def slow(*arguments):
-        started.release()
-        assert go.acquire(timeout=60)
-        return solve(*arguments)
-
-    monkeypatch.setattr(cache, "solve_together", slow)
-    yield started, go
-    go.release(1000)
+    made = Held(client, cache.solve_together)
+    monkeypatch.setattr(cache, "solve_together", made)
+    yield made
+    made.go.release(1000)
 
 
 def test_the_newest_target_wins_when_the_client_is_faster_than_the_solver(client, held):
-    started, go = held
-    with client.websocket_connect(URL) as stream:
-        go.release()
-        configured(stream)
-        assert started.acquire(timeout=60)
-        stream.send_json({**POSE, "seq": 0})
-        assert started.acquire(timeout=60)  # tick 0 is in the solver
+    with held.streaming() as stream:
+        held.tick(stream)
         for seq in range(1, 6):
             stream.send_json({**POSE, "seq": seq})
-        client.portal.call(_several_turns)
-        go.release(2)
+        client.portal.call(anyio.sleep, 0.2)  # several turns
+        held.go.release(2)
         first, second = stream.receive_json(), stream.receive_json()
     assert (first["seq"], second["seq"]) == (0, 5)
     assert first["skipped"] + second["skipped"] == 4
 
 
-async def _several_turns() -> None:
-    import anyio
-
-    await anyio.sleep(0.2)
-
-
 def test_a_client_that_goes_takes_its_request_along(client, held):
-    started, go = held
-    pool = client.app.state.service.pool
-    with client.websocket_connect(URL) as stream:
-        go.release()
-        configured(stream)
-        assert started.acquire(timeout=60)
-        stream.send_json({**POSE, "seq": 0})
-        assert started.acquire(timeout=60)
-    go.release()
+    with held.streaming() as stream:
+        held.tick(stream)
+    held.go.release()
     assert not client.app.state.service.streams
-    assert pool.waiting_requests == 0
+    assert client.app.state.service.pool.waiting_requests == 0
 
 
-def test_a_tick_that_comes_too_late_is_an_error_and_the_stream_goes_on(client, held):
-    started, go = held
-    with client.websocket_connect(URL) as stream:
-        go.release()
-        configured(stream, tick_timeout_s=TICK_TIMEOUT_S)
-        assert started.acquire(timeout=60)
-        stream.send_json({**POSE, "seq": 0})
-        assert started.acquire(timeout=60)
+def test_a_tick_that_comes_too_late_is_an_error_and_the_stream_goes_on(held):
+    with held.streaming(tick_timeout_s=TICK_TIMEOUT_S) as stream:
+        held.tick(stream)
         time.sleep(1.2 * TICK_TIMEOUT_S)
-        go.release(2)
+        held.go.release(2)
         late = stream.receive_json()
         assert (late["type"], late["seq"], late["code"]) == ("error", 0, "deadline_passed")
         assert say(stream, {**POSE, "seq": 1})["seq"] == 1
 
 
-def test_a_tick_is_answered_while_the_solver_hangs(client, held):
-    started, go = held
-    with client.websocket_connect(URL) as stream:
-        go.release()
-        configured(stream, tick_timeout_s=TICK_TIMEOUT_S)
-        assert started.acquire(timeout=60)
-        rescue = threading.Timer(60, go.release, [1000])
+def test_a_tick_is_answered_while_the_solver_hangs(held):
+    with held.streaming(tick_timeout_s=TICK_TIMEOUT_S) as stream:
+        rescue = threading.Timer(PATIENCE_S, held.go.release, [1000])
         rescue.start()
         late = [say(stream, {**POSE, "seq": seq}) for seq in range(2)]
         assert rescue.is_alive()  # nobody had to let the solver go on
         rescue.cancel()
         assert [(reply["code"], reply["seq"]) for reply in late] == [("deadline_passed", 0), ("deadline_passed", 1)]
-        go.release(1000)
+        held.go.release(1000)
         answers = (say(stream, {**POSE, "seq": seq}) for seq in range(2, 50))  # a busy machine may need more than one
         assert any(answer.get("success") for answer in answers)
 
 
 def test_an_unexpected_error_stays_inside_and_the_stream_goes_on(client, monkeypatch):
     cache = client.app.state.service.pool._runner.solver_cache
-    with client.websocket_connect(URL) as stream:
-        configured(stream)
+    with streaming(client) as stream:
         with monkeypatch.context() as patch:
             patch.setattr(cache, "solve_together", lambda *_: 1 / 0)
             reply = say(stream, {**POSE, "seq": 1})
@@ -322,39 +295,22 @@ def test_an_unexpected_error_stays_inside_and_the_stream_goes_on(client, monkeyp
 
 
 def test_streams_end_with_the_service(panda):
-    app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"panda": panda}, compile_apart=False)
-    with TestClient(app) as own, own.websocket_connect(URL) as stream:
-        configured(stream)
-        own.portal.call(_end, app)
-        with pytest.raises(WebSocketDisconnect) as caught:
-            stream.receive_json()
-    assert caught.value.code == 1001
-
-
-async def _end(app: Any) -> None:
-
-    await app.state.service.end_streams()
+    with service_of({"panda": panda}) as own, streaming(own) as stream:
+        own.portal.call(own.app.state.service.end_streams)
+        assert code_of_end(stream) == 1001
 
 
 def test_streams_and_requests_are_told_of_a_solver_that_is_lost(panda, monkeypatch):
-    app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"panda": panda}, compile_apart=False)
-    with TestClient(app) as own, own.websocket_connect(URL) as stream:
-        configured(stream)
-        monkeypatch.setattr(app.state.service.pool._runner, "_solve", lambda _: 1 / 0)
+    with service_of({"panda": panda}) as own, streaming(own) as stream:
+        monkeypatch.setattr(own.app.state.service.pool._runner, "_solve", lambda _: 1 / 0)
         assert say(stream, {**POSE, "seq": 1})["code"] == "solver_lost"
-        with pytest.raises(WebSocketDisconnect) as caught:
-            stream.receive_json()
+        assert code_of_end(stream) == 1013
         reply = own.post("/v1/robots/panda/solve", json={"targets": [{"link": "panda_hand", **POSE}]})
-        assert (reply.status_code, reply.json()["code"]) == (503, "solver_lost")
-    assert caught.value.code == 1013
+        problem(reply, 503, "solver_lost")
 
 
 def test_a_pool_that_closes_ends_streams(panda):
-    app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"panda": panda}, compile_apart=False)
-    with TestClient(app) as own, own.websocket_connect(URL) as stream:
-        configured(stream)
-        app.state.service.pool.close()
+    with service_of({"panda": panda}) as own, streaming(own) as stream:
+        own.app.state.service.pool.close()
         assert say(stream, {**POSE, "seq": 1})["code"] == "shutting_down"
-        with pytest.raises(WebSocketDisconnect) as caught:
-            stream.receive_json()
-    assert caught.value.code == 1001
+        assert code_of_end(stream) == 1001
