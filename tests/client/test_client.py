@@ -103,25 +103,21 @@ def test_objectives_go_with_targets_or_alone(client, poses):
     assert np.isnan(alone.position_error_m).all()
 
 
-def test_numbers_of_numpy_do_as_well_as_those_of_python(client):
-    options = {"seeds": np.int64(4), "position_tolerance_m": np.float32(1e-3), "random_seed": np.array(3)}
-    posture = {"type": "posture", "joint_q_reference": np.zeros(7)}
-    result = client.solve("panda", objectives=[posture], problem_count=np.int64(2), options=options)
-    assert (len(result), result.seeds) == (2, 4)
-    with stream_of(client, options={"seeds": np.int64(2)}) as stream:
-        assert stream.configured.seeds == 2
-
-
-def test_any_time_can_be_waited(service_url):
+def test_numbers_of_numpy_do_as_well_as_those_of_python_and_any_time_can_be_waited(service_url):
     async def run():
         client = AsyncClient(service_url, timeout_s=float("inf"))
         async with client, stream_of(client) as stream:
             return await stream.step(PLACE, [[1, 0, 0, 0]])
 
-    with Client(service_url, timeout_s=np.float32(1e8)) as client:
-        assert client.solve("panda", PLACE, link="panda_hand").success.all()
-        with stream_of(client) as stream:
-            assert stream.step(PLACE, [[1, 0, 0, 0]]).success
+    options = {"seeds": np.int64(4), "position_tolerance_m": np.float32(1e-3), "random_seed": np.array(3)}
+    posture = {"type": "posture", "joint_q_reference": np.zeros(7)}
+    for encoding in ("json", "msgpack"):
+        with Client(service_url, encoding=encoding, timeout_s=np.float32(1e8)) as client:
+            result = client.solve("panda", objectives=[posture], problem_count=np.int64(2), options=options)
+            assert (len(result), result.seeds) == (2, 4)
+            with stream_of(client, options={"seeds": np.int64(2)}) as stream:
+                assert stream.configured.seeds == 2
+                assert stream.step(PLACE, [[1, 0, 0, 0]]).success
     assert asyncio.run(run()).success
 
 

@@ -33,6 +33,7 @@ def circle(count):
 
 @pytest.mark.evidence_cases("msgpack")
 def test_steps_are_answered_in_order_and_meet_their_targets(client, panda):
+    before = None
     with stream_of(client, options={"seeds": 4}) as stream:
         assert stream.configured.coordinate_names == panda.coordinate_names
         assert (stream.configured.seeds, stream.configured.device) == (4, "cpu")
@@ -43,6 +44,8 @@ def test_steps_are_answered_in_order_and_meet_their_targets(client, panda):
             assert np.linalg.norm(reached - position) <= TOLERANCE_M
             assert answer.position_error_m <= TOLERANCE_M
             assert answer.orientation_error_rad is not None
+            assert before is None or np.abs(answer.joint_q - before).max() < 0.2  # no jump to another branch
+            before = answer.joint_q
 
 
 def test_a_stream_starts_where_it_is_told(client, panda):
@@ -71,6 +74,10 @@ def test_several_targets_with_what_each_constrains(client):
         with pytest.raises(ServiceError) as caught:
             stream.step(places, [DOWN, DOWN])
         assert caught.value.code == "unknown_field"
+        assert caught.value.errors[0]["pointer"] == "/orientations_xyzw/0"
+    with stream_of(client, targets=[StreamTarget(link="panda_hand", constrain="position")]) as stream:
+        answer = stream.step(PLACE)
+    assert (answer.success, answer.orientation_error_rad) == (True, None)
 
 
 def test_a_stream_goes_on_after_a_step_that_is_refused(client):

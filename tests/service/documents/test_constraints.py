@@ -44,13 +44,6 @@ def expected(robot):
     return IKSolver(robot, [LEFT], device="cpu").solve(POSITIONS, constraint_enabled=ENABLED)
 
 
-def test_a_robot_tells_the_limits_of_its_closing_joints():
-    limits = ((-np.inf, 0.5), (-0.2, 0.3), (-1.0, 1.0))
-    table = LoopConstraint("table", "planar", LEFT, None, limits=limits)
-    (loop,) = robot_body("held", load_robot("dual_panda").with_loops([table])).loops
-    assert loop.limits == [(None, 0.5), *limits[1:]]
-
-
 @pytest.mark.evidence
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
 def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served, expected, encoding):
@@ -67,13 +60,16 @@ def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served,
     assert rows == [[held], [[f"target {LEFT}"]], [held]]
 
 
-def test_a_description_lists_them(robot):
+def test_a_description_lists_them_with_the_limits_of_their_closing_joints(robot):
     gear = {"name": "gear", "joint": "left_panda_joint1", "reference_joint": "left_panda_joint2"}
     gear["coefficients"] = [0.1, -2.0]
-    geared = robot.with_coordinate_constraints([CoordinateConstraint(**gear)])
-    described = robot_body("held", geared).model_dump()
+    described = robot_body("held", robot.with_coordinate_constraints([CoordinateConstraint(**gear)])).model_dump()
     assert [loop["name"] for loop in described["loops"]] == ["object", "rail", "hinge"]
     assert described["coordinate_constraints"] == [gear]
+    limits = ((-np.inf, 0.5), (-0.2, 0.3), (-1.0, 1.0))
+    table = LoopConstraint("table", "planar", LEFT, None, limits=limits)
+    (loop,) = robot_body("held", load_robot("dual_panda").with_loops([table])).loops
+    assert loop.limits == [(None, 0.5), *limits[1:]]
 
 
 @pytest.mark.evidence

@@ -23,16 +23,27 @@ EACH = np.linspace(0.02, 0.1, 6 * COUNT).reshape(COUNT, 6)
 PAIRS = np.array([[-1.0, 0.5], [-0.5, 1.0], [-2.0, 0.2], [-0.2, 2.0]])
 STAYS = np.zeros((COUNT, 7), dtype=bool)
 STAYS[0, 2] = STAYS[2, 0] = STAYS[2, 1] = True
+TOOLS = np.array([[0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0]] * 2 + [[0.02, 0.0, 0.2, 0.0, 0.0, 0.6, 0.8]] * 2)
 ON_TARGETS = {
+    "one tool": {"offset": TOOLS[0]},
+    "tools": {"offset": TOOLS},
+    "reference": {"reference_link": "panda_link2"},
+    "weights each": {"row_weights": np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]] * COUNT)},
     "free": {"free": ["rz"]},
     "cone": {"free": ["rz"], "tolerance": CONE},
     "tolerances": {"tolerance": EACH, "frame": "target"},
     "weights": {"row_weights": [1.0, 1.0, 1.0, 1.0, 1.0, 0.0], "frame": "tool"},
 }
+TOLERANCES = {"position_tolerance": 1e-5, "orientation_tolerance": 1e-4}
 OF_REQUESTS = {
     # as a request has it, as Python has it where that differs
     "limits": ({"joint_limits": {"panda_joint1": [-1.0, 1.5]}}, {"joint_limits": {"panda_joint1": (-1.0, 1.5)}}),
     "pairs": ({"joint_limits": {"panda_joint1": PAIRS}}, {"joint_limits": {"panda_joint1": PAIRS.T}}),
+    "options": ({"options": {"seeds": 3, "max_iterations": 1}}, {}),
+    "tolerances of all": (
+        {"options": {"position_tolerance_m": 1e-5, "orientation_tolerance_rad": 1e-4}},
+        {"options": TOLERANCES},
+    ),
     "max_change": ({"max_change": 0.01}, {}),
     "max_change of a joint": ({"max_change": {"panda_joint2": 0.001}}, {}),
     "frozen": ({"frozen": ["panda_joint3"]}, {}),
@@ -62,7 +73,15 @@ def document(given, on_target=None, **fields):
     return {"targets": [target], "initial_joint_q": start.tolist(), **fields}
 
 
-@pytest.mark.evidence_cases("tolerances")
+def split(on_target):
+    """Fields of a target with the parts of its tool, as clients take them."""
+    fields = dict(on_target)
+    if (tool := fields.pop("offset", None)) is not None:
+        fields |= {"offset_position": tool[..., :3], "offset_orientation_xyzw": tool[..., 3:]}
+    return fields
+
+
+@pytest.mark.evidence_cases("tolerances", "one tool", "reference")
 @pytest.mark.parametrize("case", CASES)
 def test_answers_are_those_of_python_in_both_encodings(client, panda, given, case):
     (start, *poses), (on_target, fields, arguments) = given, CASES[case]
@@ -71,17 +90,17 @@ def test_answers_are_those_of_python_in_both_encodings(client, panda, given, cas
     )
     plain = IKSolver(panda, [HAND], device="cpu").solve(*poses, initial_joint_q=start)
     assert expected.joint_q.tobytes() != plain.joint_q.tobytes()
-    targets = [SolveTarget(link=HAND, positions=poses[0], orientations_xyzw=poses[1], **on_target)]
+    target = SolveTarget(link=HAND, positions=poses[0], orientations_xyzw=poses[1], **split(on_target))
     for encoding in ("json", "msgpack"):
         with in_process(client, encoding) as one:
-            found = one.solve("panda", targets=targets, initial_joint_q=start, **fields)
+            found = one.solve("panda", targets=[target], initial_joint_q=start, **fields)
         assert found.joint_q.astype(np.float32).tobytes() == expected.joint_q.tobytes()
 
 
 @pytest.mark.parametrize("asked", ON_TARGETS.values(), ids=ON_TARGETS)
 def test_targets_of_streams_are_written_so(asked):
-    one = {name: value[0] if isinstance(value, np.ndarray) else value for name, value in asked.items()}
-    assert set(StreamTarget(link=HAND, **one).document()) == {"link", "constrain", *asked}
+    one = {name: value[0] if np.ndim(value) == 2 else value for name, value in asked.items()}
+    assert set(StreamTarget(link=HAND, **split(one)).document()) == {"link", "constrain", *asked}
 
 
 def test_requests_with_other_tolerances_share_a_batch_without_a_change(panda, given):

@@ -35,7 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "axis_align": {"link": HAND, "axis": [0, 0, 2], "target_axis": -POINTS},
     "plane": {"link": HAND, "points": POINTS, "normals": [0, 0.5, 0.5], "row_weights": [2.0]},
     "line": {"link": HAND, "points": POINTS, "directions": [[0, 0, 1]] * 3, "row_weights": [[1, 2]] * 3},
-    "posture": {"joint_q_reference": 0.9 * np.tile(READY, (3, 1)), "joints": JOINTS},
+    "posture": {"joint_q_reference": 0.9 * np.tile(READY, (3, 1)), "joints": JOINTS, "priority": 0},
     "damping": {"row_weights": [1, 1, 1, 1, 1, 1, 0]},
     "joint_limit": {
         "joint_limit_lower": [-0.1] * 7,
@@ -57,7 +57,10 @@ def in_process(kind: str) -> Any:
         arguments["offset"] = [*TOOL["position"], *TOOL["orientation_xyzw"]]
     if kind == "damping":  # over HTTP the start of the request
         arguments["joint_q_reference"] = np.tile(READY, (3, 1))
-    return CLASSES[kind](**arguments, weight=WEIGHT)
+    priority = arguments.pop("priority", 1)
+    made = CLASSES[kind](**arguments, weight=WEIGHT)
+    made.priority = priority
+    return made
 
 
 def request_for(kind: str) -> dict[str, Any]:
@@ -103,16 +106,6 @@ def test_messagepack_brings_the_same(client):
     assert found["joint_q"] == post(client, "panda", request_for("line"))["joint_q"]
 
 
-@pytest.mark.evidence
-def test_islands_name_the_rows_of_objectives(client):
-    posture = {"type": "posture", "joint_q_reference": [0.1] * 14, "weight": 0.01}
-    apart = {"type": "position", "link": HANDS[1], "target_positions": [0.5, -0.2, 0.4]}
-    target = {"link": HANDS[0], "positions": [[0.4, 0.3, 0.5]]}
-    answer = post(client, "dual_panda", {"targets": [target], "objectives": [posture, apart], "include": ["islands"]})
-    rows = [island["rows"] for island in answer["islands"][0]]
-    assert rows == [[f"target {HANDS[0]}", "posture"], ["posture", f"position {HANDS[1]}"]]
-
-
 def test_without_targets_success_is_a_minimum_and_errors_are_null(client):
     far = {"type": "position", "link": HAND, "target_positions": [[9.0, 0, 0], [0.4, 0.1, 0.5]]}
     answer = post(client, "panda", {"objectives": [far], "include": ["advice", "solutions"], "options": {"seeds": 8}})
@@ -122,23 +115,3 @@ def test_without_targets_success_is_a_minimum_and_errors_are_null(client):
     assert answer["position_error_m"] == answer["orientation_error_rad"] == [None, None]
     assert len(answer["advice"]) == len(answer["solutions"]) == 2
     assert "targets" not in answer
-
-
-@pytest.mark.evidence
-def test_an_objective_moves_the_answer_and_costs_targets_nothing_unless_it_has_their_priority(client):
-    target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]]}
-    posture = {"type": "posture", "joint_q_reference": [0.5, -0.785, 0.5, -2.0, 0.5, 1.571, 0.785], "weight": 1e-3}
-    without = post(client, "panda", {"targets": [target]})
-    soft = post(client, "panda", {"targets": [target], "objectives": [posture]})
-    assert without["success"] == soft["success"] == [True]
-    reference = np.array(posture["joint_q_reference"])
-    near, far = (np.linalg.norm(np.array(one["joint_q"][0]) - reference) for one in (soft, without))
-    assert near < 0.8 * far
-    heavy = {**posture, "weight": 10.0}
-    yields, weighed = (
-        post(client, "panda", {"targets": [target], "objectives": [{**heavy, "priority": priority}]})
-        for priority in (1, 0)
-    )
-    assert yields["success"] == [True]
-    assert post(client, "panda", {"targets": [target], "objectives": [heavy]})["joint_q"] == yields["joint_q"]
-    assert weighed["success"] == [False]  # the posture outweighs the target, which alone is judged

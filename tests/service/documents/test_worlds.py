@@ -137,21 +137,6 @@ def test_an_answer_has_no_more_bytes_than_were_reserved(served_cell, cell, targe
     assert len(reply.content) <= solve_bytes(cell, read_solve(document, cell), codec)[0]
 
 
-@pytest.mark.parametrize("encoding", ["json", "msgpack"])
-def test_the_client_gives_a_world_of_arrays(served_cell, cell, target, encoding):
-    rock = {**GRID, "values": np.random.default_rng(0).uniform(0.0, 0.3, (3, 4, 5)).astype(np.float32)}
-    table = {**OBJECTS["table"], "size": np.array([2, 2, 0.1]), "position": (0, 0, np.float32(-0.125))}
-    poses = target["positions"], target["orientations_xyzw"]
-    with in_process(served_cell, encoding) as one:
-        objects = {"rock": rock, "table": table}
-        found = one.solve("cell", *poses, link=HAND, world={"objects": objects}, include=["clearance"])
-    world = read_world({"objects": {"rock": rock, "table": {**OBJECTS["table"], "position": [0, 0, -0.125]}}})
-    np.testing.assert_allclose(cell.collision(found.joint_q, world).clearance, found.clearance_m, atol=1e-9)
-    assert (cell.collision(found.joint_q).clearance > found.clearance_m).any()
-    assert found.collision_names[-2:] == ("rock", "table")
-    assert found.closest.shape == (COUNT, 2)
-
-
 def test_nodes_of_grids_are_bounded(served_cell, target):
     grid = {**GRID, "spacing": 1e-3, "values": np.ones((2, 3, MAX_GRID_NODES // 6 + 1)).tolist()}
     reply = post(served_cell, SOLVE, {"targets": [target], "world": {"objects": {"a": grid}}})
@@ -160,20 +145,26 @@ def test_nodes_of_grids_are_bounded(served_cell, target):
 
 
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
-def test_what_links_carry_is_that_of_a_solve_in_process(served_cell, cell, target, encoding):
-    world, poses = read_world({"objects": OBJECTS}), (np.array(target["positions"]), target["orientations_xyzw"])
-    solver, held = IKSolver(cell, [HAND], device="cpu"), held_of(ATTACHED)
-    expected = solver.solve(*poses, world=world, attached=held, options={"margin": 0.01})
-    sent = {"objects": OBJECTS, "attached": ATTACHED | {"rod": {**ROD, "spheres": np.array(ROD["spheres"])}}}
-    asked = {"world": sent, "options": {"margin_m": 0.01}, "include": ["clearance", "advice"]}
+def test_worlds_and_what_links_carry_are_those_of_a_solve_in_process(served_cell, cell, target, encoding):
+    rock = {**GRID, "values": np.random.default_rng(0).uniform(0.0, 0.3, (3, 4, 5)).astype(np.float32)}
+    table = {**OBJECTS["table"], "size": np.array([2, 2, 0.1]), "position": (0, 0, np.float32(-0.125))}
+    held = ATTACHED | {"rod": {**ROD, "spheres": np.array(ROD["spheres"])}}
+    sent = {"objects": {**OBJECTS, "table": table, "rock": rock}, "attached": held}
+    lower = {**OBJECTS["table"], "position": [0, 0, -0.125]}
+    world = read_world({"objects": {**OBJECTS, "table": lower, "rock": rock}})
+    poses = np.array(target["positions"]), target["orientations_xyzw"]
+    solver = IKSolver(cell, [HAND], device="cpu")
+    expected = solver.solve(*poses, world=world, attached=held_of(ATTACHED), options={"margin": 0.01})
+    asked = {"options": {"margin_m": 0.01}, "include": ["clearance", "advice"]}
     with in_process(served_cell, encoding) as one:
-        found = one.solve("cell", *poses, link=HAND, **asked)
-    assert found.collision_names == (*cell.body_spheres.links, "rod", "camera", *OBJECTS)
+        found = one.solve("cell", *poses, link=HAND, world=sent, **asked)
+    assert found.collision_names == (*cell.body_spheres.links, "rod", "camera", *OBJECTS, "rock")
     np.testing.assert_array_equal(found.clearance_m, expected.clearance)
     np.testing.assert_array_equal(found.closest, expected.closest)
     np.testing.assert_array_equal(np.asarray(found.joint_q, np.float32), expected.joint_q)
-    without = cell.collision(expected.joint_q, world).clearance
-    assert (expected.clearance < without).any()
+    among = cell.collision(expected.joint_q, world).clearance
+    assert (expected.clearance < among).any()
+    assert (among < cell.collision(expected.joint_q).clearance).any()
 
 
 def test_a_check_counts_what_links_carry(served_cell, cell):
@@ -324,18 +315,7 @@ def test_a_world_is_read_beside_the_event_loop(served_cell, cell, target, route,
     assert not on_the_loop.startswith("ik-side")
 
 
-def test_many_objects_leave_fewer_attempts(cell):
-    target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]] * 7000}
-    ball = {"shape": "sphere", "radius": 0.01}
-    few, many = ({"objects": {str(k): ball for k in range(count)}} for count in (8, REQUEST_OBJECTS_MAX))
-    options = {"seeds": 1000}
-    assert read_solve({"targets": [target], "world": few, "options": options}, cell).request.problem_count == 7000
-    with pytest.raises(ValueError, match="256 objects") as raised:
-        read_solve({"targets": [target], "world": many, "options": options}, cell)
-    assert "/options/seeds" in str(raised.value)
-
-
-def test_grids_leave_fewer_attempts_and_configurations(served_cell, cell):
+def test_objects_and_grids_leave_fewer_attempts_and_configurations(served_cell, cell):
     grid = {**GRID, "values": [[[1, 1], [1, 1]], [[1, 1], [1, 1]]]}
     boxes, grids = ({"objects": {str(k): one for k in range(256)}} for one in (OBJECTS["table"], grid))
     allowed = []
@@ -344,8 +324,11 @@ def test_grids_leave_fewer_attempts_and_configurations(served_cell, cell):
         (fault,) = served_cell.post("/v1/robots/cell/check", json=body).json()["errors"]
         allowed.append(int(fault["detail"].split()[-1].rstrip(".")))
     assert 5 * allowed[1] < allowed[0]
-    target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]] * 1000}
-    options = {"seeds": 800}
-    assert read_solve({"targets": [target], "world": boxes, "options": options}, cell).request.problem_count == 1000
-    with pytest.raises(FaultyFieldsError, match="256 objects"):
-        read_solve({"targets": [target], "world": grids, "options": options}, cell)
+    few = {"objects": {str(k): OBJECTS["table"] for k in range(8)}}
+    for count, seeds, allowed_world, refused in ((1000, 800, boxes, grids), (7000, 1000, few, boxes)):
+        target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]] * count}
+        body = {"targets": [target], "options": {"seeds": seeds}}
+        assert read_solve({**body, "world": allowed_world}, cell).request.problem_count == count
+        with pytest.raises(FaultyFieldsError, match="256 objects") as raised:
+            read_solve({**body, "world": refused}, cell)
+        assert "/options/seeds" in str(raised.value)

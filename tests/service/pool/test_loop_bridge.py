@@ -34,7 +34,7 @@ def slow_bridge(make_bridge):
     return bridge, cache, begun
 
 
-def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
+def test_requests_of_one_turn_and_of_the_next_are_one_batch(make_bridge, panda, monkeypatch):
     bridge, cache = make_bridge()
     submit = bridge._pool.submit
 
@@ -46,25 +46,14 @@ def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
     monkeypatch.setattr(bridge._pool, "submit", submit_and_rest)
 
     async def ask():
-        answers = await asyncio.gather(*(bridge.solve(panda, numbered(k, 1)) for k in range(20)))
-        return [numbers_of(answer) for answer in answers]
+        early = [bridge.solve(panda, numbered(k, 1)) for k in range(15)]
+        await asyncio.sleep(0)
+        time.sleep(0.01)  # the same
+        late = [bridge.solve(panda, numbered(k, 1)) for k in range(15, 20)]
+        return [numbers_of(answer) for answer in await asyncio.gather(*early, *late)]
 
     assert run(ask()) == [[k] for k in range(20)]
     assert [len(batch) for batch in cache.batches] == [20]
-
-
-def test_requests_of_the_next_turn_are_in_the_same_batch(make_bridge, panda):
-    bridge, cache = make_bridge()
-
-    async def ask():
-        early = [bridge.solve(panda, numbered(k, 1)) for k in range(3)]
-        await asyncio.sleep(0)
-        time.sleep(0.01)  # in which the solver's thread would begin
-        late = [bridge.solve(panda, numbered(k, 1)) for k in range(3, 5)]
-        return [numbers_of(answer) for answer in await asyncio.gather(*early, *late)]
-
-    assert run(ask()) == [[k] for k in range(5)]
-    assert [len(batch) for batch in cache.batches] == [5]
 
 
 def test_errors_go_to_those_whose_they_are(make_bridge, panda):

@@ -22,12 +22,13 @@ def is_empty(pool):
     return pool.waiting_requests == pool.waiting_problems == 0
 
 
-def test_what_waits_is_solved_together(held, panda):
-    pool, cache, first = held()
+@pytest.mark.parametrize(("most", "batches"), [(10_000, [1, 15]), (2, [1, *[2] * 7, 1])])
+def test_what_waits_is_solved_together_up_to_a_bound(held, panda, most, batches):
+    pool, cache, first = held(limits=PoolLimits(batch_problems=most))
     futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(5)]
     cache.gate.set()
     assert answers(first, *futures) == [[-1], *([10 * k, 10 * k + 1, 10 * k + 2] for k in range(5))]
-    assert [len(batch) for batch in cache.batches] == [1, 15]
+    assert [len(batch) for batch in cache.batches] == batches
 
 
 def test_requests_of_other_options_or_links_are_not_mixed(held, panda):
@@ -71,14 +72,6 @@ def test_a_request_that_is_alone_is_not_cut_up_until_others_come(make_pool, pand
     before = len(cache.batches)
     assert answers(large) == [list(range(60_000))]
     assert max(map(len, cache.batches[before : before + 20])) <= 1000
-
-
-def test_batches_can_be_bounded(held, panda):
-    pool, cache, _ = held(limits=PoolLimits(batch_problems=2))
-    futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(2)]
-    cache.gate.set()
-    assert answers(*futures) == [[0, 1, 2], [10, 11, 12]]
-    assert max(map(len, cache.batches)) == 2
 
 
 def test_many_threads_get_their_own_answers(make_pool, panda):
@@ -143,19 +136,6 @@ def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(held, 
     assert not first.done()
 
 
-def test_a_request_that_cannot_be_in_time_is_not_begun(held, panda):
-    pool, cache, first = held()
-    lost = pool.submit(panda, numbered(100, 64), timeout_s=5.0)
-    good = pool.submit(panda, numbered(200, 64))
-    pool._batch_sizer.least_seconds = lambda key: 0.5
-    cache.gate.set()
-    with pytest.raises(ExpiredError):
-        lost.result(PATIENCE_S)
-    assert numbers_of(good.result(PATIENCE_S))[0] == 200
-    assert first.done()
-    assert not {100, 163} & cache.solved
-
-
 def test_who_is_given_up_because_of_slow_batches_is_tried_again_after_a_while(make_pool, panda):
     pool, cache = make_pool()
     solved_by(pool, panda, numbered(0, 100))
@@ -178,14 +158,23 @@ def test_searches_with_a_deadline_have_no_doubled_batches(make_pool, panda):
     assert len(pool._batch_sizer._timed) == 1
 
 
-def test_a_cancelled_request_is_never_solved_and_frees_its_place(held, panda):
+@pytest.mark.parametrize("why", ["cancelled", "late", "cannot be in time"])
+def test_a_request_that_is_given_up_is_never_solved_and_frees_its_place(held, panda, clock, why):
     pool, cache, _ = held(limits=PoolLimits(requests=2))
-    cancelled, kept = pool.submit(panda, numbered(7, 1)), pool.submit(panda, numbered(8, 1))
-    assert cancelled.cancel()
+    lost = pool.submit(panda, numbered(100, 64), timeout_s=PATIENCE_S)
+    kept = pool.submit(panda, numbered(200, 64), timeout_s=30 * PATIENCE_S)
+    if why == "cancelled":
+        assert lost.cancel()
+    elif why == "late":
+        clock.passed_s += PATIENCE_S
+    else:
+        pool._batch_sizer.least_seconds = lambda key: PATIENCE_S / 60
     cache.gate.set()
-    assert answers(kept) == [[8]]
-    assert 7 not in cache.solved
-    assert pool.waiting_requests == 0
+    with pytest.raises(CancelledError if why == "cancelled" else ExpiredError):
+        lost.result(PATIENCE_S)
+    assert answers(kept) == [list(range(200, 264))]
+    assert not {100, 163} & cache.solved
+    assert is_empty(pool)
 
 
 def test_a_large_request_is_given_up_when_it_is_cancelled_half_way(make_pool, panda):
@@ -197,18 +186,6 @@ def test_a_large_request_is_given_up_when_it_is_cancelled_half_way(make_pool, pa
     assert numbers_of(solved_by(pool, panda, numbered(-5, 1))) == [-5]
     assert sum(map(len, cache.batches)) < 50_000
     assert pool.waiting_problems == 0
-
-
-def test_a_request_past_its_deadline_is_never_solved(held, panda, clock):
-    pool, cache, _ = held()
-    late = pool.submit(panda, numbered(7, 1), timeout_s=PATIENCE_S)
-    good = pool.submit(panda, numbered(8, 1), timeout_s=3 * PATIENCE_S)
-    clock.passed_s += PATIENCE_S
-    cache.gate.set()
-    with pytest.raises(ExpiredError):
-        late.result(PATIENCE_S)
-    assert answers(good) == [[8]]
-    assert 7 not in cache.solved
 
 
 def test_an_answer_that_comes_after_its_deadline_is_an_error(make_pool, panda, clock):
@@ -229,21 +206,15 @@ def test_only_the_request_that_the_solver_refuses_fails(held, panda):
     assert isinstance(futures[1].exception(PATIENCE_S), InputError)
 
 
-def test_the_thread_survives_any_error(make_pool, panda):
+def test_the_thread_survives_any_error_which_ends_a_whole_request(make_pool, panda):
     pool, cache = make_pool(error=RuntimeError("broken"))
     for _ in range(2):
         with pytest.raises(RuntimeError, match="broken"):
             solved_by(pool, panda, numbered(0, 3))
-    cache.error = None
-    assert numbers_of(solved_by(pool, panda, numbered(4, 1))) == [4]
-    assert is_empty(pool)
-
-
-def test_a_failed_part_ends_its_whole_request(make_pool, panda):
-    pool, cache = make_pool(refused=5000.0)
+    cache.error, cache.refused = None, 5000.0
     with pytest.raises(InputError):
         solved_by(pool, panda, numbered(0, 50_000))
-    assert pool.waiting_problems == 0
+    assert is_empty(pool)
     assert numbers_of(solved_by(pool, panda, numbered(4, 1))) == [4]
     assert 40_000 not in cache.solved
 

@@ -22,21 +22,21 @@ def robot():
     return load_robot("four_bar")
 
 
-def test_configurations_are_closed_as_in_python(client, robot):
+@pytest.mark.parametrize("kind", [JSON, MSGPACK])
+def test_configurations_are_closed_as_in_python(client, robot, kind):
     joint_q = robot.random_joint_q(np.random.default_rng(0), 20)
-    shown = ask(client, joint_q=joint_q, solutions=2, random_seed=5)
+    shown = ask(client, kind=kind, joint_q=joint_q, solutions=2, random_seed=5)
     found = robot.constraints.close(joint_q, ["crank_joint"], solutions=2, seed=5)
-    assert np.array(shown["joint_q"]).tobytes() == found.joint_q.tobytes()
-    assert shown["success"] == [True] * 20
-    assert shown["status"] == ["closed"] * 20
-    assert shown["iterations"] == found.iterations.tolist()
+    for name in ("joint_q", "closing_joint_q", "solutions"):
+        assert np.array(shown[name]).tobytes() == getattr(found, name).tobytes(), name
+    assert np.array(shown["success"]).tolist() == [True] * 20
+    assert np.array(shown["status"]).tolist() == ["closed"] * 20
+    assert np.array(shown["iterations"]).tolist() == found.iterations.tolist()
     assert shown["constraint_names"] == ["pin"]
     assert np.array(shown["constraint_error"]).max() <= CLOSED
     assert np.abs(robot.constraints.residual(shown["joint_q"])).max() <= CLOSED
     assert shown["closing_coordinate_names"] == list(robot.constraints.coordinate_names)
-    assert np.array(shown["closing_joint_q"]).tobytes() == found.closing_joint_q.tobytes()
-    assert shown["solution_count"] == [2] * 20
-    assert np.array(shown["solutions"]).tobytes() == found.solutions.tobytes()
+    assert np.array(shown["solution_count"]).tolist() == [2] * 20
     crank = shown["coordinate_names"].index("crank_joint")
     assert [line[crank] for line in shown["joint_q"]] == joint_q[:, crank].tolist()
 
@@ -77,12 +77,6 @@ def test_constraints_are_disabled_by_name_whatever_else_there_is(client, robot):
     assert pin <= CLOSED
     assert roll == 0.0
     assert cam > CLOSED
-
-
-def test_messagepack_has_the_same_columns(client):
-    packed, shown = ask(client, kind=MSGPACK), ask(client)
-    assert packed["joint_q"].tolist() == shown["joint_q"]
-    assert packed["status"] == shown["status"]
 
 
 def test_a_robot_without_loops_is_closed_as_it_stands(client, panda):

@@ -158,25 +158,20 @@ def test_what_nobody_waits_for_any_more_is_not_begun(processes, builder, ask):
 
 
 @SHORT_TURNS
-def test_one_that_outstays_its_turn_is_ended_and_others_go_on(processes, builder, ask):
+@pytest.mark.parametrize("others", [True, False])
+def test_one_that_outstays_its_turn_is_ended_once_others_or_nobody_wait(processes, builder, ask, others):
     hanging = ask(builder)
     process = begun(processes)
     time.sleep(0.1)
     assert not process.killed  # nobody else wants the process, and somebody waits for this
-    other = ask(builder, "panda_link4")
+    if not others:
+        hanging.owners = set()
+    other = ask(builder, "panda_link4") if others else None
     assert ends(hanging) == [ABANDONED]
     assert process.killed
-    begun(processes, 1).hangs = False
-    assert ends(other) == [COMPILED]
-
-
-@SHORT_TURNS
-def test_one_that_outstays_its_turn_is_ended_once_nobody_waits(processes, builder, ask):
-    hanging = ask(builder)
-    begun(processes)
-    hanging.owners = set()
-    assert ends(hanging) == [ABANDONED]
-    assert processes[0].killed
+    if others:
+        begun(processes, 1).hangs = False
+        assert ends(other) == [COMPILED]
 
 
 def made_by(process):

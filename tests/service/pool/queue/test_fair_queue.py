@@ -25,22 +25,15 @@ def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
     assert (one.requests, one.problems) == (1, 3)
 
 
-def test_small_requests_behind_a_large_one_are_the_next_batch(panda):
-    one, many = queue(), large(panda, 100_000)
-    put(one, many)
-    assert sizes(one.take(lambda _: 64)) == [(many, 0, 64)]
-    small = [work(panda, 1) for _ in range(40)]
+@pytest.mark.parametrize("count", [1, 600])
+def test_small_requests_are_the_next_batch_behind_any_number_of_large_ones(panda, count):
+    one, many, small = queue(), [large(panda, 100_000 // count) for _ in range(count)], [work(panda) for _ in range(40)]
+    put(one, *many)
+    assert [share.queued for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
     put(one, *small)
     assert [share.queued for share in one.take(lambda _: 64)] == small
-    assert sizes(one.take(lambda _: 64)) == [(many, 64, 128)]
-
-
-def test_a_small_request_is_the_next_batch_behind_any_number_of_large_ones(panda):
-    one, many, small = queue(), [large(panda, 1000) for _ in range(600)], work(panda, 1)
-    put(one, *many, small)
-    assert one.seconds_until(None, small.key, lambda _: 1.0, is_small=True) == 2.0
-    assert sizes(one.take(lambda _: 64)) == [(small, 0, 1)]
     assert [share.queued for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
+    assert waits(one, lambda _: 1.0)(work(panda)) == 1.0
 
 
 def test_large_requests_advance_side_by_side_and_later_ones_wait(panda):
