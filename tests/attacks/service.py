@@ -77,15 +77,6 @@ class Service:
         """A new connection; nothing is sent yet."""
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
 
-    def processes(self) -> list[int]:
-        """Ids of its process and of all children below it."""
-        found = [self.process.pid]
-        for pid in found:  # grows as children are found
-            for tasks in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                with contextlib.suppress(OSError):  # it has just ended
-                    found += map(int, tasks.read_text().split())
-        return found
-
     def memory_mb(self) -> float:
         """Memory that the service's process holds, of several workers the one with most [MB]."""
         pages = [int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.serving]

@@ -21,20 +21,14 @@ READY = "ready"
 
 
 class Call(NamedTuple):
-    """One call and what became of it.
+    """One call of a kind (`solve`, `live` or `fresh`): when it began and how long it took by the machine's clock [s].
 
-    Attributes:
-        kind: `solve`, `live` or `fresh`.
-        began_s: When it began, on the machine's monotonic clock.
-        took_s: How long it took.
-        status: HTTP status; 0 where no answer came.
-        code: "ok", the code of a problem document, or the name of the exception.
+    `code` is "ok", the code of a problem document, or the name of the exception.
     """
 
     kind: str
     began_s: float
     took_s: float
-    status: int
     code: str
 
     @property
@@ -46,7 +40,6 @@ class Call(NamedTuple):
 def call(connection: http.client.HTTPConnection, kind: str, key: str) -> Call:
     """Ask for one solve, or whether the service is live; the connection is closed where that fails."""
     began = time.monotonic()
-    status = 0
     try:
         if kind == "solve":
             headers = {"X-API-Key": key, "Content-Type": "application/json"}
@@ -55,15 +48,15 @@ def call(connection: http.client.HTTPConnection, kind: str, key: str) -> Call:
             connection.request("GET", "/health/live")
         reply = connection.getresponse()
         content = reply.read()
-        status, code = reply.status, "ok"
-        if status != 200:
+        code = "ok"
+        if reply.status != 200:
             code = json.loads(content).get("code", "none")
         elif kind == "solve" and json.loads(content)["success"] != [True]:
             code = "not_solved"
     except (OSError, http.client.HTTPException, ValueError) as error:
         code = type(error).__name__
         connection.close()
-    return Call(kind, began, time.monotonic() - began, status, code)
+    return Call(kind, began, time.monotonic() - began, code)
 
 
 def keep_calling(calls: list[Call], kind: str, address: tuple[str, int], key: str, stop: threading.Event) -> None:

@@ -31,34 +31,30 @@ def poses(panda):
     return reached.positions[:, 0], reached.orientations_xyzw[:, 0]
 
 
-def test_a_batch_is_solved(client, panda, poses):
-    result = client.solve("panda", *poses, link="panda_hand", options={"seeds": 32})
-    assert (len(result), result.joint_q.shape) == (COUNT, (COUNT, 7))
-    assert (result.success.dtype, result.seed_index.dtype.kind) == (bool, "i")
-    assert result.success.mean() > 0.9
-    assert set(result.status[result.success]) == {"converged"}
-    assert result.coordinate_names == panda.coordinate_names
-    assert (result.seeds, result.collision) == (32, "self")
-    reached = panda.forward_kinematics(result.joint_q, links=["panda_hand"]).positions[:, 0]
-    assert np.linalg.norm(reached - poses[0], axis=1)[result.success].max() <= 1e-3
-    assert result.timing_ms["solve"] > 0.0
-
-
-def test_both_encodings_and_both_clients_bring_the_same(service_url, poses):
+def test_both_encodings_and_both_clients_bring_the_same(service_url, panda, poses):
     def solve(client):
-        return client.solve("panda", *poses, link="panda_hand")
+        return client.solve("panda", *poses, link="panda_hand", options={"seeds": 32})
 
     async def third():
         async with AsyncClient(service_url) as client:
             return (await asyncio.gather(*(solve(client) for _ in range(4))))[-1]
 
     with Client(service_url) as binary, Client(service_url, encoding="json") as text:
-        first, second = solve(binary), solve(text)
-    for other in (second, asyncio.run(third())):
-        assert np.array_equal(first.joint_q, other.joint_q.astype(np.float32))
+        first, *others = solve(binary), solve(text), asyncio.run(third())
+    reached = panda.forward_kinematics(first.joint_q, links=["panda_hand"]).positions[:, 0]
+    assert np.linalg.norm(reached - poses[0], axis=1)[first.success].max() <= 1e-3
+    assert first.success.mean() > 0.9
+    for result in (first, *others):
+        assert (len(result), result.joint_q.shape) == (COUNT, (COUNT, 7))
+        assert (result.success.dtype, result.seed_index.dtype.kind) == (bool, "i")
+        assert set(result.status[result.success]) == {"converged"}
+        assert result.coordinate_names == panda.coordinate_names
+        assert (result.seeds, result.collision) == (32, "self")
+        assert result.timing_ms["solve"] > 0.0
+        assert np.array_equal(first.joint_q, result.joint_q.astype(np.float32))
         for name in ("success", "status", "iterations", "seed_index"):
-            assert getattr(first, name).tolist() == getattr(other, name).tolist(), name
-        assert other.position_error_m == pytest.approx(first.position_error_m)
+            assert getattr(first, name).tolist() == getattr(result, name).tolist(), name
+        assert result.position_error_m == pytest.approx(first.position_error_m)
 
 
 def test_the_start_of_one_problem_may_be_its_row_alone(client, panda, poses):

@@ -124,38 +124,35 @@ def test_double_precision_and_the_best_of_all_seeds_may_be_asked_for(client, pos
 
 
 # ---------------------------------------------------------------------- bodies that no client should send
-P = "/targets/0/positions"
-COLUMNS = [
-    ({"dtype": "float32", "shape": [1, 3], "data": b"1234"}, "wrong_shape", f"{P}/data"),
-    ({"dtype": "float16", "shape": [1, 3], "data": b"123456"}, "wrong_type", f"{P}/dtype"),
-    ({"dtype": "object", "shape": [1, 3], "data": b"12345678" * 3}, "wrong_type", f"{P}/dtype"),
-    ({"dtype": ["float32"], "shape": [1, 3], "data": b""}, "wrong_type", f"{P}/dtype"),
-    ({"dtype": "float32", "shape": 3, "data": b""}, "wrong_type", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [-1, 3], "data": b""}, "wrong_type", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [True, 3], "data": b"1234" * 3}, "wrong_type", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [1] * 40, "data": b"1234"}, "wrong_type", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [2**62, 2**62], "data": b""}, "wrong_shape", f"{P}/data"),
-    ({"dtype": "float32", "shape": [0, 2**63], "data": b""}, "out_of_range", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [2**64 - 1, 0], "data": b""}, "out_of_range", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [0, 2**62, 2**62], "data": b""}, "out_of_range", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [0, 100_001], "data": b""}, "out_of_range", f"{P}/shape"),
-    ({"dtype": "float32", "shape": [0, 0], "data": b""}, "wrong_shape", P),
-    ({"dtype": "float32", "shape": [1, 3], "data": [1, 2, 3]}, "wrong_type", f"{P}/data"),
-    ({"dtype": "float32", "shape": [0, 3], "data": b""}, "empty_batch", P),
-    ({"dtype": "float32", "shape": [3], "data": b"1234" * 3}, "wrong_shape", P),
-    ({"dtype": "float32", "shape": [1, 4], "data": b"\0" * 16}, "wrong_shape", P),
-    ({"dtype": "float32", "shape": [1, 3]}, "wrong_type", P),
-    (packed([[0, 0, 0], [0, np.nan, 0]], "float32"), "not_finite", f"{P}/1/1"),
-    (packed([[0, 0, np.inf]]), "not_finite", f"{P}/0/2"),
-    (packed([[0, -2e6, 0]], "float32"), "out_of_range", f"{P}/0/1"),
-    ([[0.4, float("nan"), 0.5]], "not_finite", f"{P}/0/1"),
-    (b"0.4", "wrong_type", P),
-]
 
 
-@pytest.mark.parametrize(("column", "code", "pointer"), COLUMNS)
-def test_a_bad_packed_column_is_422_with_a_pointer_to_it(client, column, code, pointer):
-    problem(post(client, URL, asked(column), MSGPACK), 422, code, pointer)
+def column(shape: Any, data: Any = b"", dtype: Any = "float32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data": data}
+
+
+COLUMNS = {
+    # code, where the fault is in the column
+    ("wrong_shape", "/data"): [column([1, 3], b"1234"), column([2**62, 2**62])],
+    ("wrong_type", "/dtype"): [column([1, 3], b"12345678" * 3, dtype) for dtype in ("float16", "object", ["float32"])],
+    ("wrong_type", "/shape"): [column(3), column([-1, 3]), column([True, 3], b"1234" * 3), column([1] * 40, b"1234")],
+    ("out_of_range", "/shape"): [
+        *(column([0, 2**63]), column([2**64 - 1, 0])),
+        *(column([0, 2**62, 2**62]), column([0, 100_001])),
+    ],
+    ("wrong_shape", ""): [column([0, 0]), column([3], b"1234" * 3), column([1, 4], b"\0" * 16)],
+    ("wrong_type", "/data"): [column([1, 3], [1, 2, 3])],
+    ("empty_batch", ""): [column([0, 3])],
+    ("wrong_type", ""): [{"dtype": "float32", "shape": [1, 3]}, b"0.4"],
+    ("not_finite", "/1/1"): [packed([[0, 0, 0], [0, np.nan, 0]], "float32")],
+    ("not_finite", "/0/2"): [packed([[0, 0, np.inf]])],
+    ("out_of_range", "/0/1"): [packed([[0, -2e6, 0]], "float32")],
+    ("not_finite", "/0/1"): [[[0.4, float("nan"), 0.5]]],
+}
+
+
+@pytest.mark.parametrize(("code", "place", "wrong"), [(*at, one) for at, several in COLUMNS.items() for one in several])
+def test_a_bad_packed_column_is_422_with_a_pointer_to_it(client, code, place, wrong):
+    problem(post(client, URL, asked(wrong), MSGPACK), 422, code, f"/targets/0/positions{place}")
 
 
 def test_too_many_packed_rows_are_413(client):

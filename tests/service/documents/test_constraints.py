@@ -73,13 +73,6 @@ def test_a_description_lists_them_with_the_limits_of_their_closing_joints(robot)
 
 
 @pytest.mark.evidence
-def test_names_for_all_problems_are_those_for_each(served):
-    one, each = (answered(served, URL, body(disable)) for disable in (["hinge"], [["hinge"]] * 3))
-    for name in ("joint_q", "constraint_error"):
-        assert one[name] == each[name]
-
-
-@pytest.mark.evidence
 def test_archives_have_the_columns(served):
     query = f"?link={LEFT}&disable=hinge&disable=rail&include=constraints"
     columns = answered(served, URL + query, archive(positions=np.array(POSITIONS)), NPZ)

@@ -1,6 +1,7 @@
 """Fields of a request: the bytes of Python in both encodings, joined with other requests without a change."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from ik_service.service.documents import frames
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.documents.stream_messages import read_configuration
 from ik_service.service.errors.exceptions import FaultyFieldsError
+from ik_service.service.queue import solve_request
 from ik_service.service.schema.limits import MAX_LIMIT_COUNT
 from tests.service.conftest import assert_one_batch, in_process
 from tests.service.messages import answered
 
 COUNT, HAND = 4, "panda_hand"
+LARGE = 20_000  # problems: more than are decoded on the event loop
 HANDS = ["left_panda_hand", "right_panda_hand"]
 SOLVE = "/v1/robots/panda/solve"
 CONE = [0.0, 0.0, 0.0, 0.2, 0.2, 0.0]
@@ -175,3 +178,19 @@ def test_islands_are_solved_apart_unless_the_request_says_no(client, islands):
     assert [len(problem) for problem in found.islands] == [2 if islands else 1] * COUNT
     expected = IKSolver(robot, HANDS, device="cpu", islands=islands).solve(*poses)
     assert found.joint_q.tobytes() == expected.joint_q.tobytes()
+
+
+@pytest.mark.parametrize("count", [3, LARGE])
+def test_patterns_of_weights_are_found_where_the_body_is_decoded(client, monkeypatch, count):
+    seen = []
+
+    def rows_on(*given, of=solve_request.rows_on):
+        seen.append(threading.current_thread().name)
+        return of(*given)
+
+    monkeypatch.setattr(solve_request, "rows_on", rows_on)
+    weights = np.where(np.arange(count)[:, None] % 2, [1, 1, 1, 0, 0, 0], [1.0] * 6).tolist()
+    target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * count, "row_weights": weights}
+    answered(client, SOLVE, {"targets": [target], "options": {"seeds": 1}})
+    assert len(seen) == 1
+    assert seen[0].startswith("ik-side") == (count == LARGE)

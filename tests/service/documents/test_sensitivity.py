@@ -51,17 +51,6 @@ def test_the_client_has_what_python_has(client, poses, expected, encoding):
     np.testing.assert_array_equal(found.is_differentiable, expected.is_differentiable)
 
 
-def test_limits_of_a_request_hold_joints(client, robot, poses):
-    start = robot.random_free_joint_q(np.random.default_rng(0), COUNT)
-    given = {"initial_joint_q": start, "max_change": 0.2, "frozen": ["left_panda_joint3"], "options": DERIVED}
-    found = answered(client, URL, {"targets": targets(poses), **given})
-    python = IKSolver(robot, HANDS).solve(*poses, **given)
-    assert python.is_differentiable.any()
-    assert found["is_differentiable"] == python.is_differentiable.tolist()
-    np.testing.assert_array_equal(found["joint_q_by_targets"], python.joint_q_by_targets)
-    assert not python.joint_q_by_targets[:, robot.coordinate_names.index("left_panda_joint3")].any()
-
-
 def test_an_archive_has_the_columns(client, poses, expected):
     query = "?" + "&".join(f"link={link}" for link in HANDS) + "&sensitivity=target"
     columns = answered(client, URL + query, archive(positions=poses[0], orientations_xyzw=poses[1]), NPZ)

@@ -38,16 +38,6 @@ def test_requests_of_equal_structure_share_a_solver(panda):
     assert len(cache) == 2
 
 
-@pytest.mark.evidence
-def test_the_least_recently_used_solver_goes(panda):
-    cache = SolverCache("cpu", capacity=2)
-    links = ["panda_hand", "panda_link7", "panda_hand", "panda_link6"]
-    for link in links:
-        cache.solve(panda, request_for(panda, 1, link=link))
-    kept = [key[1][0][0] for key in cache._solvers]
-    assert kept == ["panda_hand", "panda_link6"]
-
-
 def test_the_owner_who_has_most_solvers_gives_one_up(panda, monkeypatch):
     monkeypatch.setattr(SolverCache, "_build", lambda cache, robot, request: CachedSolver(None, ()))
     cache = SolverCache("cpu", capacity=4)

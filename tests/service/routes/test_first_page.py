@@ -84,14 +84,18 @@ def test_the_request_on_the_page_works(client):
     text = page_of(client).text
     path, body = re.search(r"http://testserver(/v1/robots/panda/solve) .*-d &#x27;(.*)&#x27;</pre>", text).groups()
     assert answered(client, path, unescape(body).encode())["success"] == [True]
+    assert "<b>" not in page_of(client, Host="a<b>c").text  # a name in the request puts no element on the page
 
 
-def test_without_a_live_page_it_says_how_to_start_one():
-    with served() as client:
+def test_without_a_live_page_it_says_how_to_start_one_and_names_robots_to_those_who_have_a_key():
+    with served(api_keys={"lab": KEY}) as client:
         reply = page_of(client)
     assert "ik-service page --url http://testserver" in reply.text
     assert "<iframe" not in reply.text
     assert "frame-src" not in reply.headers["content-security-policy"]
+    assert "X-API-Key" in reply.text
+    assert "ur5e" not in reply.text
+    assert KEY not in reply.text
 
 
 def test_links_of_robots_are_looked_for_once(monkeypatch):
@@ -101,18 +105,6 @@ def test_links_of_robots_are_looked_for_once(monkeypatch):
         for _ in range(3):
             assert page_of(client).text.count("<td>an end</td>") == 2
     assert len(asked) == 2
-
-
-def test_names_of_robots_are_for_those_who_have_a_key():
-    with served(api_keys={"lab": KEY}) as client:
-        text = page_of(client).text
-    assert "X-API-Key" in text
-    assert "ur5e" not in text
-    assert KEY not in text
-
-
-def test_a_name_in_the_request_cannot_put_elements_on_the_page(client):
-    assert "<b>" not in page_of(client, Host="a<b>c").text
 
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "127.0.0.1:8080", 'http://a/"onclick="b'])

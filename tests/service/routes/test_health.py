@@ -99,12 +99,14 @@ def test_a_catalog_may_start_without_robots(tmp_path):
         assert client.get("/v1/robots").json()["robots"] == []
 
 
-@pytest.mark.parametrize("robots", [",", ()])
-def test_without_a_catalog_there_must_be_a_robot(robots):
-    with pytest.raises(InputError, match="IK_SERVICE_ROBOTS"):
-        create_app(ServiceSettings(device="cpu", robots=robots, insecure=True))
-
-
-def test_an_application_in_one_process_takes_one_device():
-    with pytest.raises(InputError, match="One process solves on one device, and setting device is 'cuda:0,cuda:1'"):
-        create_app(ServiceSettings(device="cuda:0,cuda:1", robots="panda", insecure=True))
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"robots": ","}, "IK_SERVICE_ROBOTS"),
+        ({"robots": ()}, "IK_SERVICE_ROBOTS"),
+        ({"device": "cuda:0,cuda:1"}, "One process solves on one device, and setting device is 'cuda:0,cuda:1'"),
+    ],
+)
+def test_an_application_needs_a_robot_and_one_device(settings, message):
+    with pytest.raises(InputError, match=message):
+        create_app(ServiceSettings(**{"device": "cpu", "robots": "panda", "insecure": True, **settings}))

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from ik_service.service.errors.problem_schema import ProblemBody
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
-from ik_service.service.schema.solve import SolveAnswerBody
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +49,6 @@ def test_every_example_of_a_request_solves(client, document):
     assert document["components"]["schemas"]["SolveRequestBody"]["examples"] == list(SOLVE_REQUESTS.values())
 
 
-def test_the_example_of_forward_kinematics_runs(client, document):
-    body = document["paths"]["/v1/robots/{robot}/forward"]["post"]["requestBody"]["content"]["application/json"]
-    (example,) = body["examples"].values()
-    reply = client.post("/v1/robots/panda/forward", json=example["value"])
-    assert reply.status_code == 200
-    assert list(reply.json()) == list(document["components"]["schemas"]["ForwardAnswerBody"]["properties"])
-
-
 @pytest.mark.parametrize(("number", "request_name"), [(0, "one_pose"), (1, "two_arms")])
 def test_the_example_answer_has_the_fields_of_a_real_one(client, document, number, request_name):
     example = document["components"]["schemas"]["SolveAnswerBody"]["examples"][number]
@@ -71,28 +61,6 @@ def test_the_example_answer_has_the_fields_of_a_real_one(client, document, numbe
         assert [island["rows"] for island in islands] == [island["rows"] for island in shown]
         assert [island["joints"] for island in islands] == [island["joints"] for island in shown]
         assert all(set(island) == set(other) for island, other in zip(islands, shown, strict=True))
-
-
-def test_every_answer_fits_the_declared_schema(client):
-    for name in SOLVE_REQUESTS:
-        answer = solve_example(client, name)
-        SolveAnswerBody.model_validate(answer, strict=True)
-        assert set(answer) <= set(SolveAnswerBody.model_fields), name
-
-
-def test_errors_are_declared_as_problem_documents(document):
-    declared = 0
-    for path, _, operation in operations(document):
-        for status, answer in operation["responses"].items():
-            if int(status) >= 400:
-                (media_type, content), *others = answer["content"].items()
-                assert (media_type, others) == ("application/problem+json", []), path
-                assert content["schema"] == {"$ref": "#/components/schemas/ProblemBody"}, path
-                assert content["example"]["status"] == int(status), path
-                ProblemBody.model_validate(content["example"], strict=True)
-                declared += 1
-    assert declared >= 8
-    assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
 def test_the_documentation_page_is_served(client):

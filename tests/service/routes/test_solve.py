@@ -179,12 +179,3 @@ def test_advice_names_a_static_link_that_misses_its_target(client, one_pose):
     assert answer["status"] == ["stalled"]
     assert answer["islands"][0][0]["success"]
     assert "Link 'panda_link0' is static" in answer["advice"][0]
-
-
-def test_a_request_in_several_parts_has_the_islands_of_all(client, monkeypatch):
-    body = two_arms(7, include=["islands"])
-    whole = solve(client, body, DUAL_URL)
-    monkeypatch.setattr("ik_service.service.pool.solver_cache.PART_SIZE", 3)
-    parts = solve(client, body, DUAL_URL)
-    assert parts["islands"] == whole["islands"]
-    assert parts["joint_q"] == whole["joint_q"]

@@ -36,17 +36,6 @@ def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
     assert not builder.asked  # compiled once
 
 
-def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
-    pool, cache = make_pool(builder=(builder := SlowBuilder()))
-    late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
-    with pytest.raises(CompilingError, match="is being compiled") as caught:
-        late.result(PATIENCE_S)
-    assert caught.value.retry_after_s == 7  # what the builder has left, in whole seconds
-    builder.end()
-    assert numbers_of(solved_by(pool, panda, numbered(1, 1))) == [1]
-    assert cache.batches == [[1.0]]
-
-
 class FailingBuilder(SlowBuilder):
     """Cannot even be asked."""
 
@@ -84,15 +73,15 @@ def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
     assert answers(waiting) == [[5]]
 
 
-def test_what_nobody_waits_for_is_given_up_and_built_for_who_comes_next(make_pool, panda):
+def test_a_request_whose_kernels_come_too_late_expires_and_these_are_built_for_who_comes_next(make_pool, panda):
     pool, cache = make_pool(builder=(builder := SlowBuilder()))
     late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
     assert builder.asked[0][3]() == {None}  # it is wanted
-    with pytest.raises(ExpiredError):
+    with pytest.raises(CompilingError, match="is being compiled") as caught:
         late.result(PATIENCE_S)
-    _, _, done, owners = builder.asked.pop()
-    assert not owners()
-    done(BuildEnd.ABANDONED)
+    assert caught.value.retry_after_s == 7  # what the builder has left, in whole seconds
+    assert not builder.asked[0][3]()
+    builder.end(BuildEnd.ABANDONED)
     assert not builder.asked
     waiting = pool.submit(panda, numbered(1, 1))
     builder.end()

@@ -43,39 +43,7 @@ def test_busy_owners_have_equal_shares_and_leave_one_for_who_comes_new(count):
     assert one.limit_alone == MOST // 2
 
 
-def test_what_others_hold_makes_a_share_smaller_and_takes_nothing_away():
-    one = cap()
-    fill(one, "a")
-    assert fill(one, "b") == MOST // 4
-    assert one.used_by("a") == MOST // 2
-    one.release("a")
-    with pytest.raises(ShareExhaustedError):
-        one.acquire("a")  # it holds more than its share still
-
-
-@pytest.mark.parametrize("owners", [(None,), ("lab",), ("lab", None)])
-def test_where_there_is_one_owner_only_it_has_the_whole_cap(owners):
-    one = cap(is_shared=False)
-    for number in range(MOST):
-        one.acquire(owners[number % len(owners)])
-    with pytest.raises(QueueFullError) as caught:
-        one.acquire(owners[0])
-    assert type(caught.value) is QueueFullError
-    assert caught.value.reason == "requests"
-    assert one.limit_alone == MOST
-
-
-def test_who_holds_nothing_finds_room_for_one_as_long_as_there_is_any():
-    one = cap(3)
-    for owner in ("a", "b", "c"):
-        one.acquire(owner)
-    with pytest.raises(QueueFullError, match="3 requests waiting, and 1 more would exceed 3") as caught:
-        one.acquire("d")
-    assert not isinstance(caught.value, ShareExhaustedError)
-    cap(1).acquire("a")
-
-
-def test_an_owner_is_told_its_share():
+def test_who_is_refused_is_told_why():
     one = cap(100)
     one.acquire("a", 40)
     one.acquire("b", 20)
@@ -85,6 +53,11 @@ def test_an_owner_is_told_its_share():
     assert caught.value.reason == "share"
     with pytest.raises(ShareExhaustedError, match="has 0 requests waiting, and 30 more"):
         one.acquire("c", 30)
+    one = cap(3, is_shared=False)
+    one.acquire("a", one.limit_alone)
+    with pytest.raises(QueueFullError, match="3 requests waiting, and 1 more would exceed 3") as caught:
+        one.acquire("d")
+    assert (type(caught.value), caught.value.reason) == (QueueFullError, "requests")
 
 
 def test_nothing_is_given_back_that_was_not_held():
