@@ -136,7 +136,7 @@ def test_the_builder_is_told_all_who_wait_for_the_same_code(make_pool, panda):
     assert builder.asked[0][3]() == {"b"}
 
 
-def test_what_cannot_be_compiled_is_told_to_all_who_wait_and_tried_again_after_a_while(make_pool, panda, monkeypatch):
+def test_what_cannot_be_compiled_is_told_to_all_who_wait_and_tried_again_after_a_while(make_pool, panda, clock):
     pool, cache = make_pool(builder=(builder := SlowBuilder()))
     waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(3)]
     builder.end(BuildEnd.FAILED)
@@ -151,7 +151,7 @@ def test_what_cannot_be_compiled_is_told_to_all_who_wait_and_tried_again_after_a
     builder.end()
     assert answers(other) == [[1]]
     assert cache.batches == [[1.0]]
-    monkeypatch.setattr(kernel_status, "FAILED_S", 0.0)
+    clock.passed_s += kernel_status.FAILED_S
     again = pool.submit(panda, numbered(2, 1))
     builder.end()
     assert answers(again) == [[2]]
@@ -174,19 +174,28 @@ def test_an_error_of_a_write_to_the_cache_is_one_of_the_cache():
     assert explained_cache_error(OSError(errno.ENOENT, "no")) is None
 
 
+REFUSED = "CPU kernel build failed with error code 1"
+
+
 @pytest.mark.parametrize(
-    ("kind", "refusal"),
-    [(Exception, CompileFailedError), (KernelBuildError, CompileFailedError), (KernelCacheError, KernelCacheError)],
+    ("error", "refusal", "told"),
+    [
+        (Exception(REFUSED), CompileFailedError, f"cannot be compiled. {REFUSED}"),
+        (KernelBuildError(REFUSED), CompileFailedError, f"cannot be compiled. {REFUSED}"),
+        (KernelCacheError("no room"), KernelCacheError, "no room"),
+    ],
 )
-def test_what_the_solvers_own_thread_cannot_compile_or_keep_is_not_tried_again(make_pool, panda, caplog, kind, refusal):
-    pool, cache = make_pool(error=kind("CPU kernel build failed with error code 1"))
+def test_what_the_solvers_own_thread_cannot_compile_or_keep_is_not_tried_again(
+    make_pool, panda, caplog, error, refusal, told
+):
+    pool, cache = make_pool(error=error)
     tried, solve = [], cache.solve_together
     cache.solve_together = lambda *given: tried.append(given) or solve(*given)
     for k in range(2):
         with pytest.raises(refusal):
             solved_by(pool, panda, numbered(k, 1))
     assert len(tried) == 1
-    assert caplog.text.count("cannot be compiled. CPU kernel build failed") == (refusal is CompileFailedError)
+    assert caplog.text.count(told) == 1
 
 
 def test_codes_differ_by_rows_and_not_by_values(panda):

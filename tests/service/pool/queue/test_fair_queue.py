@@ -31,9 +31,9 @@ def test_small_requests_are_the_next_batch_behind_any_number_of_large_ones(panda
     put(one, *many)
     assert [share.queued for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
     put(one, *small)
+    assert waits(one, lambda _: 1.0)(work(panda)) == 2 * 40.0
     assert [share.queued for share in one.take(lambda _: 64)] == small
     assert [share.queued for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
-    assert waits(one, lambda _: 1.0)(work(panda)) == 1.0
 
 
 def test_large_requests_advance_side_by_side_and_later_ones_wait(panda):
@@ -125,7 +125,7 @@ def test_bounds(panda):
         one.put(work(panda, 51))
     put(one, work(panda, 1, "panda_link7"))
     with pytest.raises(QueueFullError, match="2 kinds"):
-        one.put(work(panda, 1, "panda_link6"))
+        put(one, work(panda, 1, "panda_link6"))
     put(one, *(work(panda, 1) for _ in range(10)))
     with pytest.raises(QueueFullError, match="12 requests"):
         one.put(work(panda, 1))
@@ -205,7 +205,9 @@ class Model(RuleBasedStateMachine):
             assert self.queue.discard(each)
         assert (self.queue.requests, self.queue.problems) == (0, 0)
         assert not any(self.queue.has_group(work(self.robot, link=link).key) for link in LINKS[:3])
-        put(self.queue, *(work(self.robot, owner=owner) for owner in self.owners))  # nothing is held any more
+        for owner in self.owners:  # nothing is held any more
+            put(self.queue, each := work(self.robot, owner=owner))
+            assert self.queue.discard(each)
 
 
 class OwnersModel(Model):
