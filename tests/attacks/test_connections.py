@@ -31,25 +31,19 @@ def narrow(start_service):
 def keep_open(service, stop, data):
     """Keep many connections that have sent something, in the place of those that the service closes."""
     kept = []
-
-    def renew():
-        with contextlib.suppress(OSError):
-            connection = opened(service)
-            kept.append(connection)
-            connection.sendall(data)
-
     try:
         while not stop.is_set():
             for connection in kept[: max(0, len(kept) - COUNT)]:
                 connection.close()
             del kept[: max(0, len(kept) - COUNT)]
             for _ in range(MOST // 4 if len(kept) >= COUNT else COUNT):
-                renew()
+                with contextlib.suppress(OSError):
+                    kept.append(opened(service))
+                    kept[-1].sendall(data)
             time.sleep(AGAIN_S)
     finally:
         for connection in kept:
             connection.close()
-    return threading.active_count()
 
 
 KEPT = {

@@ -108,19 +108,13 @@ def test_arrays_go_as_bytes_in_messagepack_but_for_streams():
 
 
 @BOTH
-def test_it_gives_up_after_some_tries(kind):
-    transport = Scripted(*[refused() for _ in range(9)])
+@pytest.mark.parametrize(("retries", "wait", "tries"), [(2, None, [3]), (9, "30", [1]), (9, "4", [2, 3])])
+def test_it_gives_up_after_some_tries_and_when_all_waits_are_longer_than_its_timeout(kind, retries, wait, tries):
+    headers = {} if wait is None else {"Retry-After": wait}
+    transport = Scripted(*[refused(**headers) for _ in range(9)])
     with pytest.raises(ServiceError, match="queue_full") as caught:
-        asked(kind, "robots", transport, retries=2)
-    assert (caught.value.code, caught.value.retry_after_s, len(transport.requests)) == ("queue_full", None, 3)
-
-
-@pytest.mark.parametrize(("wait", "tries"), [("30", [1]), ("4", [2, 3])])
-def test_all_waits_together_are_no_longer_than_its_timeout(wait, tries):
-    transport = Scripted(*[refused(**{"Retry-After": wait}) for _ in range(9)])
-    with pytest.raises(ServiceError) as caught:
-        asked(Client, "robots", transport, timeout_s=10.0, retries=9)
-    assert caught.value.retry_after_s == float(wait)
+        asked(kind, "robots", transport, timeout_s=10.0, retries=retries)
+    assert (caught.value.code, caught.value.retry_after_s) == ("queue_full", wait and float(wait))
     assert len(transport.requests) in tries
 
 
