@@ -40,14 +40,10 @@ for_a_moment_and_a_minute = pytest.mark.parametrize(
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What an honest caller saw during an attack, and what the attack cost the service.
+    """What an honest caller saw during an attack, what this cost the service, and what the attack returned.
 
-    Attributes:
-        calls: The honest caller's calls that were under way during the attack.
-        memory_before_mb: Memory of the service's process before [MB].
-        memory_peak_mb: The most that it held during the attack and the recovery [MB].
-        recovery_s: Time from the attack's end until a new connection is served and a solve answered [s].
-        outcome: What the attack returned.
+    The peak of the memory is that of the attack and of the recovery, whose time counts from the attack's end until a
+    new connection is served and a solve answered.
     """
 
     calls: list[Call]
@@ -113,16 +109,10 @@ def honest_caller(service: Service) -> Iterator[list[Call]]:
 
 
 def under_attack(service: Service, attack: Attack, seconds: float, *, least: float = 1.0) -> Report:
-    """Makes an attack for some seconds, during which an honest caller has to be served, and after which a new one.
+    """Makes an attack for some seconds; its name stands in the line that is printed.
 
-    Args:
-        service: The service.
-        attack: What is done to it, `attack(service, stop)`. The function's name stands in the line that is printed.
-        seconds: After this time `stop` is set.
-        least: Share of the honest caller's solves, and of its questions whether the service is live, that are served.
-
-    Returns:
-        The report.
+    At least this share of the honest caller's solves, and of its questions whether the service is live, has to be
+    served, and afterwards a new connection.
     """
     stop = threading.Event()
     with watched(service) as held, honest_caller(service) as calls, ThreadPoolExecutor(1) as pool:

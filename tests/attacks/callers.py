@@ -24,15 +24,7 @@ class Answer(NamedTuple):
 
 
 def ask(connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, **given: Any) -> Answer:
-    """Send a request with a body of JSON and the attacker's key, unless told otherwise.
-
-    Args:
-        connection: The connection.
-        method: The method.
-        path: The path.
-        body: Bytes, or a document.
-        given: `key`, or None for none; `media_type`.
-    """
+    """Send a request whose body are bytes or a document; `key` (None for none) and `media_type` may be given."""
     key = given.get("key", KEYS["attacker"])
     headers = {"Content-Type": given.get("media_type", JSON), **({"X-API-Key": key} if key else {})}
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -57,15 +49,9 @@ def again_and_again(
     is_cut_off: bool = False,
     **given: Any,
 ) -> list[Answer]:
-    """Let callers send in turn what `request_of(caller, turn)` says: method, path and body.
+    """Let callers send in turn what `request_of(caller, turn)` says, method, path and body, until `stop` is set.
 
-    Args:
-        service: The service.
-        stop: When it is set, each caller waits for its last answer.
-        callers: How many there are.
-        request_of: The next request of a caller.
-        is_cut_off: Whether nobody waits for a last answer; else each caller has one at least, on a busy machine too.
-        given: The same for all requests, as in `ask`.
+    Then each caller waits for its last answer, and for a first one at least, unless all are cut off.
     """
     connections = [service.connect(TIMEOUT_S) for _ in range(callers)]
 

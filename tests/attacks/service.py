@@ -26,12 +26,8 @@ MEGABYTE = 2**20
 class Service:
     """`ik-service serve` on a free port of loopback, with keys, uploads and the kernel cache of the other tests.
 
-    Attributes:
-        process: The process.
-        host: Its address.
-        port: Its port.
-        serving: Ids of the processes that serve: its only one, or its workers.
-        log_file: What it logs. A file, since a pipe that nobody reads would stop the service.
+    `serving` are the ids of the processes that serve: its only one, or its workers. It logs into a file, since a pipe
+    that nobody reads would stop the service.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
@@ -85,12 +81,7 @@ class Service:
 
 @contextlib.contextmanager
 def running(folder: Path, **settings: Any) -> Iterator[Service]:
-    """A service that is ready, with settings by name; it ends with the block.
-
-    Args:
-        folder: An empty folder for its catalog and its log.
-        settings: Settings of the service by name, as in `ik_service.settings`.
-    """
+    """A service that is ready, with settings by name and a folder for its catalog and log; it ends with the block."""
     service = Service(folder, settings)
     try:
         service.wait_until_ready()

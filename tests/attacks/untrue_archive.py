@@ -20,10 +20,7 @@ def one_position() -> bytes:
 def untrue_archive(further_megabytes: int, *, before: bytes = b"", checked_zeros: int = 0) -> bytes:
     """An archive that states the size and the checksum of one position, and unpacks to that and zeros after it.
 
-    Args:
-        further_megabytes: Zeros that follow, a thousandth of which are sent.
-        before: Bytes before the archive.
-        checked_zeros: How many of the zeros are in the checksum.
+    A thousandth of the zeros is sent; some of them may be in the checksum, and some bytes before the archive.
     """
     stated = one_position()
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)

@@ -145,7 +145,7 @@ FAULTS = [
     ("invalid_value", "", "/frozen", {"frozen": ["panda_joint1"], "initial_joint_q": None}),
     ("unknown_option", f"{T0}/free", f"{T0}/free/0", ["roll"]),
     ("wrong_shape", f"{T0}/tolerance", "", [0.1] * 5, [[0.1] * 6] * 3),
-    ("out_of_range", f"{T0}/tolerance", "", [-0.1, 0, 0, 0, 0, 0], [1e-4, 0, 0, 0, 0, 0]),
+    ("invalid_value", f"{T0}/tolerance", "", [-0.1, 0, 0, 0, 0, 0], [1e-4, 0, 0, 0, 0, 0]),
     ("invalid_value", T0, f"{T0}/tolerance", {**POSE, "tolerance": [0, 0, 0, 0.1, 0.2, 0], "free": ["rz"]}),
     ("unknown_option", f"{T0}/frame", "", "hand"),
     ("invalid_value", T0, f"{T0}/frame", UNTURNED),

@@ -37,16 +37,13 @@ ON_TARGETS = {
     "tolerances": {"tolerance": EACH, "frame": "target"},
     "weights": {"row_weights": [1.0, 1.0, 1.0, 1.0, 1.0, 0.0], "frame": "tool"},
 }
-TOLERANCES = {"position_tolerance": 1e-5, "orientation_tolerance": 1e-4}
 OF_REQUESTS = {
     # as a request has it, as Python has it where that differs
     "limits": ({"joint_limits": {"panda_joint1": [-1.0, 1.5]}}, {"joint_limits": {"panda_joint1": (-1.0, 1.5)}}),
     "pairs": ({"joint_limits": {"panda_joint1": PAIRS}}, {"joint_limits": {"panda_joint1": PAIRS.T}}),
     "options": ({"options": {"seeds": 3, "max_iterations": 1}}, {}),
-    "tolerances of all": (
-        {"options": {"position_tolerance_m": 1e-5, "orientation_tolerance_rad": 1e-4}},
-        {"options": TOLERANCES},
-    ),
+    "position": ({"options": {"position_tolerance_m": 1e-7}}, {"options": {"position_tolerance": 1e-7}}),
+    "orientation": ({"options": {"orientation_tolerance_rad": 1e-7}}, {"options": {"orientation_tolerance": 1e-7}}),
     "max_change": ({"max_change": 0.01}, {}),
     "max_change of a joint": ({"max_change": {"panda_joint2": 0.001}}, {}),
     "frozen": ({"frozen": ["panda_joint3"]}, {}),
