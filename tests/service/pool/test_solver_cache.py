@@ -123,16 +123,6 @@ def tool_request(robot, count, rng, *, many):
     return replace(request, targets=(target,))
 
 
-def test_requests_in_which_other_rows_are_on_have_other_keys(panda):
-    request = request_for(panda, 2)
-    keys = set()
-    for weights in (None, np.ones(6), np.array([1.0, 1, 1, 1, 1, 0]), np.array([1.0, 1, 1, 0, 0, 0])):
-        keys.add(replace(request, targets=(replace(request.targets[0], row_weights=weights),)).batch_key)
-    assert len(keys) == 4
-    mixed = np.array([[1.0, 1, 1, 1, 1, 0], [1.0, 1, 1, 1, 1, 1]])
-    assert replace(request, targets=(replace(request.targets[0], row_weights=mixed),)).batch_key is None
-
-
 def test_the_worst_error_ignores_free_targets():
     errors = np.array([[1.0, np.nan], [np.nan, np.nan], [2.0, 3.0]])
     np.testing.assert_array_equal(worst_over_targets(errors), [1.0, np.nan, 3.0])

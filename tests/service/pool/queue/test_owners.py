@@ -1,7 +1,5 @@
 """Owners in the queue: time is shared between them first, nobody uses up what may wait, batches are of all of them."""
 
-from collections import Counter
-
 import pytest
 
 from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
@@ -39,17 +37,6 @@ def test_an_owner_of_many_kinds_has_no_more_of_the_solver_than_one_of_a_single_k
     put(one, work(panda, "few", 10**4, is_large=True))
     had = serve(one, 100)
     assert had["few"] == pytest.approx(had["many"], abs=1.0)  # of one batch
-
-
-def test_kinds_share_the_time_of_their_owner(panda):
-    one, served = queue(), Counter()
-    put(one, *(work(panda, "a", 10**4, link, is_large=True) for link in LINKS[:3]))
-    put(one, work(panda, "b", 10**4, is_large=True))
-    for _ in range(60):
-        shares = one.take(lambda _: BATCH)
-        served[shares[0].queued.request.targets[0].link] += 1
-        one.charge(shares, 1.0)
-    assert [served[link] for link in LINKS[:3]] == [10] * 3
 
 
 def test_a_request_is_in_the_next_batch_whatever_another_owner_has_waiting_of_that_kind(panda):
