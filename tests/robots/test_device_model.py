@@ -13,6 +13,7 @@ from ik_service.robots import RobotModel, builtin_robot_names, load_robot, load_
 from objectives import IKJointType
 from objectives.errors import InputError
 from tests.objectives.conftest import scene
+from tests.robots.urdf_text import joint, urdf
 
 FLOAT32_POSES = 1e-5  # roundings of float32 along a chain of some ten joints, poses of a few metres
 
@@ -58,32 +59,31 @@ def test_limits_in_float32_lie_inside_and_next_to_the_exact_ones(name: str) -> N
     assert compared >= {"four_bar": 0, "five_bar": 16}.get(name, 21)
 
 
-def test_the_nearest_float32_on_the_wrong_side_is_not_taken() -> None:
-    low, high = inwards(np.array([-2.8973, 0.1, -1.7628]), np.array([2.8973, 0.3, 1.7628]))
-    assert (low.astype(np.float64) >= [-2.8973, 0.1, -1.7628]).all()
-    assert (high.astype(np.float64) <= [2.8973, 0.3, 1.7628]).all()
-    nearest = np.float32([2.8973, 0.3, 1.7628]).astype(np.float64)
-    assert (nearest > [2.8973, 0.3, 1.7628]).any(), "rounding to the nearest would have passed a limit"
-
-
-def test_a_range_without_a_float32_in_it_becomes_the_nearest_one() -> None:
+def test_limits_are_rounded_inwards_and_a_range_without_a_float32_in_it_becomes_the_nearest_one() -> None:
+    lower, upper = np.array([-2.8973, 0.1, -1.7628]), np.array([2.8973, 0.3, 1.7628])
+    low, high = inwards(lower, upper)
+    assert (low.astype(np.float64) >= lower).all()
+    assert (high.astype(np.float64) <= upper).all()
+    assert (np.float32(upper).astype(np.float64) > upper).any(), "rounding to the nearest would have passed a limit"
     low, high = inwards(np.array([0.1, -np.inf]), np.array([0.1, np.inf]))
     assert low[0] == high[0] == np.float32(0.1)
     assert (low[1], high[1]) == (-np.inf, np.inf)
 
 
 def _linked(multiplier: float, offset: float, lower: float, upper: float) -> RobotModel:
+    lead = joint("lead", "revolute", "a", "b", limit=(-3, 3))
     return load_urdf(
-        '<robot><link name="a"/><link name="b"/><link name="c"/><joint name="lead" type="revolute"><parent link="a"/>'
-        '<child link="b"/><limit lower="-3" upper="3"/></joint><joint name="follow" type="revolute"><parent link="b"/>'
-        f'<child link="c"/><limit lower="{lower!r}" upper="{upper!r}"/>'
-        f'<mimic joint="lead" multiplier="{multiplier!r}" offset="{offset!r}"/></joint></robot>'
+        urdf(
+            "linked",
+            "a",
+            lead,
+            joint("follow", "revolute", "b", "c", limit=(lower, upper), mimic=("lead", multiplier, offset)),
+        )
     )
 
 
 def test_followers_computed_in_float32_stay_inside_their_limits() -> None:
     rng = np.random.default_rng(0)
-    binding = 0
     for _ in range(300):
         multiplier = float(rng.choice([-1, 1]) * rng.uniform(0.05, 8))
         offset = float(rng.uniform(-2, 2))
@@ -99,8 +99,6 @@ def test_followers_computed_in_float32_stay_inside_their_limits() -> None:
             assert (follower.astype(np.float64) >= lower).all()
             assert (follower.astype(np.float64) <= upper).all()
         assert np.abs(np.sort(separate) - [lower, upper]).max() < 1e-5 * (1 + abs(multiplier))
-        binding += 1
-    assert binding == 300
 
 
 def test_the_middle_stays_inside_the_limits_in_float32() -> None:
@@ -110,10 +108,11 @@ def test_the_middle_stays_inside_the_limits_in_float32() -> None:
     assert view.mid_joint_q.numpy() == pytest.approx([0.1, 0.4])
 
 
-def test_views_are_made_once_per_device() -> None:
+def test_views_are_made_once_per_device_also_by_many_threads() -> None:
     robot = load_robot("panda")
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(robot.on_device, "cpu").result() is robot.on_device("cpu")
+    with ThreadPoolExecutor(8) as pool:
+        views = list(pool.map(lambda _: robot.on_device("cpu"), range(64)))
+    assert {id(view) for view in views} == {id(robot.on_device("cpu"))}
     assert robot.with_frame("tip", "panda_hand", (0, 0, 0.1, 0, 0, 0, 1)).on_device("cpu") is not robot.on_device("cpu")
     with pytest.raises(InputError, match=r"Device 'cuda:99' is not there.*Devices: .*cpu"):
         robot.on_device("cuda:99")
@@ -124,16 +123,13 @@ def test_joint_types_have_the_names_and_numbers_of_newton() -> None:
     for kind in IKJointType:
         assert newton.JointType[kind.name].value == kind.value
     assert set(load_robot("panda").on_device("cpu").joint_type.numpy()) == {newton.JointType.REVOLUTE}
-    assert set(load_robot("panda_gripper").on_device("cpu").joint_type.numpy()) == {
-        newton.JointType.REVOLUTE,
-        newton.JointType.PRISMATIC,
-    }
+    kinds = {newton.JointType.REVOLUTE, newton.JointType.PRISMATIC}
+    assert set(load_robot("panda_gripper").on_device("cpu").joint_type.numpy()) == kinds
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("name", ["floating", "two_trees"])
 def test_kinematics_of_newton_read_the_view(name: str) -> None:
-    """Newton's kernel finds the poses that ours finds, for joints of all types."""
     robot = scene(name).robot
     view, n = robot.on_device("cpu"), 5
     joint_q = robot.complete_joint_q(robot.random_joint_q(np.random.default_rng(3), n))
@@ -172,9 +168,8 @@ def test_the_view_says_what_a_model_of_newton_says(name: str) -> None:
     assert starts[0] == 0
     assert starts[-1] == robot.joint_count
     masses = {one.body: one.com for one in robot.body_masses}
-    assert np.array_equal(
-        view.body_com.numpy(), np.float32([masses.get(b, (0, 0, 0)) for b in range(robot.body_count)])
-    )
+    centres = np.float32([masses.get(b, (0, 0, 0)) for b in range(robot.body_count)])
+    assert np.array_equal(view.body_com.numpy(), centres)
     assert name != "humanoid" or view.body_com.numpy().any()
     assert np.array_equal(view.joint_q.numpy(), view.mid_joint_q.numpy())
     assert view.joint_q.ptr != view.mid_joint_q.ptr  # Newton's examples write what they solve into it

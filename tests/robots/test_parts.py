@@ -6,6 +6,7 @@ import pytest
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import RobotModel, load_robot, load_urdf
 from objectives.errors import InputError, UnknownNameError
+from tests.robots.urdf_text import joint, urdf
 
 TOLERANCE = 1e-12
 QUARTER_TURN = [0.0, 0.0, np.sqrt(0.5), np.sqrt(0.5)]
@@ -34,42 +35,43 @@ def _agrees(whole: RobotModel, part: RobotModel, root: str) -> int:
     return len(part.link_names)
 
 
-def test_one_arm_of_two_is_cut_out() -> None:
-    whole = load_robot("dual_panda")
-    part = whole.subrobot("left_panda_link0")
-    assert part.joint_names == tuple(f"left_panda_joint{i}" for i in range(1, 8))
-    assert part.link_names[0] == "left_panda_link0"
-    assert part.link_parent[0] == -1
-    assert part.joint_parent[0] == -1
-    assert _agrees(whole, part, "left_panda_link0") == 10
-    assert part.active_limit_lower[3] == -3.0718
+PARTS = {  # the whole, root, branches, ends; links and joints of the part
+    "one arm of two": ("dual_panda", "left_panda_link0", None, (), 10, 7),
+    "below a folded joint": ("panda_gripper", "panda_hand", None, (), 4, 2),
+    "a branch that stops": ("humanoid", "torso", ["left_hand"], ["left_hand"], 7, 6),
+    "branches and what is below them": ("humanoid", "pelvis", ["torso", "left_foot"], ["head"], None, 2 + 14 + 6),
+}
 
 
-def test_a_part_may_start_on_a_moving_link_behind_a_folded_joint() -> None:
-    whole = load_robot("panda_gripper")
-    part = whole.subrobot("panda_hand")
-    assert part.joint_names == ("panda_finger_joint1", "panda_finger_joint2")
-    assert part.link_names == ("panda_hand", "panda_hand_tcp", "panda_leftfinger", "panda_rightfinger")
-    assert part.dof_leader.tolist() == [0, 0]
-    assert _agrees(whole, part, "panda_hand") == 4
+@pytest.mark.parametrize("case", PARTS)
+def test_links_of_a_part_stand_as_in_the_whole(case: str) -> None:
+    name, root, branches, stop_at, links, joints = PARTS[case]
+    whole = load_robot(name)
+    part = whole.subrobot(root, branches, stop_at)
+    compared = _agrees(whole, part, root)
+    assert compared == links if links else compared > 20
+    assert part.joint_count == joints
+    assert (part.link_names[0], part.link_parent[0], part.joint_parent[0]) == (root, -1, -1)
 
 
-def test_a_chain_is_a_branch_that_stops() -> None:
+def test_a_part_has_the_joints_limits_and_leaders_of_its_links() -> None:
+    arm = load_robot("dual_panda").subrobot("left_panda_link0")
+    assert arm.joint_names == tuple(f"left_panda_joint{i}" for i in range(1, 8))
+    assert arm.active_limit_lower[3] == -3.0718
+    still = load_robot("panda").subrobot("panda_hand")
+    assert still.body_count == 0
+    assert still.forward_kinematics(np.zeros((3, 0))).positions.tolist() == np.zeros((3, 1, 3)).tolist()
+    hand = load_robot("panda_gripper").subrobot("panda_hand")
+    assert hand.joint_names == ("panda_finger_joint1", "panda_finger_joint2")
+    assert hand.link_names == ("panda_hand", "panda_hand_tcp", "panda_leftfinger", "panda_rightfinger")
+    assert hand.dof_leader.tolist() == [0, 0]
     whole = load_robot("humanoid")
-    part = whole.subrobot("torso", branches=["left_hand"], stop_at=["left_hand"])
-    assert part.link_names[-1] == "left_hand"
-    assert "left_grasp" not in part.link_names
-    assert part.joint_count == 6
-    assert _agrees(whole, part, "torso") == 7
-
-
-def test_branches_keep_what_is_below_them() -> None:
-    whole = load_robot("humanoid")
+    chain = whole.subrobot("torso", branches=["left_hand"], stop_at=["left_hand"])
+    assert chain.link_names[-1] == "left_hand"
+    assert "left_grasp" not in chain.link_names
     part = whole.subrobot("pelvis", branches=["torso", "left_foot"], stop_at=["head"])
     assert {"left_grasp", "right_grasp", "left_sole", "head"} <= set(part.link_names)
     assert not {"right_foot", "head_camera", "world"} & set(part.link_names)
-    assert part.joint_count == 2 + 14 + 6
-    assert _agrees(whole, part, "pelvis") > 20
 
 
 def test_locks_and_added_frames_go_along() -> None:
@@ -82,13 +84,8 @@ def test_locks_and_added_frames_go_along() -> None:
 
 
 def test_a_follower_needs_its_leader_or_a_lock() -> None:
-    text = (
-        '<robot><link name="a"/><link name="b"/><link name="c"/>'
-        '<joint name="lead" type="continuous"><parent link="a"/><child link="b"/></joint>'
-        '<joint name="follow" type="continuous"><parent link="b"/><child link="c"/>'
-        '<mimic joint="lead" multiplier="2" offset="0.1"/></joint></robot>'
-    )
-    robot = load_urdf(text)
+    follow = joint("follow", "continuous", "b", "c", mimic=("lead", 2, 0.1))
+    robot = load_urdf(urdf("pair", "a", joint("lead", "continuous", "a", "b"), follow))
     with pytest.raises(InputError, match="'follow' follows 'lead', which is not in this part") as refused:
         robot.subrobot("b")
     assert "robot.subrobot(root, [..., 'b']), or with robot.lock({'lead': value})" in str(refused.value)
@@ -99,22 +96,23 @@ def test_a_follower_needs_its_leader_or_a_lock() -> None:
     assert _agrees(robot.lock({"lead": 0.3}), part, "b") == 2
 
 
-def test_a_part_may_be_a_single_static_link() -> None:
-    part = load_robot("panda").subrobot("panda_hand")
-    assert part.body_count == 0
-    assert part.forward_kinematics(np.zeros((3, 0))).positions.tolist() == np.zeros((3, 1, 3)).tolist()
-
-
-def test_links_that_are_not_there_are_refused() -> None:
-    robot = load_robot("dual_panda")
-    with pytest.raises(UnknownNameError, match="Link 'torso' is not in robot 'dual_panda'"):
-        robot.subrobot("torso")
-    with pytest.raises(InputError, match="'right_panda_hand' is not in the part of robot 'dual_panda' below 'left_"):
-        robot.subrobot("left_panda_link0", branches=["right_panda_hand"])
-    with pytest.raises(InputError, match="is not in the part"):
-        robot.subrobot("base", branches=["left_panda_hand"], stop_at=["right_panda_link3"])
-    with pytest.raises(InputError, match="list of names"):
-        robot.subrobot("base", branches="left_panda_hand")
+@pytest.mark.parametrize(
+    ("root", "options", "error", "words"),
+    [
+        ("torso", {}, UnknownNameError, "Link 'torso' is not in robot 'dual_panda'"),
+        (
+            "left_panda_link0",
+            {"branches": ["right_panda_hand"]},
+            InputError,
+            "'right_panda_hand' is not in the part of",
+        ),
+        ("base", {"branches": ["left_panda_hand"], "stop_at": ["right_panda_link3"]}, InputError, "is not in the part"),
+        ("base", {"branches": "left_panda_hand"}, InputError, "list of names"),
+    ],
+)
+def test_links_that_are_not_there_are_refused(root, options, error, words) -> None:
+    with pytest.raises(error, match=words):
+        load_robot("dual_panda").subrobot(root, **options)
 
 
 def test_an_added_frame_stands_at_its_offset() -> None:
@@ -132,16 +130,16 @@ def test_an_added_frame_stands_at_its_offset() -> None:
     assert T_world_socket == pytest.approx(offset)
 
 
-def test_bad_frames_are_refused() -> None:
-    robot = load_robot("panda")
-    good = [0, 0, 0, 0, 0, 0, 1]
-    with pytest.raises(InputError, match="needs a name that no link of robot 'panda' has, got 'panda_hand'"):
-        robot.with_frame("panda_hand", "panda_link7", good)
-    with pytest.raises(InputError, match="needs a name"):
-        robot.with_frame("", "panda_link7", good)
-    with pytest.raises(UnknownNameError, match="Did you mean 'panda_hand'"):
-        robot.with_frame("tool", "panda_hnd", good)
-    with pytest.raises(InputError, match="Frame 'tool': the offset must be 7 finite numbers"):
-        robot.with_frame("tool", "panda_hand", good[1:])
-    with pytest.raises(InputError, match="has length 0; it must have length 1"):
-        robot.with_frame("tool", "panda_hand", [0] * 7)
+@pytest.mark.parametrize(
+    ("name", "link", "offset", "error", "words"),
+    [
+        ("panda_hand", "panda_link7", [0] * 6 + [1], InputError, "no link of robot 'panda' has, got 'panda_hand'"),
+        ("", "panda_link7", [0] * 6 + [1], InputError, "needs a name"),
+        ("tool", "panda_hnd", [0] * 6 + [1], UnknownNameError, "Did you mean 'panda_hand'"),
+        ("tool", "panda_hand", [0] * 5 + [1], InputError, "Frame 'tool': the offset must be 7 finite numbers"),
+        ("tool", "panda_hand", [0] * 7, InputError, "has length 0; it must have length 1"),
+    ],
+)
+def test_bad_frames_are_refused(name, link, offset, error, words) -> None:
+    with pytest.raises(error, match=words):
+        load_robot("panda").with_frame(name, link, offset)

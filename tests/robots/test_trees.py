@@ -1,40 +1,27 @@
 """Kinematic trees over the active DOFs."""
 
 import numpy as np
-import pytest
 
 import ik_service
+from tests.robots.urdf_text import joint, urdf
 
-TWO_ARMS = """
-<robot name="two_arms">
-  <link name="base"/><link name="torso"/>
-  <joint name="lift" type="prismatic"><parent link="base"/><child link="torso"/><axis xyz="0 0 1"/>
-    <limit lower="0" upper="0.3" effort="1" velocity="1"/></joint>
-  {arms}
-</robot>
-"""
-LIMIT = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
+LIMIT = (-1, 1, 1)
+LIFT = joint("lift", "prismatic", "base", "torso", axis="0 0 1", limit=(0, 0.3, 1))
 
 
-def arm(side, mimic=""):
-    joints = []
-    for k, parent in enumerate(("torso", f"{side}1", f"{side}2"), start=1):
-        coupled = mimic if k == 3 else ""
-        joints.append(
-            f'<link name="{side}{k}"/><joint name="{side}_j{k}" type="revolute"><parent link="{parent}"/>'
-            f'<child link="{side}{k}"/><axis xyz="0 1 0"/>{LIMIT}{coupled}</joint>'
+def arm(side, mimic=()):
+    """An arm of three joints, of which the last may follow another joint."""
+    names = ("torso", f"{side}1", f"{side}2", f"{side}3")
+    return [
+        joint(
+            f"{side}_j{k}", "revolute", names[k - 1], names[k], axis="0 1 0", limit=LIMIT, mimic=mimic if k == 3 else ()
         )
-    return joints
+        for k in (1, 2, 3)
+    ]
 
 
-@pytest.fixture
-def load(tmp_path):
-    def make(arms, **arguments):
-        path = tmp_path / "two_arms.urdf"
-        path.write_text(TWO_ARMS.format(arms="".join(arms)))
-        return ik_service.load_robot(path, **arguments)
-
-    return make
+def load(arms, **arguments):
+    return ik_service.load_robot(urdf("arms", "base", LIFT, *arms), **arguments)
 
 
 def joints_of(robot, tree):
@@ -46,7 +33,7 @@ def interleaved(left, right):
     return [joint for pair in zip(left, right, strict=True) for joint in pair]
 
 
-def test_a_torso_joins_the_arms_and_a_locked_one_does_not(load):
+def test_a_torso_joins_the_arms_and_a_locked_one_does_not():
     arms = interleaved(arm("l"), arm("r"))
     free = load(arms).trees
     assert free.ntree == 1
@@ -61,7 +48,7 @@ def test_a_torso_joins_the_arms_and_a_locked_one_does_not(load):
     assert trees.body_treeid[robot.link_frame("r3")[0]] == 1
 
 
-def test_trees_are_contiguous_and_maps_lead_both_ways(load):
+def test_trees_are_contiguous_and_maps_lead_both_ways():
     robot = load(interleaved(arm("l"), arm("r")), locked={"lift": 0.0})
     trees = robot.trees
     for tree, (first, count) in enumerate(zip(trees.tree_dofadr, trees.tree_dofnum, strict=True)):
@@ -71,18 +58,17 @@ def test_trees_are_contiguous_and_maps_lead_both_ways(load):
     np.testing.assert_array_equal(trees.tree_dof[trees.dof_place], np.arange(6))
 
 
-def test_a_lock_in_mid_tree_keeps_the_tree_whole(load):
+def test_a_lock_in_mid_tree_keeps_the_tree_whole():
     robot = load(arm("l"), locked={"l_j2": 0.2, "lift": 0.0})
     assert robot.trees.ntree == 1
     assert joints_of(robot, 0) == {"l_j1", "l_j3"}
 
 
-def test_a_mimic_across_trees_joins_them(load):
-    robot = load(arm("l") + arm("r", '<mimic joint="l_j3" multiplier="2"/>'), locked={"lift": 0.0})
-    trees = robot.trees
-    assert trees.ntree == 1
+def test_a_mimic_across_trees_joins_them():
+    robot = load(arm("l") + arm("r", ("l_j3", 2)), locked={"lift": 0.0})
+    assert robot.trees.ntree == 1
     assert joints_of(robot, 0) == {f"{side}_j{k}" for side in "lr" for k in (1, 2, 3)}
-    middle = load(arm("l") + arm("m") + arm("r", '<mimic joint="l_j3"/>'), locked={"lift": 0.0})
+    middle = load(arm("l") + arm("m") + arm("r", ("l_j3",)), locked={"lift": 0.0})
     assert middle.trees.ntree == 2
     assert middle.trees.tree_dofnum.tolist() == [5, 3]
     assert joints_of(middle, 1) == {"m_j1", "m_j2", "m_j3"}

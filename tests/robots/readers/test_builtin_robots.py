@@ -14,23 +14,11 @@ Float64Array = NDArray[np.float64]
 TOLERANCE = 1e-9
 
 HALF = np.pi / 2
-UR5E_DH = [  # a, d, alpha: classic Denavit-Hartenberg
-    (0, 0.1625, HALF),
-    (-0.425, 0, 0),
-    (-0.3922, 0, 0),
-    (0, 0.1333, HALF),
-    (0, 0.0997, -HALF),
-    (0, 0.0996, 0),
-]
-PANDA_DH = [  # a, d, alpha: Craig's, of the frame before
-    (0, 0.333, 0),
-    (0, 0, -HALF),
-    (0, 0.316, HALF),
-    (0.0825, 0, HALF),
-    (-0.0825, 0.384, -HALF),
-    (0, 0, HALF),
-    (0.088, 0, HALF),
-]
+# a, d, alpha: classic Denavit-Hartenberg
+UR5E_DH = [(0, 0.1625, HALF), (-0.425, 0, 0), (-0.3922, 0, 0), (0, 0.1333, HALF), (0, 0.0997, -HALF), (0, 0.0996, 0)]
+# a, d, alpha: Craig's, of the frame before
+PANDA_DH = [(0, 0.333, 0), (0, 0, -HALF), (0, 0.316, HALF), (0.0825, 0, HALF), (-0.0825, 0.384, -HALF), (0, 0, HALF)]
+PANDA_DH.append((0.088, 0, HALF))
 
 
 def _about(axis: int, angle: float) -> Float64Array:
@@ -42,9 +30,7 @@ def _about(axis: int, angle: float) -> Float64Array:
 
 
 def _along(x: float, y: float, z: float) -> Float64Array:
-    T = np.eye(4)
-    T[:3, 3] = x, y, z
-    return T
+    return np.block([[np.eye(3), np.array([[x], [y], [z]])], [0, 0, 0, 1]])
 
 
 def _matrices(name: str, joint_q: Float64Array, link: str) -> Float64Array:
@@ -53,17 +39,10 @@ def _matrices(name: str, joint_q: Float64Array, link: str) -> Float64Array:
     x, y, z, w = poses.orientations_xyzw[:, 0].T
     T = np.tile(np.eye(4), (len(joint_q), 1, 1))
     T[:, :3, 3] = poses.positions[:, 0]
-    T[:, :3, :3] = np.moveaxis(
-        np.array(
-            [
-                [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-                [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-                [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-            ]
-        ),
-        -1,
-        0,
-    )
+    first = [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)]
+    second = [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)]
+    third = [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]
+    T[:, :3, :3] = np.transpose([first, second, third], (2, 0, 1))
     return T
 
 
@@ -163,9 +142,7 @@ def test_both_arms_of_dual_panda_are_pandas() -> None:
 
 def test_the_humanoid_is_symmetric_and_floats() -> None:
     robot = load_robot("humanoid")
-    assert robot.joint_type[0] == JointType.FLOATING
-    assert robot.joint_names[0] == "floating_base"
-    assert robot.joint_count == 29
+    assert (robot.joint_type[0], robot.joint_names[0], robot.joint_count) == (JointType.FLOATING, "floating_base", 29)
     q = robot.random_joint_q(np.random.default_rng(0), 5)
     q[:, :7] = [0, 0, 0, 0, 0, 0, 1]
     mirrored = q.copy()

@@ -22,14 +22,8 @@ from ik_service.robots.readers.constraint_file import MAX_CONSTRAINTS
 from objectives import InputError
 from tests.solver.test_loops import CLOSED, FOUR_BAR, gaps
 
-PIN = LoopConstraint(
-    "pin",
-    "revolute",
-    "coupler",
-    "rocker",
-    offset=(0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0),
-    reference_offset=(0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0),
-)
+FRAMES = ((0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0), (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
+PIN = LoopConstraint("pin", "revolute", "coupler", "rocker", *FRAMES)
 YAML = """
 loops:
   - name: pin  # one that closes the mechanism
@@ -39,21 +33,6 @@ loops:
     reference_link: rocker
     reference_offset: {xyz: [0.4, 0, 0], rpy: [0, 0, 0]}
 """
-JSON = json.dumps(
-    {
-        "loops": [
-            {
-                "name": "pin",
-                "joint": "revolute",
-                "link": "coupler",
-                "reference_link": "rocker",
-                "offset": PIN.offset,
-                "reference_offset": {"position": [0.4, 0, 0], "orientation_xyzw": [0, 0, 0, 1]},
-                "pitch": None,
-            }
-        ]
-    }
-)
 
 
 def read(*entries: object, **keywords: object) -> RobotModel:
@@ -62,6 +41,10 @@ def read(*entries: object, **keywords: object) -> RobotModel:
 
 def entry(**changes: object) -> dict[str, object]:
     return {"name": "pin", "joint": "spherical", "link": "coupler", "reference_link": "rocker"} | changes
+
+
+REFERENCE = {"position": [0.4, 0, 0], "orientation_xyzw": [0, 0, 0, 1]}
+JSON = json.dumps({"loops": [entry(joint="revolute", offset=FRAMES[0], reference_offset=REFERENCE, pitch=None)]})
 
 
 @pytest.mark.parametrize(("suffix", "text"), [("yaml", YAML), ("json", JSON)])
@@ -92,22 +75,15 @@ def test_angles_of_urdf_and_quaternions_say_the_same():
     np.testing.assert_allclose(yaw[3:], [0, 0, np.sin(0.4), np.cos(0.4)], atol=1e-15)
 
 
-def test_numbers_of_joints_are_read():
-    screw, rod = read(entry(joint="helical", pitch=0.01), entry(name="rod", joint="distance", distance="2e-1")).loops
-    assert (screw.pitch, screw.distance, rod.pitch, rod.distance) == (0.01, None, None, 0.2)
-
-
-@pytest.mark.parametrize(
-    ("joint", "given", "limits"),
-    [
+def test_numbers_and_limits_of_joints_are_read():
+    for joint, given, limits in (
         ("revolute", [-0.5, "1e0"], ((-0.5, 1.0),)),
         ("prismatic", [[None, 0.2]], ((-np.inf, 0.2),)),
         ("cylindrical", [[0, None], [-1, 1]], ((0.0, np.inf), (-1.0, 1.0))),
-    ],
-)
-def test_limits_of_joints_are_read(joint, given, limits):
-    (loop,) = read(entry(joint=joint, limits=given)).loops
-    assert loop.limits == limits
+    ):
+        assert read(entry(joint=joint, limits=given)).loops[0].limits == limits
+    screw, rod = read(entry(joint="helical", pitch=0.01), entry(name="rod", joint="distance", distance="2e-1")).loops
+    assert (screw.pitch, screw.distance, rod.pitch, rod.distance) == (0.01, None, None, 0.2)
 
 
 BAD_ENTRIES = {
@@ -138,18 +114,9 @@ BAD_ENTRIES = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_ENTRIES)
-def test_an_entry_that_is_no_loop_is_left_out_and_named(case):
-    bad, reason = BAD_ENTRIES[case]
-    robot = read(entry(name="first"), bad, entry(name="last", joint="weld"))
-    assert [loop.name for loop in robot.loops] == ["first", "last"]
-    (warning,) = robot.warnings
-    assert reason in warning
-    assert "'pin'" in warning or "loop 2" in warning
-
-
 CAM = {"name": "cam", "joint": "swing", "reference_joint": "drive", "coefficients": [1, 0, "3e-1"]}
-BAD_CAMS = {
+OTHER = {"loops": {"joint": "weld"}, "coordinate_constraints": {"coefficients": [0, 2]}}  # so that no two say the same
+BAD_CAMS = {  # of constraints of coordinates
     "no coefficients": (CAM | {"coefficients": None}, "field 'coefficients' is missing"),
     "a number": (CAM | {"coefficients": 2.0}, "'coefficients' must be a list of up to 16 numbers"),
     "too few": (CAM | {"coefficients": [1]}, "allowed: 2 to 16 finite numbers"),
@@ -160,9 +127,23 @@ BAD_CAMS = {
 }
 
 
+@pytest.mark.parametrize(("bad", "reason"), [*BAD_ENTRIES.values(), *BAD_CAMS.values()], ids=[*BAD_ENTRIES, *BAD_CAMS])
+def test_an_entry_that_is_no_constraint_is_left_out_and_named(bad, reason):
+    if "reference_joint" in bad:
+        key, good, names = "coordinate_constraints", CAM, ("'cam'",)
+    else:
+        key, good, names = "loops", entry(), ("'pin'", "loop 2")
+    robot = load_urdf(
+        FOUR_BAR, json.dumps({key: [good | {"name": "first"}, bad, good | {"name": "last", **OTHER[key]}]})
+    )
+    assert robot.constraint_names == ("first", "last")
+    (warning,) = robot.warnings
+    assert reason in warning
+    assert any(name in warning for name in names)
+
+
 def test_constraints_of_coordinates_are_read_beside_loops():
-    document = {"coordinate_constraints": [CAM], "loops": [entry()]}
-    robot = load_urdf(FOUR_BAR, json.dumps(document))
+    robot = load_urdf(FOUR_BAR, json.dumps({"coordinate_constraints": [CAM], "loops": [entry()]}))
     assert robot.constraint_names == ("pin", "cam")
     assert robot.coordinate_constraints == (CoordinateConstraint("cam", "swing", "drive", (1.0, 0.0, 0.3)),)
     assert load_urdf(FOUR_BAR, json.dumps({"coordinate_constraints": [CAM]})).constraint_names == ("cam",)
@@ -170,30 +151,15 @@ def test_constraints_of_coordinates_are_read_beside_loops():
     assert robot.warnings == ("Constraint 'pin' is left out: Two constraints have the name 'pin'.",)
 
 
-@pytest.mark.parametrize("case", BAD_CAMS)
-def test_an_entry_that_is_no_constraint_of_coordinates_is_left_out_and_named(case):
-    bad, reason = BAD_CAMS[case]
-    robot = load_urdf(FOUR_BAR, json.dumps({"coordinate_constraints": [bad, CAM | {"name": "last"}]}))
-    assert robot.constraint_names == ("last",)
-    (warning,) = robot.warnings
-    assert reason in warning
-    assert "'cam'" in warning
-
-
-def test_of_two_loops_of_one_name_the_first_is_kept():
+def test_of_two_loops_of_one_name_or_that_say_the_same_the_first_is_kept():
     robot = read(entry(), entry(joint="weld"))
     assert [loop.joint for loop in robot.loops] == ["spherical"]
     assert robot.warnings == ("Loop 'pin' is left out: Two loops have the name 'pin'.",)
-
-
-def test_of_two_loops_that_say_the_same_the_first_is_kept():
     turned = {"link": "rocker", "reference_link": "coupler"}
     robot = read(entry(), entry(name="again"), entry(name="turned", **turned), entry(name="other", joint="weld"))
     assert robot.constraint_names == ("pin", "other")
-    assert [warning.partition(":")[0] for warning in robot.warnings] == [
-        "Loop 'again' is left out",
-        "Loop 'turned' is left out",
-    ]
+    left_out = [f"Loop '{name}' is left out" for name in ("again", "turned")]
+    assert [warning.partition(":")[0] for warning in robot.warnings] == left_out
     assert "Loops 'again' and 'pin' join the same frames" in robot.warnings[0]
 
 
@@ -292,7 +258,6 @@ def test_built_in_robots_may_have_constraints(tmp_path, monkeypatch):
 
 def test_only_the_words_there_are_say_what_becomes_of_constraints():
     assert read(entry(), entry(), constraints="ignore").warnings == ()
-    with pytest.raises(InputError, match=r"constraints is 'skip'\. Allowed: 'read', 'ignore'"):
-        read(entry(), constraints="skip")
-    with pytest.raises(InputError, match=r"constraints is 'skip'\. Allowed: 'read', 'ignore'"):
-        load_robot("panda", constraints="skip")
+    for load in (lambda: read(entry(), constraints="skip"), lambda: load_robot("panda", constraints="skip")):
+        with pytest.raises(InputError, match=r"constraints is 'skip'\. Allowed: 'read', 'ignore'"):
+            load()

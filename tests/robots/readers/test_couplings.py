@@ -7,17 +7,14 @@ import pytest
 
 from ik_service.robots import RobotModel, load_robot, load_urdf
 from objectives.errors import InputError, UnknownNameError
+from tests.robots.urdf_text import joint, urdf
 
 
 def _chain(*joints: tuple[str, str, str]) -> RobotModel:
     """Give a chain of joints, each a name, a type and what stands inside it."""
-    links = "".join(f'<link name="l{i}"/>' for i in range(len(joints) + 1))
-    body = "".join(
-        f'<joint name="{name}" type="{kind}"><parent link="l{i}"/><child link="l{i + 1}"/>'
-        f'<origin xyz="0.1 0 0.2" rpy="0.3 0 0"/>{inside}</joint>'
-        for i, (name, kind, inside) in enumerate(joints)
-    )
-    return load_urdf(f'<robot name="chain">{links}{body}</robot>')
+    places = [(f"l{i}", f"l{i + 1}", "0.1 0 0.2", "0.3 0 0") for i in range(len(joints))]
+    own = (joint(*one[:2], *place, inside=one[2]) for one, place in zip(joints, places, strict=True))
+    return load_urdf(urdf("chain", "l0", *own))
 
 
 @pytest.fixture
@@ -62,10 +59,8 @@ CONTRADICTIONS = {
 def test_limits_of_followers_that_take_their_leader_away_are_left_out(case: str) -> None:
     coupling, limits, kept = CONTRADICTIONS[case]
     inside = f'<limit lower="{limits[0]}" upper="{limits[1]}"/><mimic joint="motor" {coupling}/>'
-    motor = (
-        ("motor", "continuous", "") if kept is None else ("motor", "revolute", f'<limit lower="0" upper="{kept[1]}"/>')
-    )
-    robot = _chain(motor, ("tip", "revolute", inside))
+    motor = ("continuous", "") if kept is None else ("revolute", f'<limit lower="0" upper="{kept[1]}"/>')
+    robot = _chain(("motor", *motor), ("tip", "revolute", inside))
     lower, upper = (-np.inf, np.inf) if kept is None else kept
     assert (robot.active_limit_lower.tolist(), robot.active_limit_upper.tolist()) == ([lower], [upper])
     assert (robot.joint_limit_lower.tolist(), robot.joint_limit_upper.tolist()) == ([lower, -np.inf], [upper, np.inf])
@@ -87,7 +82,7 @@ def test_limits_that_leave_some_range_hold_beside_ones_that_are_left_out() -> No
     assert robot.joint_limit_lower.tolist() == [0.0, -np.inf, 0.1]
 
 
-def test_a_leader_whose_own_limits_hold_it_stays_held() -> None:
+def test_a_held_leader_stays_held_and_a_follower_that_stands_still_leaves_its_leader_alone() -> None:
     robot = _chain(
         ("motor", "revolute", '<limit lower="0.333333333333" upper="0.333333333333"/>'),
         ("tip", "revolute", '<limit lower="1" upper="2"/><mimic joint="motor" multiplier="3"/>'),
@@ -95,9 +90,6 @@ def test_a_leader_whose_own_limits_hold_it_stays_held() -> None:
     assert not robot.warnings
     assert robot.active_limit_lower == robot.active_limit_upper == pytest.approx(1 / 3)
     assert robot.random_joint_q(np.random.default_rng(0), 3) == pytest.approx(np.tile([1 / 3, 1.0], (3, 1)))
-
-
-def test_a_follower_that_stands_still_leaves_its_leader_alone() -> None:
     inside = '<limit lower="0" upper="1"/><mimic joint="motor" multiplier="0" offset="0.5"/>'
     robot = _chain(("motor", "revolute", '<limit lower="-1" upper="1"/>'), ("tip", "revolute", inside))
     assert robot.active_limit_lower.tolist() == [-1.0]
@@ -136,12 +128,9 @@ def test_a_lock_in_the_middle_of_the_tree_moves_nothing_but_its_joint() -> None:
     ours, theirs = locked.forward_kinematics(q, ["panda_hand"]), robot.forward_kinematics(q, ["panda_hand"])
     assert np.array_equal(ours.positions, theirs.positions)
     assert np.ptp(q, axis=0)[[0, 2, 4, 5, 6]].min() > 0.1
-
-
-def test_locks_add_up_and_the_last_value_holds() -> None:
-    robot = load_robot("panda", locked={"panda_joint1": 0.1}).lock({"panda_joint2": 0.2}).lock({"panda_joint1": -0.5})
-    assert dict(robot.locked) == {"panda_joint1": (-0.5,), "panda_joint2": (0.2,)}
-    assert robot.active_dof_count == 5
+    again = locked.lock({"panda_joint1": 0.2}).lock({"panda_joint2": -0.5})  # locks add up, and the last value holds
+    assert dict(again.locked) == {"panda_joint4": (-1.0,), "panda_joint2": (-0.5,), "panda_joint1": (0.2,)}
+    assert again.active_dof_count == 4
 
 
 def test_joints_with_several_coordinates_are_locked_at_all_of_them() -> None:
@@ -156,26 +145,31 @@ def test_joints_with_several_coordinates_are_locked_at_all_of_them() -> None:
         robot.lock({"neck": [0, 2, 0, 0]})
 
 
-BAD_LOCKS: dict[str, tuple[Any, type[Exception], str]] = {
+FOLLOWS = "follows 'panda_finger_joint1' and "
+BAD_CHOICES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {  # what is locked and active
     "unknown": (
-        {"panda_joint": 0.0},
+        {"locked": {"panda_joint": 0.0}},
         UnknownNameError,
-        r"Joint 'panda_joint' is not in robot 'panda_gripper'. Did you",
+        r"Joint 'panda_joint' is not in robot .*\. Did you",
     ),
-    "fixed": ({"panda_hand_joint": 0.0}, UnknownNameError, "Joint 'panda_hand_joint' is not in robot"),
-    "follower": ({"panda_finger_joint2": 0.01}, InputError, "follows 'panda_finger_joint1' and cannot be locked alone"),
-    "outside": ({"panda_joint4": 0.5}, InputError, r"cannot be locked at 0.5: limits \[-3.0718, -0.0698\]"),
-    "nan": ({"panda_joint1": float("nan")}, InputError, "must be 1 finite"),
-    "words": ({"panda_joint1": "half"}, InputError, "must be numbers, got 'half'"),
-    "too many": ({"panda_joint1": [0.0, 0.0]}, InputError, "must be 1 finite"),
+    "fixed": ({"locked": {"panda_hand_joint": 0.0}}, UnknownNameError, "Joint 'panda_hand_joint' is not in robot"),
+    "follower": ({"locked": {"panda_finger_joint2": 0.01}}, InputError, f"{FOLLOWS}cannot be locked alone"),
+    "outside": ({"locked": {"panda_joint4": 0.5}}, InputError, r"cannot be locked at 0.5: limits \[-3.0718, -0.0698\]"),
+    "nan": ({"locked": {"panda_joint1": float("nan")}}, InputError, "must be 1 finite"),
+    "words": ({"locked": {"panda_joint1": "half"}}, InputError, "must be numbers, got 'half'"),
+    "too many": ({"locked": {"panda_joint1": [0.0, 0.0]}}, InputError, "must be 1 finite"),
+    "active follower": ({"active": ["panda_finger_joint2"]}, InputError, f"{FOLLOWS}moves only with it"),
+    "active unknown": ({"active": ["elbow"]}, UnknownNameError, "Joint 'elbow' is not in robot"),
+    "active text": ({"active": "panda_joint1"}, InputError, "must be a list of names"),
+    "both": ({"locked": {"panda_joint1": 0.0}, "active": ["panda_joint1"]}, InputError, "in 'locked' and in 'active'"),
 }
 
 
-@pytest.mark.parametrize("case", BAD_LOCKS)
-def test_bad_locks_are_refused(case: str) -> None:
-    values, kind, words = BAD_LOCKS[case]
+@pytest.mark.parametrize("case", BAD_CHOICES)
+def test_bad_locks_and_active_subsets_are_refused(case: str) -> None:
+    given, kind, words = BAD_CHOICES[case]
     with pytest.raises(kind, match=words):
-        load_robot("panda_gripper").lock(values)
+        load_robot("panda_gripper", **given)
 
 
 def test_an_active_subset_holds_all_others() -> None:
@@ -187,15 +181,3 @@ def test_an_active_subset_holds_all_others() -> None:
     again = robot.activate(["panda_joint1"])
     assert [again.dof_names[dof] for dof in again.active_dof] == ["panda_joint1"]
     assert robot.activate([]).active_dof_count == 0
-
-
-def test_bad_active_subsets_are_refused() -> None:
-    robot = load_robot("panda_gripper")
-    with pytest.raises(InputError, match="follows 'panda_finger_joint1' and moves only with it"):
-        robot.activate(["panda_finger_joint2"])
-    with pytest.raises(UnknownNameError, match="Joint 'elbow' is not in robot"):
-        robot.activate(["elbow"])
-    with pytest.raises(InputError, match="must be a list of names"):
-        robot.activate("panda_joint1")
-    with pytest.raises(InputError, match="stands in 'locked' and in 'active'"):
-        load_robot("panda", locked={"panda_joint1": 0.0}, active=["panda_joint1"])

@@ -10,6 +10,7 @@ import ik_service
 from ik_service.mechanism.transforms import quaternion_from_rpy, quaternion_rotate
 from ik_service.robots import load_robot, load_urdf
 from ik_service.robots.readers.description import MAX_CONSTRAINTS
+from tests.robots.urdf_text import joint, urdf
 from tests.solver.test_loops import CLOSED, COUPLER, CRANK, FOUR_BAR, GROUND, ROCKER, gaps
 
 TURNED = 'rpy="0.4 -0.3 0.7"'
@@ -23,8 +24,8 @@ FRAMES = f"""<link name="closing_pin_1"/><link name="closing_pin_2"/>
   </joint>"""
 
 
-def named(text, urdf=FOUR_BAR):
-    return urdf.replace("</robot>", f"{text}</robot>")
+def named(text, robot=FOUR_BAR):
+    return robot.replace("</robot>", f"{text}</robot>")
 
 
 def pin(**changes):
@@ -87,14 +88,14 @@ def axis_of(offset, own):
 
 def test_axes_of_constraints_are_those_of_the_frames():
     axes = '<parent_axis xyz="0 2 0"/><child_axis xyz="0 1 1"/>'
-    for joint, own, parent, child in (
+    for kind, own, parent, child in (
         ("revolute", 2, [0, 1, 0], [0, 1, 1]),
         ("cylindrical", 2, [0, 1, 0], [0, 1, 1]),
         ("prismatic", 2, [0, 1, 0], [0, 1, 0]),
         ("universal", 0, [0, 1, 0], [0, 1, 1]),
     ):
-        (loop,) = load_urdf(named(pin(type=f'type="{joint}"', rest=axes))).loops
-        assert loop.joint == joint
+        (loop,) = load_urdf(named(pin(type=f'type="{kind}"', rest=axes))).loops
+        assert loop.joint == kind
         np.testing.assert_allclose(axis_of(loop.reference_offset, 2), parent, atol=1e-12)
         np.testing.assert_allclose(axis_of(loop.offset, own), child / np.linalg.norm(child), atol=1e-12)
     (default,) = load_urdf(named(pin(type='type="continuous"'))).loops
@@ -103,23 +104,12 @@ def test_axes_of_constraints_are_those_of_the_frames():
         np.testing.assert_allclose(axis_of(offset, 2), [1, 0, 0], atol=1e-12)  # as of joints
 
 
-@pytest.mark.parametrize(
-    ("word", "joint"),
-    [
-        ("link", "weld"),
-        ("fixed", "weld"),
-        ("SPHERICAL", "spherical"),
-        ("ball", "spherical"),
-    ],
-)
-def test_words_for_joints_are_understood(word, joint):
-    (loop,) = load_urdf(named(pin(type=f'type="{word}"', rest='<child_origin xyz="1 2 3" rpy="0 0 0.8"/>'))).loops
-    assert (loop.name, loop.joint, loop.link, loop.reference_link) == ("pin", joint, "coupler", "rocker")
-    np.testing.assert_allclose(loop.offset, [1, 2, 3, 0, 0, np.sin(0.4), np.cos(0.4)], atol=1e-15)
-    assert loop.reference_offset == (0, 0, 0, 0, 0, 0, 1)
-
-
-def test_sizes_of_joints_are_attributes():
+def test_words_and_sizes_of_joints_are_understood():
+    for word, kind in (("link", "weld"), ("fixed", "weld"), ("SPHERICAL", "spherical"), ("ball", "spherical")):
+        (loop,) = load_urdf(named(pin(type=f'type="{word}"', rest='<child_origin xyz="1 2 3" rpy="0 0 0.8"/>'))).loops
+        assert (loop.name, loop.joint, loop.link, loop.reference_link) == ("pin", kind, "coupler", "rocker")
+        np.testing.assert_allclose(loop.offset, [1, 2, 3, 0, 0, np.sin(0.4), np.cos(0.4)], atol=1e-15)
+        assert loop.reference_offset == (0, 0, 0, 0, 0, 0, 1)
     (screw,) = load_urdf(named(pin(type='type="helical" pitch="0.01"'))).loops
     (rod,) = load_urdf(named(pin(type='type="distance" distance="0.2"'))).loops
     assert (screw.pitch, screw.distance, rod.pitch, rod.distance) == (0.01, None, None, 0.2)
@@ -162,38 +152,34 @@ def test_more_loops_than_a_document_may_have_are_left_out():
 
 
 DRIVE, ELBOW, SWING = closed_four_bar()[3]
-END = CRANK * np.array([np.cos(DRIVE), np.sin(DRIVE)]) + COUPLER * np.array(
-    [np.cos(DRIVE + ELBOW), np.sin(DRIVE + ELBOW)]
+END = CRANK * np.array([np.cos(DRIVE), np.sin(DRIVE)])
+END += COUPLER * np.array([np.cos(DRIVE + ELBOW), np.sin(DRIVE + ELBOW)])
+UPRIGHT = urdf(
+    "four_bar",
+    "base_link",
+    joint("stand", "fixed", "base_link", "ground", "0 0 1", f"{np.pi / 2} 0 0"),
+    joint("drive", "continuous", "ground", "crank", "", f"0 0 {DRIVE}", "0 0 1"),
+    joint("elbow", "continuous", "crank", "coupler", f"{CRANK} 0 0", f"0 0 {ELBOW}", "0 0 1", mimic=("drive", -0.4)),
+    joint("swing", "continuous", "ground", "rocker", f"{GROUND} 0 0", f"0 0 {SWING}", "0 0 1", mimic=("drive", 0.2)),
 )
-UPRIGHT = f"""<robot name="four_bar">
-  <link name="base_link"/><link name="ground"/><link name="crank"/><link name="coupler"/><link name="rocker"/>
-  <joint name="stand" type="fixed"><parent link="base_link"/><child link="ground"/>
-    <origin xyz="0 0 1" rpy="{np.pi / 2} 0 0"/></joint>
-  <joint name="drive" type="continuous"><parent link="ground"/><child link="crank"/>
-    <origin rpy="0 0 {DRIVE}"/><axis xyz="0 0 1"/></joint>
-  <joint name="elbow" type="continuous"><parent link="crank"/><child link="coupler"/>
-    <origin xyz="{CRANK} 0 0" rpy="0 0 {ELBOW}"/><axis xyz="0 0 1"/><mimic joint="drive" multiplier="-0.4"/></joint>
-  <joint name="swing" type="continuous"><parent link="ground"/><child link="rocker"/>
-    <origin xyz="{GROUND} 0 0" rpy="0 0 {SWING}"/><axis xyz="0 0 1"/><mimic joint="drive" multiplier="0.2"/></joint>
-</robot>"""
 CLOSURE = {"link_a": "coupler", "link_b": "rocker", "point": [END[0], 0.0, 1.0 + END[1]], "axis": [0.0, -2.0, 0.0]}
 CLOSURES = {"closures": [CLOSURE], "dependent": ["elbow", "swing"], "independent": ["drive"]}
 
 
-@pytest.mark.parametrize(
-    ("urdf", "beside"),
-    [
-        ("bar.urdf", "loop_closures.yaml"),
-        ("urdf/bar.urdf", "config/loop_closures.yaml"),
-        ("urdf/bar.urdf", "loop_closures.yaml"),
-    ],
-)
+PLACES = {
+    "bar.urdf": "loop_closures.yaml",
+    "urdf/bar.urdf": "config/loop_closures.yaml",
+    "urdf/b.urdf": "loop_closures.yaml",
+}
+
+
+@pytest.mark.parametrize(("place", "beside"), PLACES.items())
 @pytest.mark.parametrize("floating", [False, True], ids=["fixed", "floating"])
-def test_hinges_that_were_cut_close_the_mechanism(tmp_path, urdf, beside, floating):
-    for name, text in ((urdf, UPRIGHT), (beside, json.dumps(CLOSURES))):
+def test_hinges_that_were_cut_close_the_mechanism(tmp_path, place, beside, floating):
+    for name, text in ((place, UPRIGHT), (beside, json.dumps(CLOSURES))):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    robot = load_robot(tmp_path / urdf, floating_base=floating)
+    robot = load_robot(tmp_path / place, floating_base=floating)
     assert robot.warnings == ()
     assert [loop.joint for loop in robot.loops] == ["revolute"]
     assert len(robot.follower_dofs) == 0  # mimics came near, the loop is exact
@@ -201,7 +187,7 @@ def test_hinges_that_were_cut_close_the_mechanism(tmp_path, urdf, beside, floati
     joint_q[:, -3:] = in_order(robot, closed_four_bar() - [DRIVE, ELBOW, SWING])
     assert gaps(robot, joint_q).max() < 1e-12
     assert gaps(robot, joint_q + np.eye(robot.joint_coord_count)[-1] * 0.1).min() > 1e-3
-    without = load_robot(tmp_path / urdf, constraints="ignore")
+    without = load_robot(tmp_path / place, constraints="ignore")
     assert without.loops == ()
     assert len(without.follower_dofs) == 2
 
@@ -215,7 +201,7 @@ BAD_CLOSURES = {
     "other link": ({"closures": [CLOSURE | {"link_b": "lever"}]}, "Loop 'closure_1' is left out: Link 'lever'"),
     "too many": (
         {"closures": [CLOSURE | {"point": [k, 0, 0]} for k in range(257)]},
-        "loop_closures.yaml: closures after the first 256 are left out",
+        "after the first 256 are left out",
     ),
 }
 

@@ -66,16 +66,12 @@ def test_tips_are_where_end_effectors_are_then_ends_of_chains_then_the_last_link
     assert groups["both"].tips == ("panda_link8",)
     assert groups["wrist"].tips == ("panda_link7",)
     assert groups["fingers"].tips == ("panda_leftfinger", "panda_rightfinger")
-
-
-def test_links_above_other_tips_are_no_tips():
-    robot = ik_service.load_robot("humanoid")
     text = """<robot><group name="torso"><chain base_link="pelvis" tip_link="torso"/></group>
     <group name="hand"><chain base_link="torso" tip_link="left_hand"/></group>
     <group name="arm"><group name="torso"/><group name="hand"/></group></robot>"""
-    groups = load_groups(text, robot)
+    groups = load_groups(text, ik_service.load_robot("humanoid"))
     assert groups["torso"].tips == ("torso",)
-    assert groups["arm"].tips == ("left_hand",)
+    assert groups["arm"].tips == ("left_hand",)  # links above other tips are no tips
 
 
 def test_a_state_is_a_configuration(gripper):
@@ -95,9 +91,8 @@ def test_a_robot_is_loaded_with_the_joints_of_a_group_alone_to_move(tmp_path):
     (tmp_path / "arm.srdf").write_text(DOCUMENT)
     found = ik_service.load_robot(tmp_path / "arm.urdf", group="fingers")
     assert found.active_dof_count == 1
-    assert (
-        found.content_hash == ik_service.load_robot(tmp_path / "arm.urdf", active=["panda_finger_joint1"]).content_hash
-    )
+    alone = ik_service.load_robot(tmp_path / "arm.urdf", active=["panda_finger_joint1"])
+    assert found.content_hash == alone.content_hash
     given = ik_service.load_robot("panda_gripper", group="arm", srdf=DOCUMENT)
     assert set(given.locked) == {"panda_joint7", "panda_finger_joint1"}
     by_path = ik_service.load_robot("panda_gripper", group="arm", srdf=tmp_path / "arm.srdf")
@@ -129,7 +124,7 @@ def test_what_cannot_be_asked_for_is_refused(error, arguments, message):
         ('<robot><group name="a"/><group name="a"/></robot>', "group 'a'.*two groups have this name"),
         (
             '<robot><group name="a"><group name="b"/></group><group name="b"><group name="a"/></group></robot>',
-            "cannot be in itself",
+            "in itself",
         ),
         ('<robot><group name="a"><group name="a"/></group></robot>', "cannot be in itself"),
         (STATE.format('value="1 2"'), "must be one finite number"),

@@ -1,5 +1,7 @@
 """Meshes of links: found and read, distances from them, and the spheres that cover them, judged by trimesh's shapes."""
 
+import sys
+
 import collada
 import numpy as np
 import pytest
@@ -65,46 +67,30 @@ def test_a_mesh_is_found_and_put_into_the_frame_of_its_link(folder, address):
     assert mesh.faces.shape == (12, 3)
 
 
-def test_packages_are_looked_for_where_the_caller_says_and_around_the_file(folder, tmp_path):
-    elsewhere, expected = tmp_path / "elsewhere" / "arm.urdf", folder / "my_robot" / "meshes" / "box.stl"
-    address = "package://my_robot/meshes/box.stl"
-    assert find_mesh(address, elsewhere, [folder]) == expected
-    assert find_mesh(address, elsewhere, [folder / "my_robot"]) == expected
+def test_packages_are_looked_for_by_argument_by_the_environment_and_around_the_file(
+    folder, tmp_path_factory, monkeypatch
+):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "arm.urdf"
+    address, expected = "package://my_robot/meshes/box.stl", folder / "my_robot" / "meshes" / "box.stl"
+    for given in (folder, folder / "my_robot"):
+        assert find_mesh(address, elsewhere, [given]) == expected
+    (folder / "my_robot" / "package.xml").write_text("<package><name>my_robot</name></package>")
     with pytest.raises(RobotFileError, match="Name the folder that has the package"):
-        find_mesh("package://other/meshes/box.stl", elsewhere)
+        find_mesh(address, elsewhere)
+    monkeypatch.setenv("ROS_PACKAGE_PATH", str(folder))
+    assert find_mesh(address, elsewhere) == expected
     with pytest.raises(RobotFileError, match=r"mesh 'none\.stl' is not there\.$"):
         find_mesh("none.stl", elsewhere)
 
 
-def test_packages_of_the_environment_are_found_by_name(folder, tmp_path_factory, monkeypatch):
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "arm.urdf"
-    address, expected = "package://my_robot/meshes/box.stl", folder / "my_robot" / "meshes" / "box.stl"
-    (folder / "my_robot" / "package.xml").write_text("<package><name>my_robot</name></package>")
-    with pytest.raises(RobotFileError):
-        find_mesh(address, elsewhere)
-    monkeypatch.setenv("ROS_PACKAGE_PATH", str(folder))
-    assert find_mesh(address, elsewhere) == expected
-
-
-def test_what_is_no_mesh_is_refused(tmp_path):
-    (tmp_path / "text.stl").write_text("no triangles")
+def test_what_is_no_mesh_is_refused_and_without_trimesh_the_extra_is_named(folder, monkeypatch):
+    urdf = folder / "my_robot" / "meshes" / "arm.urdf"
+    urdf.with_name("text.stl").write_text("no triangles")
     with pytest.raises(RobotFileError, match=r"cannot be read|0 triangles"):
-        read_mesh(reference("text.stl"), tmp_path / "arm.urdf")
-
-
-def test_without_trimesh_the_extra_is_named(folder, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "trimesh", None)
+        read_mesh(reference("text.stl"), urdf)
+    monkeypatch.setitem(sys.modules, "trimesh", None)
     with pytest.raises(InputError, match=r"trimesh.*meshes"):
-        read_mesh(reference("../meshes/box.stl"), folder / "my_robot" / "urdf" / "arm.urdf")
-
-
-def test_a_mirrored_mesh_is_not_inside_out(folder):
-    mirrored = reference("box.stl", (1.0, -1.0, 1.0))
-    mesh = read_mesh(mirrored, folder / "my_robot" / "meshes" / "arm.urdf")
-    points = np.random.default_rng(0).uniform(-0.3, 0.3, (200, 3))
-    np.testing.assert_allclose(
-        mesh_solid(mesh).signed_distance(points), Box(SIZE).signed_distance(points), atol=ROUNDING
-    )
+        read_mesh(reference("box.stl"), urdf)
 
 
 @pytest.fixture
@@ -112,12 +98,15 @@ def box_mesh(folder):
     return read_mesh(reference("box.stl", pose=(0.3, 0.0, 0.0, *TURN)), folder / "my_robot" / "meshes" / "arm.urdf")
 
 
-def test_distances_from_a_mesh_are_those_of_its_shape(box_mesh):
+def test_distances_from_a_mesh_are_those_of_its_shape(folder, box_mesh):
     solid, shape = mesh_solid(box_mesh), Box(SIZE, (0.3, 0.0, 0.0, *TURN))
     points = np.random.default_rng(0).uniform(-0.6, 0.6, (500, 2, 3))
     np.testing.assert_allclose(solid.signed_distance(points), shape.signed_distance(points), atol=ROUNDING)
     assert np.abs(shape.signed_distance(solid.surface)).max() < ROUNDING
     np.testing.assert_allclose(solid.upper - solid.lower, [0.1, 0.2, 0.4], atol=ROUNDING)
+    mirrored = read_mesh(reference("box.stl", (1.0, -1.0, 1.0)), folder / "my_robot" / "meshes" / "arm.urdf")
+    found = mesh_solid(mirrored).signed_distance(points)  # it is not inside out
+    np.testing.assert_allclose(found, Box(SIZE).signed_distance(points), atol=ROUNDING)
 
 
 def test_a_link_is_the_union_of_its_parts(box_mesh):

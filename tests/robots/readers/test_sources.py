@@ -64,9 +64,8 @@ def test_a_chain_between_two_links():
     arms = load_robot("dual_panda")
     arm = load_robot("dual_panda", base="left_panda_link0", tip="left_panda_link7")
     assert arm.joint_names == tuple(f"left_panda_joint{k}" for k in range(1, 8))
-    assert (
-        arm.content_hash == arms.subrobot("left_panda_link0", ["left_panda_link7"], ["left_panda_link7"]).content_hash
-    )
+    part = arms.subrobot("left_panda_link0", ["left_panda_link7"], ["left_panda_link7"])
+    assert arm.content_hash == part.content_hash
     below = load_robot("dual_panda", tip="right_panda_link7")
     assert set(below.joint_names) == {f"right_panda_joint{k}" for k in range(1, 8)}
     assert below.link_names[0] == arms.link_names[0]
@@ -94,13 +93,9 @@ def test_a_printed_robot_is_a_table_that_fits_a_screen():
 
 
 def test_a_printed_robot_says_whether_collision_is_checked():
-    panda = load_robot("panda")
+    panda, unchecked = load_robot("panda"), "Collision: not checked; no collision model. 'ik-service spheres'"
     model = panda.collision_model
-    checked = (
-        f"Collision: {model.sphere_count} spheres on {len(model.spheres)} links, {len(model.pairs)} pairs checked."
-    )
-    assert str(panda).splitlines()[-1] == checked
+    figures = f"{model.sphere_count} spheres on {len(model.spheres)} links, {len(model.pairs)} pairs checked"
+    assert str(panda).splitlines()[-1] == f"Collision: {figures}."
     for robot in (load_robot(MJCF), load_robot("delta"), load_robot("panda", collision="ignore")):
-        assert (
-            str(robot).splitlines()[-1].startswith("Collision: not checked; no collision model. 'ik-service spheres'")
-        )
+        assert str(robot).splitlines()[-1].startswith(unchecked)

@@ -35,15 +35,12 @@ def reach(robot):
     return float(robot.forward_kinematics(np.zeros((1, 2)), ["fore"]).positions[0, 0, 0])
 
 
-def test_macros_arguments_and_expressions_are_expanded(arm):
+def test_macros_arguments_and_expressions_are_expanded_and_files_beside_it_are_read(arm, tmp_path):
     robot = load_robot(arm)
     assert robot.joint_names == ("shoulder", "elbow")
     np.testing.assert_allclose(robot.joint_limit_upper, np.pi / 2.0)
     assert reach(robot) == pytest.approx(0.6)
     assert reach(load_robot(str(arm), xacro_arguments={"reach": "0.8"})) == pytest.approx(0.9)
-
-
-def test_files_beside_it_are_named_like_the_robot(arm, tmp_path):
     (tmp_path / "arm.constraints.json").write_text(LOOPS)
     assert load_robot(arm).constraint_names == ("pin",)
 
@@ -63,10 +60,11 @@ def test_what_cannot_be_expanded_or_read_says_why(arm, text, message):
         load_robot(arm)
 
 
-def test_arguments_are_for_xacro_files_alone(tmp_path):
+@pytest.mark.parametrize("given", [{"xacro_arguments": {"reach": "1"}}, {"package_dirs": ["."]}])
+def test_arguments_and_folders_of_packages_are_for_xacro_files_alone(tmp_path, given):
     for source in ("panda", ARM, tmp_path / "arm.urdf"):
         with pytest.raises(InputError, match=r"for the path of a \.xacro file"):
-            load_robot(source, xacro_arguments={"reach": "1"})
+            load_robot(source, **given)
     with pytest.raises(RobotFileError, match=r"load it by its path, which ends in \.xacro"):
         load_robot(ARM)
 
@@ -94,9 +92,12 @@ def no_ros(monkeypatch):
 
 
 @pytest.mark.parametrize("folder", ["arm_description", "arm_ros-1.2", "src/vendor/arm_description"])
-def test_a_package_is_found_above_the_file_by_its_name_without_ros(tmp_path, no_ros, folder):
+def test_a_package_is_found_above_the_file_or_beside_its_own_by_its_name_without_ros(tmp_path, no_ros, folder):
     path = written_package(tmp_path / folder, "arm_description")
     assert reach(load_robot(path, xacro_arguments={"reach": "0.8"})) == pytest.approx(0.9)
+    beside = written_package((tmp_path / folder).with_name("own"), "arm_bringup")
+    beside.write_text(NEEDS.format(package="arm_description"))
+    assert reach(load_robot(beside)) == pytest.approx(0.6)
     assert not any(name.startswith("ament_index_python") for name in sys.modules)
 
 
@@ -109,14 +110,6 @@ def test_a_folder_called_like_the_package_is_not_taken_for_it(tmp_path, no_ros, 
     other.parent.mkdir(parents=True)
     other.write_text(path.read_text())
     assert load_robot(other).joint_names == ("shoulder", "elbow")
-
-
-@pytest.mark.parametrize("folder", ["arm_parts", "parts"])
-def test_a_package_beside_the_own_one_is_found(tmp_path, no_ros, folder):
-    written_package(tmp_path / folder, "arm_parts")
-    path = written_package(tmp_path / "arm_bringup", "arm_bringup")
-    path.write_text(NEEDS.format(package="arm_parts"))
-    assert load_robot(path).joint_names == ("shoulder", "elbow")
 
 
 @pytest.mark.parametrize("way", ["ROS_PACKAGE_PATH", "AMENT_PREFIX_PATH", "its folder", "a folder of packages"])
@@ -154,12 +147,6 @@ def test_a_package_that_is_not_found_is_named_with_where_it_was_looked_for(tmp_p
     for place in ("arm_parts", str(path), f"({tmp_path / 'given'})", f"({tmp_path / 'nowhere'})", "(not set)"):
         assert place in str(caught.value)
     assert "ament" not in str(caught.value).replace("AMENT_PREFIX_PATH", "")
-
-
-def test_folders_of_packages_are_for_xacro_files_alone(tmp_path):
-    for source in ("panda", ARM, tmp_path / "arm.urdf"):
-        with pytest.raises(InputError, match=r"for the path of a \.xacro file"):
-            load_robot(source, package_dirs=[tmp_path])
 
 
 def test_without_xacro_its_extra_is_named(arm):

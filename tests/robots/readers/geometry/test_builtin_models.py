@@ -24,14 +24,10 @@ def test_a_robot_brings_its_model_and_is_free_in_the_middle_of_its_limits(name):
     assert (robot.collision_model is not None) == (name in ROBOTS)
     if robot.collision_model is not None:
         assert robot.collision(robot.mid_joint_q).is_free.all()
+    if name == "panda_gripper":
+        closed = robot.mid_joint_q * [*[1.0] * 7, 0.0, 0.0]
+        assert robot.collision(closed).is_free.all()
     assert load_robot(name, collision="ignore").collision_model is None
-
-
-def test_fingers_may_be_closed():
-    robot = load_robot("panda_gripper")
-    joint_q = robot.mid_joint_q.copy()
-    joint_q[-2:] = 0.0
-    assert robot.collision(joint_q).is_free.all()
 
 
 def test_both_arms_have_the_spheres_of_one():

@@ -13,21 +13,16 @@ from ik_service.robots.readers.sphere_file import IGNORED, read_spheres
 from ik_service.robots.readers.urdf import read_urdf
 from objectives import InputError
 from objectives.errors import UnknownNameError
+from tests.robots.urdf_text import joint
 
-URDF = """<robot name="arm">
-  <link name="base"><collision><geometry><box size="0.2 0.2 0.1"/></geometry></collision></link>
+BASE = '<link name="base"><collision><geometry><box size="0.2 0.2 0.1"/></geometry></collision></link>'
+URDF = f"""<robot name="arm">{BASE}
   <link name="upper"><collision><origin xyz="0 0 0.15" rpy="0 0 0"/>
     <geometry><cylinder radius="0.04" length="0.3"/></geometry></collision></link>
-  <link name="lower"><collision><origin xyz="0 0 0.35"/><geometry>{shape}</geometry></collision></link>
-  <link name="tool"/>
-  <joint name="a" type="continuous">
-    <parent link="base"/><child link="upper"/>
-    <origin xyz="0 0 0.05"/><axis xyz="1 0 0"/></joint>
-  <joint name="b" type="continuous">
-    <parent link="upper"/><child link="lower"/>
-    <origin xyz="0 0 0.4"/><axis xyz="1 0 0"/></joint>
-  <joint name="c" type="fixed"><parent link="lower"/><child link="tool"/></joint>
-</robot>"""
+  <link name="lower"><collision><origin xyz="0 0 0.35"/><geometry>{{shape}}</geometry></collision></link>
+  <joint name="a" type="continuous"><parent link="base"/><child link="upper"/><origin xyz="0 0 0.05"/></joint>
+  <joint name="b" type="continuous"><parent link="upper"/><child link="lower"/><origin xyz="0 0 0.4"/></joint>
+  {joint("c", "fixed", "lower", "tool")}</robot>"""
 BALL = '<sphere radius="0.05"/>'
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
@@ -76,15 +71,12 @@ PLATE = '<box size="2 1 0.01"/></geometry></collision><collision><geometry>'
 
 
 @pytest.mark.parametrize("shape", ['<capsule radius="1e9" length="1e9"/>', 3 * PLATE + BALL])
-def test_shapes_that_need_too_large_or_too_many_spheres_leave_the_robot_without_a_model(shape):
+def test_without_shapes_or_with_too_large_or_too_many_spheres_a_robot_has_no_model_and_says_so(shape):
     robot = ik_service.robots.load_urdf(URDF.format(shape=shape), collision="shapes")
     assert robot.collision_model is None
     assert "too many or too large" in robot.warnings[-1]
-
-
-def test_a_robot_without_shapes_says_so():
-    text = '<robot name="bare"><link name="base"/></robot>'
-    assert "no link has shapes" in ik_service.robots.load_urdf(text, collision="shapes").warnings[-1]
+    bare = '<robot name="bare"><link name="base"/></robot>'
+    assert "no link has shapes" in ik_service.robots.load_urdf(bare, collision="shapes").warnings[-1]
 
 
 def test_a_robot_of_simple_shapes_has_a_model(folder):
@@ -99,10 +91,9 @@ def test_a_robot_of_simple_shapes_has_a_model(folder):
     assert folded.clearance[0] < 0.02
     assert set(folded.closest_pairs[0]) == {"base", "lower"}
     assert ik_service.load_robot(folder / "arm.urdf", collision="ignore").collision_model is None
-    with pytest.raises(InputError, match=r"collision is 'none'\. Allowed: 'read', 'shapes', 'ignore'"):
-        ik_service.load_robot(folder / "arm.urdf", collision="none")
-    with pytest.raises(InputError, match="collision is None"):
-        ik_service.load_robot(folder / "arm.urdf", collision=None)
+    for word in ("none", None):
+        with pytest.raises(InputError, match=rf"collision is {word!r}\. Allowed: 'read', 'shapes', 'ignore'"):
+            ik_service.load_robot(folder / "arm.urdf", collision=word)
 
 
 def test_a_file_of_spheres_beside_a_robot_comes_first(folder):
@@ -114,10 +105,7 @@ def test_a_file_of_spheres_beside_a_robot_comes_first(folder):
     other = folder / "other.yaml"
     other.write_text("spheres: {base: [[0, 0, 0, 0.3]], tool: [[0, 0, 0, 0.01]]}")
     for path in (other, str(other)):  # comes before the one beside the robot
-        assert list(ik_service.load_robot(folder / "arm.urdf", collision=path).collision_model.spheres) == [
-            "base",
-            "tool",
-        ]
+        assert [*ik_service.load_robot(folder / "arm.urdf", collision=path).collision_model.spheres] == ["base", "tool"]
     with pytest.raises(UnknownNameError, match=r"no file 'else\.yaml', which collision names"):
         ik_service.load_robot(folder / "arm.urdf", collision="else.yaml")
     other.write_text("spheres: 3")
@@ -127,6 +115,10 @@ def test_a_file_of_spheres_beside_a_robot_comes_first(folder):
     assert dict(model.left_out) == {"never": (("base", "lower"),)}
     (folder / "arm.collision.yaml").write_text("spheres: {base: [[0, 0, 0, 0.1]]}")
     with pytest.raises(RobotFileError, match="two files of spheres"):
+        ik_service.load_robot(folder / "arm.urdf")
+    (folder / "arm.collision.yaml").unlink()
+    (folder / "arm.collision.json").write_text('{"spheres": {"leg": [[0, 0, 0, 0.1]]}}')
+    with pytest.raises(UnknownNameError, match="leg"):
         ik_service.load_robot(folder / "arm.urdf")
 
 
@@ -151,16 +143,13 @@ robot_cfg:
 """
 
 
-def test_spheres_of_curobo_are_read():
+def test_spheres_of_curobo_and_foam_are_read():
     document = read_spheres(CUROBO)
     assert document.spheres == {"base": [(0.0, 0.0, 0.1, 0.2)], "arm": [(0.1, 0.0, 0.0, 0.05)], "tool": []}
     assert document.pairs is None
     assert document.left_out == {IGNORED: (("base", "arm"),)}
-
-
-def test_spheres_of_foam_are_read():
-    document = read_spheres('{"arm": {"mean": 0.1, "spheres": [{"origin": [0, 0, 1], "radius": 0.5}]}}')
-    assert document == ({"arm": [(0.0, 0.0, 1.0, 0.5)]}, None, {})
+    foam = read_spheres('{"arm": {"mean": 0.1, "spheres": [{"origin": [0, 0, 1], "radius": 0.5}]}}')
+    assert foam == ({"arm": [(0.0, 0.0, 1.0, 0.5)]}, None, {})
 
 
 @pytest.mark.parametrize(
@@ -181,12 +170,6 @@ def test_spheres_of_foam_are_read():
 def test_a_document_of_no_known_form_is_refused(text, reason):
     with pytest.raises(InputError, match=reason):
         read_spheres(text)
-
-
-def test_a_file_of_spheres_that_names_no_link_is_refused(folder):
-    (folder / "arm.collision.json").write_text('{"spheres": {"leg": [[0, 0, 0, 0.1]]}}')
-    with pytest.raises(UnknownNameError, match="leg"):
-        ik_service.load_robot(folder / "arm.urdf")
 
 
 MJCF = """<mujoco><worldbody><geom type="plane" size="1 1 1"/>

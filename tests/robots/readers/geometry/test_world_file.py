@@ -63,21 +63,13 @@ def test_a_file_names_files_of_grids_beside_it(tmp_path, folder):
     np.testing.assert_allclose(found.pose[:3], np.add(PLACE, [0.0, 0.5, 0.0]), atol=1e-12)
 
 
-def test_only_a_file_names_files():
-    with pytest.raises(InputError, match="field 'file', which a grid has not"):
-        read_world({"objects": {"rock": {"shape": "grid", "file": "/etc/passwd"}}})
-
-
 @pytest.mark.parametrize(
     ("write", "message"),
     [
         (lambda path: None, "cannot be read: No such file"),
         (lambda path: path.write_text("no archive"), "is no archive with values, spacing and pose"),
         (lambda path: np.savez(path, values=VALUES), "is no archive with values, spacing and pose"),
-        (
-            lambda path: np.savez(path, values=VALUES, spacing=0.0, pose=np.eye(7)[6]),
-            "spacing of a grid must be at least",
-        ),
+        (lambda path: np.savez(path, values=VALUES, spacing=0.0, pose=np.eye(7)[6]), "spacing of a grid must be at"),
         (lambda path: np.savez(path, values=np.array([{}]), spacing=1, pose=0, allow_pickle=True), "is no archive"),
         (lambda path: np.savez_compressed(path, values=np.zeros(1 << 25), spacing=1, pose=0), "an array of 26"),
     ],
@@ -91,21 +83,27 @@ def test_what_is_no_file_of_a_grid_is_refused(tmp_path, write, message):
 
 
 def test_a_world_is_written_as_it_is_read():
-    world = read_world(
-        {"objects": {**DOCUMENT["objects"], "rock": {"shape": "grid", "values": VALUES, "spacing": 0.1}}}
-    )
+    rock = {"shape": "grid", "values": VALUES, "spacing": 0.1}
+    world = read_world({"objects": {**DOCUMENT["objects"], "rock": rock}})
     again = read_world(world_document(world))
     assert list(again.objects) == list(world.objects)
     assert all(again.objects[name] == shape for name, shape in world.objects.items() if name != "rock")
     assert same(again.objects["rock"], world.objects["rock"])
 
 
-@pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_a_file_is_read_in_both_languages(tmp_path, suffix):
-    path = tmp_path / f"cell.{suffix}"
-    text = json.dumps(DOCUMENT)
-    path.write_text(text if suffix == "json" else "objects:\n  ball:\n    shape: sphere\n    radius: 2e-1\n")
-    assert load_world(path).objects["ball"] == Sphere(0.2)
+def test_a_file_is_read_in_both_languages(tmp_path):
+    yaml = "objects:\n  ball:\n    shape: sphere\n    radius: 2e-1\n"
+    for name, text in (("cell.json", json.dumps(DOCUMENT)), ("cell.yaml", yaml)):
+        (tmp_path / name).write_text(text)
+        assert load_world(tmp_path / name).objects["ball"] == Sphere(0.2)
+
+
+def only(**fields):
+    return {"objects": {"a": fields}}
+
+
+def grid(values):
+    return only(shape="grid", spacing=1, values=values)
 
 
 @pytest.mark.parametrize(
@@ -115,23 +113,21 @@ def test_a_file_is_read_in_both_languages(tmp_path, suffix):
         ({"objects": {}, "robots": {}}, "'objects'"),
         ({"objects": []}, "names to shapes"),
         ({"objects": {"a": 1}}, "Object 'a' must be a mapping"),
-        ({"objects": {"a": {}}}, "Object 'a' needs a 'shape'. Shapes: sphere, capsule"),
-        (
-            {"objects": {"a": {"shape": "mesh"}}},
-            "Object 'a' has the unknown shape 'mesh'. Shapes: sphere",
-        ),
-        ({"objects": {"a": {"shape": "box"}}}, "needs the field 'size'"),
-        ({"objects": {"a": {"shape": "box", "size": [1, 1]}}}, "'size' must be a list of 3 numbers"),
-        ({"objects": {"a": {"shape": "sphere", "radius": [1]}}}, "'radius' must be a number"),
-        ({"objects": {"a": {"shape": "sphere", "radius": -1}}}, "Object 'a': The radius of a sphere must not be"),
-        ({"objects": {"a": {"shape": "sphere", "radius": 1, "size": [1, 1, 1]}}}, "field 'size', which a sphere has"),
-        ({"objects": {"a": {"shape": "half_space", "normal": [0, 0, 2]}}}, "Object 'a': The normal"),
-        ({"objects": {"a": {"shape": "box", "size": [1, 1, 1], "orientation_xyzw": [0, 0, 0, 0]}}}, "Object 'a'"),
+        (only(), "Object 'a' needs a 'shape'. Shapes: sphere, capsule"),
+        (only(shape="mesh"), "Object 'a' has the unknown shape 'mesh'. Shapes: sphere"),
+        (only(shape="box"), "needs the field 'size'"),
+        (only(shape="box", size=[1, 1]), "'size' must be a list of 3 numbers"),
+        (only(shape="sphere", radius=[1]), "'radius' must be a number"),
+        (only(shape="sphere", radius=-1), "Object 'a': The radius of a sphere must not be"),
+        (only(shape="sphere", radius=1, size=[1, 1, 1]), "field 'size', which a sphere has"),
+        (only(shape="half_space", normal=[0, 0, 2]), "Object 'a': The normal"),
+        (only(shape="box", size=[1, 1, 1], orientation_xyzw=[0, 0, 0, 0]), "Object 'a'"),
         ({"objects": {"": {"shape": "sphere", "radius": 1}}}, "needs a name"),
-        ({"objects": {"a": {"shape": "grid", "spacing": 1, "values": [[[1, 2], [1]]] * 2}}}, "lists of lists of lists"),
-        ({"objects": {"a": {"shape": "grid", "spacing": 1, "values": [[["1"] * 2] * 2] * 2}}}, "lists of lists of"),
-        ({"objects": {"a": {"shape": "grid", "spacing": 1, "values": [[True] * 2] * 2}}}, "lists of lists of lists"),
-        ({"objects": {"a": {"shape": "grid", "spacing": 1, "values": [[1, 2], [1, 2]]}}}, "got [2, 2]"),
+        (grid([[[1, 2], [1]]] * 2), "lists of lists of lists"),
+        (grid([[["1"] * 2] * 2] * 2), "lists of lists of lists"),
+        (grid([[True] * 2] * 2), "lists of lists of lists"),
+        (grid([[1, 2], [1, 2]]), "got [2, 2]"),
+        (only(shape="grid", file="/etc/passwd"), "field 'file', which a grid has not"),
     ],
 )
 def test_what_is_wrong_is_named(document, message):

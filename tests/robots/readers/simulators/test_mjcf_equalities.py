@@ -69,15 +69,8 @@ LINKAGE = """<mujoco model="gripper">
   </equality>
 </mujoco>
 """
-JOINTS = {
-    "pin": "spherical",
-    "equality_1": "spherical",
-    "held": "weld",
-    "grown": "weld",
-    "docked": "weld",
-    "loose": "spherical",
-    "to_world": "spherical",
-}
+JOINTS = dict.fromkeys(("pin", "equality_1", "loose", "to_world"), "spherical")
+JOINTS |= dict.fromkeys(("held", "grown", "docked"), "weld")
 
 
 @pytest.fixture
@@ -130,16 +123,10 @@ def test_couplings_meet_the_residuals_of_mujoco(linkage):
     assert np.ptp(drawn[:, robot.joint_q_start[robot.joint_index("second")]]) > 0.1
 
 
-def test_handles_of_the_simulator_are_left_out_and_named(linkage):
-    robot, _ = linkage
-    assert robot.warnings == (
-        "Equality 'dragged' (weld) is left out: body 'handle' stands wherever the simulator puts it.",
-    )
-
-
-def test_equalities_are_ignored_where_that_is_asked_for(tmp_path):
-    path = _written(tmp_path, LINKAGE)
-    robot = load_robot(path, constraints="ignore")
+def test_handles_of_the_simulator_are_left_out_and_named_and_all_where_that_is_asked_for(linkage, tmp_path):
+    told = "Equality 'dragged' (weld) is left out: body 'handle' stands wherever the simulator puts it."
+    assert linkage[0].warnings == (told,)
+    robot = load_robot(_written(tmp_path, LINKAGE), constraints="ignore")
     assert (robot.loops, robot.warnings, len(robot.follower_dofs), dict(robot.locked)) == ((), (), 0, {})
 
 
@@ -261,11 +248,7 @@ LIMITED = BODIES.replace('"a"/><geom', '"a" range="0 10"/><geom').replace('"b"/>
 SITES = BODIES.replace("<geom", '<site name="p"/><geom', 1).replace("</worldbody>", '<site name="q"/></worldbody>')
 SITES += '<tendon><spatial name="path"><site site="p"/><site site="q"/></spatial></tendon>'
 LEFT_OUT = {
-    "contradicting": (
-        BODIES,
-        joint("a", "b", 1, 1),
-        r"Equality 'odd' \(joint\) is left out: it contradicts",
-    ),
+    "contradicting": (BODIES, joint("a", "b", 1, 1), r"Equality 'odd' \(joint\) is left out: it contradicts"),
     "held elsewhere": (LIMITED, joint("a", None, 1), "value 1 is outside the limits"),
     "apart by limits": (LIMITED, joint("a", "b", 0, 1), "limits of the joints leave it no value"),
     "out of proportion": (BODIES, joint("c", "b", 0, 1e9), "multiplier 1e\\+09 or offset 0 is out of proportion"),

@@ -65,6 +65,17 @@ def coordinates_of(robot, model, joint_q):
     return found
 
 
+def assert_bodies_stand_where_newton_has_them(model, robot, names, joint_q, theirs_q):
+    """Compare links with Newton's bodies, and return where Newton has them."""
+    state = model.state()
+    newton.eval_fk(model, wp.array(theirs_q, dtype=wp.float32, device="cpu"), model.joint_qd, state)
+    theirs, ours = state.body_q.numpy(), robot.forward_kinematics(joint_q, names)
+    np.testing.assert_allclose(ours.positions[0], theirs[:, :3], atol=TOLERANCE)
+    cosines = np.abs(np.sum(ours.orientations_xyzw[0] * theirs[:, 3:], axis=1))
+    np.testing.assert_allclose(cosines, 1.0, atol=TOLERANCE)
+    return theirs
+
+
 @pytest.mark.evidence
 @pytest.mark.parametrize("build", [gripper, mechanism])
 def test_links_stand_where_newton_puts_the_bodies(build):
@@ -74,13 +85,8 @@ def test_links_stand_where_newton_puts_the_bodies(build):
     names = [label.partition("/")[2] for label in model.body_label]
     assert set(names) <= set(robot.link_names)
     for joint_q in robot.random_joint_q(np.random.default_rng(1), COUNT):
-        state = model.state()
-        given = wp.array(coordinates_of(robot, model, joint_q), dtype=wp.float32, device="cpu")
-        newton.eval_fk(model, given, model.joint_qd, state)
-        theirs, ours = state.body_q.numpy(), robot.forward_kinematics(joint_q, names)
-        np.testing.assert_allclose(ours.positions[0], theirs[:, :3], atol=TOLERANCE)
-        alike = np.abs(np.sum(ours.orientations_xyzw[0] * theirs[:, 3:], axis=1))
-        np.testing.assert_allclose(alike, 1.0, atol=TOLERANCE)
+        theirs_q = coordinates_of(robot, model, joint_q)
+        assert_bodies_stand_where_newton_has_them(model, robot, names, joint_q, theirs_q)
 
 
 def test_limits_followers_masses_and_names_are_those_of_the_model():
@@ -112,10 +118,8 @@ def test_joints_that_close_loops_and_bodies_without_a_joint_are_left_out():
     robot = ik_service.load_robot(builder.finalize(device="cpu"))
     assert "strut" not in robot.joint_names
     assert "spare" not in robot.link_names
-    assert [warning.partition(":")[0] for warning in robot.warnings] == [
-        "Joint 'strut' closes a loop at body 'hinge'",
-        "Body 'spare' has no joint",
-    ]
+    told = ["Joint 'strut' closes a loop at body 'hinge'", "Body 'spare' has no joint"]
+    assert [warning.partition(":")[0] for warning in robot.warnings] == told
 
 
 def stand_and_arm():
@@ -132,33 +136,25 @@ def stand_and_arm():
 @pytest.mark.evidence
 def test_a_body_without_a_joint_that_carries_one_stands_at_its_body_q():
     model = stand_and_arm().finalize(device="cpu")
-    robot, state = ik_service.load_robot(model), model.state()
-    newton.eval_fk(model, wp.array([0.7], dtype=wp.float32, device="cpu"), model.joint_qd, state)
-    theirs, ours = state.body_q.numpy(), robot.forward_kinematics([0.7], ["stand", "arm"])
+    robot = ik_service.load_robot(model)
+    theirs = assert_bodies_stand_where_newton_has_them(model, robot, ["stand", "arm"], [0.7], [0.7])
     assert np.abs(theirs[1, :3]).min() > 0.01
-    np.testing.assert_allclose(ours.positions[0], theirs[:, :3], atol=TOLERANCE)
-    alike = np.abs(np.sum(ours.orientations_xyzw[0] * theirs[:, 3:], axis=1))
-    np.testing.assert_allclose(alike, 1.0, atol=TOLERANCE)
     assert robot.warnings == ("Body 'stand' has no joint: it stands where the body_q of the model has it.",)
 
 
-def test_a_distance_joint_without_bounds_is_a_free_joint():
-    builder = newton.ModelBuilder()
-    body = builder.add_link(label="r/body", **SOLID)
-    bounds = {"min_distance": -1.0, "max_distance": -1.0}
-    builder.add_articulation([builder.add_joint_distance(parent=-1, child=body, label="r/rope", **bounds)])
-    robot = ik_service.load_robot(builder.finalize(device="cpu"))
-    assert robot.dof_names == tuple(f"rope/{axis}" for axis in ("vx", "vy", "vz", "wx", "wy", "wz"))
-
-
-def test_what_cannot_be_represented_is_refused():
-    builder = newton.ModelBuilder()
-    bodies = [builder.add_link(label=name, **SOLID) for name in "ab"]
-    joints = [builder.add_joint_fixed(parent=-1, child=bodies[0])]
-    joints.append(builder.add_joint_distance(parent=bodies[0], child=bodies[1], label="rope", max_distance=1.0))
-    builder.add_articulation(joints)
-    with pytest.raises(RobotFileError, match="joint 'rope': joints of Newton's type"):
-        ik_service.load_robot(builder.finalize(device="cpu"))
+def test_a_distance_joint_without_bounds_is_a_free_joint_and_what_cannot_be_represented_is_refused():
+    for most in (-1.0, 1.0):
+        builder = newton.ModelBuilder()
+        body = builder.add_link(label="r/body", **SOLID)
+        bounds = {"min_distance": -1.0, "max_distance": most}
+        builder.add_articulation([builder.add_joint_distance(parent=-1, child=body, label="r/rope", **bounds)])
+        model = builder.finalize(device="cpu")
+        if most < 0.0:
+            axes = ("vx", "vy", "vz", "wx", "wy", "wz")
+            assert ik_service.load_robot(model).dof_names == tuple(f"rope/{axis}" for axis in axes)
+        else:
+            with pytest.raises(RobotFileError, match="joint 'rope': joints of Newton's type"):
+                ik_service.load_robot(model)
     several = newton.ModelBuilder()
     several.replicate(gripper(), 2)
     with pytest.raises(InputError, match="has 2 worlds"):
