@@ -1,17 +1,26 @@
-"""A Panda, and a path run tick by tick."""
+"""A Panda, controllers that have begun, and a path run tick by tick."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
 
 from ik_service import load_robot
 from ik_service.control import IKController
+from tests.robots.urdf_text import joint, urdf
+
+LINK, ARMS = "panda_hand", ("left_panda_hand", "right_panda_hand")
+HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 
 
 @pytest.fixture(scope="session")
 def panda():
     return load_robot("panda")
+
+
+@pytest.fixture(scope="session")
+def dual():
+    return load_robot("dual_panda")
 
 
 @dataclass(frozen=True)
@@ -37,41 +46,46 @@ class Run:
 def follow(controller: IKController, start, poses, dt=1e-3, **options) -> Run:
     """Send one robot along a path."""
     controller.reset(start)
-    found = []
+    names, found = [field.name for field in fields(Run)], []
     for pose in poses:
-        r = controller.step(pose, dt=dt, **options).copy()
-        found.append(
-            (
-                r.joint_q[0],
-                r.joint_qd[0],
-                r.status[0],
-                r.position_error[0],
-                r.orientation_error[0],
-                r.sigma_min[0],
-                r.active_limits[0],
-            )
-        )
+        result = controller.step(pose, dt=dt, **options)
+        found.append([getattr(result, name)[0].copy() for name in names])
     return Run(*(np.array(column) for column in zip(*found, strict=True)))
 
 
-def pose_of(robot, joint_q, link):
-    """Position and quaternion xyzw of a link, [7]."""
+def begun(robot, targets, start, joint_qd=0.0, **options) -> IKController:
+    """A controller that was told where its robots are."""
+    controller = IKController(robot, targets, **options)
+    controller.reset(start, joint_qd)
+    return controller
+
+
+def last_of(controller: IKController, ticks, *arguments, **options):
+    """The result of the last of some ticks that are all alike."""
+    for _ in range(ticks):
+        result = controller.step(*arguments, **options)
+    return result
+
+
+def pose_of(robot, joint_q, link, shift=0.0):
+    """Position and quaternion xyzw of a link, moved by a shift [m], [7]."""
     poses = robot.forward_kinematics(np.atleast_2d(joint_q), links=[link])
-    return np.concatenate([poses.positions[0, 0], poses.orientations_xyzw[0, 0]])
+    return np.concatenate([poses.positions[0, 0] + shift, poses.orientations_xyzw[0, 0]])
+
+
+def poses_of(robot, joint_q, links):
+    """Poses of links [links, 7]."""
+    return np.stack([pose_of(robot, joint_q, link) for link in links])
 
 
 HALF = np.sqrt(0.5)
 UPRIGHT, TURNED = [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, HALF, HALF]
 AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
-JOINT = """<link name="{name}_link"/><joint name="{name}" type="{kind}">
-<parent link="{parent}"/><child link="{name}_link"/><axis xyz="{axis}"/>
-<limit lower="-1" upper="1" velocity="10" effort="1"/></joint>"""
 
 
 def gantry_text():
     """Three sliders, one upon the other, and a pivot of its own on the same base."""
-    parents = ("base", "x_link", "y_link")
+    parents, limit = ("base", "x_link", "y_link"), (-1, 1, 10)
     pairs = zip(AXES.items(), parents, strict=True)
-    sliders = [JOINT.format(name=k, kind="prismatic", parent=p, axis=axis) for (k, axis), p in pairs]
-    pivot = JOINT.format(name="w", kind="revolute", parent="base", axis="0 0 1")
-    return f'<robot name="gantry"><link name="base"/>{"".join(sliders)}{pivot}</robot>'
+    sliders = [joint(k, "prismatic", parent, f"{k}_link", axis=axis, limit=limit) for (k, axis), parent in pairs]
+    return urdf("gantry", "base", *sliders, joint("w", "revolute", "base", "w_link", axis="0 0 1", limit=limit))

@@ -10,19 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.control.tick import tick_launches
 from ik_service.kernels import device_lock, host_device_array
 from ik_service.robots import HalfSpace, World
 from ik_service.solver.lm.status import IKStatus
-from tests.control.conftest import pose_of
+from tests.control.conftest import ARMS, HOME, LINK, begun, pose_of
 
-LINK = "panda_hand"
-HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
-ARMS = ("left_panda_hand", "right_panda_hand")
 WORK_NS = 1000  # that a launch takes on the device that is played
 FIELDS = ("joint_q", "joint_qd", "status", "position_error", "orientation_error", "active_limits", "iterations")
+FIELDS += ("clearance",)
 
 
 class LateDevice:
@@ -36,12 +33,8 @@ class LateDevice:
         array = host_device_array.HostDeviceArray
         push, fetch = array.push, array.fetch
         monkeypatch.setattr(host_device_array, "has_host_copy", lambda device: True)
-        monkeypatch.setattr(
-            host_device_array.HostDeviceArray, "push", lambda one, count: self.take(lambda: push(one, count))
-        )
-        monkeypatch.setattr(
-            host_device_array.HostDeviceArray, "fetch", lambda one, count: self.take(lambda: fetch(one, count))
-        )
+        monkeypatch.setattr(array, "push", lambda one, count: self.take(lambda: push(one, count)))
+        monkeypatch.setattr(array, "fetch", lambda one, count: self.take(lambda: fetch(one, count)))
         monkeypatch.setattr(tick_launches, "wait", lambda device: self.wait())
         monkeypatch.setattr(tick_launches.time, "monotonic_ns", lambda: self.now)
 
@@ -87,47 +80,38 @@ def device(monkeypatch):
         yield LateDevice(monkeypatch, other)
 
 
-def assert_same(one, other):
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-
-
-def ticks(controller, start, targets, count, dt=1e-3, **options):
+def ticks(controller, start, targets, count, dt=1e-3):
     controller.reset(start)
-    return [controller.step(targets, dt=dt, **options).copy() for _ in range(count)]
+    return [controller.step(targets, dt=dt).copy() for _ in range(count)]
+
+
+def ticks_as_seen(device, robot, links, start, target, count, dt=1e-3, **options):
+    """Ticks of a late device, after they were found to be those of a device that the host sees."""
+    late = ticks(device.controller(robot, links, **options), start, target, count, dt)
+    with pytest.MonkeyPatch.context() as undone:
+        undone.setattr(host_device_array, "has_host_copy", lambda device: False)
+        seen = ticks(IKController(robot, links, **options), start, target, count, dt)
+    for one, other in zip(late, seen, strict=True):
+        for name in FIELDS:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    return late
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 10.0])
-def test_ticks_are_those_of_a_device_that_the_host_sees(device, acceleration):
+def test_ticks_are_those_of_a_device_that_the_host_sees(device, dual, acceleration):
     """With an arm that no task moves, which stays where reset put it, and within the speeds from the first tick on."""
-    robot = load_robot("dual_panda")
-    start = np.tile(HOME, 2)
+    start, limits = np.tile(HOME, 2), ControlLimits(velocity=0.5, acceleration=acceleration)
     start[:7] += 0.1
-    target = pose_of(robot, start, ARMS[1])
-    target[:3] += 0.1
-    options = {"limits": ControlLimits(velocity=0.5, acceleration=acceleration)}
-    late = ticks(device.controller(robot, ARMS[1:], **options), start, target, 40)
+    late = ticks_as_seen(device, dual, ARMS[1:], start, pose_of(dual, start, ARMS[1], 0.1), 40, limits=limits)
     assert (late[-1].joint_q[0, :7] == start[:7]).all()
     assert all(np.abs(result.joint_qd).max() <= 0.5 * (1 + 1e-9) for result in late)
-    with pytest.MonkeyPatch.context() as undone:
-        undone.setattr(host_device_array, "has_host_copy", lambda device: False)
-        seen = ticks(IKController(robot, ARMS[1:], **options), start, target, 40)
-    for one, other in zip(late, seen, strict=True):
-        assert_same(one, other)
 
 
 def test_clearance_is_kept_as_on_a_device_that_the_host_sees(device, panda):
-    target = pose_of(panda, HOME, LINK) + np.array([0.4, 0.2, -0.3, 0.0, 0.0, 0.0, 0.0])
+    target, limits = pose_of(panda, HOME, LINK, [0.4, 0.2, -0.3]), ControlLimits(clearance=0.01, acceleration=10.0)
     wall = World({"wall": HalfSpace((-1.0, 0.0, 0.0), -0.6)})
-    options = {"limits": ControlLimits(clearance=0.01, acceleration=10.0), "world": wall}
-    late = ticks(device.controller(panda, [LINK], **options), HOME, target, 200, dt=4e-3)
-    with pytest.MonkeyPatch.context() as undone:
-        undone.setattr(host_device_array, "has_host_copy", lambda device: False)
-        seen = ticks(IKController(panda, [LINK], **options), HOME, target, 200, dt=4e-3)
-    for one, other in zip(late, seen, strict=True):
-        assert_same(one, other)
-        np.testing.assert_array_equal(one.clearance, other.clearance)
+    late = ticks_as_seen(device, panda, [LINK], HOME, target, 200, dt=4e-3, limits=limits, world=wall)
     assert late[-1].clearance[0] < 0.05
     assert late[-1].status.tolist() == [IKStatus.BLOCKED_BY_COLLISION]
 
@@ -148,8 +132,7 @@ def test_nothing_is_written_that_has_yet_to_be_copied(device, panda):
     """A tick whose deadline has passed is cut: what says so is copied before it is taken back."""
     controller = device.controller(panda, [LINK])
     controller.reset(HOME)
-    target = pose_of(panda, HOME, LINK)
-    target[:3] += 0.5
+    target = pose_of(panda, HOME, LINK, 0.5)
     for _ in range(3):
         result = controller.step(target, dt=0.05, deadline_ns=0)
         assert result.status.tolist() == [IKStatus.DEADLINE]
@@ -184,8 +167,7 @@ def test_a_device_that_records_graphs_is_locked_while_a_tick_works_on_it(device,
 
 def test_ticks_on_a_cpu_wait_for_nobody(panda):
     """A loop in real time does not stand still while a solver compiles or records."""
-    controller = IKController(panda, [LINK])
-    controller.reset(HOME)
+    controller = begun(panda, [LINK], HOME)
     held, done = threading.Event(), threading.Event()
 
     def hold():

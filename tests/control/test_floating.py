@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.control import ControlLimits, IKController
+from ik_service.control import ControlLimits
 from ik_service.solver.lm.status import IKStatus
-from tests.control.conftest import pose_of
+from tests.control.conftest import begun, poses_of
 
 DT = 1e-3
 LINKS = ("left_grasp", "left_sole", "right_sole")
@@ -17,28 +17,20 @@ def humanoid():
     return load_robot("humanoid")
 
 
-def targets_of(robot, joint_q):
-    return np.stack([pose_of(robot, joint_q, link) for link in LINKS])
-
-
-def angle_between(p, q):
-    return 2.0 * np.arccos(np.clip(abs(p @ q), -1.0, 1.0))
-
-
 @pytest.mark.parametrize("speed", [0.5, 5.0])
 def test_turns_and_joints_keep_to_their_speeds(humanoid, speed):
-    rng = np.random.default_rng(3)
-    limits = ControlLimits(velocity=speed)
-    controller = IKController(humanoid, LINKS, limits=limits, position_tolerance=1e-3)
-    start = humanoid.mid_joint_q
-    controller.reset(start)
-    goal = targets_of(humanoid, humanoid.random_joint_q(rng, 1)[0])  # far away: all of them run as fast as they may
-    base = slice(3, 7)
-    q, turning = start, []
+    far = humanoid.random_joint_q(np.random.default_rng(3), 1)[0]
+    goal, base, q, turning = (
+        poses_of(humanoid, far, LINKS),
+        slice(3, 7),
+        humanoid.mid_joint_q,
+        [],
+    )  # all run as they may
+    controller = begun(humanoid, LINKS, q, limits=ControlLimits(velocity=speed), position_tolerance=1e-3)
     for _ in range(300):
         result = controller.step(goal, dt=DT)
         new = result.joint_q[0]
-        turning.append(angle_between(q[base], new[base]) / DT)
+        turning.append(2.0 * np.arccos(np.clip(abs(q[base] @ new[base]), -1.0, 1.0)) / DT)
         others = np.delete(np.abs(new - q), np.arange(3, 7)) / DT
         assert others.max() <= speed * (1 + 1e-9)
         assert np.linalg.norm(new[base]) == pytest.approx(1.0, abs=1e-12)
@@ -50,9 +42,8 @@ def test_turns_and_joints_keep_to_their_speeds(humanoid, speed):
 
 
 def test_the_whole_body_follows(humanoid):
-    controller = IKController(humanoid, LINKS)
-    controller.reset(humanoid.mid_joint_q)
-    targets = targets_of(humanoid, humanoid.mid_joint_q)
+    controller = begun(humanoid, LINKS, humanoid.mid_joint_q)
+    targets = poses_of(humanoid, humanoid.mid_joint_q, LINKS)
     for k in range(1000):
         moved = targets.copy()
         moved[0, :3] += 0.05 * np.sin(2 * np.pi * k / 1000) * np.array([1.0, 0.5, 1.0])

@@ -7,7 +7,7 @@ from ik_service import IKSolver, Target, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosture, InputError
-from tests.control.conftest import TURNED, UPRIGHT, gantry_text
+from tests.control.conftest import TURNED, UPRIGHT, begun, gantry_text, last_of
 
 PLACE = [0.3, 0.2, 0.1]
 TICKS, DT = 300, 1e-2
@@ -15,17 +15,13 @@ EXACT = 1e-9  # m or rad: float64, and the way is a fraction of a metre
 
 
 @pytest.fixture(scope="module")
-def gantry(tmp_path_factory):
-    path = tmp_path_factory.mktemp("gantry") / "gantry.urdf"
-    path.write_text(gantry_text())
-    return load_robot(path)
+def gantry():
+    return load_robot(gantry_text())
 
 
 def run(controller, targets, ticks=TICKS):
     controller.reset(np.zeros(4))
-    for _ in range(ticks):
-        result = controller.step(np.array(targets), dt=DT)
-    return result
+    return last_of(controller, ticks, np.array(targets), dt=DT)
 
 
 def pose(position=PLACE, orientation=UPRIGHT):
@@ -75,9 +71,7 @@ def test_a_position_that_no_joint_can_move_is_judged(gantry):
 
 @pytest.mark.evidence
 def test_every_target_is_judged_beside_others(gantry):
-    controller = IKController(gantry, ["w_link", "z_link"])
-    still = [pose([0.0, 0.0, 0.0]), pose(orientation=TURNED)]
-    result = run(controller, still)
+    result = run(IKController(gantry, ["w_link", "z_link"]), [pose([0.0, 0.0, 0.0]), pose(orientation=TURNED)])
     assert result.island_status.tolist() == [[IKStatus.STALLED, IKStatus.CONVERGED]]  # in the order of the joints
     assert not result.success[0]
     np.testing.assert_allclose(result.orientation_error, [[0.0, np.pi / 2]], atol=EXACT)
@@ -88,8 +82,7 @@ def test_every_target_is_judged_beside_others(gantry):
     ("weights", "error"), [([1, 1, 1, 0, 0, 1], np.pi / 2), ([1, 1, 1, 1, 1, 0], 0.0), ([1, 1, 1, 0, 0, 0], np.nan)]
 )
 def test_rows_of_weight_0_are_free_and_no_others(gantry, weights, error):
-    controller = IKController(gantry, [Target("z_link", row_weights=weights)])
-    result = run(controller, pose(orientation=TURNED))
+    result = run(IKController(gantry, [Target("z_link", row_weights=weights)]), pose(orientation=TURNED))
     np.testing.assert_allclose(result.orientation_error, [[error]], atol=EXACT)
     assert result.success[0] == (not error > 0.0)
 
@@ -99,28 +92,23 @@ def test_a_path_is_judged_as_the_solver_judges_it(gantry):
     positions, orientations = np.tile(PLACE, (50, 1)), np.tile(TURNED, (50, 1))
     ticks = IKController(gantry, ["z_link"]).follow(positions, orientations, DT, start_joint_q=np.zeros(4))
     ahead = IKSolver(gantry, ["z_link"], device="cpu").follow(positions, orientations, DT)
-    assert not ticks.success.any()
-    assert not ahead.success.any()
-    np.testing.assert_allclose(ticks.orientation_error, np.pi / 2, atol=EXACT)
-    np.testing.assert_allclose(ahead.orientation_error, np.pi / 2, atol=EXACT)
+    for path in (ticks, ahead):
+        assert not path.success.any()
+        np.testing.assert_allclose(path.orientation_error, np.pi / 2, atol=EXACT)
 
 
 @pytest.mark.parametrize(
-    ("targets", "message"),
+    ("targets", "options", "message"),
     [
-        (["base"], "anything to do with target 'base'"),
-        (["w_link", "base"], "anything to do with target 'base'"),
-        ([Target("z_link", row_weights=[0, 0, 0, 1, 1, 1])], "the rows of target 'z_link' that have weights"),
+        (["base"], {}, "anything to do with target 'base'"),
+        (["w_link", "base"], {}, "anything to do with target 'base'"),
+        ([Target("z_link", row_weights=[0, 0, 0, 1, 1, 1])], {}, "the rows of target 'z_link' that have weights"),
+        ([Target("z_link", row_weights=[0] * 6)], {"damping_weight": 0.0}, "nothing to do"),
     ],
 )
-def test_a_target_of_which_no_joint_moves_a_row_is_refused(gantry, targets, message):
+def test_a_target_of_which_no_joint_moves_a_row_is_refused(gantry, targets, options, message):
     with pytest.raises(InputError, match=message):
-        IKController(gantry, targets)
-
-
-def test_a_controller_that_has_nothing_to_do_is_refused(gantry):
-    with pytest.raises(InputError, match="nothing to do"):
-        IKController(gantry, [Target("z_link", row_weights=[0] * 6)], damping_weight=0.0)
+        IKController(gantry, targets, **options)
 
 
 @pytest.mark.evidence
@@ -128,11 +116,9 @@ def test_a_controller_that_has_nothing_to_do_is_refused(gantry):
 def test_without_targets_a_minimum_at_position_limits_is_a_success(gantry, acceleration):
     """Sliders that are drawn beyond their ends: on the way speed holds them back, in the end nothing but these ends."""
     posture = IKObjectivePosture([1.2, -1.2, 0.1, 0.2])
-    controller = IKController(gantry, objectives=[posture], limits=ControlLimits(acceleration=acceleration))
-    controller.reset(np.zeros(4))
-    first = controller.step(dt=DT).copy()
-    for _ in range(TICKS):
-        last = controller.step(dt=DT)
+    limits = ControlLimits(acceleration=acceleration)
+    controller = begun(gantry, (), np.zeros(4), objectives=[posture], limits=limits)
+    first, last = controller.step(dt=DT).copy(), last_of(controller, TICKS, dt=DT)
     if acceleration is None:
         assert first.status.tolist() == [IKStatus.BLOCKED_BY_LIMITS]
         assert not first.success[0]
@@ -145,7 +131,6 @@ def test_without_targets_a_minimum_at_position_limits_is_a_success(gantry, accel
 def test_beside_a_target_a_minimum_at_limits_is_none(gantry):
     """The pivot is drawn beyond its end, in an island of its own."""
     posture = IKObjectivePosture([0.0, 0.0, 0.0, 1.2], joints=["w"])
-    controller = IKController(gantry, ["z_link"], objectives=[posture])
-    result = run(controller, pose())
+    result = run(IKController(gantry, ["z_link"], objectives=[posture]), pose())
     assert sorted(result.island_status[0]) == [IKStatus.CONVERGED, IKStatus.BLOCKED_BY_LIMITS]
     assert not result.success[0]
