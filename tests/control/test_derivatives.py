@@ -11,10 +11,9 @@ from ik_service.control.tick.derivatives import TickAnswer, tick_derivatives
 from ik_service.robots import Sphere, World, load_urdf
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
-from tests.control.conftest import gantry_text, pose_of
+from tests.control.conftest import HOME, LINK, begun, gantry_text, pose_of, poses_of
 from tests.export.conftest import TWO_ARMS
 
-HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 START = np.array([0.3, -1.2, 1.1, -0.5, 0.4, 0.2])
 LONG, SHORT = 0.5, 1e-3
 
@@ -73,21 +72,16 @@ def test_a_tick_in_which_a_limit_begins_to_hold_has_none(arm):
     assert controller.linearise(pose_of(slider, reached, "tool0"), START, SHORT).is_differentiable.all()
 
 
-FLAT = np.array([0.0, 0.0, 0.0, 1.0])
-
-
 def slopes_of(values):
     """Derivatives of a tick, of which a speed is a function of where the first joint starts."""
-    robot = load_urdf(gantry_text())
 
     def tick(joint_q, joint_qd, targets):
-        change = values(joint_q[:, 0])
         fast = 1000.0 * joint_q  # as large as the derivatives of a tick of 1 ms are
-        fast[:, 1] += change
+        fast[:, 1] += values(joint_q[:, 0])
         return TickAnswer(joint_q, fast, np.ones(len(joint_q), dtype=bool))
 
-    start, targets = np.zeros((1, 4)), np.tile(np.r_[np.zeros(3), FLAT], (1, 1, 1))
-    return tick_derivatives(tick, robot, np.arange(4), start, np.zeros((1, 4)), targets, 1e-3)
+    still, targets = np.zeros((1, 4)), np.array([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]])
+    return tick_derivatives(tick, load_urdf(gantry_text()), np.arange(4), still, still.copy(), targets, 1e-3)
 
 
 SLOPES = {  # a change of one answer whose row is about 1000, and its derivative; None where it has none
@@ -124,7 +118,7 @@ def test_a_kink_of_one_island_is_seen_beside_large_derivatives_of_another(two_ar
     controller = IKController(two_arms, targets, limits=limits)
     start = two_arms.mid_joint_q
     goal = start + np.where([name.startswith("a_") for name in two_arms.dof_names], 0.4, 2e-4)
-    poses = np.stack([pose_of(two_arms, two_arms.complete_joint_q(goal)[0], link) for link in ("a_tip", "b_tip")])
+    poses = poses_of(two_arms, two_arms.complete_joint_q(goal)[0], ("a_tip", "b_tip"))
     speeds = np.zeros(len(start))
     for below, smooth in ((0.0, False), (0.01, True)):
         speeds[0] = 1.0 - 5.0 * dt - below
@@ -144,10 +138,9 @@ def test_ticks_of_numbers_that_are_none_or_with_open_loops_have_none(arm):
     controller = IKController(four_bar, [Target("coupler", row_weights=(1.0, 1.0, 1.0, 0.0, 0.0, 0.0))])
     closed, answers = np.array([0.861, -0.354, 1.401]), {}
     for name, start in (("open", four_bar.mid_joint_q), ("closed", closed)):
-        target = pose_of(four_bar, start, "coupler")
         controller.reset(start)
-        at = controller.step(target, dt=LONG).joint_q[0].copy()
-        target[:3] += 1e-3
+        at = controller.step(pose_of(four_bar, start, "coupler"), dt=LONG).joint_q[0].copy()
+        target = pose_of(four_bar, start, "coupler", 1e-3)
         answers[name] = controller.linearise(target, at, 1e-2)
         controller.reset(at)
         status = controller.step(target, dt=1e-2).status[0]
@@ -161,37 +154,32 @@ def everything(controller):
     """What the next tick starts from, and what a caller sees of the last one, as bytes."""
     arrays, result = controller._arrays, controller._caller.result
     names = ("targets", "joint_q", "joint_qd", "numbers", "clearance")
-    hosts = {name: getattr(arrays, name).host for name in names}
-    hosts |= {f"answer {name}": array.host for name, array in arrays.answers.items()}
-    hosts |= {f"own {name}": array.numpy() for name, array in arrays._own.items()}
-    hosts |= {f"task {k}": task.numpy() for k, task in enumerate(controller._islands.last_tasks())}
-    seen = {field.name: getattr(result, field.name) for field in fields(result)}
-    return {name: value.tobytes() for name, value in hosts.items()} | {
-        f"result {name}": value.tobytes() if isinstance(value, np.ndarray) else value for name, value in seen.items()
-    }
+    found = {name: getattr(arrays, name).host for name in names}
+    found |= {f"answer {name}": array.host for name, array in arrays.answers.items()}
+    found |= {f"own {name}": array.numpy() for name, array in arrays._own.items()}
+    found |= {f"task {k}": task.numpy() for k, task in enumerate(controller._islands.last_tasks())}
+    found |= {f"result {field.name}": getattr(result, field.name) for field in fields(result)}
+    return {name: value.tobytes() if hasattr(value, "tobytes") else value for name, value in found.items()}
 
 
 def ball_beside(panda, joint_q, far):
     """A ball beside the hand, so far from it."""
-    x, y, z = pose_of(panda, joint_q, "panda_hand")[:3]
-    return World({"ball": Sphere(0.05, (x, y + far, z))})
+    return World({"ball": Sphere(0.05, tuple(pose_of(panda, joint_q, LINK, [0.0, far, 0.0])[:3]))})
 
 
 def controllers(name, panda):
     """Two controllers that are alike, with a configuration and a pose, in their order, of which one is near another."""
-    home = np.concatenate([HOME, panda.mid_joint_q[len(HOME) :]])
-    active = [name for name, number in zip(panda.dof_names, panda.dof_active, strict=True) if number >= 0]
     given = {
         "accelerations": {"limits": ControlLimits(acceleration=5.0), "posture": panda.mid_joint_q},
-        "clearance": {"limits": ControlLimits(clearance=0.02), "world": ball_beside(panda, home, 0.25)},
+        "clearance": {"limits": ControlLimits(clearance=0.02), "world": ball_beside(panda, HOME, 0.25)},
         "direction": {"limits": ControlLimits(acceleration=50.0), "scale_direction": True},
-        "order": {"joint_order": active[::-1], "wxyz": True, "limits": ControlLimits(acceleration=5.0)},
+        "order": {"joint_order": panda.joint_names[::-1], "wxyz": True, "limits": ControlLimits(acceleration=5.0)},
     }[name]
-    made = [IKController(panda, ["panda_hand"], robots=2, **given) for _ in range(2)]
-    place = home[made[0]._order.coordinates]
+    made = [IKController(panda, [LINK], robots=2, **given) for _ in range(2)]
+    place = HOME[made[0]._order.coordinates]
 
     def pose(by):
-        found = pose_of(panda, home + by, "panda_hand")
+        found = pose_of(panda, HOME + by, LINK)
         return np.r_[found[:3], np.roll(found[3:], 1)] if "wxyz" in given else found
 
     return *made, np.stack([place, place + 0.01]), pose
@@ -226,17 +214,16 @@ def test_a_controller_goes_on_as_if_nobody_had_asked(panda, name):
 
 def test_ticks_that_clearance_holds_back_have_none(panda):
     """Distances are in float32: what they hold back moves by steps."""
-    home = np.concatenate([HOME, panda.mid_joint_q[len(HOME) :]])
-    target, found = pose_of(panda, home + 0.05, "panda_hand"), []
+    target, found = pose_of(panda, HOME + 0.05, LINK), []
     for far in (0.25, 0.5):
         limits = ControlLimits(clearance=0.02)
-        controller = IKController(panda, ["panda_hand"], limits=limits, world=ball_beside(panda, home, far))
-        found.append(controller.linearise(target, home, 1e-2))
-        controller.reset(home)
+        controller = begun(panda, [LINK], HOME, limits=limits, world=ball_beside(panda, HOME, far))
+        found.append(controller.linearise(target, HOME, 1e-2))
+        controller.reset(HOME)
         is_held = bool((controller.step(target, dt=1e-2).active_limits == LimitKind.CLEARANCE).any())
         assert is_held == (far < 0.3)
         assert found[-1].is_differentiable.tolist() == [not is_held]
-    plain = IKController(panda, ["panda_hand"]).linearise(target, home, 1e-2)
+    plain = IKController(panda, [LINK]).linearise(target, HOME, 1e-2)
     np.testing.assert_allclose(found[1].joint_q_by_targets, plain.joint_q_by_targets, atol=1e-8)
     assert np.abs(plain.joint_q_by_targets).max() > 0.5
 
@@ -279,16 +266,11 @@ def test_by_followers_they_are_zero(two_arms):
 
 
 def test_several_robots_orders_and_quaternions(arm):
-    names = arm.joint_names[::-1]
-    order = [
-        name for name in names if name in {n for n, a in zip(arm.dof_names, arm.dof_active, strict=True) if a >= 0}
-    ]
-    own = IKController(arm, ["tool0"], robots=2)
+    own, order = IKController(arm, ["tool0"], robots=2), arm.joint_names[::-1]
     other = IKController(arm, ["tool0"], robots=2, joint_order=order, wxyz=True)
     starts, target = np.stack([START, START + 0.1]), near(arm)
     found = own.linearise(target, starts, LONG)
-    turned = np.concatenate([target[:3], np.roll(target[3:], 1)])
-    again = other.linearise(turned, starts[:, ::-1], LONG)
+    again = other.linearise(target[[0, 1, 2, 6, 3, 4, 5]], starts[:, ::-1], LONG)
     np.testing.assert_array_equal(again.joint_q, found.joint_q[:, ::-1])
     np.testing.assert_array_equal(again.joint_q_by_start, found.joint_q_by_start[:, ::-1, ::-1])
     np.testing.assert_array_equal(again.joint_q_by_targets, found.joint_q_by_targets[:, ::-1])

@@ -17,14 +17,13 @@ from objectives import (
     IKObjectiveRelativePose,
     IKObjectiveRotation,
 )
-from tests.control.conftest import pose_of
+from tests.control.conftest import HOME, begun, last_of, pose_of, poses_of
 from tests.foreign_robots import CASES, link_jacobian, load_foreign
 from tests.solver.conftest import PLANAR_2R
 
 WEIGHTS = np.repeat([1.0, ROTATION_LENGTH], 3)
 UNIT, DOWN = (0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 0.0)
 SINGULAR = 1e-6  # [m] the root of what float64 rounds off a square
-HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 
 
 def columns(robot, joint_q, link):
@@ -47,34 +46,27 @@ def measured(robot, joint_q, targets):
     return result.sigma_min[:, 0]
 
 
-@pytest.mark.evidence
-@pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("ur5e", "tool0"), ("iiwa14", "iiwa_link_ee")])
-def test_the_singular_value_of_a_pose(name, link):
-    robot = load_robot(name)
-    joint_q = robot.random_joint_q(np.random.default_rng(1), 200)
-    found = measured(robot, joint_q, [link])
-    expected = [np.linalg.svd(WEIGHTS[:, None] * columns(robot, q, link))[1][-1] for q in joint_q]
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+FEW = ("panda_joint2", "panda_joint4", "panda_joint6", "panda_joint7")
+MEASURED = {  # the robot, the link, the joints that are active, the rows that count, and how many configurations
+    "panda": ("panda", "panda_hand", None, 6, 200),
+    "ur5e": ("ur5e", "tool0", None, 6, 200),
+    "iiwa14": ("iiwa14", "iiwa_link_ee", None, 6, 200),
+    "free axes": ("panda", "panda_hand", None, 3, 50),  # though their rows would make the Jacobian singular
+    "fewer joints than rows": ("panda", "panda_hand", FEW, 6, 1),  # which makes no arm singular
+}
 
 
 @pytest.mark.evidence
-def test_rows_that_do_not_count(panda):
-    """Free axes leave the measure alone, though their rows would make the Jacobian singular."""
-    weights = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
-    joint_q = panda.random_joint_q(np.random.default_rng(2), 50)
-    found = measured(panda, joint_q, [Target("panda_hand", row_weights=weights)])
-    expected = [np.linalg.svd(columns(panda, q, "panda_hand")[:3])[1][-1] for q in joint_q]
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
-
-
-@pytest.mark.evidence
-def test_an_arm_with_fewer_joints_than_rows_is_not_singular_for_that(panda):
-    robot = panda.activate(["panda_joint2", "panda_joint4", "panda_joint6", "panda_joint7"])
-    joint_q = robot.mid_joint_q[None]
-    found = measured(robot, joint_q, ["panda_hand"])
-    expected = np.linalg.svd(WEIGHTS[:, None] * columns(robot, joint_q[0], "panda_hand"))[1][-1]
-    assert found[0] == pytest.approx(expected, rel=1e-7)
-    assert found[0] > 0.05
+@pytest.mark.parametrize("case", MEASURED)
+def test_the_singular_value_of_a_pose(case):
+    name, link, active, rows, count = MEASURED[case]
+    robot = load_robot(name) if active is None else load_robot(name, active=active)
+    joint_q = robot.random_joint_q(np.random.default_rng(1), count) if active is None else robot.mid_joint_q[None]
+    weights = np.where(np.arange(6) < rows, 1.0, 0.0)
+    found = measured(robot, joint_q, [Target(link, row_weights=weights) if rows < 6 else link])
+    expected = [np.linalg.svd((WEIGHTS[:, None] * columns(robot, q, link))[:rows])[1][-1] for q in joint_q]
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8 if count == 200 else 0.0)
+    assert found.max() > 0.05
 
 
 def test_a_singular_configuration_is_told(panda):
@@ -108,13 +100,9 @@ def test_robots_that_nobody_here_wrote(distribution, ending, floating):
     """The link deepest in the robot goes a little way and comes to rest there."""
     robot, _ = load_foreign(distribution, ending, floating)
     link = max(robot.link_names, key=lambda name: _ancestors(robot, name))
-    joint_q = robot.mid_joint_q.copy()
-    controller = IKController(robot, [link])
-    controller.reset(joint_q)
-    goal = robot.integrate(joint_q[None], np.full((1, robot.joint_dof_count), 0.02))[0]
+    goal = robot.integrate(robot.mid_joint_q[None], np.full((1, robot.joint_dof_count), 0.02))[0]
     target = pose_of(robot, goal, link)
-    for _ in range(400):
-        result = controller.step(target)
+    result = last_of(begun(robot, [link], robot.mid_joint_q), 400, target)
     assert result.success[0]
     np.testing.assert_allclose(pose_of(robot, result.joint_q, link)[:3], target[:3], atol=1e-4)
 
@@ -126,45 +114,36 @@ def _ancestors(robot, link):
     return count
 
 
-@pytest.mark.evidence
-@pytest.mark.parametrize(
-    ("name", "links", "objectives"),
-    [
-        ("panda", [], [IKObjectivePosition("panda_hand", (0.5, 0.1, 0.5)), IKObjectiveRotation("panda_hand", DOWN)]),
-        (
-            "panda",
-            [],
-            [
-                IKObjectiveAxisAlign("panda_hand", (0.0, 0.0, 1.0), (0.1, 0.0, -1.0)),
-                IKObjectiveLine("panda_hand", (0.5, 0.1, 0.0), (0.0, 0.0, 1.0)),
-            ],
-        ),
-        (
-            "panda",
-            [],
-            [
-                IKObjectivePlane("panda_hand", (0.5, 0.0, 0.0), (1.0, 0.0, 0.0)),
-                IKObjectiveLookAt("panda_hand", (0.5, 0.2, 0.0)),
-            ],
-        ),
-        ("dual_panda", [], [IKObjectiveRelativePose("left_panda_hand", "right_panda_hand", (0.1, 0.5, 0.1), UNIT)]),
-        ("humanoid", ["left_sole", "right_sole"], [IKObjectiveCenterOfMass((0.1, 0.01, 0.07))]),
+HAND, FEET = "panda_hand", ["left_sole", "right_sole"]
+CENTRE, HANDS = (0.1, 0.01, 0.07), ("left_panda_hand", "right_panda_hand")
+TASKS = {
+    "position and rotation": [IKObjectivePosition(HAND, (0.5, 0.1, 0.5)), IKObjectiveRotation(HAND, DOWN)],
+    "axis and line": [
+        IKObjectiveAxisAlign(HAND, (0.0, 0.0, 1.0), (0.1, 0.0, -1.0)),
+        IKObjectiveLine(HAND, (0.5, 0.1, 0.0), (0.0, 0.0, 1.0)),
     ],
-    ids=["position and rotation", "axis and line", "plane and look-at", "relative pose", "centre of mass"],
-)
-def test_every_task_can_be_one_of_a_controller(name, links, objectives):
+    "plane and look-at": [
+        IKObjectivePlane(HAND, (0.5, 0.0, 0.0), (1.0, 0.0, 0.0)),
+        IKObjectiveLookAt(HAND, (0.5, 0.2, 0.0)),
+    ],
+    "relative pose": [IKObjectiveRelativePose(*HANDS, (0.1, 0.5, 0.1), UNIT)],
+    "centre of mass": [IKObjectiveCenterOfMass(CENTRE)],
+}
+ROBOTS = {"relative pose": "dual_panda", "centre of mass": "humanoid"}
+
+
+@pytest.mark.evidence
+@pytest.mark.parametrize("tasks", TASKS)
+def test_every_task_can_be_one_of_a_controller(tasks):
     """It comes to rest where all tasks are met."""
-    robot = load_robot(name)
-    controller = IKController(robot, links, objectives=objectives)
-    start = HOME if name == "panda" else robot.mid_joint_q
-    controller.reset(start)
-    targets = np.stack([pose_of(robot, start, link) for link in links]) if links else None
+    robot, links = load_robot(ROBOTS.get(tasks, "panda")), FEET if tasks == "centre of mass" else []
+    start = robot.mid_joint_q if tasks in ROBOTS else HOME
+    targets = poses_of(robot, start, links) if links else None
     if links:
         targets[:, 2] += 0.05  # knees bent, or the legs are singular
-    for _ in range(1500):
-        result = controller.step(targets)
+    result = last_of(begun(robot, links, start, objectives=TASKS[tasks]), 1500, targets)
     assert np.abs(result.joint_qd).max() < 1e-3
     assert result.success[0]
     assert (result.sigma_min > 1e-3).all()
-    if name == "humanoid":
-        np.testing.assert_allclose(robot.center_of_mass(result.joint_q)[0], (0.1, 0.01, 0.07), atol=1e-4)
+    if links:
+        np.testing.assert_allclose(robot.center_of_mass(result.joint_q)[0], CENTRE, atol=1e-4)

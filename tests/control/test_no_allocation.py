@@ -11,7 +11,8 @@ import warp as wp
 from warp._src import context
 
 from benchmarks.problems.tick_paths import ACCELERATION, LINK, panda_paths
-from ik_service.control import ControlLimits, IKController
+from ik_service.control import ControlLimits
+from tests.control.conftest import begun
 
 TICKS = [20_000, pytest.param(100_000, marks=pytest.mark.evidence)]
 PATH_TICKS = 10_000
@@ -21,23 +22,18 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def forbidden(*_, **__):
-    raise AssertionError("not in a tick")
-
-
 @pytest.fixture(params=["iterations", "deadline", "accelerations"])
 def tick(request, panda, monkeypatch):
     """A tick of a warm controller, after which Warp can neither allocate, compile, launch by name nor wait."""
     path = panda_paths(panda, PATH_TICKS)["circle"]
     limits = ControlLimits(acceleration=ACCELERATION if request.param == "accelerations" else None)
-    controller = IKController(panda, [LINK], robots=3, limits=limits)
-    controller.reset(path.joint_q)
+    controller = begun(panda, [LINK], path.joint_q, robots=3, limits=limits)
     controller.warmup()
     targets = np.tile(path.poses[:, None, None], (1, 3, 1, 1))
     for name in ("empty", "zeros", "full", "array", "clone", "copy", "launch", "synchronize", "load_module"):
-        monkeypatch.setattr(wp, name, forbidden)
+        monkeypatch.setattr(wp, name, lambda *_, **__: pytest.fail("not in a tick"))
     for owner, name in ((wp.array, "__init__"), (context.Module, "load"), (context.Module, "_compile")):
-        monkeypatch.setattr(owner, name, forbidden)
+        monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("not in a tick"))
 
     def run(k):
         deadline = time.monotonic_ns() + 10**9 if request.param == "deadline" else None
@@ -94,8 +90,7 @@ def test_warming_up_changes_nothing(panda):
     path = panda_paths(panda, 1000)["circle"]
     answers = []
     for warm in (False, True):
-        controller = IKController(panda, [LINK])
-        controller.reset(path.joint_q, joint_qd=0.01)
+        controller = begun(panda, [LINK], path.joint_q, 0.01)
         if warm:
             controller.warmup()
         answers.append([controller.step(pose).joint_q.copy() for pose in path.poses[:20]])

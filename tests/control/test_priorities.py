@@ -7,12 +7,10 @@ import warp as wp
 from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController
 from objectives import IKObjectiveCenterOfMass, IKObjectiveLookAt, IKObjectivePosture
-from tests.control.conftest import follow, pose_of
+from tests.control.conftest import ARMS, LINK, begun, follow, pose_of, poses_of
 
 HOME = np.array([0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785])
 POSTURE = HOME + np.array([0.4, 0.3, -0.5, 0.2, 0.6, -0.3, 0.8])
-LINK = "panda_hand"
-HANDS = ["left_panda_hand", "right_panda_hand"]
 WEIGHTS = [1e-3, 0.03, 1.0]
 LIMITS = {
     "speed": {},
@@ -98,8 +96,7 @@ def test_without_a_target_rows_of_both_priorities_are_weighed_together(panda):
         gaze.priority = 0
         posture = IKObjectivePosture(POSTURE, weight=0.1)
         posture.priority = priority
-        controller = IKController(panda, objectives=[gaze, posture])
-        controller.reset(HOME)
+        controller = begun(panda, (), HOME, objectives=[gaze, posture])
         found.append([controller.step().joint_q.tobytes() for _ in range(100)])
     assert len(set(found[0])) > 10
     assert found[0] == found[1]
@@ -113,8 +110,7 @@ def test_all_limits_hold_beside_a_strong_posture(panda, limits):
     poses = circle(panda, 3000)
     options = LIMITS[limits] | {"objectives": [IKObjectivePosture(far)]}
     run = follow(IKController(panda, [LINK], **options), HOME, poses)
-    lower, upper = (panda.joint_limit_lower, panda.joint_limit_upper)
-    assert ((run.joint_q >= lower) & (run.joint_q <= upper)).all()
+    assert ((run.joint_q >= panda.joint_limit_lower) & (run.joint_q <= panda.joint_limit_upper)).all()
     speeds = np.abs(run.speeds(HOME, 1e-3)) / panda.joint_velocity_limit
     assert 0.05 < speeds.max() < 1 + 1e-9
     if limits == "acceleration":
@@ -133,9 +129,7 @@ def test_with_limits_of_acceleration_a_posture_is_reached_without_running_past_i
 
 def test_out_of_reach_the_status_is_that_of_the_target(panda):
     """The posture neither moves the hand from its nearest point nor decides what blocks it."""
-    far = pose_of(panda, HOME, LINK)
-    far[0] += 2.0
-    poses = np.tile(far, (3000, 1))
+    poses = np.tile(pose_of(panda, HOME, LINK, [2.0, 0.0, 0.0]), (3000, 1))
     plain = follow(IKController(panda, [LINK]), HOME, poses)
     drawn = follow(IKController(panda, [LINK], **with_posture(1.0)), HOME, poses)
     assert plain.status[-1] == drawn.status[-1] != IKStatus.CONVERGED
@@ -145,97 +139,57 @@ def test_out_of_reach_the_status_is_that_of_the_target(panda):
 
 
 def test_the_singular_value_is_of_the_rows_that_come_first(panda):
-    found = []
-    for options in ({}, with_posture(1.0)):
-        controller = IKController(panda, [LINK], **options)
-        controller.reset(HOME)
-        found.append(controller.step(pose_of(panda, HOME, LINK)).sigma_min[0, 0])
-    assert found[0] > 0.01
-    assert found[1] == pytest.approx(found[0], rel=1e-3)
+    pose, options = pose_of(panda, HOME, LINK), ({}, with_posture(1.0))
+    plain, drawn = (begun(panda, [LINK], HOME, **one).step(pose).sigma_min[0, 0] for one in options)
+    assert plain > 0.01
+    assert drawn == pytest.approx(plain, rel=1e-3)
 
 
 @pytest.mark.evidence
-def test_each_arm_yields_in_its_own_island():
+def test_each_arm_yields_in_its_own_island(dual):
     """A posture of the left arm leaves every byte of the right one alone."""
-    robot = load_robot("dual_panda")
-    left = [name for name in robot.joint_names if name.startswith("left")]
-    of_left = np.array([name.startswith("left") for name in robot.dof_names])
-    assert 0 < of_left.sum() < len(of_left)
-    start = np.concatenate([HOME, HOME])
-    targets = np.stack([pose_of(robot, start, link) for link in HANDS])
-    found = {}
+    left = [name for name in dual.joint_names if name.startswith("left")]
+    start, found = np.concatenate([HOME, HOME]), {}
+    targets = poses_of(dual, start, ARMS)
     for weight in (0.0, 1.0):
         posture = [IKObjectivePosture(start + 0.3, weight=weight, joints=left)] if weight else []
-        controller = IKController(robot, HANDS, objectives=posture)
-        controller.reset(start)
+        controller = begun(dual, ARMS, start, objectives=posture)
         for tick in range(1500):
             moved = targets.copy()
             moved[:, 2] += 0.05 * np.sin(4e-3 * tick)
             result = controller.step(moved)
-        found[weight] = result.copy()
-        errors = [
-            np.linalg.norm(pose_of(robot, result.joint_q, link) - pose) for link, pose in zip(HANDS, moved, strict=True)
-        ]
-        assert max(errors) < 1e-5
-    without, beside = found[0.0].joint_q[0], found[1.0].joint_q[0]
-    assert found[1.0].island_status.shape == (1, 2)
-    assert without[~of_left].tobytes() == beside[~of_left].tobytes()
-    assert np.abs(without[of_left] - beside[of_left]).max() > 0.01
+        found[weight] = result.joint_q[0].copy()
+        assert np.linalg.norm(poses_of(dual, result.joint_q, ARMS) - moved, axis=1).max() < 1e-5
+    assert result.island_status.shape == (1, 2)
+    assert found[0.0][7:].tobytes() == found[1.0][7:].tobytes()
+    assert np.abs(found[0.0][:7] - found[1.0][:7]).max() > 0.01
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 10.0])
 def test_a_centre_of_mass_yields_to_the_feet_of_a_humanoid(acceleration):
     """Its base floats: turns go along, by quaternions."""
-    robot = load_robot("humanoid")
-    goal, feet = np.array([0.1, 0.01, 0.07]), ["left_sole", "right_sole"]
-    start = robot.mid_joint_q
-    limits = ControlLimits(acceleration=acceleration)
-    controller = IKController(robot, feet, objectives=[IKObjectiveCenterOfMass(goal, weight=3.0)], limits=limits)
-    controller.reset(start)
-    targets = np.stack([pose_of(robot, start, foot) for foot in feet])
+    robot, goal, feet = load_robot("humanoid"), np.array([0.1, 0.01, 0.07]), ["left_sole", "right_sole"]
+    start, options = robot.mid_joint_q, {"limits": ControlLimits(acceleration=acceleration)}
+    controller = begun(robot, feet, start, objectives=[IKObjectiveCenterOfMass(goal, weight=3.0)], **options)
+    targets = poses_of(robot, start, feet)
     for tick in range(2500):
         lifted = targets.copy()
         lifted[:, 2] += 0.05 * min(tick / 500.0, 1.0)  # knees bent, or the legs are singular
         result = controller.step(lifted)
     assert result.success[0]
-    for foot, pose in zip(feet, lifted, strict=True):
-        np.testing.assert_allclose(pose_of(robot, result.joint_q, foot)[:3], pose[:3], atol=ROUNDING)
+    np.testing.assert_allclose(poses_of(robot, result.joint_q, feet)[:, :3], lifted[:, :3], atol=ROUNDING)
     assert np.linalg.norm(robot.center_of_mass(start[None])[0] - goal) > 0.02
     np.testing.assert_allclose(robot.center_of_mass(result.joint_q)[0], goal, atol=1e-6)
     assert np.abs(result.joint_qd).max() < 1e-3
 
 
-@pytest.mark.evidence
-def test_no_robot_depends_on_who_is_beside_it(panda):
-    """Each has a posture and a weight of its own."""
-    count = 5
-    references = HOME + np.linspace(-1.0, 1.0, count)[:, None] * (POSTURE - HOME)
-    weights = np.repeat(np.linspace(0.2, 1.0, count)[:, None], len(HOME), axis=1)
-    poses = circle(panda, 200)
-
-    def ticks(lines):
-        posture = IKObjectivePosture(references[lines], row_weights=weights[lines])
-        controller = IKController(panda, [LINK], objectives=[posture], robots=len(lines))
-        controller.reset(HOME)
-        return np.array([controller.step(pose).joint_q.copy() for pose in poses])
-
-    together = ticks(list(range(count)))
-    assert np.abs(np.diff(together[-1], axis=0)).max() > 1e-3
-    for robot in range(count):
-        assert ticks([robot])[:, 0].tobytes() == together[:, robot].tobytes()
-
-
 def test_weights_of_0_leave_the_robots_where_targets_alone_lead_them(panda):
     """Weights change from tick to tick; the rows stay there."""
-    posture = IKObjectivePosture(POSTURE, row_weights=np.ones((2, len(HOME))))
-    controller = IKController(panda, [LINK], objectives=[posture], robots=2)
-    poses = circle(panda, 300)
-    weights = np.ones((2, len(HOME)))
-    weights[1] = 0.0
-    posture.set_row_weights(weights)
+    posture, poses = IKObjectivePosture(POSTURE, row_weights=np.ones((2, len(HOME)))), circle(panda, 300)
+    controller = begun(panda, [LINK], HOME, objectives=[posture], robots=2)
+    posture.set_row_weights(np.repeat([[1.0], [0.0]], len(HOME), axis=1))
     plain = follow(IKController(panda, [LINK]), HOME, poses)
-    controller.reset(HOME)
     found = np.array([controller.step(pose).joint_q.copy() for pose in poses])
     np.testing.assert_allclose(found[:, 1], plain.joint_q, rtol=0, atol=1e-6)
     assert np.abs(found[-1, 0] - plain.joint_q[-1]).max() > 0.01
@@ -256,9 +210,7 @@ def test_an_array_that_takes_the_place_of_a_posture_is_read_from_then_on(panda):
 
 
 def test_a_deadline_that_has_passed_leaves_the_target_to_come_first(panda):
-    controller = IKController(panda, [LINK], **with_posture(1.0))
-    controller.reset(HOME)
-    target = pose_of(panda, HOME, LINK)
+    controller, target = begun(panda, [LINK], HOME, **with_posture(1.0)), pose_of(panda, HOME, LINK)
     found = np.array([controller.step(target, deadline_ns=0).joint_q[0].copy() for _ in range(1500)])
     assert distances(panda, found, np.tile(target, (len(found), 1))).max() < 1e-6
     assert abs(np.linalg.norm(found[-1] - POSTURE) - LEAST) < 1e-3

@@ -12,10 +12,11 @@ from ik_service.mechanism.transforms import transform_inverse, transform_multipl
 from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, load_urdf
 from objectives import IKObjectivePosture
 from tests.constraints.mechanisms import at
-from tests.constraints.test_parts import joint
-from tests.constraints.test_velocities_and_cams import RADIUS, TRACK, cart, cart_text, planetary
-from tests.control.conftest import follow, pose_of
+from tests.constraints.test_velocities_and_cams import RADIUS, TRACK, cart, cart_text, planetary, shafts
+from tests.control.conftest import begun, follow, pose_of
+from tests.control.test_loops import smooth
 from tests.objectives.motion_rows import motion_row
+from tests.robots.urdf_text import joint, urdf
 
 DT = 1e-3
 SPEED, ACCELERATION = 7.0, 20.0  # of the wheels [rad/s, rad/s^2]
@@ -54,8 +55,7 @@ def wheels_of(robot: RobotModel):
 
 def bend(robot, start, ticks, turn=0.8):
     """Poses of the cart on a bend, from rest to rest, with the heading along it."""
-    s = np.linspace(0.0, 1.0, ticks)
-    angle = turn * s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
+    angle = turn * smooth(ticks)
     poses = np.tile(pose_of(robot, start, "cart"), (ticks, 1))
     poses[:, 0] += np.sin(angle)
     poses[:, 1] += 1.0 - np.cos(angle)
@@ -63,36 +63,35 @@ def bend(robot, start, ticks, turn=0.8):
     return poses
 
 
+def assert_wheels_within_limits(run, start, limits):
+    if limits != "none":
+        assert np.abs(run.speeds(start, DT)[:, 3:]).max() <= SPEED * (1 + 1e-9)
+    if limits == "acceleration":
+        assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_cart_drives_along_a_bend_and_no_wheel_slips(limits):
-    robot = cart()
-    start = np.zeros(robot.joint_coord_count)
-    poses = bend(robot, start, 2000)
-    run = follow(IKController(robot, ["cart"], **LIMITS[limits]), start, poses)
+    robot, start = cart(), np.zeros(5)
+    run = follow(IKController(robot, ["cart"], **LIMITS[limits]), start, bend(robot, start, 2000))
     assert np.abs(slips(robot, run, start)).max() < 1e-6
     assert np.abs(slid(robot, run, start)).max() < 1.1e-9
     assert run.position_error.max() < 2e-3
     assert run.status[-1] == IKStatus.CONVERGED
     way = RADIUS * run.joint_q[-1, 3:].mean()
     assert way == pytest.approx(0.8, abs=2e-3)  # the length of the bend
-    speeds = np.abs(run.speeds(start, DT)[:, 3:])
-    assert speeds.max() > 6.0
-    if limits != "none":
-        assert speeds.max() <= SPEED * (1 + 1e-9)
-    if limits == "acceleration":
-        assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
+    assert np.abs(run.speeds(start, DT)[:, 3:]).max() > 6.0
+    assert_wheels_within_limits(run, start, limits)
 
 
 @pytest.mark.parametrize("limits", [one for one in LIMITS if one != "none"])
 def test_a_cart_that_is_too_slow_falls_behind_and_does_not_slip(limits):
-    robot = cart()
-    start = np.zeros(robot.joint_coord_count)
+    robot, start = cart(), np.zeros(5)
     run = follow(IKController(robot, ["cart"], **LIMITS[limits]), start, bend(robot, start, 800))
     assert np.abs(slid(robot, run, start)).max() < 1.1e-9
     assert run.position_error.max() > 0.1
-    assert 0.9 * SPEED < np.abs(run.speeds(start, DT)[:, 3:]).max() <= SPEED * (1 + 1e-9)
-    if limits == "acceleration":
-        assert np.abs(run.accelerations(start, DT)[:, 3:]).max() <= ACCELERATION * (1 + 1e-6)
+    assert np.abs(run.speeds(start, DT)[:, 3:]).max() > 0.9 * SPEED
+    assert_wheels_within_limits(run, start, limits)
 
 
 @pytest.mark.evidence
@@ -100,8 +99,7 @@ def test_a_cart_that_is_too_slow_falls_behind_and_does_not_slip(limits):
 def test_wheels_that_turn_far_in_a_tick_take_the_cart_along_an_exact_arc(left, right):
     robot, dt, ticks = cart(), 0.1, 20
     posture = IKObjectivePosture(np.zeros(5), joints=["left_axle", "right_axle"])
-    controller = IKController(robot, objectives=[posture], damping_weight=0.0, iterations=30)
-    controller.reset(np.zeros(5))
+    controller = begun(robot, (), np.zeros(5), objectives=[posture], damping_weight=0.0, iterations=30)
     for tick in range(1, ticks + 1):
         posture.set_reference(np.array([0.0, 0.0, 0.0, left, right]) * tick * dt)
         command = controller.step(dt=dt).joint_q[0]
@@ -117,12 +115,10 @@ def test_wheels_that_turn_far_in_a_tick_take_the_cart_along_an_exact_arc(left, r
 def test_a_wheel_that_follows_another_starts_from_where_that_is(multiplier, offset):
     """The caller measures the leader alone; the follower was elsewhere by the command before."""
     follower = f'<mimic joint="left_axle" multiplier="{multiplier}" offset="{offset}"/></joint></robot>'
-    robot = load_urdf(cart_text().replace("</joint></robot>", follower)).with_velocity_constraints(
-        cart().velocity_constraints
-    )
-    controller = IKController(robot, ["cart"], joint_order=["drive", "left_axle"])
-    controller.reset(np.zeros(4))
-    pose = pose_of(robot, np.zeros(5), "cart") + np.array([1e-3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    robot = load_urdf(cart_text().replace("</joint></robot>", follower))
+    robot = robot.with_velocity_constraints(cart().velocity_constraints)
+    controller = begun(robot, ["cart"], np.zeros(4), joint_order=["drive", "left_axle"])
+    pose = pose_of(robot, np.zeros(5), "cart", [1e-3, 0.0, 0.0])
     controller.step(pose, dt=DT)
     ahead = np.array([0.0, 0.0, 0.0, 0.1])
     command = controller.step(pose, dt=DT, joint_q=ahead).joint_q[0]
@@ -134,10 +130,8 @@ def test_a_wheel_that_follows_another_starts_from_where_that_is(multiplier, offs
 
 def test_no_wheel_turns_by_half_a_turn_in_a_tick():
     """From there on it would be taken for one that turns the other way."""
-    robot = cart()
     posture = IKObjectivePosture(np.zeros(5), joints=["left_axle", "right_axle"])
-    controller = IKController(robot, objectives=[posture], damping_weight=0.0, iterations=50)
-    controller.reset(np.zeros(5))
+    controller = begun(cart(), (), np.zeros(5), objectives=[posture], damping_weight=0.0, iterations=50)
     posture.set_reference(np.array([0.0, 0.0, 0.0, 7.0, 7.0]))
     for tick in range(1, 4):
         command = controller.step(dt=1.0).joint_q[0]
@@ -150,10 +144,8 @@ def test_what_slides_is_said(seed):
     """Speeds at which wheels slip, and accelerations that cannot stop it at once."""
     robot, rng = cart(), np.random.default_rng(seed)
     start = robot.random_joint_q(rng, 1)[0]
-    controller = IKController(robot, ["cart"], limits=ControlLimits(acceleration=5.0))
-    poses = np.tile(pose_of(robot, start, "cart"), (600, 1))
-    controller.reset(start, rng.uniform(-1.0, 1.0, 5))
-    found = [controller.step(pose, dt=DT).copy() for pose in poses]
+    controller = begun(robot, ["cart"], start, rng.uniform(-1.0, 1.0, 5), limits=ControlLimits(acceleration=5.0))
+    found = [controller.step(pose_of(robot, start, "cart"), dt=DT).copy() for _ in range(600)]
     run = SimpleNamespace(joint_q=np.concatenate([one.joint_q for one in found]))
     is_open = np.array([one.status[0] == IKStatus.LOOP_OPEN for one in found])
     slides = np.abs(slid(robot, run, start)).max(axis=1)
@@ -164,9 +156,8 @@ def test_what_slides_is_said(seed):
 
 
 def test_a_cart_is_not_pushed_sideways():
-    robot = cart()
-    start = np.zeros(robot.joint_coord_count)
-    beside = pose_of(robot, start, "cart") + np.array([0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0])
+    robot, start = cart(), np.zeros(5)
+    beside = pose_of(robot, start, "cart", [0.0, 0.5, 0.0])
     run = follow(IKController(robot, ["cart"]), start, np.tile(beside, (50, 1)))
     assert np.abs(run.joint_q[:, 1]).max() < 1e-6
     assert (run.status != IKStatus.CONVERGED).all()
@@ -176,16 +167,11 @@ def test_a_cart_is_not_pushed_sideways():
 
 def rolling_disc():
     """A disc that floats, held on the ground by its centre, which an arm carries along."""
-    frames = joint("float", "floating", "world", "frame") + joint("axle", "continuous", "frame", "disc", axis="0 1 0")
-    robot = load_urdf(f'<robot name="disc"><link name="world"/>{frames}</robot>')
+    frames = joint("float", "floating", "world", "frame"), joint("axle", "continuous", "frame", "disc", axis="0 1 0")
     axle = at(axis=(1.0, 0.0, 0.0), angle=-0.5 * np.pi)
     ground = LoopConstraint("height", "planar", "frame", reference_offset=at(0.0, 0.0, RADIUS))
-    return robot.with_loops([ground]).with_velocity_constraints(
-        [
-            VelocityConstraint("roll", "rolling", "disc", None, axle, radius=RADIUS),
-            VelocityConstraint("slip", "no_sideslip", "disc", None, axle, radius=RADIUS),
-        ]
-    )
+    rows = [VelocityConstraint(kind, kind, "disc", None, axle, radius=RADIUS) for kind in ("rolling", "no_sideslip")]
+    return load_urdf(urdf("disc", "world", *frames)).with_loops([ground]).with_velocity_constraints(rows)
 
 
 @pytest.mark.evidence
@@ -201,19 +187,16 @@ def test_loops_and_velocities_are_kept_together_by_a_floating_base():
 
 
 def test_shafts_turn_alike_through_a_bend():
-    shafts = joint("drive", "continuous", "base", "first", axis="0 0 1")
-    shafts += joint("bend", "ball", "first", "second", "0 0 0.2")
-    pin = LoopConstraint(
-        "bearing", "cylindrical", "second", None, reference_offset=at(z=0.2, axis=(1, 0, 0), angle=0.6)
-    )
-    robot = load_urdf(f'<robot name="shafts"><link name="base"/>{shafts}</robot>').with_loops([pin])
-    robot = robot.with_velocity_constraints([VelocityConstraint("joint", "constant_velocity", "second", "first")])
+    bearing = at(z=0.2, axis=(1, 0, 0), angle=0.6)
+    pin = LoopConstraint("bearing", "cylindrical", "second", None, reference_offset=bearing)
+    robot = shafts().with_loops([pin])
     start = robot.constraints.close(np.array([0.0, *at(axis=(1.0, 0.0, 0.0), angle=0.6)[3:]])).joint_q[0]
     poses = np.array([at(z=0.0, axis=(0.0, 0.0, 1.0), angle=angle) for angle in np.linspace(0.0, 2.5, 1500)])
     run = follow(IKController(robot, [Target("first", row_weights=[0, 0, 0, 1, 1, 1])], posture=None), start, poses)
     assert np.abs(slips(robot, run, start)).max() < 1e-6
     assert np.abs(robot.constraints.error(run.joint_q)[:, :6]).max() < 1e-8
-    turned = transform_multiply(transform_inverse(pin_pose(robot, start)), pin_pose(robot, run.joint_q[-1]))
+    before, after = (pose_of(robot, q, "second")[None] for q in (start, run.joint_q[-1]))
+    turned = transform_multiply(transform_inverse(before), after)
     assert 2.0 * np.arctan2(turned[0, 5], turned[0, 6]) == pytest.approx(2.5, abs=1e-4)
 
 
@@ -231,29 +214,6 @@ def test_gears_turn_together_on_their_carrier():
     assert run.joint_q[-1, 2] - start[2] == pytest.approx(2.0, abs=1e-3)  # -2 (1 - 2)
     handle = np.linalg.norm(run.joint_qd[1:, 3:], axis=1)
     np.testing.assert_allclose(handle, 0.5 / 0.8, rtol=0.02)  # half as fast as the sun, about its axle alone
-
-
-def pin_pose(robot, joint_q):
-    """The second shaft's frame [1, 7]."""
-    return pose_of(robot, joint_q, "second")[None]
-
-
-@pytest.mark.evidence
-def test_robots_together_have_the_bytes_of_each_alone():
-    robot = cart()
-    starts = robot.random_joint_q(np.random.default_rng(2), 11)
-    away = np.array([0.05, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0])
-    poses = np.stack([pose_of(robot, one, "cart") + away for one in starts])
-    together = IKController(robot, ["cart"], robots=len(starts), limits=ControlLimits(velocity=WHEELS))
-    together.reset(starts)
-    together.step(poses[:, None])
-    found = together.step(poses[:, None]).copy()
-    alone = IKController(robot, ["cart"], limits=ControlLimits(velocity=WHEELS))
-    for k, start in enumerate(starts):
-        alone.reset(start)
-        alone.step(poses[k])
-        assert alone.step(poses[k]).joint_q.tobytes() == found.joint_q[k].tobytes()
-    assert np.abs(found.joint_qd).max() > 0.5
 
 
 def test_what_knows_no_velocities_refuses_such_a_robot():

@@ -8,13 +8,11 @@ import pytest
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import CollisionModel, Sphere, World, load_urdf
 from tests.control.conftest import pose_of
+from tests.robots.urdf_text import joint, urdf
 
 MARGIN = 0.01
-BOOM = """<robot name="boom"><link name="base"/><link name="mast"/><link name="tip"/>
-<joint name="turn" type="revolute"><parent link="base"/><child link="mast"/><axis xyz="0 0 1"/>
-<limit lower="-3" upper="3" velocity="2" effort="1"/></joint>
-<joint name="slide" type="prismatic"><parent link="mast"/><child link="tip"/><axis xyz="1 0 0"/>
-<limit lower="0" upper="0.2" velocity="0.01" effort="1"/></joint></robot>"""
+TURN = joint("turn", "revolute", "base", "mast", axis="0 0 1", limit=(-3, 3, 2))
+BOOM = urdf("boom", "base", TURN, joint("slide", "prismatic", "mast", "tip", axis="1 0 0", limit=(0, 0.2, 0.01)))
 
 
 @pytest.mark.parametrize("as_measured", [False, True], ids=["reset", "measured"])

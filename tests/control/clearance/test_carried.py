@@ -6,29 +6,28 @@ import pytest
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import AttachedObject
 from objectives import InputError
-from tests.control.clearance.test_clearance_limit import LINK, MARGIN, cell, home, random_targets, ticks
-from tests.control.conftest import pose_of
+from tests.control.clearance.test_clearance_limit import MARGIN, cell, random_targets, ticks
+from tests.control.conftest import HOME, LINK, begun, pose_of
 
-PLATE = AttachedObject(
-    LINK, [[x, y, 0.16, 0.04] for x in (-0.15, -0.05, 0.05, 0.15) for y in (-0.15, -0.05, 0.05, 0.15)]
-)
+SIDE = (-0.15, -0.05, 0.05, 0.15)
+PLATE = AttachedObject(LINK, [[x, y, 0.16, 0.04] for x in SIDE for y in SIDE])
 
 
 @pytest.mark.evidence_cases("speeds")
 @pytest.mark.parametrize("more", [{}, {"acceleration": 10.0}], ids=["speeds", "accelerations"])
 def test_what_a_hand_carries_is_no_nearer_than_the_clearance(panda, more):
-    robot, world, held = panda, cell(), {"plate": PLATE}
-    controller = IKController(robot, [LINK], limits=ControlLimits(clearance=MARGIN, **more), world=world)
-    drawn = robot.random_joint_q(np.random.default_rng(0), 500)
-    start = drawn[np.argmax(robot.collision(drawn, world, attached=held).clearance)]
-    targets = random_targets(robot, [LINK], 6, seed=4)
+    world, held = cell(), {"plate": PLATE}
+    controller = IKController(panda, [LINK], limits=ControlLimits(clearance=MARGIN, **more), world=world)
+    drawn = panda.random_joint_q(np.random.default_rng(0), 500)
+    start = drawn[np.argmax(panda.collision(drawn, world, attached=held).clearance)]
+    targets = random_targets(panda, [LINK], 6, seed=4)
     controller.reset(start)
-    empty = robot.collision(ticks(controller, targets, 600)["joint_q"], world, attached=held).clearance
+    empty = panda.collision(ticks(controller, targets, 600)["joint_q"], world, attached=held).clearance
     assert empty.min() < 0.0  # nothing is attached yet
     controller.set_world(world, held)
     controller.reset(start)
     found = ticks(controller, targets, 600)
-    check = robot.collision(found["joint_q"], world, attached=held)
+    check = panda.collision(found["joint_q"], world, attached=held)
     assert check.clearance.min() >= MARGIN
     near = check.clearance < MARGIN + 0.005
     assert any("plate" in pair for pair, is_near in zip(check.closest_pairs, near, strict=True) if is_near)
@@ -36,23 +35,21 @@ def test_what_a_hand_carries_is_no_nearer_than_the_clearance(panda, more):
     np.testing.assert_allclose(found["clearance"][seen], check.clearance[seen], atol=1e-5)
     controller.set_world(world)
     controller.reset(start)
-    again = robot.collision(ticks(controller, targets, 600)["joint_q"], world, attached=held).clearance
+    again = panda.collision(ticks(controller, targets, 600)["joint_q"], world, attached=held).clearance
     np.testing.assert_array_equal(again, empty)
 
 
 @pytest.mark.evidence
 def test_what_cannot_be_kept_off_what_is_carried_is_named(panda):
-    controller = IKController(panda, [LINK], limits=ControlLimits(clearance=MARGIN))
-    controller.reset(home(panda))
-    before = controller.step(pose_of(panda, home(panda), LINK)).copy()
+    controller = begun(panda, [LINK], HOME, limits=ControlLimits(clearance=MARGIN))
+    before = controller.step(pose_of(panda, HOME, LINK)).copy()
     ball, others = [[0.0, 0.0, 0.0, 0.5]], {*panda.link_names} - {"panda_link4"}
     with pytest.raises(InputError, match=r"'panda_link4' and 'ball' are at most .* AttachedObject\(touches"):
         controller.set_world(None, {"ball": AttachedObject(LINK, ball, others)})
     controller.set_world(None, {"ball": AttachedObject(LINK, ball, panda.link_names)})
     controller.set_world(None)
-    controller.reset(home(panda))
-    after = controller.step(pose_of(panda, home(panda), LINK))
+    controller.reset(HOME)
+    after = controller.step(pose_of(panda, HOME, LINK))
     np.testing.assert_array_equal(after.joint_q, before.joint_q)
-    plain = IKController(panda, [LINK])
     with pytest.raises(InputError, match="checks no clearance"):
-        plain.set_world(None, {"plate": PLATE})
+        IKController(panda, [LINK]).set_world(None, {"plate": PLATE})

@@ -16,6 +16,7 @@ from ik_service.control.clearance.limit import pairs_to_keep
 from ik_service.robots import Box, CollisionModel, Sphere, World, load_urdf
 from objectives import InputError
 from tests.collision.test_clearance import MIXED, WORLD, pair_distances, with_spheres
+from tests.robots.urdf_text import joint, urdf
 
 FEW = World({"ball": Sphere(0.1, (0.6, 0.3, 0.4)), "box": Box((0.2, 0.2, 0.2), (-0.5, 0.2, 0.5, 0.0, 0.0, 0.0, 1.0))})
 
@@ -42,15 +43,18 @@ def test_no_sphere_moves_further_than_its_lever(name):
         by = np.zeros(robot.joint_coord_count)
         by[c] = 1e-4
         moved = np.linalg.norm(sphere_centers(robot, spheres, start + by) - before, axis=-1).max(axis=1) / 1e-4
-        assert (moved <= of_links[link, c] * (1.0 + 1e-6)).all()
         stays = of_links[link, c] == 0.0
+        assert (moved <= of_links[link, c] * (1.0 + 1e-6)).all()
         assert (moved[stays] < 1e-9).all()
         assert stays.all() or moved.max() > 0.2 * of_links[:, c].max()
+    model = CollisionModel({"panda_link2": [[0.0, 0.0, 0.0, 0.05]]}, [])
+    few = load_robot("panda").with_collision_model(model)
+    assert levers(few, few.body_spheres).shape == (1, 7)
+    assert (levers(few, few.body_spheres)[0, 2:] == 0.0).all()  # no sphere is beyond those joints
 
 
 def test_a_joint_that_turns_what_slides_without_a_limit_is_named():
-    turned = MIXED.replace('type="floating"', 'type="revolute"')
-    robot = with_spheres(load_urdf(turned))
+    robot = with_spheres(load_urdf(MIXED.replace('type="floating"', 'type="revolute"')))
     with pytest.raises(InputError, match="turns a joint that slides"):
         levers(robot, robot.body_spheres)
 
@@ -108,14 +112,6 @@ def test_nothing_comes_nearer_before_the_time(name, lanes):
         assert (after >= np.minimum(kept, before) - 1e-5)[moved & (found[:, None] > 0.0)].all()
 
 
-def test_a_robot_without_spheres_beyond_a_joint_has_no_lever_there():
-    robot = load_robot("panda")
-    model = CollisionModel({"panda_link2": [[0.0, 0.0, 0.0, 0.05]]}, [])
-    of_links = levers(robot, robot.with_collision_model(model).body_spheres)
-    assert of_links.shape == (1, robot.joint_coord_count)
-    assert (of_links[0, 2:] == 0.0).all()
-
-
 def test_links_that_nothing_parts_are_left_out():
     """Spheres of two neighbours of a UR5e stay 0.6 mm apart; all other pairs can be further apart than a centimetre."""
     robot = load_robot("ur5e")
@@ -129,14 +125,10 @@ def test_links_that_nothing_parts_are_left_out():
 
 def test_a_clearance_that_two_links_never_have_is_refused_with_their_names():
     """Fingers that are 4 cm apart where they are open."""
-    finger = (
-        '<link name="{0}"/><joint name="slide_{0}" type="prismatic"><parent link="palm"/><child link="{0}"/>'
-        '<origin xyz="0 {1} 0"/><axis xyz="0 {2} 0"/><limit lower="0" upper="0.03"/></joint>'
-    )
-    fingers = finger.format("left", 0.03, -1) + finger.format("right", -0.03, 1)
-    ball = [[0.0, 0.0, 0.0, 0.01]]
-    model = CollisionModel({"left": ball, "right": ball}, [("left", "right")])
-    hand = load_urdf(f'<robot name="hand"><link name="palm"/>{fingers}</robot>').with_collision_model(model)
+    ends = (("left", "0 0.03 0", "0 -1 0"), ("right", "0 -0.03 0", "0 1 0"))
+    fingers = [joint(f"slide_{a}", "prismatic", "palm", a, xyz, axis=axis, limit=(0, 0.03)) for a, xyz, axis in ends]
+    model = CollisionModel({side: [[0.0, 0.0, 0.0, 0.01]] for side in ("left", "right")}, [("left", "right")])
+    hand = load_urdf(urdf("hand", "palm", *fingers)).with_collision_model(model)
     assert pairs_to_keep(hand, hand.body_spheres, 0.03).all()
     with pytest.raises(InputError, match=r"'left' and 'right' are at most 0.0[34].* m apart"):
         pairs_to_keep(hand, hand.body_spheres, 0.05)

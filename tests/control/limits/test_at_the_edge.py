@@ -24,8 +24,7 @@ SLOW = 0.1  # share of the speed that a joint could have after one tick from res
 def test_a_target_out_of_reach_is_told_once_the_robot_stands(name, acceleration):
     robot = load_robot(name)
     link, start = STARTS[name]
-    far = pose_of(robot, start, link)
-    far[0] += 1.0
+    far = pose_of(robot, start, link, [1.0, 0.0, 0.0])
     controller = IKController(robot, [link], limits=ControlLimits(acceleration=acceleration))
     run = follow(controller, start, [far] * TICKS, DT)
     fastest = np.abs(run.joint_qd).max(axis=1)
@@ -40,8 +39,7 @@ def test_a_target_out_of_reach_is_told_once_the_robot_stands(name, acceleration)
 
 
 def test_accelerations_of_the_robots_file_are_limits_unless_others_are_given():
-    link, start = STARTS["ur5e"]
-    text = builtin_urdf("ur5e").decode()
+    (link, start), text = STARTS["ur5e"], builtin_urdf("ur5e").decode()
     robot = load_urdf(text.replace("<limit ", '<limit acceleration="4" '))
     assert robot.joint_acceleration_limit.tolist() == [4.0] * 6
     goal = pose_of(robot, np.add(start, 0.3), link)
@@ -63,9 +61,8 @@ def test_accelerations_of_the_robots_file_are_limits_unless_others_are_given():
 def test_a_target_within_reach_is_not_called_lost_on_the_way(name):
     robot = load_robot(name)
     link, start = STARTS[name]
-    goal = np.array(start) + 0.3
     controller = IKController(robot, [link], limits=ControlLimits(acceleration=5.0))
-    run = follow(controller, start, [pose_of(robot, goal, link)] * 2000, DT)
+    run = follow(controller, start, [pose_of(robot, np.add(start, 0.3), link)] * 2000, DT)
     assert set(run.status) == {IKStatus.BLOCKED_BY_LIMITS, IKStatus.CONVERGED}
     assert run.status[0] == IKStatus.BLOCKED_BY_LIMITS
     assert run.status[-1] == IKStatus.CONVERGED

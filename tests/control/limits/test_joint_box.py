@@ -14,37 +14,24 @@ from ik_service.control.limits import KINDS, LimitKind
 from ik_service.control.tick.packet_text import PacketText, fragments
 
 INF = np.inf
-
-
 LANES = (Lanes(1, "float64"), Lanes(4, "float64"))
 NUMBERS = 8
-NUMBERS_OF_LINE = "const double* const n = numbers.data + 8 * line;"
+FAST = {"acceleration": 10.0, "qd": 1.0}
 
 
 @functools.cache
 @typing.no_type_check
 def kernels(lanes):
     """Kernels that find a line's interval and its braking move, with the same numbers in all lanes."""
-    text = PacketText(lanes, KINDS, {})
-    head = "\n".join(
-        [
-            "",
-            "{",
-            *text.arithmetic(),
-            *fragments("braking_move", "joint_box"),
-            "const double* const n = numbers.data + 8 * line;",
-        ]
-    )
-    box_body = (
-        head
-        + """
+    own = [*PacketText(lanes, KINDS, {}).arithmetic(), *fragments("braking_move", "joint_box")]
+    head = "\n".join(["", "{", *own, f"const double* const n = numbers.data + {NUMBERS} * line;", ""])
+    box_body = f"""{head}
     const Box box = joint_box(zero + n[0], zero + n[1], n[2], n[3], n[4], n[5], n[6], n[7]);
     U* const out = (U*)ends.data + 4 * line;
     out[0] = box.below; out[1] = box.above; out[2] = box.kind_below; out[3] = box.kind_above;
-    }
+    }}
     """
-    )
-    brake_body = head + "((U*)ends.data)[line] = braking_move(zero + n[0], n[1], n[2]);\n}\n"
+    brake_body = f"{head}((U*)ends.data)[line] = braking_move(zero + n[0], n[1], n[2]);\n}}\n"
 
     @wp.func_native(box_body)
     def find_box(numbers: wp.array[wp.float64], ends: wp.array[wp.float64], line: int): ...
@@ -97,13 +84,9 @@ def brake(room, acceleration, dt):
         ({"velocity": 2.0, "joint_step": 0.01}, (-0.01, 0.01), (LimitKind.JOINT_STEP, LimitKind.JOINT_STEP)),
         ({"velocity": 2.0, "q": 0.99}, (0.97, 1.0), (LimitKind.VELOCITY, LimitKind.POSITION)),
         ({"acceleration": 10.0}, (-0.001, 0.001), (LimitKind.ACCELERATION, LimitKind.ACCELERATION)),
-        ({"acceleration": 10.0, "qd": 1.0}, (0.009, 0.011), (LimitKind.ACCELERATION, LimitKind.ACCELERATION)),
+        (FAST, (0.009, 0.011), (LimitKind.ACCELERATION, LimitKind.ACCELERATION)),
         # At speed, but too near to the limit to go on like this.
-        (
-            {"acceleration": 10.0, "qd": 1.0, "q": 0.96, "velocity": 1.0},
-            None,
-            (LimitKind.ACCELERATION, LimitKind.BRAKING),
-        ),
+        ({**FAST, "q": 0.96, "velocity": 1.0}, None, (LimitKind.ACCELERATION, LimitKind.BRAKING)),
         # Outside the limits: it may stay or come back.
         ({"q": 1.2, "velocity": 1.0}, (1.19, 1.2), (LimitKind.VELOCITY, LimitKind.POSITION)),
         ({"q": -1.2, "velocity": 1.0}, (-1.2, -1.19), (LimitKind.POSITION, LimitKind.VELOCITY)),

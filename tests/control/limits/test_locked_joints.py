@@ -5,9 +5,8 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.control import IKController
-from tests.control.conftest import pose_of
+from tests.control.conftest import LINK, begun, last_of, pose_of
 
-LINK = "panda_hand"
 HELD = [1, 4]
 REACHED = 1e-6  # [m] where a hundred ticks lead a target that stands still
 ROUNDING = 1e-12  # of float64 kinematics
@@ -35,11 +34,9 @@ def errors(robot, joint_q, poses):
 
 @pytest.mark.parametrize("robots", [1, 3])
 def test_a_reset_says_where_they_are(locked, robots):
-    controller = IKController(locked, [LINK], robots=robots)
     start, poses = elsewhere(locked, robots)
-    controller.reset(start)
-    for _ in range(500):
-        result = controller.step(poses, dt=1e-2)
+    controller = begun(locked, [LINK], start, robots=robots)
+    result = last_of(controller, 500, poses, dt=1e-2)
     np.testing.assert_array_equal(result.joint_q[:, HELD], start[:, HELD])
     np.testing.assert_array_equal(result.joint_qd[:, HELD], 0.0)
     assert errors(locked, result.joint_q, poses).max() < REACHED
@@ -49,15 +46,12 @@ def test_a_reset_says_where_they_are(locked, robots):
 
 
 def test_a_measured_configuration_says_where_they_are_now(locked):
-    controller = IKController(locked, [LINK])
     start, poses = elsewhere(locked, 1, 1)
-    controller.reset(locked.mid_joint_q)
-    for _ in range(3):
-        result = controller.step(poses, start)
+    controller = begun(locked, [LINK], locked.mid_joint_q)
+    result = last_of(controller, 3, poses, start)
     np.testing.assert_array_equal(result.joint_q[:, HELD], start[:, HELD])
     np.testing.assert_allclose(result.position_error[:, 0], errors(locked, result.joint_q, poses), atol=ROUNDING)
-    for _ in range(500):
-        result = controller.step(dt=1e-2)  # they are still there
+    result = last_of(controller, 500, dt=1e-2)  # they are still there
     np.testing.assert_array_equal(result.joint_q[:, HELD], start[:, HELD])
     assert errors(locked, result.joint_q, poses).max() < REACHED
 
@@ -65,24 +59,16 @@ def test_a_measured_configuration_says_where_they_are_now(locked):
 @pytest.mark.evidence
 def test_a_locked_base_may_stand_anywhere():
     robot = load_robot("panda", floating_base=True, locked={"floating_base": [0, 0, 0, 0, 0, 0, 1]})
-    controller = IKController(robot, [LINK])
-    start = robot.mid_joint_q.copy()
-    start[:7] = [1.0, -2.0, 0.5, 0.0, 0.6, 0.0, 0.8]
-    goal = start + 0.1
-    goal[:7] = start[:7]
-    pose = pose_of(robot, goal, LINK)[None, None]
-    controller.reset(start)
-    for _ in range(500):
-        result = controller.step(pose, dt=1e-2)
+    start = np.array([1.0, -2.0, 0.5, 0.0, 0.6, 0.0, 0.8, *robot.mid_joint_q[7:]])
+    pose = pose_of(robot, start + np.repeat([0.0, 0.1], 7), LINK)[None, None]
+    result = last_of(begun(robot, [LINK], start), 500, pose, dt=1e-2)
     np.testing.assert_allclose(result.joint_q[0, :7], start[:7], atol=ROUNDING)
     assert errors(robot, result.joint_q, pose).max() < REACHED
 
 
 def test_a_path_begins_where_its_start_holds_them(locked):
-    controller = IKController(locked, [LINK])
-    start, poses = elsewhere(locked, 1, 2)
-    n = 400
+    (start, poses), n = elsewhere(locked, 1, 2), 400
     positions, orientations = (np.repeat(poses[0, :, part], n, axis=0) for part in (slice(3), slice(3, 7)))
-    path = controller.follow(positions, orientations, 1e-2, start_joint_q=start[0])
+    path = IKController(locked, [LINK]).follow(positions, orientations, 1e-2, start_joint_q=start[0])
     np.testing.assert_array_equal(path.joint_q[:, HELD], np.repeat(start[:, HELD], n, axis=0))
     assert errors(locked, path.joint_q[-1:], poses).max() < REACHED

@@ -6,40 +6,36 @@ import pytest
 from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController
 from tests.control.conftest import follow, pose_of
+from tests.robots.urdf_text import joint, urdf
 
 DT, SPEED = 2e-3, 0.05  # [s], [m/s]
 INWARDS = 0.05  # [m]
 STRETCHED, BENT = np.zeros(5), np.array([0.0, 0.0025, 0.01, -0.015, 0.0])  # side, lift, three joints that pitch
 SPEED_ROUNDING = 1e-9  # [m/s or rad/s]
-LIFT = """<robot name="lift"><link name="base"/><link name="side"/><joint name="side" type="prismatic">
-<parent link="base"/><child link="side"/><axis xyz="0 1 0"/>
-<limit lower="0" upper="0.3" velocity="1" effort="1"/></joint>
-<link name="lift"/><joint name="lift" type="prismatic"><parent link="side"/><child link="lift"/><axis xyz="0 0 1"/>
-<limit lower="0" upper="0.3" velocity="{speed}" effort="1"/></joint>{pitches}<link name="tip"/>
-<joint name="tip" type="fixed"><parent link="hand"/><child link="tip"/><origin xyz="0.2 0 0"/></joint></robot>"""
-PITCH = """<link name="{name}"/><joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{name}"/>
-<origin xyz="{x} 0 0"/><axis xyz="0 1 0"/><limit lower="{lower}" upper="{upper}" velocity="2" effort="1"/></joint>"""
 PITCHES = (("upper", "lift", 0.0, -1.0, 1.4), ("fore", "upper", 0.4, -2.3, 0.0), ("hand", "fore", 0.32, -2.1, 0.0))
 
 
 def arm_on_lift(speed):
     """Three pitching joints on a lift: elbow and wrist bend only upwards, so the lift has to rise for the hand."""
-    names = ("name", "parent", "x", "lower", "upper")
-    pitches = "".join(PITCH.format(**dict(zip(names, one, strict=True))) for one in PITCHES)
-    return load_robot(LIFT.format(speed=speed, pitches=pitches))
+    side = joint("side", "prismatic", "base", "side", axis="0 1 0", limit=(0, 0.3, 1))
+    lift = joint("lift", "prismatic", "side", "lift", axis="0 0 1", limit=(0, 0.3, speed))
+    pitches = [
+        joint(name, "revolute", parent, name, f"{x} 0 0", axis="0 1 0", limit=(lower, upper, 2))
+        for name, parent, x, lower, upper in PITCHES
+    ]
+    return load_robot(urdf("lift", "base", side, lift, *pitches, joint("tip", "fixed", "hand", "tip", "0.2 0 0")))
 
 
 def line_inwards(robot, start, ticks, beside=0.0):
-    ends = [np.array([min(INWARDS, SPEED * DT * (k + 1)), beside, *5 * [0.0]]) for k in range(ticks)]
-    return [pose_of(robot, start, "tip") - end for end in ends]
+    ways = [min(INWARDS, SPEED * DT * (k + 1)) for k in range(ticks)]
+    return [pose_of(robot, start, "tip", [-way, -beside, 0.0]) for way in ways]
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("acceleration", [None, 10.0])
 def test_a_hand_follows_a_line_that_a_slow_lift_has_to_make_room_for(acceleration):
     robot = arm_on_lift(SPEED)
-    limits = None if acceleration is None else ControlLimits(acceleration=acceleration)
-    controller = IKController(robot, ["tip"], limits=limits)
+    controller = IKController(robot, ["tip"], limits=ControlLimits(acceleration=acceleration))
     run = follow(controller, BENT, line_inwards(robot, BENT, 3000), DT)
     assert run.status[-1] == IKStatus.CONVERGED
     assert run.joint_q[-1, 1] > 0.15

@@ -4,28 +4,25 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.control import ControlLimits, IKController
+from ik_service.control import ControlLimits
 from ik_service.solver.lm.status import IKStatus
-from tests.control.conftest import pose_of
+from tests.control.conftest import LINK, begun, last_of, pose_of
+from tests.robots.urdf_text import joint, urdf
 
-LINK = "panda_hand"
 ROBOTS, TICKS, DT = 4, 600, 1e-3
 ROUNDING = 1e-12  # rad: many times what float64 rounds of positions of a few radians
 FIXED = 0.677750143761  # rad: no float32 number
-CHAIN = f"""<robot name="chain"><link name="base"/><link name="a"/><link name="b"/><link name="c"/>
-<joint name="turn" type="revolute"><parent link="base"/><child link="a"/><axis xyz="0 0 1"/>
-<limit lower="-2" upper="2" velocity="3" effort="1"/></joint>
-<joint name="fixed" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0.3 0 0"/><axis xyz="0 1 0"/>
-<limit lower="{FIXED}" upper="{FIXED}" velocity="3" effort="1"/></joint>
-<joint name="slide" type="prismatic"><parent link="b"/><child link="c"/><origin xyz="0.3 0 0"/><axis xyz="1 0 0"/>
-<limit lower="-0.2" upper="0.2" velocity="3" effort="1"/></joint></robot>"""
+CHAIN = [
+    joint("turn", "revolute", "base", "a", axis="0 0 1", limit=(-2, 2, 3)),
+    joint("fixed", "revolute", "a", "b", "0.3 0 0", axis="0 1 0", limit=(FIXED, FIXED, 3)),
+    joint("slide", "prismatic", "b", "c", "0.3 0 0", axis="1 0 0", limit=(-0.2, 0.2, 3)),
+]
 
 
 def run(robot, acceleration, lengths, faults, random):
     """Starts, commands [ticks, robots, joints] and their speeds; targets jump, within reach and out of it."""
-    controller = IKController(robot, [LINK], robots=ROBOTS, limits=ControlLimits(acceleration=acceleration))
     starts = robot.random_joint_q(random, ROBOTS)
-    controller.reset(starts)
+    controller = begun(robot, [LINK], starts, robots=ROBOTS, limits=ControlLimits(acceleration=acceleration))
     commands, speeds, last = [], [], starts
     for tick, dt in enumerate(lengths):
         if tick % 150 == 0:
@@ -60,8 +57,7 @@ def test_positions_and_speeds_hold_whatever_the_ticks(panda, acceleration, fault
     random = np.random.default_rng(11)
     lengths = DT * (1.0 + unevenness) ** random.uniform(-1.0, 1.0, TICKS)
     starts, commands, speeds = run(panda, acceleration, lengths, faults, random)
-    assert (commands >= panda.joint_limit_lower).all()
-    assert (commands <= panda.joint_limit_upper).all()
+    assert ((commands >= panda.joint_limit_lower) & (commands <= panda.joint_limit_upper)).all()
     moves = np.diff(commands, axis=0, prepend=starts[None])
     assert (np.abs(moves) <= panda.joint_velocity_limit * lengths[:, None, None] + ROUNDING).all()
     np.testing.assert_allclose(speeds * lengths[:, None, None], moves, atol=ROUNDING)
@@ -73,12 +69,9 @@ def test_positions_and_speeds_hold_whatever_the_ticks(panda, acceleration, fault
 
 
 @pytest.mark.parametrize("acceleration", [None, 5.0])
-def test_a_joint_without_a_range_stays_exactly_where_it_is(tmp_path, acceleration):
-    (tmp_path / "chain.urdf").write_text(CHAIN)
-    robot = load_robot(tmp_path / "chain.urdf")
-    start, goal = np.array([0.1, FIXED, 0.0]), np.array([-0.5, FIXED, 0.1])
-    controller = IKController(robot, ["c"], limits=ControlLimits(acceleration=acceleration))
-    controller.reset(start)
+def test_a_joint_without_a_range_stays_exactly_where_it_is(acceleration):
+    robot, goal = load_robot(urdf("chain", "base", *CHAIN)), np.array([-0.5, FIXED, 0.1])
+    controller = begun(robot, ["c"], np.array([0.1, FIXED, 0.0]), limits=ControlLimits(acceleration=acceleration))
     target = pose_of(robot, goal, "c")
     for tick in range(1500):
         result = controller.step(target + (tick % 50 == 7) * 0.1 * np.array([1, 1, 1, 0, 0, 0, 0]), dt=DT)
@@ -88,7 +81,6 @@ def test_a_joint_without_a_range_stays_exactly_where_it_is(tmp_path, acceleratio
     assert near > FIXED
     assert controller.step(target, [0.0, near, 0.0], DT).joint_q[0, 1] <= near
     controller.reset(result.joint_q[0])
-    for _ in range(1500):
-        result = controller.step(target, dt=DT)
+    result = last_of(controller, 1500, target, dt=DT)
     np.testing.assert_allclose(result.joint_q[0], goal, atol=1e-6)
     assert result.success.all()

@@ -29,8 +29,7 @@ def run(request, panda, limits):
 @pytest.mark.evidence_cases("through a wrist singularity-accelerations", "through a wrist singularity-speeds")
 def test_no_limit_is_ever_broken(run):
     robot, path, limits, found = run
-    assert (found.joint_q >= robot.joint_limit_lower).all()
-    assert (found.joint_q <= robot.joint_limit_upper).all()
+    assert ((found.joint_q >= robot.joint_limit_lower) & (found.joint_q <= robot.joint_limit_upper)).all()
     assert (np.abs(found.speeds(path.joint_q, DT)) <= robot.joint_velocity_limit * (1 + ROUNDING)).all()
     np.testing.assert_allclose(found.joint_qd, found.speeds(path.joint_q, DT), atol=1e-9)
     if limits.acceleration is not None:
@@ -73,10 +72,8 @@ def test_paths_that_leave_the_workspace_are_found_again(run):
 def test_limits_of_acceleration_that_a_path_keeps_to_change_nothing(panda, name):
     """No joint shakes, nor those that the task leaves free."""
     path = PATHS[name]
-    found = [
-        follow(IKController(panda, [LINK], limits=ControlLimits(acceleration=a)), path.joint_q, path.poses, DT)
-        for a in (None, ACCELERATION)
-    ]
+    limits = [ControlLimits(acceleration=acceleration) for acceleration in (None, ACCELERATION)]
+    found = [follow(IKController(panda, [LINK], limits=one), path.joint_q, path.poses, DT) for one in limits]
     plain, braked = (np.abs(run.accelerations(path.joint_q, DT) / ACCELERATION).max() for run in found)
     assert braked <= plain + 0.01
 
@@ -92,12 +89,9 @@ def test_true_singularities_are_passed(panda):
 
 @pytest.mark.parametrize("scale_direction", [False, True])
 def test_a_jump_of_the_target_is_caught_up_with_and_not_overrun(panda, scale_direction):
-    path = PATHS["circle"]
-    target = pose_of(panda, path.joint_q, LINK)
-    target[1] += 0.1
-    limits = ControlLimits(acceleration=ACCELERATION)
+    start, limits = PATHS["circle"].joint_q, ControlLimits(acceleration=ACCELERATION)
     controller = IKController(panda, [LINK], limits=limits, scale_direction=scale_direction)
-    found = follow(controller, path.joint_q, np.tile(target, (1500, 1)), DT)
+    found = follow(controller, start, [pose_of(panda, start, LINK, [0.0, 0.1, 0.0])] * 1500, DT)
     assert found.position_error[-1] < 1e-9
     met = np.flatnonzero(found.position_error[:, 0] < 1e-3)[0]
     assert found.position_error[met:].max() < 2e-3  # it does not swing back
