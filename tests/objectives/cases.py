@@ -18,7 +18,7 @@ from tests.objectives.conftest import Scene, scene
 from tests.objectives.joint_rows import JOINTS
 from tests.objectives.loop_rows import LOOPS
 from tests.objectives.motion_rows import MOTIONS
-from tests.objectives.near_rows import NEAR_POSES
+from tests.objectives.near_rows import NEAR_POSES, link_pose
 from tests.objectives.objectives_of_tests import Choices, Functions
 from tests.objectives.row_values import choices, functions, perpendiculars
 
@@ -50,11 +50,6 @@ class Case:
     residual: Callable[[Data, np.ndarray, np.ndarray], np.ndarray]  # (data, joint_q [n, coords], problem [n])
 
 
-def link_pose(data, link, joint_q):
-    poses = data.scene.robot.forward_kinematics(joint_q, links=[link])
-    return np.concatenate([poses.positions[:, 0], poses.orientations_xyzw[:, 0]], axis=1)
-
-
 def seen_pose(data, joint_q, problem, *, offset=False, reference=None):
     pose = link_pose(data, data.scene.tip, joint_q)
     if offset:
@@ -64,9 +59,9 @@ def seen_pose(data, joint_q, problem, *, offset=False, reference=None):
     return pose
 
 
-def target_poses(data, **options):
+def target_poses(data, **frame):
     """Targets that lie by `shift` and `turn` before the configuration of their problem."""
-    pose = seen_pose(data, data.joint_q, np.arange(PROBLEMS), **options)
+    pose = seen_pose(data, data.joint_q, np.arange(PROBLEMS), **frame)
     turned = quaternion_multiply(quaternion_conjugate(data.turn_xyzw), pose[:, 3:])
     return np.concatenate([pose[:, :3] - data.shift, turned], axis=1)
 
@@ -76,61 +71,50 @@ def rotation_rows(q_xyzw, target_xyzw):
     return 2.0 * np.where(error[:, 3:] < 0.0, -1.0, 1.0) * error[:, :3]
 
 
-def pose_rows(data, joint_q, problem, **options):
-    pose, target = seen_pose(data, joint_q, problem, **options), target_poses(data, **options)[problem]
+def pose_rows(data, joint_q, problem, **frame):
+    pose, target = seen_pose(data, joint_q, problem, **frame), target_poses(data, **frame)[problem]
     return np.concatenate([pose[:, :3] - target[:, :3], rotation_rows(pose[:, 3:], target[:, 3:])], axis=1)
 
 
-def pose_case(name, make, rows=slice(0, 6), weight=1.0, weighted=False, **options):
-    """A case of the pose family; `make` gets data and target poses."""
-
-    def options_for(data):
-        link = {"root": data.scene.root, "other": data.scene.other}.get(options.get("reference"))
-        return {"offset": options.get("offset", False), "reference": link}
-
-    def residual(data, joint_q, problem):
-        values = pose_rows(data, joint_q, problem, **options_for(data))[:, rows]
-        return weight * values * (data.row_weights[problem, : values.shape[1]] if weighted else 1.0)
-
-    return Case(name, lambda data: make(data, target_poses(data, **options_for(data))), residual)
-
-
-def turned_axes(data, **options):
+def turned_axes(data, **frame):
     """Directions that lie at `turn` from the axis, as seen at the configurations of the problems."""
-    axis = quaternion_rotate(seen_pose(data, data.joint_q, np.arange(PROBLEMS), **options)[:, 3:], data.axis)
+    axis = quaternion_rotate(seen_pose(data, data.joint_q, np.arange(PROBLEMS), **frame)[:, 3:], data.axis)
     across = unit(np.cross(axis, [0.3, 0.5, -0.4]))
     angle = 2.0 * np.arccos(np.clip(np.abs(data.turn_xyzw[:, 3:]), 0.0, 1.0))
     return np.cos(angle) * axis + np.sin(angle) * across
 
 
-def look_at_points(data, offset):
+def look_at_points(data, **frame):
     """Points that lie at `turn` from the axis, as seen from the configurations of the problems."""
-    pose = seen_pose(data, data.joint_q, np.arange(PROBLEMS), offset=offset)
-    return pose[:, :3] + 0.8 * turned_axes(data, offset=offset)
+    pose = seen_pose(data, data.joint_q, np.arange(PROBLEMS), **frame)
+    return pose[:, :3] + 0.8 * turned_axes(data, **frame)
 
 
-def look_at_rows(data, joint_q, problem, offset):
-    pose = seen_pose(data, joint_q, problem, offset=offset)
-    arm = look_at_points(data, offset)[problem] - pose[:, :3]
-    return quaternion_rotate(pose[:, 3:], data.axis) - unit(arm)
+def look_at_rows(data, joint_q, problem, **frame):
+    pose = seen_pose(data, joint_q, problem, **frame)
+    return quaternion_rotate(pose[:, 3:], data.axis) - unit(look_at_points(data, **frame)[problem] - pose[:, :3])
 
 
-def axis_rows(data, joint_q, problem, **options):
-    pose = seen_pose(data, joint_q, problem, **options)
-    return quaternion_rotate(pose[:, 3:], data.axis) - turned_axes(data, **options)[problem]
+def axis_rows(data, joint_q, problem, **frame):
+    axes = quaternion_rotate(seen_pose(data, joint_q, problem, **frame)[:, 3:], data.axis)
+    return axes - turned_axes(data, **frame)[problem]
 
 
-def from_point(data, joint_q, problem, **options):
+def from_point(data, joint_q, problem, **frame):
     """From points that lie by `shift` before the configurations of the problems, to the frame."""
-    return seen_pose(data, joint_q, problem, **options)[:, :3] - target_poses(data, **options)[problem, :3]
+    return pose_rows(data, joint_q, problem, **frame)[:, :3]
 
 
-def plane_rows(data, joint_q, problem, **options):
-    return (turned_axes(data)[problem] * from_point(data, joint_q, problem, **options)).sum(axis=1, keepdims=True)
+def turn_rows(data, joint_q, problem, **frame):
+    return pose_rows(data, joint_q, problem, **frame)[:, 3:]
 
 
-def line_rows(data, joint_q, problem, **options):
-    arm = from_point(data, joint_q, problem, **options)
+def plane_rows(data, joint_q, problem, **frame):
+    return (turned_axes(data)[problem] * from_point(data, joint_q, problem, **frame)).sum(axis=1, keepdims=True)
+
+
+def line_rows(data, joint_q, problem, **frame):
+    arm = from_point(data, joint_q, problem, **frame)
     rows = [(across * arm).sum(axis=1) for across in perpendiculars(turned_axes(data)[problem])]
     return np.stack(rows, axis=1)
 
@@ -138,6 +122,10 @@ def line_rows(data, joint_q, problem, **options):
 def mass_targets(data):
     """Points that lie by `shift` before the centre of mass at the configurations of the problems."""
     return data.scene.robot.center_of_mass(data.joint_q) - data.shift
+
+
+def mass_rows(data, joint_q, problem, **_frame):
+    return data.scene.robot.center_of_mass(joint_q) - mass_targets(data)[problem]
 
 
 def limit_rows(data, joint_q, problem):
@@ -162,9 +150,8 @@ def reference_configurations(data):
 def posture_rows(data, joint_q, problem, joints=None):
     robot, reference = data.scene.robot, reference_configurations(data)[problem]
     rows = []
-    for joint, name in enumerate(robot.joint_names):
-        if joints is not None and name not in joints:
-            continue
+    counted = robot.joint_names if joints is None else joints
+    for joint in (k for k, name in enumerate(robot.joint_names) if name in counted):
         for dof in range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1]):
             coordinate = robot.dof_coordinate[dof]
             if coordinate >= 0:
@@ -185,168 +172,70 @@ def stated_case(name, kind, formula):
     return Case(name, lambda data: kind(data.scene.tip, 0, data.row_weights[:, :1]), residual)
 
 
+def framed_case(name, kind, rows, *, offset=False, reference=None, weight=1.0, weights=0):
+    """A case of an objective about a frame, made of FRAMED; `weights` is the number of its row weights."""
+
+    def frame(data):
+        return {"offset": offset, "reference": getattr(data.scene, reference) if reference else None}
+
+    def make(data):
+        options = {"offset": data.offset} if offset else {}
+        options |= {"reference_link": getattr(data.scene, reference)} if reference else {}
+        options |= {"row_weights": data.row_weights[:, :weights]} if weights else {}
+        return FRAMED[kind](data, target_poses(data, **frame(data)), frame(data), weight=weight, **options)
+
+    def residual(data, joint_q, problem):
+        values = rows(data, joint_q, problem, **frame(data))
+        return weight * values * (data.row_weights[problem, :weights] if weights else 1.0)
+
+    return Case(name, make, residual)
+
+
+def relative_pose(data, targets, _frame, reference_link, **options):
+    return objectives.IKObjectiveRelativePose(data.scene.tip, reference_link, targets[:, :3], targets[:, 3:], **options)
+
+
+FRAMED = {  # objectives from data, targets as they are seen in the frame, the frame, and options
+    "position": lambda d, targets, _, **o: objectives.IKObjectivePosition(d.scene.tip, targets[:, :3], **o),
+    "rotation": lambda d, targets, _, **o: objectives.IKObjectiveRotation(d.scene.tip, targets[:, 3:], **o),
+    "pose": lambda d, targets, _, **o: objectives.IKObjectivePose(d.scene.tip, targets[:, :3], targets[:, 3:], **o),
+    "relative": relative_pose,
+    "look at": lambda d, _, frame, **o: objectives.IKObjectiveLookAt(
+        d.scene.tip, look_at_points(d, **frame), axis=3.0 * d.axis, **o
+    ),
+    "axis": lambda d, _, frame, **o: objectives.IKObjectiveAxisAlign(
+        d.scene.tip, 0.1 * d.axis, 7.0 * turned_axes(d, **frame), **o
+    ),
+    "plane": lambda d, targets, _, **o: objectives.IKObjectivePlane(
+        d.scene.tip, targets[:, :3], 3.0 * turned_axes(d), **o
+    ),
+    "line": lambda d, targets, _, **o: objectives.IKObjectiveLine(
+        d.scene.tip, targets[:, :3], 3.0 * turned_axes(d), **o
+    ),
+    "mass": lambda d, _targets, _, **o: objectives.IKObjectiveCenterOfMass(mass_targets(d), **o),
+}
+AWAY = {"offset": True, "reference": "other"}
 CASES = [
-    pose_case(
-        "position", lambda data, targets: objectives.IKObjectivePosition(data.scene.tip, targets[:, :3]), rows=slice(3)
-    ),
-    pose_case(
-        "position_offset_reference",
-        lambda data, targets: objectives.IKObjectivePosition(
-            data.scene.tip, targets[:, :3], offset=data.offset, reference_link=data.scene.other, weight=2.5
-        ),
-        rows=slice(0, 3),
-        weight=2.5,
-        offset=True,
-        reference="other",
-    ),
-    pose_case(
-        "rotation",
-        lambda data, targets: objectives.IKObjectiveRotation(data.scene.tip, targets[:, 3:]),
-        rows=slice(3, 6),
-    ),
-    pose_case(
-        "rotation_offset_reference",
-        lambda data, targets: objectives.IKObjectiveRotation(
-            data.scene.tip,
-            targets[:, 3:],
-            offset=data.offset,
-            reference_link=data.scene.other,
-            row_weights=data.row_weights[:, :3],
-        ),
-        rows=slice(3, 6),
-        weighted=True,
-        offset=True,
-        reference="other",
-    ),
-    pose_case("pose", lambda data, targets: objectives.IKObjectivePose(data.scene.tip, targets[:, :3], targets[:, 3:])),
-    pose_case(
-        "pose_weights_offset",
-        lambda data, targets: objectives.IKObjectivePose(
-            data.scene.tip,
-            targets[:, :3],
-            targets[:, 3:],
-            offset=data.offset,
-            row_weights=data.row_weights[:, :6],
-            weight=0.7,
-        ),
-        weight=0.7,
-        weighted=True,
-        offset=True,
-    ),
-    pose_case(
-        "pose_static_reference",
-        lambda data, targets: objectives.IKObjectivePose(
-            data.scene.tip, targets[:, :3], targets[:, 3:], reference_link=data.scene.root
-        ),
-        reference="root",
-    ),
-    pose_case(
-        "relative_pose",
-        lambda data, targets: objectives.IKObjectiveRelativePose(
-            data.scene.tip, data.scene.other, targets[:, :3], targets[:, 3:]
-        ),
-        reference="other",
-    ),
-    pose_case(
-        "relative_pose_offset",
-        lambda data, targets: objectives.IKObjectiveRelativePose(
-            data.scene.tip, data.scene.other, targets[:, :3], targets[:, 3:], offset=data.offset
-        ),
-        offset=True,
-        reference="other",
-    ),
-    Case(
-        "look_at",
-        lambda data: objectives.IKObjectiveLookAt(data.scene.tip, look_at_points(data, False), axis=3.0 * data.axis),
-        lambda data, joint_q, problem: look_at_rows(data, joint_q, problem, False),
-    ),
-    Case(
-        "look_at_offset",
-        lambda data: objectives.IKObjectiveLookAt(
-            data.scene.tip, look_at_points(data, True), axis=data.axis, offset=data.offset
-        ),
-        lambda data, joint_q, problem: look_at_rows(data, joint_q, problem, True),
-    ),
-    Case(
-        "axis_align",
-        lambda data: objectives.IKObjectiveAxisAlign(data.scene.tip, 0.1 * data.axis, 7.0 * turned_axes(data)),
-        axis_rows,
-    ),
-    Case(
-        "axis_align_offset_reference",
-        lambda data: objectives.IKObjectiveAxisAlign(
-            data.scene.tip,
-            data.axis,
-            turned_axes(data, offset=True, reference=data.scene.other),
-            offset=data.offset,
-            reference_link=data.scene.other,
-            row_weights=data.row_weights[:, :3],
-            weight=0.4,
-        ),
-        lambda data, joint_q, problem: (
-            0.4
-            * data.row_weights[problem, :3]
-            * axis_rows(data, joint_q, problem, offset=True, reference=data.scene.other)
-        ),
-    ),
-    Case(
-        "plane",
-        lambda data: objectives.IKObjectivePlane(data.scene.tip, target_poses(data)[:, :3], 3.0 * turned_axes(data)),
-        plane_rows,
-    ),
-    Case(
-        "plane_offset_reference",
-        lambda data: objectives.IKObjectivePlane(
-            data.scene.tip,
-            target_poses(data, offset=True, reference=data.scene.other)[:, :3],
-            turned_axes(data),
-            offset=data.offset,
-            reference_link=data.scene.other,
-            row_weights=data.row_weights[:, :1],
-        ),
-        lambda data, joint_q, problem: (
-            data.row_weights[problem, :1] * plane_rows(data, joint_q, problem, offset=True, reference=data.scene.other)
-        ),
-    ),
+    framed_case("position", "position", from_point),
+    framed_case("position_offset_reference", "position", from_point, **AWAY, weight=2.5),
+    framed_case("rotation", "rotation", turn_rows),
+    framed_case("rotation_offset_reference", "rotation", turn_rows, **AWAY, weights=3),
+    framed_case("pose", "pose", pose_rows),
+    framed_case("pose_weights_offset", "pose", pose_rows, offset=True, weight=0.7, weights=6),
+    framed_case("pose_static_reference", "pose", pose_rows, reference="root"),
+    framed_case("relative_pose", "relative", pose_rows, reference="other"),
+    framed_case("relative_pose_offset", "relative", pose_rows, **AWAY),
+    framed_case("look_at", "look at", look_at_rows),
+    framed_case("look_at_offset", "look at", look_at_rows, offset=True),
+    framed_case("axis_align", "axis", axis_rows),
+    framed_case("axis_align_offset_reference", "axis", axis_rows, **AWAY, weight=0.4, weights=3),
+    framed_case("plane", "plane", plane_rows),
+    framed_case("plane_offset_reference", "plane", plane_rows, **AWAY, weights=1),
     *(Case(name, make, residual) for name, (make, residual) in (LOOPS | JOINTS | NEAR_POSES | MOTIONS).items()),
-    Case(
-        "line",
-        lambda data: objectives.IKObjectiveLine(data.scene.tip, target_poses(data)[:, :3], 3.0 * turned_axes(data)),
-        line_rows,
-    ),
-    Case(
-        "line_offset_reference",
-        lambda data: objectives.IKObjectiveLine(
-            data.scene.tip,
-            target_poses(data, offset=True, reference=data.scene.other)[:, :3],
-            turned_axes(data),
-            offset=data.offset,
-            reference_link=data.scene.other,
-            row_weights=data.row_weights[:, :2],
-            weight=1.5,
-        ),
-        lambda data, joint_q, problem: (
-            1.5
-            * data.row_weights[problem, :2]
-            * line_rows(data, joint_q, problem, offset=True, reference=data.scene.other)
-        ),
-    ),
-    Case(
-        "center_of_mass",
-        lambda data: objectives.IKObjectiveCenterOfMass(mass_targets(data)),
-        lambda data, joint_q, problem: data.scene.robot.center_of_mass(joint_q) - mass_targets(data)[problem],
-    ),
-    Case(
-        "center_of_mass_weights",
-        lambda data: objectives.IKObjectiveCenterOfMass(
-            mass_targets(data), row_weights=data.row_weights[:, :3], weight=3.0
-        ),
-        lambda data, joint_q, problem: (
-            3.0
-            * data.row_weights[problem, :3]
-            * (data.scene.robot.center_of_mass(joint_q) - mass_targets(data)[problem])
-        ),
-    ),
+    framed_case("line", "line", line_rows),
+    framed_case("line_offset_reference", "line", line_rows, **AWAY, weight=1.5, weights=2),
+    framed_case("center_of_mass", "mass", mass_rows),
+    framed_case("center_of_mass_weights", "mass", mass_rows, weight=3.0, weights=3),
     stated_case("functions", Functions, functions),
     stated_case("choices", Choices, choices),
     Case("joint_limit", lambda data: objectives.IKObjectiveJointLimit(0.5), limit_rows),
@@ -375,10 +264,8 @@ def beside_the_limits(robot, joint_q):
     result = joint_q.copy()
     for dof in np.flatnonzero(np.isfinite(robot.joint_limit_lower)):
         for k in range(PROBLEMS):
-            outside = 0.01 if k > 0 else -0.01
-            upper = (dof + k) % 2 == 0
-            limit = (robot.joint_limit_upper if upper else robot.joint_limit_lower)[dof]
-            result[k, robot.dof_coordinate[dof]] = limit + (outside if upper else -outside)
+            limits, side = ((robot.joint_limit_lower, -1.0), (robot.joint_limit_upper, 1.0))[(dof + k) % 2 == 0]
+            result[k, robot.dof_coordinate[dof]] = limits[dof] + side * (0.01 if k > 0 else -0.01)
     return result
 
 

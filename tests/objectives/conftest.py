@@ -1,5 +1,6 @@
 """Robots on which the objectives are tried, and the arrays around an objective that a solver would hold."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -13,43 +14,32 @@ from ik_service.kinematics.motion_subspace import motion_subspace
 from ik_service.robots import RobotModel
 from ik_service.robots.readers.catalog import load_robot, load_urdf
 from objectives import IKJacobianType, IKObjective
+from tests.robots.urdf_text import joint, urdf
 
 GUARD, POISON = 3, 777.0  # rows around an objective's block, and what stands there
 
-FLOATING = """<robot name="floating">
-  <link name="world"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="e"/><link name="f"/>
-  <joint name="base" type="floating"><parent link="world"/><child link="a"/>
-    <origin xyz="0.1 0.2 0.3" rpy="0.3 0.2 0.1"/></joint>
-  <joint name="slide" type="planar"><parent link="a"/><child link="b"/>
-    <origin xyz="0 0 0.2" rpy="0.5 0 0"/><axis xyz="0 1 1"/></joint>
-  <joint name="turn" type="continuous"><parent link="b"/><child link="c"/><origin xyz="0.1 0 0.2"/>
-    <axis xyz="1 2 3"/></joint>
-  <joint name="lift" type="prismatic"><parent link="c"/><child link="d"/><axis xyz="0 1 1"/>
-    <limit lower="-0.2" upper="0.4" effort="1" velocity="1"/></joint>
-  <joint name="bend" type="revolute"><parent link="b"/><child link="e"/><origin xyz="0 0.3 0"/><axis xyz="0 -1 0"/>
-    <limit lower="-1" upper="2" effort="1" velocity="1"/></joint>
-  <joint name="round" type="ball"><parent link="e"/><child link="f"/><origin xyz="0 0 0.3" rpy="0 0.4 0"/></joint>
-</robot>"""
-
-TWO_TREES = """<robot name="two_trees">
-  <link name="ground"/><link name="l1"/><link name="l2"/><link name="l3"/><link name="l_tool"/>
-  <link name="r1"/><link name="r2"/><link name="r3"/><link name="r_tool"/>
-  <joint name="left_1" type="revolute"><parent link="ground"/><child link="l1"/><origin xyz="0 0.4 0.2"/>
-    <axis xyz="0 0 1"/><limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
-  <joint name="left_2" type="revolute"><parent link="l1"/><child link="l2"/><origin xyz="0.1 0 0.3" rpy="1 0 0"/>
-    <axis xyz="0 1 0"/><limit lower="-1" upper="2.5" effort="1" velocity="1"/></joint>
-  <joint name="left_3" type="revolute"><parent link="l2"/><child link="l3"/><origin xyz="0.3 0 0"/>
-    <axis xyz="1 0 1"/><mimic joint="left_2" multiplier="-0.5" offset="0.2"/>
-    <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
-  <joint name="left_mount" type="fixed"><parent link="l3"/><child link="l_tool"/>
-    <origin xyz="0.15 0.1 0" rpy="0 0.7 0.2"/></joint>
-  <joint name="right_1" type="ball"><parent link="ground"/><child link="r1"/><origin xyz="0 -0.4 0.2"/></joint>
-  <joint name="right_2" type="continuous"><parent link="r1"/><child link="r2"/><origin xyz="0 0 0.4" rpy="0 1 0"/>
-    <axis xyz="1 0 0"/></joint>
-  <joint name="right_3" type="prismatic"><parent link="r2"/><child link="r3"/><origin xyz="0.2 0 0"/>
-    <axis xyz="0 0 1"/><limit lower="-0.1" upper="0.3" effort="1" velocity="1"/></joint>
-  <joint name="right_mount" type="fixed"><parent link="r3"/><child link="r_tool"/><origin xyz="0 0.1 0"/></joint>
-</robot>"""
+FLOATING = urdf(
+    "floating",
+    "world",
+    joint("base", "floating", "world", "a", "0.1 0.2 0.3", "0.3 0.2 0.1"),
+    joint("slide", "planar", "a", "b", "0 0 0.2", "0.5 0 0", "0 1 1"),
+    joint("turn", "continuous", "b", "c", "0.1 0 0.2", axis="1 2 3"),
+    joint("lift", "prismatic", "c", "d", axis="0 1 1", limit=(-0.2, 0.4, 1)),
+    joint("bend", "revolute", "b", "e", "0 0.3 0", axis="0 -1 0", limit=(-1, 2, 1)),
+    joint("round", "ball", "e", "f", "0 0 0.3", "0 0.4 0"),
+)
+TWO_TREES = urdf(
+    "two_trees",
+    "ground",
+    joint("left_1", "revolute", "ground", "l1", "0 0.4 0.2", axis="0 0 1", limit=(-2, 2, 1)),
+    joint("left_2", "revolute", "l1", "l2", "0.1 0 0.3", "1 0 0", "0 1 0", (-1, 2.5, 1)),
+    joint("left_3", "revolute", "l2", "l3", "0.3 0 0", "", "1 0 1", (-2, 2, 1), ("left_2", -0.5, 0.2)),
+    joint("left_mount", "fixed", "l3", "l_tool", "0.15 0.1 0", "0 0.7 0.2"),
+    joint("right_1", "ball", "ground", "r1", "0 -0.4 0.2"),
+    joint("right_2", "continuous", "r1", "r2", "0 0 0.4", "0 1 0", "1 0 0"),
+    joint("right_3", "prismatic", "r2", "r3", "0.2 0 0", axis="0 0 1", limit=(-0.1, 0.3, 1)),
+    joint("right_mount", "fixed", "r3", "r_tool", "0 0.1 0"),
+)
 
 
 @dataclass(frozen=True)
@@ -74,14 +64,8 @@ def weighed(robot: RobotModel) -> RobotModel:
 @cache
 def scene(name: str) -> Scene:
     if name == "fixed":
-        return Scene(
-            name,
-            weighed(load_robot("panda", collision="ignore")),
-            "panda_hand",
-            "panda_link3",
-            "panda_link0",
-            ("panda_joint2",),
-        )
+        panda = weighed(load_robot("panda", collision="ignore"))
+        return Scene(name, panda, "panda_hand", "panda_link3", "panda_link0", ("panda_joint2",))
     if name == "floating":
         return Scene(name, weighed(load_urdf(FLOATING)), "d", "f", "world", ("base", "lift"))
     return Scene(name, weighed(load_urdf(TWO_TREES)), "l_tool", "r_tool", "ground", ("left_3", "right_1"))
@@ -168,13 +152,12 @@ class Workplace:
             integrate(self.model, start, dq, joint_q)
             residuals = self.compute_residuals(joint_q, requires_grad=True)
         tape.outputs = [residuals.flatten()]
-        if graph:
-            with wp.ScopedCapture(device="cpu") as capture:
-                self.objective.compute_jacobian_autodiff(tape, self.model, jacobian, GUARD, dq)
-            assert (jacobian.numpy()[:, GUARD:-GUARD] == 0.0).all()  # recorded, not run
-            wp.capture_launch(capture.graph)
-        else:
+        recorded = wp.ScopedCapture(device="cpu") if graph else nullcontext()
+        with recorded:
             self.objective.compute_jacobian_autodiff(tape, self.model, jacobian, GUARD, dq)
+        if graph:
+            assert (jacobian.numpy()[:, GUARD:-GUARD] == 0.0).all()  # recorded, not run
+            wp.capture_launch(recorded.graph)
         assert all(not gradient.numpy().any() for gradient in tape.gradients.values())
         return jacobian.numpy().copy()
 

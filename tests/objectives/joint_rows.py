@@ -46,5 +46,5 @@ def centering_rows(data, joint_q, problem):
     return 0.5 * data.row_weights[problem][:, np.arange(len(dofs)) % 6] * (2.0 * share - 1.0)
 
 
+# Objective and residual of each case.
 JOINTS = {"coupling": (make_coupling, coupling_row), "joint_centering": (make_centering, centering_rows)}
-"""Objective and residual of each case."""

@@ -68,22 +68,14 @@ def angle(turn):
     return np.arctan2(turn[:, 1, 0] - turn[:, 0, 1], turn[:, 0, 0] + turn[:, 1, 1])
 
 
-ANGLES = {
-    **dict.fromkeys(("prismatic", "helical"), (False,)),
-    "revolute": (True,),
-    "cylindrical": (False, True),
-    "universal": (True, True),
-    "planar": (False, False, True),
-}
+ANGLES = {"prismatic": (False,), "helical": (False,), "revolute": (True,), "cylindrical": (False, True)}
+ANGLES |= {"universal": (True, True), "planar": (False, False, True)}
 LOOP_COORDINATES = {
     "revolute": lambda p, turn: [angle(turn)],
     "prismatic": lambda p, turn: [p[:, 2]],
     "helical": lambda p, turn: [p[:, 2] / LOOP_SIZES["helical"]["pitch"]],
     "cylindrical": lambda p, turn: [p[:, 2], angle(turn)],
-    "universal": lambda p, turn: [
-        np.arctan2(turn[:, 1, 0], turn[:, 0, 0]),
-        np.arctan2(turn[:, 2, 1], turn[:, 2, 2]),
-    ],
+    "universal": lambda p, turn: [np.arctan2(turn[:, k + 1, k], turn[:, 2 * k, 2 * k]) for k in (0, 1)],
     "planar": lambda p, turn: [p[:, 0], p[:, 1], angle(turn)],
 }
 """Coordinates of these joints from positions and rotations."""
@@ -93,9 +85,8 @@ def beyond(joint, p, turn):
     """How far the coordinates of a joint that have limits are beyond them, [n, limited coordinates]."""
     pairs = np.array(LOOP_LIMITS[joint]).reshape(-1, 2)
     rows = []
-    for coordinate, (lower, upper), is_angle in zip(
-        LOOP_COORDINATES[joint](p, turn), pairs, ANGLES[joint], strict=True
-    ):
+    coordinates = LOOP_COORDINATES[joint](p, turn)
+    for coordinate, (lower, upper), is_angle in zip(coordinates, pairs, ANGLES[joint], strict=True):
         if np.isfinite([lower, upper]).any():
             turns = np.round((coordinate - 0.5 * (lower + upper)) / (2.0 * np.pi)) if is_angle else 0.0
             near = coordinate - 2.0 * np.pi * turns  # an angle in the turn about the middle of its limits

@@ -59,16 +59,8 @@ def weighed_rows(inputs: RowInputs):
     return [size * (turned[0] + q * frame.position[1]), size * q + inputs.data["shift"][0] * turned[2]]
 
 
-APART = RowGroup(
-    "apart",
-    2,
-    weighed_rows,
-    frames=("a",),
-    coordinates=("q",),
-    quaternions=("turn",),
-    data=(("shift", 1),),
-    constants=("size",),
-)
+INPUTS = {"frames": ("a",), "coordinates": ("q",), "data": (("shift", 1),)}
+APART = RowGroup("apart", 2, weighed_rows, **INPUTS, quaternions=("turn",), constants=("size",))
 TOGETHER = replace(APART, name="together", summed=True)
 
 
@@ -82,13 +74,11 @@ class Weighed(ExpressionObjective):
     def stated_elements(self, model):
         joint = model.joint_names.index("base")
         frames = ("d", BodyFrame(2, (0.1, 0.2, -0.3, 0.0, 0.0, 0.6, 0.8)), BodyFrame(-1, (0.4, 0.1, 0.2, 0, 0, 0, 1)))
+        places = enumerate(zip(frames, (6, 9, 9), strict=True))
         return [
             (
                 self.group,
-                [
-                    Element((frame,), (dof,), (joint,), (k,), constants=(1.0 + k,))
-                    for k, (frame, dof) in enumerate(zip(frames, (6, 9, 9), strict=True))
-                ],
+                [Element((frame,), (dof,), (joint,), (k,), constants=(1.0 + k,)) for k, (frame, dof) in places],
             )
         ]
 
@@ -106,7 +96,7 @@ def function_rows(inputs: RowInputs):
     ]
 
 
-FUNCTIONS = RowGroup("functions", 4, function_rows, frames=("a",), coordinates=("q",), data=(("shift", 1),))
+FUNCTIONS = RowGroup("functions", 4, function_rows, **INPUTS)
 
 
 def choice_rows(inputs: RowInputs):
@@ -118,7 +108,7 @@ def choice_rows(inputs: RowInputs):
     return [where(inside, x * y + 2.0, -z), where(q <= 0.0, q * z - 1.0, where(x > 0.1, root, 0.5 * y) + 1.0)]
 
 
-CHOICES = RowGroup("choices", 2, choice_rows, frames=("a",), coordinates=("q",), data=(("shift", 1),))
+CHOICES = RowGroup("choices", 2, choice_rows, **INPUTS)
 
 
 class Functions(ExpressionObjective):
@@ -215,10 +205,8 @@ class Sights(ExpressionObjective):
         super().__init__(fields, row_count=2 * count, row_weights=rng.uniform(0.5, 2.0, 2 * count))
         self.elements = []
         for k in range(count):
-            turn = rng.normal(size=4)
-            frame = BodyFrame(
-                int(rng.integers(robot.body_count)), (*rng.normal(0.0, 0.1, 3), *turn / np.linalg.norm(turn))
-            )
+            turn, body = rng.normal(size=4), int(rng.integers(robot.body_count))
+            frame = BodyFrame(body, (*rng.normal(0.0, 0.1, 3), *turn / np.linalg.norm(turn)))
             self.elements.append(Element((frame, int(rng.integers(robot.body_count))), data_columns=(k, 7 * (k % 3))))
 
     def stated_elements(self, model):
