@@ -11,13 +11,13 @@ from ik_service import IKSolver, load_robot
 from objectives import IKJacobianType, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
 from tests.objectives.conftest import GUARD
 
-UP = [0.0, 0.0, 1.0]
-IDENTITY_XYZW = [0.0, 0.0, 0.0, 1.0]
+HAND, UP = "panda_hand", [0.0, 0.0, 1.0]
+IDENTITY_XYZW, STILL = [0.0, 0.0, 0.0, 1.0], [0, 0, 0, 0, 0, 0, 1]
 POSITIONS = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]])
 
 
 def pose(positions=POSITIONS, orientations_xyzw=IDENTITY_XYZW, **options):
-    return IKObjectivePose("panda_hand", positions, orientations_xyzw, **options)
+    return IKObjectivePose(HAND, positions, orientations_xyzw, **options)
 
 
 @pytest.fixture
@@ -34,6 +34,16 @@ def rows(place):
     return place.residuals()[:, GUARD:-GUARD]
 
 
+NO_DIRECTIONS = [[0, 0, 0], [0, 0, np.nan], [0, 0, np.inf], [1, 0], [[0, 0, 1], [0, 0, 0]]]
+BAD = {
+    "orientations_xyzw": [[0, 0, 0, 0], [0, 0, 0, 1.002], [0, 0, 0, 0.5], [0, 0, np.nan, 1]],
+    "positions": [[1.0, 2.0], np.zeros((2, 4)), np.zeros((0, 3)), np.zeros((1, 1, 3)), 1.0, "abc", [[1.0, 2.0], [3.0]]],
+    "row_weights": [-np.ones(6), np.full(6, np.nan), np.ones(5), np.ones((2, 7))],
+    "offset": [[0, 0, 0], [0] * 7, np.full(7, np.nan)],
+    "weight": [0.0, -1.0, np.nan, np.inf],
+}
+
+
 class TestInput:
     def test_one_line_serves_all_problems(self, place_at):
         one, many = place_at(pose(POSITIONS[0])), place_at(pose(np.tile(POSITIONS[0], (3, 1))))
@@ -42,10 +52,8 @@ class TestInput:
     @pytest.mark.parametrize("scale", [1.0 + 9e-4, 1.0 - 9e-4])
     def test_quaternions_near_unit_length_are_normalised(self, place_at, scale):
         q = np.array([0.5, -0.5, 0.5, 0.5])
-        assert (
-            np.abs(rows(place_at(pose(orientations_xyzw=scale * q))) - rows(place_at(pose(orientations_xyzw=q)))).max()
-            < 1e-6
-        )
+        scaled, unit = (rows(place_at(pose(orientations_xyzw=factor * q))) for factor in (scale, 1.0))
+        assert np.abs(scaled - unit).max() < 1e-6
 
     def test_quaternions_are_normalised_alike_however_they_are_given(self):
         """Those of a floating base are known as such once the robot is."""
@@ -60,10 +68,23 @@ class TestInput:
         made.set_data("joint_q_reference", references)
         assert made.data("joint_q_reference").numpy().tobytes() == first
 
-    @pytest.mark.parametrize("q", [[0, 0, 0, 0], [0, 0, 0, 1.002], [0, 0, 0, 0.5], [0, 0, np.nan, 1]])
-    def test_other_quaternions_are_refused(self, q):
-        with pytest.raises(InputError, match="target_orientations_xyzw"):
-            pose(orientations_xyzw=q)
+    @pytest.mark.parametrize(("field", "bad"), [(field, one) for field, several in BAD.items() for one in several])
+    def test_of_wrong_shapes_and_numbers_is_refused(self, field, bad):
+        with pytest.raises(InputError, match=field):
+            pose(**{field: bad})
+
+    def test_arrays_of_a_wrong_kind_and_data_that_are_not_given_are_refused(self):
+        for shape, dtype in (((3, 4), wp.float32), ((4,), wp.float32), ((3, 3), wp.float64), ((0,), wp.vec3)):
+            with pytest.raises(InputError, match="target_positions"):
+                pose(wp.zeros(shape, dtype=dtype, device="cpu"))
+        for make in (
+            lambda: pose(orientations_xyzw=None),
+            lambda: objectives.IKObjectivePosition(HAND, None),
+            lambda: objectives.IKObjectivePosture(None),
+            lambda: objectives.IKObjectivePlane(HAND, POSITIONS, None),
+        ):
+            with pytest.raises(InputError, match=r"has shape \[\]|not an array|finite"):
+                make()
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     def test_numbers_that_are_not_finite_are_refused_and_located(self, bad):
@@ -72,74 +93,40 @@ class TestInput:
         with pytest.raises(InputError, match=f"IKObjectivePose: .*'target_positions' has {bad} in line 1, column 2"):
             pose(positions)
 
-    @pytest.mark.parametrize(
-        "bad", [[1.0, 2.0], np.zeros((2, 4)), np.zeros((0, 3)), np.zeros((1, 1, 3)), 1.0, "abc", None]
-    )
-    def test_wrong_shapes_are_refused(self, bad):
-        with pytest.raises(InputError, match="target_positions"):
-            pose([[1.0, 2.0], [3.0]] if bad is None else bad)
-
-    def test_data_that_are_not_given_are_refused(self):
-        for make in (
-            lambda: pose(orientations_xyzw=None),
-            lambda: objectives.IKObjectivePosition("panda_hand", None),
-            lambda: objectives.IKObjectivePosture(None),
-            lambda: objectives.IKObjectivePlane("panda_hand", POSITIONS, None),
-        ):
-            with pytest.raises(InputError, match=r"has shape \[\]|not an array|finite"):
-                make()
-
-    @pytest.mark.parametrize("weights", [-np.ones(6), np.full(6, np.nan), np.ones(5), np.ones((2, 7))])
-    def test_bad_row_weights_are_refused(self, weights):
-        with pytest.raises(InputError, match="row_weights"):
-            pose(row_weights=weights)
-
-    @pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
-    def test_the_weight_must_be_positive(self, weight):
-        with pytest.raises(InputError, match="weight"):
-            objectives.IKObjectiveJointLimit(weight)
-
-    @pytest.mark.parametrize("direction", [[0, 0, 0], [0, 0, np.nan], [0, 0, np.inf], [1, 0], [[0, 0, 1], [0, 0, 0]]])
+    @pytest.mark.parametrize("direction", NO_DIRECTIONS)
     def test_a_direction_must_have_one(self, direction):
         for make in (
-            lambda: objectives.IKObjectiveLookAt("panda_hand", POSITIONS, axis=direction),
-            lambda: objectives.IKObjectiveAxisAlign("panda_hand", direction, UP),
-            lambda: objectives.IKObjectiveAxisAlign("panda_hand", UP, direction),
-            lambda: objectives.IKObjectivePlane("panda_hand", POSITIONS, direction),
-            lambda: objectives.IKObjectiveLine("panda_hand", POSITIONS, direction),
+            lambda: objectives.IKObjectiveLookAt(HAND, POSITIONS, axis=direction),
+            lambda: objectives.IKObjectiveAxisAlign(HAND, direction, UP),
+            lambda: objectives.IKObjectiveAxisAlign(HAND, UP, direction),
+            lambda: objectives.IKObjectivePlane(HAND, POSITIONS, direction),
+            lambda: objectives.IKObjectiveLine(HAND, POSITIONS, direction),
         ):
             with pytest.raises(InputError, match=r"axis|normals|directions"):
                 make()
 
     @pytest.mark.parametrize("length", [1e-320, 1e-9, 3.0, 1e300])
     def test_directions_of_any_length_are_normalised(self, length):
-        plane = objectives.IKObjectivePlane("panda_hand", POSITIONS, np.array([[0.0, 0.0, -length], [length, 0, 0]]))
+        plane = objectives.IKObjectivePlane(HAND, POSITIONS, np.array([[0.0, 0.0, -length], [length, 0, 0]]))
         np.testing.assert_array_equal(plane._fields["normals"].host(), [[0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
 
-    @pytest.mark.parametrize("offset", [[0, 0, 0], [0, 0, 0, 0, 0, 0, 0], np.full(7, np.nan)])
-    def test_bad_offsets_are_refused(self, offset):
-        with pytest.raises(InputError, match="offset"):
-            pose(offset=offset)
-
-    def test_a_posture_must_fit_the_robot(self, panda):
-        with pytest.raises(InputError, match=r"'joint_q_reference' has shape .*; allowed: .*7"):
-            objectives.IKObjectivePosture(np.zeros(6)).bind_model(panda.on_device("cpu"))
-
-    def test_a_centre_of_mass_needs_masses(self, panda):
+    @pytest.mark.parametrize(
+        ("objective", "message"),
+        [
+            (objectives.IKObjectivePosture(np.zeros(6)), r"'joint_q_reference' has shape .*; allowed: .*7"),
+            (objectives.IKObjectiveCenterOfMass(POSITIONS), "IKObjectiveCenterOfMass: the robot has no masses"),
+            (objectives.IKObjectiveJointLimit(row_weights=np.ones(6)), "'row_weights' has shape"),
+            (objectives.IKObjectiveJointLimit(joint_limit_lower=np.zeros(6)), "joint_limit_lower"),
+        ],
+    )
+    def test_must_fit_the_robot(self, panda, objective, message):
         bare = dataclasses.replace(panda, link_mass=0.0 * panda.link_mass)
-        with pytest.raises(InputError, match="IKObjectiveCenterOfMass: the robot has no masses"):
-            objectives.IKObjectiveCenterOfMass(POSITIONS).bind_model(bare.on_device("cpu"))
+        with pytest.raises(InputError, match=message):
+            objective.bind_model(bare.on_device("cpu"))
 
-    def test_row_weights_must_fit_the_robot(self, panda):
-        objective = objectives.IKObjectiveJointLimit(row_weights=np.ones(6))
-        with pytest.raises(InputError, match="'row_weights' has shape"):
-            objective.bind_model(panda.on_device("cpu"))
-
-    def test_unknown_fields_are_refused(self):
+    def test_unknown_fields_and_an_offset_that_was_not_stated_are_refused(self):
         with pytest.raises(UnknownNameError, match="Fields: row_weights, target_orientations_xyzw, target_positions"):
             pose().set_data("targets", POSITIONS)
-
-    def test_an_offset_that_was_not_stated_cannot_be_set(self):
         with pytest.raises(UnknownNameError, match="offset"):
             pose().set_offset([0, 0, 0.1, 0, 0, 0, 1])
 
@@ -173,33 +160,21 @@ class TestArrays:
         targets.assign(POSITIONS.astype(np.float32) + 1.0)
         np.testing.assert_allclose(before[:, :3] - rows(place)[:, :3], 1.0, atol=1e-6)
 
-    @pytest.mark.parametrize("dtype", [wp.float32, wp.vec4, wp.quat])
-    def test_may_hold_quaternions_in_any_form(self, place_at, dtype):
-        q = np.array([[0.5, 0.5, -0.5, 0.5]] * 3, dtype=np.float32)
-        place = place_at(pose(orientations_xyzw=wp.array(q, dtype=dtype, device="cpu")))
-        assert (rows(place) == rows(place_at(pose(orientations_xyzw=q)))).all()
-
-    def test_may_hold_transforms(self, place_at):
-        offset = np.array([[0, 0, 0.1, 0, 0, 0, 1]] * 3, dtype=np.float32)
-        place = place_at(pose(offset=wp.array(offset, dtype=wp.transform, device="cpu")))
-        assert (rows(place) == rows(place_at(pose(offset=offset)))).all()
-
-    def test_may_be_slices(self, place_at):
-        wide = np.full((3, 5), 9.0, dtype=np.float32)
-        wide[:, 1:4] = POSITIONS
-        place = place_at(pose(wp.array(wide, dtype=float, device="cpu")[:, 1:4]))
-        assert (rows(place) == rows(place_at(pose()))).all()
-
-    def test_may_be_plain_numbers_for_all_problems(self, place_at):
-        place = place_at(pose(wp.array(POSITIONS[0].astype(np.float32), dtype=float, device="cpu")))
-        assert (rows(place) == rows(place_at(pose(POSITIONS[0])))).all()
-
     @pytest.mark.parametrize(
-        ("shape", "dtype"), [((3, 4), wp.float32), ((4,), wp.float32), ((3, 3), wp.float64), ((0,), wp.vec3)]
+        ("field", "values", "dtype"),
+        [
+            *(("orientations_xyzw", [[0.5, 0.5, -0.5, 0.5]] * 3, dtype) for dtype in (wp.float32, wp.vec4, wp.quat)),
+            ("offset", [[0, 0, 0.1, 0, 0, 0, 1]] * 3, wp.transform),
+            ("positions", POSITIONS[0], wp.float32),  # plain numbers for all problems
+        ],
     )
-    def test_of_a_wrong_kind_are_refused(self, shape, dtype):
-        with pytest.raises(InputError, match="target_positions"):
-            pose(wp.zeros(shape, dtype=dtype, device="cpu"))
+    def test_may_have_any_form(self, place_at, field, values, dtype):
+        values = np.array(values, dtype=np.float32)
+        place = place_at(pose(**{field: wp.array(values, dtype=dtype, device="cpu")}))
+        assert (rows(place) == rows(place_at(pose(**{field: values})))).all()
+        wide = np.pad(POSITIONS.astype(np.float32), ((0, 0), (1, 1)))
+        sliced = place_at(pose(wp.array(wide, dtype=float, device="cpu")[:, 1:4]))
+        assert (rows(sliced) == rows(place_at(pose()))).all()
 
     def test_are_there_once_the_device_is_known(self, place_at):
         objective = pose()
@@ -211,19 +186,12 @@ class TestArrays:
 
 
 class TestChanges:
-    def test_of_the_same_shape_go_into_the_same_array(self, place_at):
-        objective = pose()
-        place = place_at(objective)
-        before = rows(place)
-        version, address = objective.data_version, objective.data("target_positions").ptr
-        objective.set_targets(POSITIONS + 1.0)
-        np.testing.assert_allclose(before[:, :3] - rows(place)[:, :3], 1.0, atol=1e-6)
-        assert (objective.data_version, objective.data("target_positions").ptr) == (version, address)
-
-    def test_of_fewer_lines_go_into_the_same_array(self, place_at):
+    def test_of_no_more_lines_go_into_the_same_array(self, place_at):
         objective = pose()
         place = place_at(objective)
         before, version, address = rows(place), objective.data_version, objective.data("target_positions").ptr
+        objective.set_targets(POSITIONS + 1.0)
+        np.testing.assert_allclose(before[:, :3] - rows(place)[:, :3], 1.0, atol=1e-6)
         objective.set_targets(POSITIONS[:1] + 1.0)  # one for all problems
         np.testing.assert_allclose(rows(place)[:, :3], np.tile(before[0, :3] - 1.0, (3, 1)), atol=1e-6)
         objective.set_targets(POSITIONS[:2])
@@ -245,85 +213,60 @@ class TestChanges:
         assert objective.data_version == version
         assert (rows(place) == before).all()
 
-    def test_to_an_array_of_the_caller_raise_the_version(self, place_at):
-        objective = pose()
-        place_at(objective).bind(IKJacobianType.ANALYTIC)
-        version = objective.data_version
-        objective.set_targets(wp.zeros(3, dtype=wp.vec3, device="cpu"))
-        assert objective.data_version > version
-
-    def test_to_the_same_array_change_nothing(self, place_at):
+    def test_to_another_array_of_the_caller_alone_raise_the_version_and_write_into_none(self, place_at):
         targets = wp.array(POSITIONS.astype(np.float32), dtype=wp.vec3, device="cpu")
         objective = pose(targets)
         place_at(objective).bind(IKJacobianType.ANALYTIC)
         version = objective.data_version
         objective.set_targets(targets)
         assert objective.data_version == version
-
-    def test_never_write_into_an_array_of_the_caller(self, place_at):
-        targets = wp.array(POSITIONS.astype(np.float32), dtype=wp.vec3, device="cpu")
-        objective = pose(targets)
-        place_at(objective).bind(IKJacobianType.ANALYTIC)
         objective.set_targets(POSITIONS + 1.0)
         assert (targets.numpy() == POSITIONS.astype(np.float32)).all()
+        version = objective.data_version
+        objective.set_targets(wp.zeros(3, dtype=wp.vec3, device="cpu"))
+        assert objective.data_version > version
 
-    def test_that_are_refused_leave_everything_as_it_was(self, place_at):
+    def test_that_are_refused_or_a_second_binding_leave_everything_as_it_was(self, place_at):
         objective = pose()
         place = place_at(objective)
-        before = rows(place)
+        before, version = rows(place), objective.data_version
         with pytest.raises(InputError, match="target_positions"):
             objective.set_targets(POSITIONS * np.nan)
+        place.bind(IKJacobianType.ANALYTIC)
         assert (rows(place) == before).all()
+        assert objective.data_version == version
 
     def test_are_possible_before_binding(self, place_at):
         objective = pose(POSITIONS[0])
         objective.set_targets(POSITIONS)
         assert (rows(place_at(objective)) == rows(place_at(pose()))).all()
 
-    def test_rebinding_keeps_the_arrays(self, place_at):
-        objective = pose()
+    def test_of_limits_are_used_also_from_the_start(self, place_at, panda):
+        upper, objective = panda.mid_joint_q - 0.25, objectives.IKObjectiveJointLimit()
         place = place_at(objective)
-        place.bind(IKJacobianType.ANALYTIC)
-        version = objective.data_version
-        place.bind(IKJacobianType.ANALYTIC)
-        assert objective.data_version == version
-
-    def test_of_limits_are_used(self, place_at, panda):
-        objective = objectives.IKObjectiveJointLimit()
-        place = place_at(objective)
-        place.bind(IKJacobianType.ANALYTIC)
         assert not rows(place).any()
-        objective.set_data("joint_limit_upper", panda.mid_joint_q - 0.25)
-        np.testing.assert_allclose(rows(place), 0.25, atol=1e-6)
-
-    def test_limits_may_be_given(self, place_at, panda):
-        place = place_at(objectives.IKObjectiveJointLimit(joint_limit_upper=panda.mid_joint_q - 0.25))
-        place.bind(IKJacobianType.ANALYTIC)
-        np.testing.assert_allclose(rows(place), 0.25, atol=1e-6)
-
-    def test_limits_that_are_given_have_a_number_per_dof(self, panda):
-        objective = objectives.IKObjectiveJointLimit(joint_limit_lower=np.zeros(6))
-        with pytest.raises(InputError, match="joint_limit_lower"):
-            objective.bind_model(panda.on_device("cpu"))
+        objective.set_data("joint_limit_upper", upper)
+        for changed in (place, place_at(objectives.IKObjectiveJointLimit(joint_limit_upper=upper))):
+            np.testing.assert_allclose(rows(changed), 0.25, atol=1e-6)
 
     @pytest.mark.parametrize(
         ("objective", "change"),
         [
-            (objectives.IKObjectivePosition("panda_hand", POSITIONS), lambda o: o.set_targets(POSITIONS + 1)),
-            (objectives.IKObjectiveRotation("panda_hand", IDENTITY_XYZW), lambda o: o.set_targets([1, 0, 0, 0])),
+            (objectives.IKObjectivePosition(HAND, POSITIONS), lambda o: o.set_targets(POSITIONS + 1)),
+            (objectives.IKObjectiveRotation(HAND, IDENTITY_XYZW), lambda o: o.set_targets([1, 0, 0, 0])),
             (pose(), lambda o: o.set_targets(target_orientations_xyzw=[1, 0, 0, 0])),
-            (pose(offset=[0, 0, 0, 0, 0, 0, 1]), lambda o: o.set_offset([0, 0, 0.1, 0, 0, 0, 1])),
-            (objectives.IKObjectiveLookAt("panda_hand", POSITIONS), lambda o: o.set_targets(-POSITIONS)),
-            (objectives.IKObjectiveAxisAlign("panda_hand", UP, UP), lambda o: o.set_targets([1, 0, 0])),
-            (objectives.IKObjectivePlane("panda_hand", POSITIONS, UP), lambda o: o.set_targets(POSITIONS + 1)),
-            (objectives.IKObjectivePlane("panda_hand", POSITIONS, UP), lambda o: o.set_targets(normals=[1, 0, 0])),
-            (objectives.IKObjectiveLine("panda_hand", POSITIONS, UP), lambda o: o.set_targets(POSITIONS + 1)),
-            (objectives.IKObjectiveLine("panda_hand", POSITIONS, UP), lambda o: o.set_targets(directions=[1, 0, 0])),
+            (pose(offset=STILL), lambda o: o.set_offset([0, 0, 0.1, 0, 0, 0, 1])),
+            (objectives.IKObjectiveLookAt(HAND, POSITIONS), lambda o: o.set_targets(-POSITIONS)),
+            (objectives.IKObjectiveAxisAlign(HAND, UP, UP), lambda o: o.set_targets([1, 0, 0])),
+            (objectives.IKObjectivePlane(HAND, POSITIONS, UP), lambda o: o.set_targets(POSITIONS + 1)),
+            (objectives.IKObjectivePlane(HAND, POSITIONS, UP), lambda o: o.set_targets(normals=[1, 0, 0])),
+            (objectives.IKObjectiveLine(HAND, POSITIONS, UP), lambda o: o.set_targets(POSITIONS + 1)),
+            (objectives.IKObjectiveLine(HAND, POSITIONS, UP), lambda o: o.set_targets(directions=[1, 0, 0])),
             (objectives.IKObjectiveCenterOfMass(POSITIONS), lambda o: o.set_targets(POSITIONS + 1)),
             (objectives.IKObjectivePosture(np.zeros(7)), lambda o: o.set_reference(np.ones(7))),
             (pose(), lambda o: o.set_row_weights(np.full(6, 2.0))),
             (
-                objectives.IKObjectiveManipulability("panda_hand", offset=[0, 0, 0, 0, 0, 0, 1]),
+                objectives.IKObjectiveManipulability(HAND, offset=STILL),
                 lambda o: o.set_offset([0.5, 0, 0.5, 0, 0, 0, 1]),
             ),
         ],
@@ -352,9 +295,8 @@ class TestRowWeights:
     def test_multiply_rows_and_jacobian(self, place_at):
         plain, place = place_at(pose()), place_at(pose(row_weights=np.full(6, 0.5), weight=4.0))
         np.testing.assert_allclose(rows(place), 2.0 * rows(plain), rtol=1e-6)
-        np.testing.assert_allclose(
-            place.analytic()[:, GUARD:-GUARD], 2.0 * plain.analytic()[:, GUARD:-GUARD], rtol=1e-5, atol=1e-6
-        )
+        expected = 2.0 * plain.analytic()[:, GUARD:-GUARD]
+        np.testing.assert_allclose(place.analytic()[:, GUARD:-GUARD], expected, rtol=1e-5, atol=1e-6)
 
     def test_are_given_to_the_solver(self, place_at):
         weights = np.linspace(0.0, 1.0, 18).reshape(3, 6).astype(np.float32)
@@ -366,7 +308,7 @@ class TestRowWeights:
 def test_a_judge_can_read_what_is_controlled():
     offset = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
     objective = pose(offset=offset, reference_link="panda_link0", weight=2.0)
-    assert (objective.link, objective.reference_link, objective.weight) == ("panda_hand", "panda_link0", 2.0)
+    assert (objective.link, objective.reference_link, objective.weight) == (HAND, "panda_link0", 2.0)
     np.testing.assert_allclose(objective.offset, [offset], atol=1e-7)
     assert pose().offset is None
     assert pose().reference_link is None
