@@ -5,16 +5,16 @@ import numpy as np
 from ik_service.mechanism.transforms import quaternion_from_axis_angle, transform_inverse, transform_multiply
 from ik_service.robots import CoordinateConstraint, LoopConstraint, VelocityConstraint, load_urdf
 from tests.objectives.loop_rows import LOOP_SIZES
+from tests.robots.urdf_text import joint, urdf
 
 GROUND, CRANK, COUPLER, ROCKER = 0.5, 0.2, 0.5, 0.4  # as the built-in one
-_FOUR_BAR = f"""<robot name="four_bar">
-  <link name="ground"/><link name="crank"/><link name="coupler"/><link name="rocker"/>
-  <joint name="drive" type="continuous"><parent link="ground"/><child link="crank"/><axis xyz="0 0 1"/></joint>
-  <joint name="elbow" type="continuous"><parent link="crank"/><child link="coupler"/><origin xyz="{CRANK} 0 0"/>
-    <axis xyz="0 0 1"/></joint>
-  <joint name="swing" type="continuous"><parent link="ground"/><child link="rocker"/><origin xyz="{GROUND} 0 0"/>
-    <axis xyz="0 0 1"/></joint>
-</robot>"""
+_FOUR_BAR = urdf(
+    "four_bar",
+    "ground",
+    joint("drive", "continuous", "ground", "crank", axis="0 0 1"),
+    joint("elbow", "continuous", "crank", "coupler", f"{CRANK} 0 0", axis="0 0 1"),
+    joint("swing", "continuous", "ground", "rocker", f"{GROUND} 0 0", axis="0 0 1"),
+)
 
 
 def at(x=0.0, y=0.0, z=0.0, axis=(0.0, 0.0, 1.0), angle=0.0):
@@ -28,17 +28,15 @@ def four_bar(joint="revolute", rocker=ROCKER):
     return load_urdf(_FOUR_BAR).with_loops([LoopConstraint("pin", joint, "coupler", "rocker", end, at(rocker))])
 
 
-_BRANCHES = """<robot name="branches">
-  <link name="base"/><link name="carriage"/><link name="arm"/><link name="hand"/><link name="drone"/><link name="tail"/>
-  <joint name="slide" type="prismatic"><parent link="base"/><child link="carriage"/><origin xyz="0.1 0.2 0.3"
-    rpy="0.3 -0.2 1.1"/><axis xyz="1 2 -2"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-  <joint name="shoulder" type="ball"><parent link="carriage"/><child link="arm"/><origin xyz="0.05 0.02 0.2"/></joint>
-  <joint name="hinge" type="revolute"><parent link="arm"/><child link="hand"/><origin xyz="0.4 0 0.1" rpy="0 0 2.0"/>
-    <axis xyz="0 -1 0"/><limit lower="-2" upper="1" effort="1" velocity="1"/></joint>
-  <joint name="flight" type="floating"><parent link="carriage"/><child link="drone"/><origin xyz="0.1 0.1 0.1"/></joint>
-  <joint name="flat" type="planar"><parent link="drone"/><child link="tail"/><origin xyz="0 0.1 0" rpy="1 0 0"/>
-    <axis xyz="0 0 1"/></joint>
-</robot>"""
+_BRANCHES = urdf(
+    "branches",
+    "base",
+    joint("slide", "prismatic", "base", "carriage", "0.1 0.2 0.3", "0.3 -0.2 1.1", "1 2 -2", (-1, 1, 1)),
+    joint("shoulder", "ball", "carriage", "arm", "0.05 0.02 0.2"),
+    joint("hinge", "revolute", "arm", "hand", "0.4 0 0.1", "0 0 2.0", "0 -1 0", (-2, 1, 1)),
+    joint("flight", "floating", "carriage", "drone", "0.1 0.1 0.1"),
+    joint("flat", "planar", "drone", "tail", "0 0.1 0", "1 0 0", "0 0 1"),
+)
 SEEN_CLOSED = {
     "weld": at(),
     "revolute": at(angle=0.7),
@@ -74,32 +72,22 @@ COORDINATES = [
 def branches(joints=tuple(SEEN_CLOSED), closed_at=None, world=False):
     """Two branches of all types of joints, with a loop of each kind between them, or to the world.
 
-    Args:
-        joints: Kinds of the loops.
-        closed_at: A configuration that closes all loops; None for the middle of the limits.
-        world: Whether the reference frames stand in the world.
+    Loops are closed at a configuration, or in the middle of the limits.
     """
     robot = load_urdf(_BRANCHES)
-    joint_q = robot.mid_joint_q if closed_at is None else closed_at
-    positions, orientations = robot.forward_kinematics(joint_q, ["hand", "tail"])
+    positions, orientations = robot.forward_kinematics(
+        robot.mid_joint_q if closed_at is None else closed_at, ["hand", "tail"]
+    )
     hand, tail = np.concatenate([positions[0], orientations[0]], axis=-1)
     base = np.array(at(0.1, 0.2, -0.1, (0.0, 0.6, 0.8), 0.5))
-    reference = base if world else transform_multiply(tail, base)
-    loops = [
-        LoopConstraint(
-            f"{joint}_loop",
-            joint,
-            "hand",
-            None if world else "tail",
-            tuple(
-                transform_multiply(transform_inverse(hand), transform_multiply(reference, np.array(SEEN_CLOSED[joint])))
-            ),
-            tuple(base),
-            **LOOP_SIZES.get(joint, {}),
-        )
-        for joint in joints
-    ]
-    return robot.with_loops(loops)
+    reference = transform_multiply(transform_inverse(hand), base if world else transform_multiply(tail, base))
+
+    def loop(kind):
+        offset = tuple(transform_multiply(reference, np.array(SEEN_CLOSED[kind])))
+        ends = "hand", None if world else "tail", offset, tuple(base)
+        return LoopConstraint(f"{kind}_loop", kind, *ends, **LOOP_SIZES.get(kind, {}))
+
+    return robot.with_loops([loop(kind) for kind in joints])
 
 
 _PALLETIZER = {  # joint: parent, child, place in the parent, axis, limits
@@ -117,13 +105,10 @@ _PALLETIZER = {  # joint: parent, child, place in the parent, axis, limits
 
 def palletizer():
     """A palletizer: a parallelogram drives its elbow, two more keep its tool level; all pins but one along y."""
-    links = ["base", *(joint[1] for joint in _PALLETIZER.values())]
     joints = [
-        f'<joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{child}"/><origin xyz="{xyz}"/>'
-        f'<axis xyz="{axis}"/><limit lower="{lower}" upper="{upper}" effort="1" velocity="2"/></joint>'
-        for name, (parent, child, xyz, axis, (lower, upper)) in _PALLETIZER.items()
+        joint(name, "revolute", parent, child, xyz, axis=axis, limit=(*limits, 2))
+        for name, (parent, child, xyz, axis, limits) in _PALLETIZER.items()
     ]
-    text = "".join([*(f'<link name="{link}"/>' for link in links), *joints])
 
     def pin(name, link, place, reference, seen):
         frames = (at(*one, axis=(1.0, 0.0, 0.0), angle=-0.5 * np.pi) for one in (place, seen))
@@ -134,4 +119,4 @@ def palletizer():
         pin("plate_pin", "lower_rod", (0.0, 0.0, 0.7), "plate", (-0.15, 0.0, 0.1)),
         pin("tool_pin", "upper_rod", (0.8, 0.0, 0.0), "tool", (0.05, 0.0, 0.15)),
     ]
-    return load_urdf(f'<robot name="palletizer">{text}</robot>').with_loops(pins)
+    return load_urdf(urdf("palletizer", "base", *joints)).with_loops(pins)

@@ -11,6 +11,7 @@ from ik_service.constraints.results import ClosureStatus
 from ik_service.robots import LoopConstraint, load_urdf
 from objectives.errors import InputError
 from tests.constraints.mechanisms import COUPLER, ROCKER, at, branches, four_bar
+from tests.robots.urdf_text import joint, urdf
 
 COUNT = 1000
 CLOSED = 1e-10
@@ -79,32 +80,29 @@ def test_each_of_several_ends_as_it_would_alone(mechanism):
         assert alone.solutions.tobytes() == together.solutions[k : k + 1].tobytes()
 
 
-def test_a_mode_is_looked_for_with_what_drives_the_mechanism_held():
+def test_a_mode_is_looked_for_with_what_drives_the_mechanism_held_and_the_same_seed_gives_the_same_bytes():
     robot = four_bar()
-    found = robot.constraints.close(robot.random_joint_q(np.random.default_rng(2), 20), solutions=2)
+    joint_q = robot.random_joint_q(np.random.default_rng(2), 20)
+    found = robot.constraints.close(joint_q, solutions=2)
     assert (found.solution_count == 2).all()
     held = np.ptp(found.solutions, axis=1) < 1e-12
     assert (held.sum(axis=1) == 1).all()
+    one, two = (robot.constraints.close(joint_q, ["drive"], solutions=3, seed=7) for _ in range(2))
+    assert one.solutions.tobytes() == two.solutions.tobytes()
 
 
-def test_a_five_bar_has_its_tool_where_two_circles_meet():
+def test_closed_mechanisms_are_where_their_closed_forms_have_them():
+    """A five-bar's tool where two circles meet, a delta's platform where three spheres do, a Stewart's on its legs."""
     robot, _, found, shoulders = from_drives(FIVE_BAR)
     tool = robot.forward_kinematics(found.joint_q, [FIVE_BAR.link]).positions[found.closed, 0, :2]
-    shoulders = shoulders[found.closed]
-    far = [np.linalg.norm(tool - mechanisms.five_bar(shoulders, side), axis=1) for side in (1.0, -1.0)]
-    assert np.min(far, axis=0).max() <= CLOSED_FORM
+    places = (mechanisms.five_bar(shoulders[found.closed], side) for side in (1.0, -1.0))
+    assert np.min([np.linalg.norm(tool - place, axis=1) for place in places], axis=0).max() <= CLOSED_FORM
     assert len(tool) >= SHARE * COUNT
-
-
-def test_the_platform_of_a_delta_is_where_three_spheres_meet():
     robot, _, found, arms = from_drives(DELTA)
     platform = robot.forward_kinematics(found.joint_q, [DELTA.link]).positions[:, 0]
     far = np.linalg.norm(platform - mechanisms.delta(arms), axis=1)[found.closed]
     assert far.max() <= CLOSED_FORM
     assert np.ptp(platform, axis=0).min() > 0.1
-
-
-def test_a_stewart_platform_stands_on_its_legs():
     robot, _, found, lengths = from_drives(STEWART)
     pose = robot.forward_kinematics(found.joint_q, [STEWART.link])
     own = mechanisms.stewart(pose.positions[:, 0], pose.orientations_xyzw[:, 0])[0]
@@ -151,13 +149,10 @@ def test_axes_that_point_in_opposite_directions_are_borne(joint):
     assert found.status_names == ["open"] * 2
     assert (found.constraint_error >= 1.5).all()
     assert constraints.partition(found.joint_q).rank.max() <= 3
-    for rate in (
-        constraints.velocity(joint_q, rates).joint_qd,
-        constraints.acceleration(joint_q, rates, rates).joint_qdd,
-        constraints.error_gradient(joint_q),
-        constraints.error_acceleration(joint_q, rates, rates),
-    ):
-        assert np.isfinite(rate).all()
+    assert np.isfinite(constraints.velocity(joint_q, rates).joint_qd).all()
+    assert np.isfinite(constraints.acceleration(joint_q, rates, rates).joint_qdd).all()
+    assert np.isfinite(constraints.error_gradient(joint_q)).all()
+    assert np.isfinite(constraints.error_acceleration(joint_q, rates, rates)).all()
 
 
 def test_disabled_constraints_are_reported_and_not_closed():
@@ -192,13 +187,6 @@ def test_locked_and_coupled_joints_are_respected():
     np.testing.assert_array_equal(found.joint_q, held.complete_joint_q(found.joint_q))
 
 
-def test_the_same_seed_gives_the_same_bytes():
-    robot = four_bar()
-    joint_q = robot.random_joint_q(np.random.default_rng(21), 30)
-    one, two = (robot.constraints.close(joint_q, ["drive"], solutions=3, seed=7) for _ in range(2))
-    assert one.solutions.tobytes() == two.solutions.tobytes()
-
-
 @pytest.mark.evidence
 def test_a_crank_is_swept_through_a_turn():
     robot = four_bar()
@@ -228,11 +216,6 @@ def test_long_steps_of_a_sweep_stay_in_its_mode(step):
     np.testing.assert_allclose(long.joint_q[0, : len(same)], same, atol=1e-9)
 
 
-def test_a_sweep_whose_steps_are_gone_in_too_many_parts_is_refused():
-    with pytest.raises(InputError, match="Allowed: 100000"):
-        load_robot("four_bar").constraints.sweep("crank_joint", (0.0, 1e6), 5e5)
-
-
 def test_a_closing_joint_is_swept():
     robot = four_bar()
     start = robot.constraints.close(np.array([1.0, 0.0, 0.0])).joint_q
@@ -246,24 +229,14 @@ def test_a_closing_joint_is_swept():
 
 
 def test_a_sweep_passes_limits_and_says_so_and_no_follower_is_swept():
-    limits = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
-    joints = "".join(
-        f'<link name="{child}"/><joint name="{name}" type="revolute"><parent link="base"/><child link="{child}"/>'
-        f'<axis xyz="0 0 1"/>{limits}{mimic}</joint>'
-        for name, child, mimic in (("x", "a", ""), ("y", "b", '<mimic joint="x" multiplier="0.5"/>'))
-    )
-    constraints = load_urdf(f'<robot name="r"><link name="base"/>{joints}</robot>').constraints
+    leader = joint("x", "revolute", "base", "a", axis="0 0 1", limit=(-1, 1, 1))
+    follower = joint("y", "revolute", "base", "b", axis="0 0 1", limit=(-1, 1, 1), mimic=("x", 0.5))
+    constraints = load_urdf(urdf("r", "base", leader, follower)).constraints
     path = constraints.sweep("x", (0.0, 3.0), 1.0)
     np.testing.assert_allclose(path.joint_q[0, :, 0], path.values)
     assert path.status[0].tolist() == [0, 0, *[ClosureStatus.BLOCKED_BY_LIMITS] * 2]
     with pytest.raises(InputError, match="Joint 'y' follows 'x'"):
         constraints.sweep("y", (0.0, 0.4), 0.2)
-
-
-def test_a_quaternion_is_not_swept():
-    robot = branches(["weld"])
-    with pytest.raises(InputError, match="its coordinates are a quaternion"):
-        robot.constraints.sweep("shoulder", (0.0, 1.0), 0.1)
 
 
 def test_the_distance_of_configurations_is_that_of_their_coordinates():

@@ -1,5 +1,7 @@
 """Limits of joints that close loops, on the host: closing within them, sweeps beyond them, and what is no limit."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -16,9 +18,7 @@ COUNT = 300
 
 def bounded(limits=(LOWER, UPPER)):
     (pin,) = four_bar().loops
-    return four_bar().with_loops(
-        [LoopConstraint("pin", pin.joint, *pin.links, pin.offset, pin.reference_offset, limits=limits)]
-    )
+    return four_bar().with_loops([dataclasses.replace(pin, limits=limits)])
 
 
 def starts(seed=0):
@@ -76,12 +76,9 @@ def test_sweeps_say_where_limits_are_passed(joint, values):
 @pytest.mark.parametrize("turns", [-1, 0, 1])
 def test_angles_count_up_to_whole_turns(turns):
     """Of a pin that is turned by nearly half a turn, so that its angle jumps within its range."""
-    (pin,) = four_bar().loops
-    turned = at(COUPLER, angle=2.0)
-    plain = four_bar().with_loops([LoopConstraint("pin", "revolute", *pin.links, turned, pin.reference_offset)])
-    ends = np.array([LOWER, UPPER]) + 2.0 + 2.0 * np.pi * turns
-    loop = LoopConstraint("pin", "revolute", *pin.links, turned, pin.reference_offset, limits=ends)
-    found = four_bar().with_loops([loop]).constraints.close(starts())
+    pin = dataclasses.replace(four_bar().loops[0], offset=at(COUPLER, angle=2.0))
+    plain, ends = four_bar().with_loops([pin]), np.array([LOWER, UPPER]) + 2.0 + 2.0 * np.pi * turns
+    found = four_bar().with_loops([dataclasses.replace(pin, limits=ends)]).constraints.close(starts())
     assert found.closed.all()
     angle = plain.constraints.with_closing_joints(found.joint_q)[:, -1]
     assert angle.min() < 0.0 < angle.max()
@@ -89,11 +86,8 @@ def test_angles_count_up_to_whole_turns(turns):
 
 
 def test_packings_and_what_drives_it_are_those_without_limits():
-    limited, plain, closed = (
-        bounded().constraints,
-        four_bar().constraints,
-        bounded().constraints.close(starts()).joint_q,
-    )
+    limited, plain = bounded().constraints, four_bar().constraints
+    closed = limited.close(starts()).joint_q
     assert limited.residual_count == plain.residual_count
     for method in ("error", "residual", "jacobian", "residual_jacobian"):
         assert getattr(limited, method)(closed).tobytes() == getattr(plain, method)(closed).tobytes()
@@ -107,10 +101,8 @@ def test_a_robot_is_another_one_with_limits_and_the_same_without():
     assert bounded((0.0, 1.0)).content_hash != bounded((0.0, 1.1)).content_hash
     endless = bounded((-np.inf, np.inf))
     assert not endless.has_closing_limits
-    assert (
-        endless.constraints.close(starts()).joint_q.tobytes()
-        == four_bar().constraints.close(starts()).joint_q.tobytes()
-    )
+    found, same = (robot.constraints.close(starts()).joint_q for robot in (endless, four_bar()))
+    assert found.tobytes() == same.tobytes()
     assert bounded().has_closing_limits
 
 
@@ -119,10 +111,9 @@ def loop(joint, limits):
     return LoopConstraint("pin", joint, "coupler", "rocker", limits=limits, **sizes)
 
 
-@pytest.mark.parametrize("joint", LOOP_LIMITS)
-def test_limits_are_pairs_of_numbers(joint):
-    pairs = np.array(LOOP_LIMITS[joint]).reshape(-1, 2)
-    assert loop(joint, LOOP_LIMITS[joint]).limits == tuple(map(tuple, pairs.tolist()))
+def test_limits_are_pairs_of_numbers():
+    for joint, limits in LOOP_LIMITS.items():
+        assert loop(joint, limits).limits == tuple(map(tuple, np.array(limits).reshape(-1, 2).tolist()))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from ik_service.mechanism.transforms import quaternion_exp, transform_inverse, transform_multiply
 from tests.constraints.mechanisms import COORDINATES, SEEN_CLOSED, VELOCITIES, branches
 from tests.objectives.loop_rows import LOOP_ROWS, matrix_of
+from tests.solver.test_loops import pose_of
 
 STEP = 1e-6
 DIFFERENCES = 2e-8
@@ -44,16 +45,10 @@ def test_rows_are_those_of_rotation_matrices(case):
     robot, constraints, joint_q, _, _ = case
     found = constraints.residual(joint_q)
     for loop in robot.loops:
-        poses = [
-            np.tile(offset, (len(joint_q), 1))
-            if link is None
-            else transform_multiply(
-                np.concatenate([part[:, 0] for part in robot.forward_kinematics(joint_q, [link])], axis=1),
-                np.tile(offset, (len(joint_q), 1)),
-            )
-            for link, offset in ((loop.link, loop.offset), (loop.reference_link, loop.reference_offset))
-        ]
-        seen = transform_multiply(transform_inverse(poses[1]), poses[0])
+        own, base = (np.tile(offset, (len(joint_q), 1)) for offset in (loop.offset, loop.reference_offset))
+        own = transform_multiply(pose_of(robot, joint_q, loop.link), own)
+        base = transform_multiply(pose_of(robot, joint_q, loop.reference_link), base)
+        seen = transform_multiply(transform_inverse(base), own)
         rows = np.concatenate(LOOP_ROWS[loop.joint](seen[:, :3], matrix_of(seen[:, 3:]), seen[:, 3:]), axis=1)
         np.testing.assert_allclose(found[:, constraints.residual_rows(loop.name)], rows, atol=1e-12)
     of_loops = found[:, : constraints.residual_rows("roll").start]
@@ -80,10 +75,8 @@ def test_errors_lead_from_the_ends_of_closing_joints_to_the_frames(case):
 def test_gradient_of_the_error_is_its_derivative_off_closure(case):
     robot, constraints, joint_q, _, _ = case
     whole_q = constraints.with_closing_joints(joint_q[1:])
-    gradient, expected = (
-        constraints.error_gradient(whole_q),
-        by_columns(constraints, whole_q, constraints.error, whole_count(robot)),
-    )
+    gradient = constraints.error_gradient(whole_q)
+    expected = by_columns(constraints, whole_q, constraints.error, whole_count(robot))
     np.testing.assert_allclose(gradient, expected, atol=50.0 * DIFFERENCES)
     assert np.abs(gradient - constraints.jacobian(whole_q)).max() > 0.1
 
@@ -116,9 +109,8 @@ def test_error_velocity_and_acceleration_are_made_of_the_jacobian(case):
     whole_q = constraints.with_closing_joints(joint_q)
     qd, qdd = np.column_stack([joint_qd, more[0]]), np.column_stack([joint_qdd, more[1]])
     jacobian, jacobian_dot = constraints.jacobian(whole_q), constraints.jacobian_dot(whole_q, qd)
-    np.testing.assert_allclose(
-        constraints.error_velocity(whole_q, qd), np.einsum("nrd,nd->nr", jacobian, qd), atol=1e-12
-    )
+    expected = np.einsum("nrd,nd->nr", jacobian, qd)
+    np.testing.assert_allclose(constraints.error_velocity(whole_q, qd), expected, atol=1e-12)
     expected = np.einsum("nrd,nd->nr", jacobian, qdd) + np.einsum("nrd,nd->nr", jacobian_dot, qd)
     np.testing.assert_allclose(constraints.error_acceleration(whole_q, qd, qdd), expected, atol=1e-11)
 
@@ -138,14 +130,15 @@ def test_closing_joints_move_as_closes_best_where_nothing_is_said(case):
 
 def test_residual_jacobian_is_the_derivative_of_the_rows(case):
     robot, constraints, joint_q, _, _ = case
-    columns = []
-    for one in np.eye(robot.joint_dof_count):
-        ahead, behind = (constraints.residual(robot.integrate(joint_q, way * STEP * one)) for way in (1.0, -1.0))
-        columns.append((ahead - behind) / (2.0 * STEP))
+    steps = STEP * np.eye(robot.joint_dof_count)
+    ahead, behind = (
+        np.stack([constraints.residual(robot.integrate(joint_q, way * step)) for step in steps], axis=-1)
+        for way in (1.0, -1.0)
+    )
     places = [constraints.residual_row_at(k) for k in range(constraints.residual_count)]
     rows = [k for k, place in enumerate(places) if place.constraint not in NO_POSITION]
     found = constraints.residual_jacobian(joint_q)[:, rows]
-    np.testing.assert_allclose(found, np.stack(columns, axis=-1)[:, rows], atol=50.0 * DIFFERENCES)
+    np.testing.assert_allclose(found, ((ahead - behind) / (2.0 * STEP))[:, rows], atol=50.0 * DIFFERENCES)
     assert (np.abs(found).max(axis=(0, 2)) > 0.05).all()
 
 
@@ -169,10 +162,8 @@ def test_both_packings_leave_the_same_motions_free_on_closure(joint):
     constraints, tree = robot.constraints, robot.joint_dof_count
     jacobian = constraints.jacobian(start)[0]
     closing = jacobian[:, tree:]
-    basis = np.linalg.svd(np.column_stack([closing, np.zeros((6, 0))]))[0][
-        :, np.linalg.matrix_rank(closing) if closing.size else 0 :
-    ]
-    selected = basis.T @ jacobian[:, :tree]
+    left = np.linalg.svd(closing)[0] if closing.size else np.eye(6)
+    selected = left[:, np.linalg.matrix_rank(closing) if closing.size else 0 :].T @ jacobian[:, :tree]
     rows = constraints.residual_jacobian(start)[0]
     assert np.linalg.matrix_rank(selected) == len(rows) == constraints.residual_count
     assert np.linalg.matrix_rank(np.concatenate([selected, rows]), tol=1e-9) == len(rows)

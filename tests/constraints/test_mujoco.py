@@ -21,11 +21,11 @@ ARMS = """<mujoco model="arms">
   </worldbody>
   <equality>{}</equality>
 </mujoco>"""
+TIPS = '<connect name="tips" body1="left_3" body2="right_3" anchor="0.2 0.05 0"/>'
 EQUALITIES = {
-    "connect": '<connect name="tips" body1="left_3" body2="right_3" anchor="0.2 0.05 0"/>',
+    "connect": TIPS,
     "weld": '<weld name="tips" body1="left_3" body2="right_3" relpose="0.2 0.1 0.1 1 0 0 0"/>',
-    "both": '<connect name="tips" body1="left_3" body2="right_3" anchor="0.2 0.05 0"/>'
-    '<connect name="wall" body1="left_2" body2="world" anchor="0.1 0 0"/>',
+    "both": f'{TIPS}<connect name="wall" body1="left_2" body2="world" anchor="0.1 0 0"/>',
 }
 
 

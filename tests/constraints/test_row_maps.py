@@ -74,9 +74,7 @@ def test_links_of_a_loop_are_those_that_its_rows_move(robot):
     name = constraints.names()[0]
     joint_q = robot.random_joint_q(np.random.default_rng(5), 4)
     used = (np.abs(constraints.residual_jacobian(joint_q)[:, constraints.residual_rows(name)]) > 1e-9).any(axis=(0, 1))
-    moving = [
-        robot.link_names[np.argmax(robot.link_body == robot.joint_names.index(joint))] for joint in robot.joint_names
-    ]
+    moving = [robot.link_names[np.argmax(robot.link_body == k)] for k in range(robot.joint_count)]
     joints = {robot.dof_at(int(dof)).joint for dof in np.flatnonzero(used)}
     assert set(constraints.loop_links(name)) == {moving[robot.joint_index(joint)] for joint in joints}
     assert len(joints) > 1
@@ -97,19 +95,17 @@ def test_columns_are_the_dofs_of_the_tree_and_then_of_closing_joints():
         constraints.coordinate_at(tree + 6)
 
 
-def test_closing_joints_have_names_and_coordinates_of_their_own():
+SEEN = {"helical": [0.9 + 2.0 * np.pi], "planar": [0.2, -0.1, 1.4], "universal": [0.8, -0.5]}
+
+
+def test_closing_joints_have_coordinates_of_their_own():
     closed_at = branches().random_joint_q(np.random.default_rng(3), 1)
     for joint in SEEN_CLOSED:
         constraints = branches([joint], closed_at=closed_at).constraints
-        whole = constraints.with_closing_joints(closed_at)
         assert np.abs(constraints.error(closed_at)).max() < 1e-12, joint
-        coordinates = whole[0, closed_at.shape[1] :]
-        if joint == "helical":
-            np.testing.assert_allclose(coordinates, [0.9 + 2.0 * np.pi], atol=1e-9)
-        elif joint == "planar":
-            np.testing.assert_allclose(coordinates, [0.2, -0.1, 1.4], atol=1e-9)
-        elif joint == "universal":
-            np.testing.assert_allclose(coordinates, [0.8, -0.5], atol=1e-9)
+        if joint in SEEN:
+            coordinates = constraints.with_closing_joints(closed_at)[0, closed_at.shape[1] :]
+            np.testing.assert_allclose(coordinates, SEEN[joint], atol=1e-9)
 
 
 def test_closing_joints_are_called_as_in_results():
@@ -123,21 +119,20 @@ def test_closing_joints_are_called_as_in_results():
 def test_what_no_loop_can_be_is_refused():
     robot = four_bar()
     pin = robot.loops[0]
-    with pytest.raises(InputError, match="'again' and 'pin' join the same frames by the same joint"):
-        robot.with_loops(
-            [pin, LoopConstraint("again", "revolute", "coupler", "rocker", pin.offset, pin.reference_offset)]
-        )
+    again = LoopConstraint("again", "revolute", "coupler", "rocker", pin.offset, pin.reference_offset)
     turned = LoopConstraint("again", "revolute", "rocker", "coupler", pin.reference_offset, pin.offset)
-    with pytest.raises(InputError, match="the same frames"):
-        robot.with_loops([pin, turned])
+    for twin in (again, turned):
+        with pytest.raises(InputError, match="'again' and 'pin' join the same frames by the same joint"):
+            robot.with_loops([pin, twin])
     other = LoopConstraint("other", "spherical", "coupler", "rocker", pin.offset, pin.reference_offset)
     assert robot.with_loops([pin, other]).constraints.names() == ("pin", "other")
-    with pytest.raises(InputError, match="joins link 'coupler' to itself"):
-        LoopConstraint("self", "weld", "coupler", "coupler", at(0.1))
-    with pytest.raises(InputError, match="quaternion of offset has length 0"):
-        LoopConstraint("axis", "revolute", "coupler", "rocker", (0.0,) * 7)
-    with pytest.raises(InputError, match="seven finite numbers"):
-        LoopConstraint("nan", "revolute", "coupler", "rocker", (np.nan, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
+    for joint, reference, offset, words in (
+        ("weld", "coupler", at(0.1), "joins link 'coupler' to itself"),
+        ("revolute", "rocker", (0.0,) * 7, "quaternion of offset has length 0"),
+        ("revolute", "rocker", (np.nan, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0), "seven finite numbers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            LoopConstraint("pin", joint, "coupler", reference, offset)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +152,11 @@ def test_what_no_loop_can_be_is_refused():
         (lambda c, q: c.sweep("drive", (0.0, 1.0), 1e-9), "Allowed: 100000"),
         (lambda c, q: c.sweep("crank", (0.0, 1.0), 0.1), "Joint 'crank' is not in robot"),
         (lambda c, q: c.sweep("drive", (0.0, 1.0), 0.1, component="x"), "has no component 'x'"),
+        (lambda c, q: c.sweep("drive", (0.0, 1e6), 5e5), "Allowed: 100000"),  # whose steps are gone in too many parts
+        (
+            lambda c, q: branches(["weld"]).constraints.sweep("shoulder", (0.0, 1.0), 0.1),
+            "coordinates are a quaternion",
+        ),
     ],
 )
 def test_wrong_input_is_refused_before_any_step(call, words):

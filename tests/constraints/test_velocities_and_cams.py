@@ -9,7 +9,7 @@ from ik_service.errors import InputError
 from ik_service.mechanism.transforms import quaternion_rotate
 from ik_service.robots import CoordinateConstraint, LoopConstraint, VelocityConstraint, load_urdf
 from tests.constraints.mechanisms import COORDINATES, VELOCITIES, at, branches, four_bar
-from tests.constraints.test_parts import joint
+from tests.robots.urdf_text import joint, urdf
 
 RADIUS, TRACK = 0.15, 0.25
 AXLE = at(axis=(1.0, 0.0, 0.0), angle=-0.5 * np.pi)  # z of the frame along y of the wheel
@@ -17,12 +17,11 @@ AXLE = at(axis=(1.0, 0.0, 0.0), angle=-0.5 * np.pi)  # z of the frame along y of
 
 def cart_text():
     """A platform on a plane with two wheels."""
-    wheels = "".join(
-        joint(f"{side}_axle", "continuous", "cart", f"{side}_wheel", f"0 {y} {RADIUS}")
+    wheels = [
+        joint(f"{side}_axle", "continuous", "cart", f"{side}_wheel", f"0 {y} {RADIUS}", axis="0 1 0")
         for side, y in (("left", TRACK), ("right", -TRACK))
-    )
-    plane = '<link name="floor"/><link name="cart"/><joint name="drive" type="planar"><parent link="floor"/>'
-    return f'<robot name="cart">{plane}<child link="cart"/><axis xyz="0 0 1"/></joint>{wheels}</robot>'
+    ]
+    return urdf("cart", "floor", joint("drive", "planar", "floor", "cart", axis="0 0 1"), *wheels)
 
 
 def cart():
@@ -67,13 +66,22 @@ def test_rows_on_velocities_are_absent_from_positions():
     assert len(constraints.partition(joint_q, enabled=constraints.enabled(["slip"])).independent) == 4
 
 
+def shafts():
+    """Two shafts that a joint of constant velocity joins."""
+    drive = joint("drive", "continuous", "base", "first", axis="0 0 1")
+    robot = load_urdf(urdf("shafts", "base", drive, joint("bend", "ball", "first", "second", "0 0 0.2")))
+    return robot.with_velocity_constraints([VelocityConstraint("joint", "constant_velocity", "second", "first")])
+
+
+def cams(coefficients):
+    """Two joints on one base, of which one follows a polynomial of the other."""
+    own = joint("turn", "continuous", "base", "cam", axis="0 1 0")
+    robot = load_urdf(urdf("cams", "base", own, joint("lift", "continuous", "base", "lever", "0.3 0 0", axis="0 1 0")))
+    return robot.with_coordinate_constraints([CoordinateConstraint("cam", "lift", "turn", coefficients)])
+
+
 def test_shafts_of_a_constant_velocity_joint_turn_alike():
-    shafts = joint("drive", "continuous", "base", "first", axis="0 0 1")
-    shafts += joint("bend", "ball", "first", "second", "0 0 0.2")
-    robot = load_urdf(f'<robot name="shafts"><link name="base"/>{shafts}</robot>').with_velocity_constraints(
-        [VelocityConstraint("joint", "constant_velocity", "second", "first")]
-    )
-    angle = 0.7
+    robot, angle = shafts(), 0.7
     joint_q = np.array([0.0, *at(axis=(1.0, 0.0, 0.0), angle=angle)[3:]])
     # The second shaft spins about its own axis, which stands still, as fast as the first one about its.
     axis = np.array([0.0, -np.sin(angle), np.cos(angle)])
@@ -84,10 +92,7 @@ def test_shafts_of_a_constant_velocity_joint_turn_alike():
 
 
 def test_a_cam_is_followed():
-    robot = load_urdf(
-        f'<robot name="cams"><link name="base"/>{joint("turn", "continuous", "base", "cam")}'
-        f"{joint('lift', 'continuous', 'base', 'lever', '0.3 0 0')}</robot>"
-    ).with_coordinate_constraints([CoordinateConstraint("cam", "lift", "turn", (0.1, 0.0, 0.5, -0.2))])
+    robot = cams((0.1, 0.0, 0.5, -0.2))
     turn = np.linspace(-1.0, 1.0, 9)
     found = robot.constraints.close(np.column_stack([turn, np.zeros(9)]), frozen=["turn"])
     assert found.closed.all()
@@ -104,11 +109,7 @@ def test_a_cam_is_followed():
 def test_no_turn_is_taken_off_what_a_cam_is_about():
     """Whole turns leave the place of a body as it is, and not the value of a polynomial."""
     cam = np.polynomial.Polynomial([-0.07, 0.01]) * np.polynomial.Polynomial.fromroots([-1.0, 1.0])
-    robot = load_urdf(
-        f'<robot name="cams"><link name="base"/>{joint("turn", "continuous", "base", "cam")}'
-        f"{joint('lift', 'continuous', 'base', 'lever', '0.3 0 0')}</robot>"
-    ).with_coordinate_constraints([CoordinateConstraint("cam", "lift", "turn", cam.coef)])
-    found = robot.constraints.close([[7.1, 0.0], [20.0, 0.0], [-9.0, 0.0]], frozen=["lift"], solutions=4)
+    found = cams(cam.coef).constraints.close([[7.1, 0.0], [20.0, 0.0], [-9.0, 0.0]], frozen=["lift"], solutions=4)
     assert found.closed.all()
     for configurations in (found.joint_q, found.solutions[0, : found.solution_count[0]]):
         np.testing.assert_allclose(cam(configurations[:, 0]), configurations[:, 1], atol=1e-9)
@@ -130,20 +131,17 @@ def test_constraints_of_all_kinds_stand_in_one_order():
     assert pickle.loads(pickle.dumps(robot)).constraints.names() == constraints.names()
 
 
-PLANETARY = "".join(
-    (
-        joint("sun_axle", "continuous", "base", "sun", axis="0 0 1"),
-        joint("arm_axle", "continuous", "base", "arm", axis="0 0 1"),
-        joint("planet_axle", "continuous", "arm", "planet", "0.3 0 0", axis="0 0 1"),
-        joint("crank", "ball", "base", "handle", "0 0 0.5"),
-        "</robot>",
-    )
-)
+PLANETARY = [
+    joint("sun_axle", "continuous", "base", "sun", axis="0 0 1"),
+    joint("arm_axle", "continuous", "base", "arm", axis="0 0 1"),
+    joint("planet_axle", "continuous", "arm", "planet", "0.3 0 0", axis="0 0 1"),
+    joint("crank", "ball", "base", "handle", "0 0 0.5"),
+]
 
 
 def planetary():
     """A sun and a planet on an arm, and a bevel wheel on the planet's shaft."""
-    robot = load_urdf(f'<robot name="planetary"><link name="base"/>{PLANETARY}')
+    robot = load_urdf(urdf("planetary", "base", *PLANETARY))
     return robot.with_velocity_constraints(
         [
             VelocityConstraint("mesh", "gear", "planet", "sun", ratio=-2.0, carrier="arm"),
@@ -167,7 +165,7 @@ def test_a_planet_turns_as_its_teeth_and_its_carrier_make_it():
     part = robot.subrobot("arm")
     assert part.dropped_constraints == ("mesh", "bevel")
     assert robot.constraints.of_link("arm") == ("mesh",)
-    turning = load_urdf('<robot name="r"><link name="root"/>' + joint("all", "continuous", "root", "base") + PLANETARY)
+    turning = load_urdf(urdf("r", "root", joint("all", "continuous", "root", "base", axis="0 1 0"), *PLANETARY))
     turning = turning.with_velocity_constraints(robot.velocity_constraints)
     assert turning.subrobot("base").dropped_constraints == ("bevel",)  # its bearings stand in the world
 
@@ -183,58 +181,60 @@ def test_parts_keep_what_is_theirs():
 
 def test_ways_may_leave_constraints_on_velocities_aside():
     """A wheel on the coupler of a four-bar rolls on the cart that it stands on: the cart belongs to it only so."""
-    bar = four_bar()
     wheel = VelocityConstraint("wheel", "rolling", "coupler", "rider", AXLE, radius=0.1)
-    rider = joint("ride", "continuous", "rocker", "rider", "0 0 0.1", "0 0 1")
-    text = _URDF.format(rider)
-    robot = load_urdf(text).with_loops(bar.loops).with_velocity_constraints([wheel])
+    ends = (("drive", "ground", "crank"), ("elbow", "crank", "coupler"), ("swing", "ground", "rocker"))
+    joints = [joint(name, "continuous", *links) for name, *links in (*ends, ("ride", "rocker", "rider"))]
+    robot = load_urdf(urdf("bar", "ground", *joints)).with_loops(four_bar().loops).with_velocity_constraints([wheel])
     assert set(robot.aggregate(["pin"]).link_names) == {"ground", "crank", "coupler", "rocker", "rider"}
     without = robot.aggregate(["pin"], with_velocity=False)
     assert set(without.link_names) == {"ground", "crank", "coupler", "rocker"}
     assert without.dropped_constraints == ("wheel",)
 
 
-_URDF = """<robot name="bar"><link name="ground"/>
-  <link name="crank"/><joint name="drive" type="continuous"><parent link="ground"/><child link="crank"/></joint>
-  <link name="coupler"/><joint name="elbow" type="continuous"><parent link="crank"/><child link="coupler"/></joint>
-  <link name="rocker"/><joint name="swing" type="continuous"><parent link="ground"/><child link="rocker"/></joint>
-  {}</robot>"""
+def about_hand(kind, reference=None, **options):
+    return VelocityConstraint("a", kind, "hand", reference, **options)
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: VelocityConstraint("a", "sliding", "hand"), "kind is 'sliding'. Allowed: 'rolling'"),
+        (lambda _: about_hand("sliding"), "kind is 'sliding'. Allowed: 'rolling'"),
+        (lambda _: about_hand("rolling"), "radius is None. Allowed for 'rolling': a positive number"),
+        (lambda _: about_hand("rolling", radius=0.0), "radius is 0.0"),
+        (lambda _: about_hand("constant_velocity", radius=1.0), "'constant_velocity': None"),
+        (lambda _: about_hand("constant_velocity", "hand"), "is about link 'hand' twice"),
+        (lambda _: about_hand("constant_velocity", offset=(0.0,) * 7), "has length 0"),
+        (lambda _: about_hand("gear", "arm"), "ratio is None. Allowed for 'gear': a number that is"),
+        (lambda _: about_hand("gear", "arm", ratio=np.inf), "ratio is inf"),
+        (lambda _: about_hand("gear", "arm", ratio=0.0), "ratio is 0"),
+        (lambda _: about_hand("rolling", radius=1.0, ratio=2.0), "Allowed for 'rolling': None"),
+        (lambda _: about_hand("gear", ratio=2.0), "is a gear with the world. Allowed: two links"),
+        (lambda _: about_hand("gear", "arm", ratio=2.0, carrier="arm"), "Allowed .*: a third link"),
+        (lambda _: about_hand("rolling", radius=1.0, carrier="arm"), "carrier is 'arm'. .*: None"),
         (
-            lambda: VelocityConstraint("a", "rolling", "hand"),
-            "radius is None. Allowed for 'rolling': a positive number",
+            lambda robot: robot.with_velocity_constraints([VelocityConstraint("a", "constant_velocity", "finger")]),
+            "about link 'finger', which the robot does not have",
         ),
-        (lambda: VelocityConstraint("a", "rolling", "hand", radius=0.0), "radius is 0.0"),
-        (lambda: VelocityConstraint("a", "constant_velocity", "hand", radius=1.0), "'constant_velocity': None"),
-        (lambda: VelocityConstraint("a", "constant_velocity", "hand", "hand"), "is about link 'hand' twice"),
-        (lambda: VelocityConstraint("a", "constant_velocity", "hand", offset=(0.0,) * 7), "has length 0"),
-        (lambda: VelocityConstraint("a", "gear", "hand", "arm"), "ratio is None. Allowed for 'gear': a number that is"),
-        (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=np.inf), "ratio is inf"),
-        (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=0.0), "ratio is 0"),
-        (lambda: VelocityConstraint("a", "rolling", "hand", radius=1.0, ratio=2.0), "Allowed for 'rolling': None"),
-        (lambda: VelocityConstraint("a", "gear", "hand", ratio=2.0), "is a gear with the world. Allowed: two links"),
-        (lambda: VelocityConstraint("a", "gear", "hand", "arm", ratio=2.0, carrier="arm"), "Allowed .*: a third link"),
-        (lambda: VelocityConstraint("a", "rolling", "hand", radius=1.0, carrier="arm"), "carrier is 'arm'. .*: None"),
+        (
+            lambda robot: robot.with_velocity_constraints(
+                [VelocityConstraint("weld_loop", "constant_velocity", "hand")]
+            ),
+            "Two constraints have the name 'weld_loop'",
+        ),
+        (
+            lambda robot: robot.with_velocity_constraints(
+                [VelocityConstraint(name, "constant_velocity", "hand") for name in ("a", "b")]
+            ),
+            "Constraints 'a' and 'b' say the same",
+        ),
+        (
+            lambda robot: robot.with_coordinate_constraints(COORDINATES).with_loops(
+                [LoopConstraint("cam", "weld", "hand")]
+            ),
+            "Two constraints have the name 'cam'",
+        ),
     ],
 )
-def test_what_is_no_constraint_is_refused(make, words):
+def test_what_is_no_constraint_or_not_about_the_robot_is_refused(make, words):
     with pytest.raises(InputError, match=words):
-        make()
-
-
-def test_a_robot_refuses_constraints_that_are_not_about_it():
-    robot = branches(["weld"])
-    with pytest.raises(InputError, match="about link 'finger', which the robot does not have"):
-        robot.with_velocity_constraints([VelocityConstraint("a", "constant_velocity", "finger")])
-    with pytest.raises(InputError, match="Two constraints have the name 'weld_loop'"):
-        robot.with_velocity_constraints([VelocityConstraint("weld_loop", "constant_velocity", "hand")])
-    twice = [VelocityConstraint(name, "constant_velocity", "hand") for name in ("a", "b")]
-    with pytest.raises(InputError, match="Constraints 'a' and 'b' say the same"):
-        robot.with_velocity_constraints(twice)
-    with pytest.raises(InputError, match="Two constraints have the name 'cam'"):
-        robot.with_coordinate_constraints(COORDINATES).with_loops([LoopConstraint("cam", "weld", "hand")])
+        make(branches(["weld"]))
