@@ -23,15 +23,14 @@ from ik_service.robots import (
     load_robot,
     load_urdf,
 )
+from tests.robots.urdf_text import joint, urdf
 
 JOINTS = ("revolute", "prismatic", "planar", "floating", "spherical", "continuous")
 PARTS = [
-    f'<link name="l{k + 1}"/><joint name="j{k}" type="{kind}"><parent link="l{k}"/><child link="l{k + 1}"/>'
-    f'<origin xyz="0.1 0.05 0.2" rpy="0.3 -0.2 0.{k}"/><axis xyz="0.6 -0.{k} 0.8"/>'
-    f'<limit lower="-1" upper="1"/></joint>'
+    joint(f"j{k}", kind, f"l{k}", f"l{k + 1}", "0.1 0.05 0.2", f"0.3 -0.2 0.{k}", f"0.6 -0.{k} 0.8", (-1, 1))
     for k, kind in enumerate(JOINTS)
 ]
-MIXED = "".join(['<robot name="mixed"><link name="l0"/>', *PARTS, "</robot>"])
+MIXED = urdf("mixed", "l0", *PARTS)
 OF_PAIR = 4  # spheres of two links, or of a link and an object, that count
 TURNED = (0.3, 0.1, 0.4, 0.0, 0.6, 0.0, 0.8)
 ROUGH = DistanceGrid(np.random.default_rng(4).normal(0.1, 0.08, (4, 3, 5)), 0.15, (-0.4, 0.2, 0.0, 0.0, 0.6, 0.0, 0.8))
@@ -49,12 +48,9 @@ WORLD = World(
 
 
 def with_spheres(robot):
-    rng, links = np.random.default_rng(0), robot.link_names
-    counts = rng.integers(1, 12, len(links))
-    spheres = {
-        link: np.column_stack([rng.normal(0.0, 0.04, (n, 3)), rng.uniform(0.01, 0.03, n)])
-        for link, n in zip(links, counts, strict=True)
-    }
+    rng, links, spheres = np.random.default_rng(0), robot.link_names, {}
+    for link, n in zip(links, rng.integers(1, 12, len(links)), strict=True):
+        spheres[link] = np.column_stack([rng.normal(0.0, 0.04, (n, 3)), rng.uniform(0.01, 0.03, n)])
     return robot.with_collision_model(CollisionModel(spheres, [(a, b) for a in links for b in links if a < b][::3]))
 
 

@@ -44,7 +44,7 @@ def rotation(pose):
     return np.stack([local_points((0.0, 0.0, 0.0, *pose[3:]), axis) for axis in np.eye(3)], axis=1)
 
 
-def test_a_sampled_shape_has_its_distances():
+def test_a_sampled_shape_has_its_distances_and_beyond_the_nodes_is_no_nearer_than_it_is():
     grid = DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, 0.02)
     assert grid.values.shape == (31, 31, 31)
     assert grid.values[0, 0, 0] == pytest.approx(BALL.signed_distance(np.array(LOWER)), abs=1e-7)
@@ -52,10 +52,6 @@ def test_a_sampled_shape_has_its_distances():
     off = np.abs(grid.signed_distance(points) - BALL.signed_distance(points))
     assert off[BALL.signed_distance(points) > -0.1].max() < 2e-3
     assert grid.steepness < 1.1
-
-
-def test_beyond_the_nodes_it_is_no_nearer_than_what_is_within_them():
-    grid = DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, 0.02)
     points = np.random.default_rng(0).uniform(-2.0, 2.0, (2000, 3))
     found, real = grid.signed_distance(points), BALL.signed_distance(points)
     assert (found <= real + 2e-3).all()
@@ -95,16 +91,13 @@ def test_no_way_outside_of_obstacles_is_steeper():
     assert slope[is_free].max() > 0.5 * grid.steepness
 
 
-def test_a_grid_is_placed_with_its_owner():
+def test_a_grid_is_placed_with_its_owner_also_by_rounded_numbers():
     grid, pose = DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, 0.05), TURNED
     points = np.random.default_rng(0).uniform(-1.0, 1.0, (100, 3))
     expected = grid.signed_distance(local_points(pose, points))
     np.testing.assert_allclose(grid.placed(pose).signed_distance(points), expected, atol=1e-12)
-
-
-def test_a_pose_with_rounded_numbers_moves_no_grid_out_of_place():
-    grid = DistanceGrid(np.ones((3, 3, 3)), 0.1, (2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
-    placed = grid.placed((0.0, 0.0, 0.0, 0.0, 0.0, 0.707, 0.707))
+    far = DistanceGrid(np.ones((3, 3, 3)), 0.1, (2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
+    placed = far.placed((0.0, 0.0, 0.0, 0.0, 0.0, 0.707, 0.707))
     np.testing.assert_allclose(placed.pose[:3], (0.0, 2.0, 0.0), atol=1e-12)
 
 
@@ -115,14 +108,18 @@ def test_a_grid_is_an_obstacle_that_cannot_be_changed():
     assert (grid.values == 1.0).all()
     with pytest.raises(ValueError, match="read-only"):
         grid.values[0, 0, 0] = 0.0
-    copied = pickle.loads(pickle.dumps(World({"rock": rough()}))).objects["rock"]
-    assert (copied.values.tobytes(), copied.spacing, copied.pose) == (
-        rough().values.tobytes(),
-        rough().spacing,
-        rough().pose,
-    )
+    copied, same = pickle.loads(pickle.dumps(World({"rock": rough()}))).objects["rock"], rough()
+    assert copied.values.tobytes() == same.values.tobytes()
+    assert (copied.spacing, copied.pose) == (same.spacing, same.pose)
     assert not copied.values.flags.writeable
     assert repr(grid) == "<DistanceGrid: 2 x 3 x 4 nodes, 100 mm apart>"
+
+
+def sampled(distances=BALL.signed_distance, lower=LOWER, upper=UPPER, spacing=0.1):
+    return DistanceGrid.sampled(distances, lower, upper, spacing)
+
+
+CUBE, SPACING = np.ones((2, 2, 2)), "spacing of a grid must be at least 1e-06 m"
 
 
 @pytest.mark.parametrize(
@@ -130,22 +127,19 @@ def test_a_grid_is_an_obstacle_that_cannot_be_changed():
     [
         (lambda: DistanceGrid(np.ones((2, 2)), 0.1), r"the shape \[x, y, z\], .*got \[2, 2\]"),
         (lambda: DistanceGrid(np.ones((1, 2, 2)), 0.1), "at least 2 along each axis"),
-        (lambda: DistanceGrid(np.full((2, 2, 2), np.nan), 0.1), "must be finite"),
+        (lambda: DistanceGrid(np.nan * CUBE, 0.1), "must be finite"),
         (lambda: DistanceGrid([["a"]], 0.1), "must be numbers"),
-        (lambda: DistanceGrid(np.ones((2, 2, 2)), 0.0), "spacing of a grid must be at least 1e-06 m"),
-        (lambda: DistanceGrid(np.ones((2, 2, 2)), 1e-100), "spacing of a grid must be at least 1e-06 m"),
-        (lambda: DistanceGrid(np.ones((2, 2, 2)), "0.1"), "spacing of a grid must be at least 1e-06 m"),
-        (lambda: rough().placed((0, 0, 0)), "pose of the frame of a grid"),
-        (lambda: DistanceGrid(np.ones((2, 2, 2)), 0.1, (0, 0, 0, 0, 0, 0, 2)), "pose of a grid"),
-        (lambda: DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, 1e-4), "too many for a grid"),
-        (lambda: DistanceGrid.sampled(BALL.signed_distance, UPPER, LOWER, 0.1), "two corners and a spacing"),
         (lambda: DistanceGrid([[[10**400]]], 0.1), "must be numbers"),
-        (lambda: DistanceGrid(np.ones((2, 2, 2)), 10**400), "spacing of a grid must be at least 1e-06 m"),
-        (lambda: DistanceGrid.sampled(BALL.signed_distance, None, UPPER, 0.1), "two corners and a spacing"),
-        (lambda: DistanceGrid.sampled(BALL.signed_distance, LOWER, "far", 0.1), "two corners and a spacing"),
-        (lambda: DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, None), "two corners and a spacing"),
-        (lambda: DistanceGrid.sampled(BALL, LOWER, UPPER, 0.1), "sampled from a function of points, got Sphere"),
-        (lambda: World({"rock": np.ones((2, 2, 2))}), "must be a shape or a DistanceGrid"),
+        *((lambda spacing=spacing: DistanceGrid(CUBE, spacing), SPACING) for spacing in (0.0, 1e-100, "0.1", 10**400)),
+        (lambda: rough().placed((0, 0, 0)), "pose of the frame of a grid"),
+        (lambda: DistanceGrid(CUBE, 0.1, (0, 0, 0, 0, 0, 0, 2)), "pose of a grid"),
+        (lambda: sampled(spacing=1e-4), "too many for a grid"),
+        (lambda: sampled(lower=UPPER, upper=LOWER), "two corners and a spacing"),
+        (lambda: sampled(lower=None), "two corners and a spacing"),
+        (lambda: sampled(upper="far"), "two corners and a spacing"),
+        (lambda: sampled(spacing=None), "two corners and a spacing"),
+        (lambda: sampled(BALL), "sampled from a function of points, got Sphere"),
+        (lambda: World({"rock": CUBE}), "must be a shape or a DistanceGrid"),
     ],
 )
 def test_what_is_no_grid_is_refused(make, reason):

@@ -19,37 +19,32 @@ def test_pairs_are_sorted_and_stand_once():
     assert repr(model) == "<CollisionModel: 4 spheres on 3 links, 2 pairs>"
 
 
-def test_pairs_that_are_left_out_keep_their_reason():
+def test_pairs_that_are_left_out_keep_their_reason_also_in_parts():
     model = CollisionModel(SPHERES, [("a", "b"), ("a", "c")]).without_pairs([("b", "a"), ("b", "c")], "never")
     assert model.pairs == (("a", "c"),)
     assert dict(model.left_out) == {"never": (("a", "b"),)}  # b and c were not checked before either
     more = model.without_pairs([("a", "c")], "never")
     assert dict(more.left_out) == {"never": (("a", "b"), ("a", "c"))}
-
-
-def test_the_model_of_some_links_has_their_spheres_and_pairs():
-    model = CollisionModel(SPHERES, [("a", "b"), ("a", "c")]).without_pairs([("a", "b")], "never")
-    assert model.of_links(["other"]) is None
     part = model.of_links(["b", "a", "other"])
     assert list(part.spheres) == ["a", "b"]
     assert part.pairs == ()
     assert dict(part.left_out) == {"never": (("a", "b"),)}
+    assert model.of_links(["other"]) is None
 
 
-def test_equal_models_hash_equally_also_after_pickling():
+def test_models_cannot_be_changed_and_equal_ones_hash_equally_also_after_pickling():
     model = CollisionModel(SPHERES, [("a", "b")])
     assert pickle.loads(pickle.dumps(model)).content_hash == model.content_hash
     assert CollisionModel(SPHERES, [("a", "c")]).content_hash != model.content_hash
     wider = {**SPHERES, "a": [[0.0, 0.0, 0.0, 0.2]]}
     assert CollisionModel(wider, [("a", "b")]).content_hash != model.content_hash
-
-
-def test_spheres_cannot_be_changed():
-    model = CollisionModel(SPHERES, [])
     with pytest.raises(ValueError, match="read-only"):
         model.spheres["a"][0, 0] = 1.0
     with pytest.raises(TypeError):
         model.spheres["d"] = np.zeros((1, 4))
+    world = World({"table": Box((1.0, 1.0, 0.1)), "ball": Sphere(0.2, (0.0, 0.0, 1.0))})
+    assert world.names == ("table", "ball")
+    assert pickle.loads(pickle.dumps(world)).objects == world.objects
 
 
 @pytest.mark.parametrize(
@@ -84,12 +79,6 @@ def test_what_makes_no_model_is_refused(spheres, pairs, reason):
 def test_pairs_that_are_left_out_are_pairs_by_reasons(left_out):
     with pytest.raises(InputError, match=r"left_out of a collision model|Pairs must be|A pair must be"):
         CollisionModel(SPHERES, [], left_out)
-
-
-def test_a_world_has_named_shapes():
-    world = World({"table": Box((1.0, 1.0, 0.1)), "ball": Sphere(0.2, (0.0, 0.0, 1.0))})
-    assert world.names == ("table", "ball")
-    assert pickle.loads(pickle.dumps(world)).objects == world.objects
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from ik_service.kinematics.host_poses import CONFIGURATIONS_PER_BLOCK
 from ik_service.kinematics.host_tangent import body_motion, motion_subspace_rate
 from ik_service.robots import JointType, RobotModel, load_robot, load_urdf
 from objectives.errors import InputError, UnknownNameError
+from tests.robots.urdf_text import joint, urdf
 from tests.solver.derivatives.chain_robot import chain_robot
 
 Float64Array = NDArray[np.float64]
@@ -34,13 +35,8 @@ JOINTS = [
 @pytest.fixture(scope="module")
 def robot() -> RobotModel:
     """Give a robot with every joint type, ball and floating ones deep in the tree."""
-    links = "".join(f'<link name="{name}"/>' for name in ["base", *(joint[3] for joint in JOINTS)])
-    joints = "".join(
-        f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>'
-        f'<origin xyz="{xyz}" rpy="{rpy}"/><axis xyz="{axis}"/>' + (f"<limit {limit}/>" if limit else "") + "</joint>"
-        for name, kind, parent, child, xyz, rpy, axis, limit in JOINTS
-    )
-    return load_urdf(f'<robot name="all types">{links}{joints}</robot>')
+    joints = [joint(*one, inside=f"<limit {limit}/>" if limit else "") for *one, limit in JOINTS]
+    return load_urdf(urdf("all types", "base", *joints))
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +125,17 @@ def test_body_poses_are_the_poses_of_the_links_that_joints_move(robot: RobotMode
 
 
 def test_one_configuration_and_many_give_the_same(robot: RobotModel) -> None:
-    many = robot.random_joint_q(np.random.default_rng(0), 5000)  # more than one block
-    poses = robot.forward_kinematics(many, ["hand", "nail"])
-    subspace = robot.motion_subspace(many)
-    for row in (0, 2047, 2048, 4999):
-        alone = robot.forward_kinematics(many[row], ["hand", "nail"])
-        assert np.abs(alone.positions[0] - poses.positions[row]).max() < TOLERANCE
-        assert np.abs(alone.orientations_xyzw[0] - poses.orientations_xyzw[row]).max() < TOLERANCE
-        assert np.abs(robot.motion_subspace(many[row])[0] - subspace[row]).max() < TOLERANCE
+    many = robot.random_joint_q(np.random.default_rng(7), 2 * CONFIGURATIONS_PER_BLOCK + 3)
+    joint_qd = np.random.default_rng(8).standard_normal((len(many), robot.joint_dof_count))
+
+    def found(joint_q, joint_qd):
+        poses, jacobian = robot.forward_kinematics(joint_q, ["hand", "nail"]), robot.jacobian(joint_q, ["nail"])
+        return *poses, robot.motion_subspace(joint_q), jacobian, robot.jacobian_dot(joint_q, joint_qd, ["nail"])
+
+    together = found(many, joint_qd)
+    for row in (0, CONFIGURATIONS_PER_BLOCK - 1, CONFIGURATIONS_PER_BLOCK, len(many) - 1):
+        for alone, all_of_them in zip(found(many[row], joint_qd[row]), together, strict=True):
+            assert np.abs(alone[0] - all_of_them[row]).max() < TOLERANCE
     none = robot.forward_kinematics(many[:0])
     assert none.positions.shape == (0, len(robot.link_names), 3)
     assert robot.motion_subspace(many[:0]).shape == (0, robot.joint_dof_count, 6)
@@ -174,14 +173,6 @@ def _angular_velocity(start_xyzw: Float64Array, end_xyzw: Float64Array) -> Float
     return np.asarray(2.0 * (w0 * v1 - w1 * v0 - np.cross(v1, v0)))
 
 
-def test_rate_of_the_motion_subspace_is_its_derivative_along_a_motion(robot: RobotModel, joint_q: Float64Array) -> None:
-    joint_qd = np.random.default_rng(2).standard_normal((len(joint_q), robot.joint_dof_count))
-    rate = motion_subspace_rate(robot, body_motion(robot, joint_q), joint_qd)
-    ahead, behind = (robot.motion_subspace(robot.integrate(joint_q, way * STEP * joint_qd)) for way in (1.0, -1.0))
-    np.testing.assert_allclose(rate, (ahead - behind) / (2.0 * STEP), atol=10.0 * DERIVATIVE_TOLERANCE)
-    assert (np.abs(rate).max(axis=(0, 2)) > 0.1).sum() > 10
-
-
 def test_jacobians_are_the_derivatives_of_poses(robot: RobotModel, joint_q: Float64Array) -> None:
     found = robot.jacobian(joint_q)
     assert found.shape == (len(joint_q), len(robot.link_names), 6, robot.joint_dof_count)
@@ -199,21 +190,20 @@ def test_jacobians_are_the_derivatives_of_poses(robot: RobotModel, joint_q: Floa
     np.testing.assert_allclose(of_one[0], some, atol=TOLERANCE)
 
 
-def test_jacobians_of_long_batches_are_those_of_single_configurations(robot: RobotModel) -> None:
-    many = robot.random_joint_q(np.random.default_rng(7), CONFIGURATIONS_PER_BLOCK + 3)
-    joint_qd = np.random.default_rng(8).standard_normal((len(many), robot.joint_dof_count))
-    found, rate = robot.jacobian(many, ["nail"]), robot.jacobian_dot(many, joint_qd, ["nail"])
-    for k in (0, CONFIGURATIONS_PER_BLOCK - 1, CONFIGURATIONS_PER_BLOCK, len(many) - 1):
-        np.testing.assert_allclose(robot.jacobian(many[k], ["nail"])[0], found[k], atol=TOLERANCE)
-        np.testing.assert_allclose(robot.jacobian_dot(many[k], joint_qd[k], ["nail"])[0], rate[k], atol=TOLERANCE)
-
-
-def test_rates_of_jacobians_are_their_derivatives_along_a_motion(robot: RobotModel, joint_q: Float64Array) -> None:
+def test_rates_of_jacobians_and_subspaces_are_their_derivatives_along_a_motion(
+    robot: RobotModel, joint_q: Float64Array
+) -> None:
     joint_qd = np.random.default_rng(2).standard_normal((len(joint_q), robot.joint_dof_count))
     rate = robot.jacobian_dot(joint_q, joint_qd)
-    ahead, behind = (robot.jacobian(robot.integrate(joint_q, way * STEP * joint_qd)) for way in (1.0, -1.0))
-    np.testing.assert_allclose(rate, (ahead - behind) / (2.0 * STEP), atol=10.0 * DERIVATIVE_TOLERANCE)
-    assert (np.abs(rate).max(axis=(0, 1, 2)) > 0.1).sum() > 10
+    for found, function in (
+        (motion_subspace_rate(robot, body_motion(robot, joint_q), joint_qd).swapaxes(1, 2), robot.motion_subspace),
+        (rate, robot.jacobian),
+    ):
+        ahead, behind = (function(robot.integrate(joint_q, way * STEP * joint_qd)) for way in (1.0, -1.0))
+        expected = (ahead - behind) / (2.0 * STEP)
+        expected = expected.swapaxes(1, 2) if expected.ndim == 3 else expected
+        np.testing.assert_allclose(found, expected, atol=10.0 * DERIVATIVE_TOLERANCE)
+        assert (np.abs(found).reshape(-1, robot.joint_dof_count).max(axis=0) > 0.1).sum() > 10
     same = robot.jacobian_dot(joint_q, joint_qd[0])  # velocities that all have
     assert np.array_equal(same[0], rate[0])
     with pytest.raises(InputError, match="6 rows and joint_qd 2"):
@@ -279,26 +269,22 @@ def test_quaternions_are_normalised_before_use(robot: RobotModel, joint_q: Float
 
 
 def test_bad_configurations_are_refused_by_place(robot: RobotModel, joint_q: Float64Array) -> None:
-    width = robot.joint_coord_count
-    wrong = joint_q.copy()
-    wrong[2, 3] = np.nan
-    with pytest.raises(InputError, match=r"joint_q\[2, 3\] is nan"):
-        robot.forward_kinematics(wrong)
-    zero = joint_q.copy()
-    start = robot.joint_q_start[robot.joint_index("flight")] + 3
-    zero[1, start : start + 4] = 0.0
-    with pytest.raises(InputError, match=r"joint_q\[1\]: the quaternion of joint 'flight' has length zero"):
-        robot.body_poses(zero)
-    with pytest.raises(InputError, match=rf"shape \[6, {width - 1}\]; robot 'all types' needs \[{width}\]"):
-        robot.motion_subspace(joint_q[:, 1:])
-    with pytest.raises(InputError, match="must be numbers"):
-        robot.forward_kinematics(["a"] * width)
+    width, flight = robot.joint_coord_count, robot.joint_q_start[robot.joint_index("flight")] + 3
+    wrong, zero = joint_q.copy(), joint_q.copy()
+    wrong[2, 3], zero[1, flight : flight + 4] = np.nan, 0.0
+    shape = rf"shape \[6, {width - 1}\]; robot 'all types' needs \[{width}\]"
+    for call, words in (
+        (lambda: robot.forward_kinematics(wrong), r"joint_q\[2, 3\] is nan"),
+        (lambda: robot.body_poses(zero), r"joint_q\[1\]: the quaternion of joint 'flight' has length zero"),
+        (lambda: robot.motion_subspace(joint_q[:, 1:]), shape),
+        (lambda: robot.forward_kinematics(["a"] * width), "must be numbers"),
+        (lambda: robot.forward_kinematics(joint_q, "hand"), "list of names"),
+        (lambda: robot.random_joint_q(np.random.default_rng(0), -1), "negative"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()
     with pytest.raises(UnknownNameError, match=r"Link 'hnd' is not in robot 'all types'. Did you mean 'hand'"):
         robot.forward_kinematics(joint_q, ["hnd"])
-    with pytest.raises(InputError, match="list of names"):
-        robot.forward_kinematics(joint_q, "hand")
-    with pytest.raises(InputError, match="negative"):
-        robot.random_joint_q(np.random.default_rng(0), -1)
 
 
 def test_random_configurations_fill_the_limits_and_no_more() -> None:
@@ -323,11 +309,7 @@ def test_random_configurations_without_limits_have_sensible_ranges(robot: RobotM
 
 
 def test_a_limit_on_one_side_opens_a_range() -> None:
-    text = (
-        '<robot><link name="a"/><link name="b"/><joint name="j" type="prismatic"><parent link="a"/><child link="b"/>'
-        '<limit lower="0.5" upper="1e6"/></joint></robot>'
-    )
-    robot = load_urdf(text)
+    robot = load_urdf(urdf("one", "a", joint("j", "prismatic", "a", "b", limit=(0.5, 1e6))))
     q = robot.random_joint_q(np.random.default_rng(0), 1000)
     assert robot.joint_limit_upper[0] == np.inf
     assert q.min() >= 0.5
@@ -336,20 +318,11 @@ def test_a_limit_on_one_side_opens_a_range() -> None:
 
 
 def test_joint_types_have_the_counts_of_the_conventions(robot: RobotModel) -> None:
-    counts = {
-        JointType(t).name: (int(dq), int(dqd))
-        for t, dq, dqd in zip(
-            robot.joint_type, np.diff(robot.joint_q_start), np.diff(robot.joint_qd_start), strict=True
-        )
-    }
-    assert counts == {
-        "PRISMATIC": (1, 1),
-        "PLANAR": (3, 3),
-        "CONTINUOUS": (1, 1),
-        "BALL": (4, 3),
-        "REVOLUTE": (1, 1),
-        "FLOATING": (7, 6),
-    }
+    counts = {"PLANAR": (3, 3), "BALL": (4, 3), "FLOATING": (7, 6)}
+    found = zip(robot.joint_type, np.diff(robot.joint_q_start), np.diff(robot.joint_qd_start), strict=True)
+    for kind, coordinates, dofs in found:
+        assert (coordinates, dofs) == counts.get(JointType(kind).name, (1, 1))
+    assert len({*robot.joint_type}) == 6
 
 
 def test_poses_have_the_same_bytes_alone_and_among_others():

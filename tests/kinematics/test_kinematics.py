@@ -9,33 +9,18 @@ from ik_service.kinematics.forward_kinematics import forward_kinematics
 from ik_service.kinematics.integrate import integrate
 from ik_service.kinematics.motion_subspace import motion_subspace
 from ik_service.mechanism.joint_type import JointType
+from tests.objectives.conftest import FLOATING
 
 FLOAT32_POSE = 1e-5  # [m, quaternion]: a few roundings per joint over chains of up to thirty joints
 ROBOTS = ["panda", "dual_panda", "allegro", "humanoid", "panda_gripper"]
-ALL_JOINTS = """
-<robot name="all_joints">
-  <link name="world"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="e"/><link name="f"/>
-  <joint name="base" type="floating"><parent link="world"/><child link="a"/>
-    <origin xyz="0.1 0.2 0.3" rpy="0.3 0.2 0.1"/></joint>
-  <joint name="slide" type="planar"><parent link="a"/><child link="b"/>
-    <origin xyz="0 0 0.2" rpy="0.5 0 0"/><axis xyz="0 1 1"/></joint>
-  <joint name="turn" type="continuous"><parent link="b"/><child link="c"/>
-    <origin xyz="0.1 0 0.2"/><axis xyz="1 2 3"/></joint>
-  <joint name="lift" type="prismatic"><parent link="c"/><child link="d"/><axis xyz="0 1 1"/>
-    <limit lower="-0.2" upper="0.4" effort="1" velocity="1"/></joint>
-  <joint name="bend" type="revolute"><parent link="b"/><child link="e"/><origin xyz="0 0.3 0"/><axis xyz="0 -1 0"/>
-    <limit lower="-1" upper="2" effort="1" velocity="1"/></joint>
-  <joint name="round" type="ball"><parent link="e"/><child link="f"/><origin xyz="0 0 0.3" rpy="0 0.4 0"/></joint>
-</robot>
-"""
 
 
 @pytest.fixture(params=[*ROBOTS, "all_joints"])
-def robot(request, tmp_path):
+def robot(request):
     if request.param == "all_joints":
-        path = tmp_path / "all_joints.urdf"
-        path.write_text(ALL_JOINTS)
-        return ik_service.load_robot(path)
+        robot = ik_service.load_robot(FLOATING)
+        assert set(robot.joint_type) == set(JointType) - {JointType.FIXED}
+        return robot
     return ik_service.load_robot(request.param, collision="ignore")
 
 
@@ -50,22 +35,14 @@ def body_poses(robot, joint_q):
     return model, body_q
 
 
-def test_every_type_of_joint_is_among_those_compared():
-    assert set(ik_service.load_robot(ALL_JOINTS).joint_type) == set(JointType) - {JointType.FIXED}
-
-
-def test_body_poses_equal_the_float64_host_function(robot):
+def test_body_poses_and_motion_subspace_equal_the_float64_host_functions(robot):
     joint_q = configurations(robot)
-    actual, expected = body_poses(robot, joint_q)[1].numpy(), robot.body_poses(joint_q)
+    model, body_q = body_poses(robot, joint_q)
+    actual, expected = body_q.numpy(), robot.body_poses(joint_q)
     assert np.ptp(expected[..., :3]) > 0.1
     sign = np.sign((actual[..., 3:] * expected[..., 3:]).sum(axis=-1, keepdims=True))
     np.testing.assert_allclose(actual[..., :3], expected[..., :3], atol=FLOAT32_POSE)
     np.testing.assert_allclose(actual[..., 3:] * sign, expected[..., 3:], atol=FLOAT32_POSE)
-
-
-def test_motion_subspace_equals_the_float64_host_function(robot):
-    joint_q = configurations(robot)
-    model, body_q = body_poses(robot, joint_q)
     joint_S_s = wp.zeros((len(joint_q), model.joint_dof_count), dtype=wp.spatial_vector, device="cpu")
     motion_subspace(model, body_q, joint_S_s)
     expected = robot.motion_subspace(joint_q)

@@ -10,6 +10,7 @@ from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
 from ik_service.robots import load_robot, load_urdf
 from objectives import InputError
 from tests.foreign_robots import CASES, Witness, load_foreign
+from tests.robots.readers.simulators.test_mjcf import _place
 
 TIGHT = 1e-12  # [m] of float64 sums over some tens of bodies a few metres away
 CONFIGURATIONS = 4
@@ -20,11 +21,9 @@ ARM = f"""<robot name="arm">
   <link name="tool">{INERTIAL.format("0 0.2 0", 1)}</link>
   <link name="fore"/>
   <link name="tip"><inertial><mass value="1"/></inertial></link>
-  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/>
-    <limit lower="-3" upper="3"/></joint>
-  <joint name="mount" type="fixed"><parent link="upper"/><child link="tool"/><origin xyz="1 0 0" rpy="0 0 0"/></joint>
-  <joint name="elbow" type="revolute"><parent link="tool"/><child link="fore"/><axis xyz="0 0 1"/>
-    <limit lower="-3" upper="3"/></joint>
+  <joint name="shoulder" type="continuous"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/></joint>
+  <joint name="mount" type="fixed"><parent link="upper"/><child link="tool"/><origin xyz="1 0 0"/></joint>
+  <joint name="elbow" type="continuous"><parent link="tool"/><child link="fore"/><axis xyz="0 0 1"/></joint>
   <joint name="end" type="fixed"><parent link="fore"/><child link="tip"/><origin xyz="0.5 0 0"/></joint>
 </robot>"""
 
@@ -36,13 +35,8 @@ def arm():
 
 class TestByHand:
     def test_links_have_the_masses_of_the_file(self, arm):
-        assert dict(zip(arm.link_names, arm.link_mass.tolist(), strict=True)) == {
-            "base": 4.0,
-            "upper": 2.0,
-            "tool": 1.0,
-            "fore": 0.0,
-            "tip": 1.0,
-        }
+        masses = {"base": 4.0, "upper": 2.0, "tool": 1.0, "fore": 0.0, "tip": 1.0}
+        assert dict(zip(arm.link_names, arm.link_mass.tolist(), strict=True)) == masses
         assert arm.link_com[arm.link_index("tool")].tolist() == [0.0, 0.2, 0.0]
 
     def test_what_is_fixed_to_a_body_counts_into_it(self, arm):
@@ -57,26 +51,23 @@ class TestByHand:
         np.testing.assert_allclose(straight, [(2 * 0.5 + 1.0 + 1.5) / 8.0, 0.2 / 8.0, 0.4 / 8.0], atol=TIGHT)
         np.testing.assert_allclose(bent, [(-0.2 - 0.5) / 8.0, (2 * 0.5 + 1.0 + 1.0) / 8.0, 0.4 / 8.0], atol=TIGHT)
 
-    def test_a_robot_without_masses_says_so(self):
+    def test_a_robot_without_masses_says_so_and_a_mass_of_zero_is_none(self):
         panda = ik_service.load_robot("panda")
         assert panda.body_masses == ()
         with pytest.raises(InputError, match="Robot 'panda' has no masses"):
             panda.center_of_mass(panda.mid_joint_q)
-
-    def test_a_mass_of_zero_is_no_mass(self):
         robot = load_urdf(ARM.replace('value="2"', 'value="0"'))
         assert [one.mass for one in robot.body_masses] == [4.0, 1.0, 1.0]
 
 
 class TestParts:
-    def test_locked_joints_keep_the_masses_behind_them(self, arm):
-        locked = arm.lock({"shoulder": 0.4})
-        q = np.array([0.4, -0.7])
+    def test_locks_frames_and_floating_bases_keep_masses(self, arm):
+        locked, q = arm.lock({"shoulder": 0.4}), np.array([0.4, -0.7])
         assert (locked.center_of_mass(q) == arm.center_of_mass(q)).all()
-
-    def test_an_added_frame_weighs_nothing(self, arm):
         framed = arm.with_frame("tcp", "tip", [0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
         assert framed.body_masses == arm.body_masses
+        floating = load_urdf(ARM, floating_base=True)
+        assert [(one.body, one.mass) for one in floating.body_masses] == [(0, 4.0), (1, 3.0), (2, 1.0)]
 
     def test_a_part_has_the_masses_of_its_links(self, arm):
         part = arm.subrobot("upper")  # upper and tool are its base now
@@ -87,18 +78,13 @@ class TestParts:
         cut = arm.subrobot("base", stop_at=["upper"])  # the tool is on the same body and left out
         assert [one.mass for one in cut.body_masses] == [4.0, 2.0]
 
-    def test_a_floating_base_carries_what_was_static(self):
-        robot = load_urdf(ARM, floating_base=True)
-        assert [(one.body, one.mass) for one in robot.body_masses] == [(0, 4.0), (1, 3.0), (2, 1.0)]
-
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_the_centre_of_mass_is_that_of_pinocchio(distribution, ending, floating):
     robot, theirs = load_foreign(distribution, ending, floating)
     witness = Witness(robot, theirs)
-    joint_q = robot.clamp_joint_q(
-        np.clip(robot.random_joint_q(np.random.default_rng(8), CONFIGURATIONS), -np.pi, np.pi)
-    )
+    drawn = robot.random_joint_q(np.random.default_rng(8), CONFIGURATIONS)
+    joint_q = robot.clamp_joint_q(np.clip(drawn, -np.pi, np.pi))
     masses = np.array([inertia.mass for inertia in theirs.inertias])
     assert masses.sum() > 0.1
     assert abs(robot.link_mass.sum() - masses.sum()) < TIGHT * masses.sum()
@@ -130,17 +116,9 @@ MJCF = """<mujoco>
 def test_the_centre_of_mass_of_an_mjcf_file_is_that_of_mujoco(tmp_path):
     path = tmp_path / "robot.xml"
     path.write_text(MJCF)
-    robot = load_robot(path)
-    model = mujoco.MjModel.from_xml_path(str(path))
-    data = mujoco.MjData(model)
+    robot, model = load_robot(path), mujoco.MjModel.from_xml_path(str(path))
     for joint_q in robot.random_joint_q(np.random.default_rng(1), CONFIGURATIONS):
-        for joint, name in enumerate(robot.joint_names):
-            own = joint_q[robot.joint_q_start[joint] : robot.joint_q_start[joint + 1]]
-            if len(own) >= 4:
-                own = np.concatenate([own[:-4], np.roll(own[-4:], 1)])  # theirs is wxyz
-            address = model.joint(name).qposadr[0]
-            data.qpos[address : address + len(own)] = own
-        mujoco.mj_kinematics(model, data)
+        data = _place(model, robot, joint_q)
         mujoco.mj_comPos(model, data)
         np.testing.assert_allclose(robot.center_of_mass(joint_q)[0], data.subtree_com[0], atol=TIGHT)
     assert abs(robot.link_mass.sum() - model.body_mass.sum()) < TIGHT

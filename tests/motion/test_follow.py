@@ -87,7 +87,7 @@ def test_a_thousand_waypoints_of_a_panda_come_back_smooth_and_within_its_speeds(
     assert result.largest_joint_change < 0.15 * largest(chain)
 
 
-def test_no_branch_is_left_where_the_arm_can_stay_on_it(ur5e_solver):
+def test_no_branch_is_left_where_the_arm_can_stay_on_it_though_every_waypoint_by_itself_would_flip(ur5e_solver):
     """An arm without spare joints cannot do better than the joints that the path was made from, and not worse."""
     joint_q = swing(UR5E_HOME)
     for start in (None, joint_q[0]):
@@ -96,23 +96,16 @@ def test_no_branch_is_left_where_the_arm_can_stay_on_it(ur5e_solver):
         assert result.largest_joint_change <= largest(joint_q) * (1.0 + ROUNDING)
         assert result.within_limits.all()
     np.testing.assert_allclose(result.joint_q, joint_q, atol=1e-6)
-
-
-def test_every_waypoint_by_itself_would_flip(ur5e_solver):
-    joint_q = swing(UR5E_HOME, reach=0.8)
-    alone = ur5e_solver.solve(*poses_of(ur5e_solver, joint_q))
-    result = follow(ur5e_solver, joint_q)
-    assert largest(alone.joint_q) > 1.0
-    assert result.largest_joint_change <= MORE * largest(joint_q)  # it goes through singularities
+    wide = swing(UR5E_HOME, reach=0.8)
+    assert largest(ur5e_solver.solve(*poses_of(ur5e_solver, wide)).joint_q) > 1.0
+    assert follow(ur5e_solver, wide).largest_joint_change <= MORE * largest(wide)  # it goes through singularities
 
 
 @pytest.mark.evidence_cases("compiled")
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
-def test_the_branch_that_will_meet_a_limit_is_not_taken(tmp_path, engine):
+def test_the_branch_that_will_meet_a_limit_is_not_taken(engine):
     """Both elbows reach the first waypoints; only the one below reaches the last."""
-    file = tmp_path / "planar.urdf"
-    file.write_text(PLANAR_2R.format(elbow_lower=-2.5, elbow_upper=0.6))
-    robot = ik_service.load_robot(file)
+    robot = ik_service.load_robot(PLANAR_2R.format(elbow_lower=-2.5, elbow_upper=0.6))
     assert robot.joint_limit_upper.tolist() == [3.1, 0.6]
     solver = ik_service.IKSolver(robot, ["tip"], device="cpu", engine=engine)
     joint_q = np.column_stack([np.linspace(0.2, 0.5, 200), np.linspace(-0.3, -1.5, 200)])
@@ -154,11 +147,9 @@ def test_where_no_range_holds_a_path_it_says_where_it_breaks(ur5e_solver):
 
 
 @pytest.mark.evidence
-def test_joints_without_limits_turn_on_and_on(tmp_path):
-    file = tmp_path / "planar.urdf"
+def test_joints_without_limits_turn_on_and_on():
     text = PLANAR_2R.format(elbow_lower=-2.5, elbow_upper=2.5)
-    file.write_text(text.replace('"shoulder" type="revolute"', '"shoulder" type="continuous"'))
-    robot = ik_service.load_robot(file)
+    robot = ik_service.load_robot(text.replace('"shoulder" type="revolute"', '"shoulder" type="continuous"'))
     solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
     joint_q = np.column_stack([np.linspace(1.0, 31.0, 600), np.full(600, -1.2)])
     for start in (None, joint_q[0] + [-20.0 * np.pi, 0.0]):
@@ -269,10 +260,8 @@ def test_limits_are_those_asked_for(panda_solver):
     assert free.within_limits.all()
     slow = follow(panda_solver, joint_q, velocity={"panda_joint1": 0.01})
     assert not slow.within_limits.all()
-    np.testing.assert_array_equal(
-        slow.over_velocity,
-        np.abs(slow.joint_qd) > [0.01 * (1 + 1e-6), *panda_solver.robot.joint_velocity_limit[1:] * (1 + 1e-6)],
-    )
+    most = np.array([0.01, *panda_solver.robot.joint_velocity_limit[1:]]) * (1 + 1e-6)
+    np.testing.assert_array_equal(slow.over_velocity, np.abs(slow.joint_qd) > most)
     bound = follow(panda_solver, joint_q, acceleration=1e-3)
     np.testing.assert_array_equal(bound.over_acceleration, np.abs(bound.joint_qdd) > 1e-3 * (1 + 1e-6))
     np.testing.assert_allclose(bound.joint_qdd[2:], np.diff(bound.joint_q, 2, axis=0) / DT**2, atol=1e-9)
@@ -292,12 +281,11 @@ def test_the_same_path_gives_the_same_bytes(panda, panda_solver, small_parts):
 
 def test_tolerances_below_float32_are_those_of_the_finish(panda_solver):
     joint_q = swing(panda_solver.robot.mid_joint_q, n=40, reach=0.2)
-    exact = {"position_tolerance": 1e-8, "orientation_tolerance": 1e-8}
-    result = follow(panda_solver, joint_q, options=exact)
+    tolerances = {"position_tolerance": 1e-8, "orientation_tolerance": 1e-8}
+    result = follow(panda_solver, joint_q, options=tolerances)
     check(panda_solver, result, joint_q, error=1e-8)
-    np.testing.assert_array_equal(
-        result.joint_q, follow(panda_solver, joint_q, options={"precision": "float64"}).joint_q
-    )
+    exact = follow(panda_solver, joint_q, options={"precision": "float64"})
+    np.testing.assert_array_equal(result.joint_q, exact.joint_q)
 
 
 def test_orders_of_joints_and_quaternions_are_the_callers(panda, panda_solver):
@@ -369,11 +357,10 @@ def test_bad_input_is_refused(panda_solver, case):
         panda_solver.follow(**given)
 
 
-@pytest.mark.parametrize("kind", ["target", "objective"])
-def test_data_per_waypoint_are_refused(panda, kind):
+def test_data_per_waypoint_are_refused(panda):
     point = IKObjectivePosition("panda_link5", np.zeros((3, 3)), weight=1e-6)
     several = ik_service.Target(LINK, row_weights=np.ones((3, 6)))
-    arguments = {"targets": [several]} if kind == "target" else {"targets": [LINK], "objectives": [point]}
-    solver = ik_service.IKSolver(panda, device="cpu", **arguments)
-    with pytest.raises(InputError, match="one line for all waypoints"):
-        solver.follow(np.zeros((3, 3)), None, DT)
+    for targets, objectives in (([several], []), ([LINK], [point])):
+        solver = ik_service.IKSolver(panda, targets, objectives=objectives, device="cpu")
+        with pytest.raises(InputError, match="one line for all waypoints"):
+            solver.follow(np.zeros((3, 3)), None, DT)

@@ -11,18 +11,14 @@ from ik_service.robots import AttachedObject, Box, CollisionModel, DistanceGrid,
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
+from tests.robots.urdf_text import joint, urdf
 from tests.solver.conftest import inside_limits
 
-SLIDES = """<robot name="slides"><link name="base"/><link name="slide"/><link name="tip"/>
-  <joint name="x" type="prismatic"><parent link="base"/><child link="slide"/><axis xyz="1 0 0"/>
-    <limit lower="-1" upper="1" effort="1" velocity="5"/></joint>
-  <joint name="z" type="prismatic"><parent link="slide"/><child link="tip"/><axis xyz="0 0 1"/>
-    <limit lower="-1" upper="1" effort="1" velocity="5"/></joint></robot>"""
-BOOM = """<robot name="boom"><link name="base"/><link name="boom"/><link name="tip"/>
-  <joint name="turn" type="revolute"><parent link="base"/><child link="boom"/><axis xyz="0 0 1"/>
-    <limit lower="-3" upper="3" effort="1" velocity="5"/></joint>
-  <joint name="slide" type="prismatic"><parent link="boom"/><child link="tip"/><axis xyz="1 0 0"/>
-    <limit lower="0" upper="0.1" effort="1" velocity="5"/></joint></robot>"""
+ENDS = (-1, 1, 5)
+X = joint("x", "prismatic", "base", "slide", axis="1 0 0", limit=ENDS)
+SLIDES = urdf("slides", "base", X, joint("z", "prismatic", "slide", "tip", axis="0 0 1", limit=ENDS))
+TURN = joint("turn", "revolute", "base", "boom", axis="0 0 1", limit=(-3, 3, 5))
+BOOM = urdf("boom", "base", TURN, joint("slide", "prismatic", "boom", "tip", axis="1 0 0", limit=(0, 0.1, 5)))
 HAND, HOME = "panda_hand", np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)
 
@@ -86,13 +82,6 @@ def test_a_wall_between_two_waypoints_blocks_the_way(slides):
     assert away.clearance is None
 
 
-def test_a_start_behind_a_wall_blocks_the_first_way(slides):
-    wall = World({"wall": Box((0.002, 1.0, 0.6), (0.25, 0.0, 0.0, *UPRIGHT))})
-    solver = IKSolver(slides, ["tip"], device="cpu")
-    path = solver.follow(np.array([[0.4, 0.0, 0.0]]), None, 0.1, start_joint_q=np.array([0.1, 0.0]), world=wall)
-    assert path.status_names == ["blocked_by_collision"]
-
-
 @pytest.mark.parametrize("margin", [0.0, 0.01])
 def test_ways_are_no_nearer_than_is_said(panda, panda_solver, margin):
     joint_q = swing()
@@ -121,7 +110,7 @@ def test_a_free_path_is_the_path_without_a_check(panda, panda_solver):
     assert path.success.all()
 
 
-def test_what_is_carried_is_kept_off(slides):
+def test_what_is_carried_is_kept_off_and_a_start_behind_an_obstacle_blocks_the_first_way(slides):
     box = World({"box": Box((0.2, 0.2, 0.2), (0.3, 0.0, 0.4, *UPRIGHT))})
     positions = np.array([[0.0, 0.0, 0.0], [0.6, 0.0, 0.0]])
     solver, rod = IKSolver(slides, ["tip"], device="cpu"), AttachedObject("tip", [[0.0, 0.0, 0.3, 0.02]])
@@ -130,6 +119,9 @@ def test_what_is_carried_is_kept_off(slides):
     assert path.status_names == ["converged", "blocked_by_collision"]
     passed = AttachedObject("tip", rod.spheres, ["box"])
     assert solver.follow(positions, None, 0.1, world=box, attached={"rod": passed}).success.all()
+    wall = World({"wall": Box((0.002, 1.0, 0.6), (0.25, 0.0, 0.0, *UPRIGHT))})
+    behind = solver.follow(positions[1:], None, 0.1, start_joint_q=np.array([0.1, 0.0]), world=wall)
+    assert behind.status_names == ["blocked_by_collision"]
 
 
 def test_the_least_clearance_is_found_wherever_it_is(panda):

@@ -66,13 +66,9 @@ def test_angles_go_the_short_way_where_limits_let_them(ur5e):
     np.testing.assert_allclose(metric.change(start, end), [short, short, 6.0, short, short, short])
     np.testing.assert_allclose(metric.straight(start, end), np.full(6, 6.0))
     np.testing.assert_allclose(metric.moved(start, metric.straight(start, end)), end)
+    assert not JointMetric(load_robot("panda_gripper", collision="ignore")).turning.any()  # nor leaders and followers
     one = JointMetric(ur5e, one_turn=[0])
     np.testing.assert_allclose(one.change(start, end)[:2], [6.0, short])
-
-
-def test_leaders_and_followers_do_not_turn():
-    robot = load_robot("panda_gripper", collision="ignore")
-    assert not JointMetric(robot).turning.any()
 
 
 @pytest.mark.parametrize("turning", [[5], [3, 5]])
@@ -114,9 +110,7 @@ def test_floating_joints_change_by_tangents():
 
 
 def path_of(angle):
-    joint_q = np.zeros((len(angle), 6))
-    joint_q[:, 5] = angle
-    return joint_q
+    return np.outer(angle, np.eye(6)[5])
 
 
 @pytest.mark.parametrize(("begin", "length"), [(0.0, 6.0), (5.0, 6.0), (0.2, 12.0), (3.0, -9.0)])
