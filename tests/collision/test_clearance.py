@@ -11,18 +11,8 @@ from ik_service.collision.sphere_arrays import CollisionSpheres
 from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes
 from ik_service.mechanism.joint_type import JointType
-from ik_service.robots import (
-    Box,
-    Capsule,
-    CollisionModel,
-    Cylinder,
-    DistanceGrid,
-    HalfSpace,
-    Sphere,
-    World,
-    load_robot,
-    load_urdf,
-)
+from ik_service.robots import Box, Capsule, CollisionModel, Cylinder, DistanceGrid, HalfSpace, Sphere, World
+from ik_service.robots.readers.catalog import load_robot, load_urdf
 from tests.robots.urdf_text import joint, urdf
 
 JOINTS = ("revolute", "prismatic", "planar", "floating", "spherical", "continuous")

@@ -33,7 +33,6 @@ def test_between_nodes_distances_are_trilinear():
 
 
 def interpolated(values, axes, point):
-    """The value at a point, axis by axis."""
     for axis, at in zip(axes, point, strict=True):
         values = np.apply_along_axis(lambda line, axis=axis, at=at: np.interp(at, axis, line), 0, values)
     return values

@@ -18,7 +18,6 @@ _FOUR_BAR = urdf(
 
 
 def at(x=0.0, y=0.0, z=0.0, axis=(0.0, 0.0, 1.0), angle=0.0):
-    """A transform as a tuple."""
     return (x, y, z, *quaternion_from_axis_angle(np.array(axis), angle))
 
 

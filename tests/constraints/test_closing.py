@@ -22,7 +22,6 @@ FOUR_BAR, FIVE_BAR, DELTA, STEWART = MECHANISMS
 
 
 def columns(robot, *joints):
-    """Coordinates of joints."""
     return [k for k, name in enumerate(robot.coordinate_names) if name.split("/")[0] in joints]
 
 

@@ -78,6 +78,11 @@ def poses_of(robot, joint_q, links):
     return np.stack([pose_of(robot, joint_q, link) for link in links])
 
 
+def distances(robot, joint_q, poses, link=LINK):
+    """How far a link is from where it is to be, by the robot's own kinematics in float64 [m]."""
+    return np.linalg.norm(robot.forward_kinematics(joint_q, links=[link]).positions[:, 0] - poses[:, :3], axis=1)
+
+
 HALF = np.sqrt(0.5)
 UPRIGHT, TURNED = [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, HALF, HALF]
 AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}

@@ -29,7 +29,6 @@ def of_postures():
 
 
 def of_tolerances():
-    """One of the two has none."""
     panda, tolerance = load_robot("panda"), np.zeros((2, 6))
     tolerance[1] = [0.0, 0.0, 0.02, *np.radians([15.0] * 3)]
     poses = np.tile(pose_of(panda, POSTURE, LINK), (50, 2, 1, 1))

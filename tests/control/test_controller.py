@@ -12,7 +12,7 @@ from ik_service.control.tick import kernel
 from ik_service.errors import EngineError
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.solver.lm.status import IKStatus
-from objectives import IKObjective, IKObjectiveLookAt, InputError, UnknownNameError
+from objectives import IKObjective, InputError, UnknownNameError
 from tests.control.conftest import ARMS, HOME, LINK, begun, follow, last_of, pose_of, poses_of
 
 SPEED_ROUNDING = 1 + 1e-9
@@ -103,19 +103,6 @@ def test_a_step_can_be_shortened_as_a_whole(panda):
     assert len(result.blocking()) == 1
 
 
-@pytest.mark.evidence
-def test_the_posture_draws_joints_that_tasks_leave_free(panda):
-    """The hand stays; of the way that is left, each tick covers p^2 / (p^2 + d^2)."""
-    posture, target = HOME + np.array([0.3, 0.0, -0.3, 0.0, 0.2, 0.0, 0.0]), pose_of(panda, HOME, LINK)
-    plain = follow(IKController(panda, [LINK]), HOME, [target] * 400)
-    drawn = follow(IKController(panda, [LINK], posture=posture, posture_weight=2e-3), HOME, [target] * 400)
-    assert np.abs(plain.joint_q[-1] - HOME).max() < 1e-12
-    assert drawn.position_error.max() < 1e-4
-    before, after = (np.linalg.norm(q - posture) for q in (HOME, drawn.joint_q[-1]))
-    assert after < 0.9 * before
-    assert np.abs(np.diff(drawn.joint_q[-2:], axis=0)).max() < 1e-6  # it has arrived
-
-
 @pytest.mark.parametrize("budget_us", [0, 20, 200])
 def test_a_deadline_gives_the_best_so_far(panda, budget_us):
     controller, target = begun(panda, [LINK], HOME), near(panda, HOME, by=0.01)
@@ -202,24 +189,8 @@ def test_offsets_reference_links_and_free_axes(dual):
 
 
 def seen_from(robot, joint_q, link, reference):
-    """Position of a link in the frame of another."""
     there, here = (pose_of(robot, joint_q, name)[None] for name in (link, reference))
     return transform_multiply(transform_inverse(here), there)[0, :3]
-
-
-@pytest.mark.evidence
-def test_further_objectives_may_change_their_data(panda):
-    gaze = IKObjectiveLookAt(LINK, np.array([0.6, 0.0, 0.0]))
-    controller = begun(panda, (), HOME, objectives=[gaze])
-    for point in (np.array([0.6, 0.0, 0.0]), np.array([0.5, 0.3, 0.1])):
-        gaze.set_targets(point)
-        result = last_of(controller, 1500)
-        pose = panda.forward_kinematics(result.joint_q, links=[LINK])
-        x, y, z, w = pose.orientations_xyzw[0, 0]
-        axis = np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
-        direction = point - pose.positions[0, 0]
-        assert axis @ direction / np.linalg.norm(direction) > 1 - 1e-6
-    assert result.success[0]
 
 
 def test_a_gpus_code_gives_the_same_commands(panda, monkeypatch):

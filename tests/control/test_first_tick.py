@@ -21,7 +21,6 @@ def target(panda):
 
 
 def placed(panda, target):
-    """The first tick of a controller that was reset."""
     return begun(panda, [LINK], HOME).step(target).copy()
 
 

@@ -10,7 +10,7 @@ from ik_service.mechanism.transforms import transform_inverse, transform_multipl
 from ik_service.robots import CoordinateConstraint, LoopConstraint
 from ik_service.robots.readers.catalog import load_urdf
 from objectives import IKObjectivePosture, InputError
-from tests.control.conftest import HOME, begun, follow, pose_of, poses_of
+from tests.control.conftest import HOME, begun, distances, follow, pose_of, poses_of
 from tests.solver.test_loops import COUPLER, CRANK, FOUR_BAR, GROUND, HELD, LEFT, RIGHT, ROCKER, four_bar, gaps
 
 CLOSED, ACCELERATION = 2e-9, 15.0  # [m and rad] of a row, which a tick brings below 1e-9; [rad/s^2]
@@ -51,10 +51,6 @@ def circle(robot, start, ticks, radius=0.05):
     return poses
 
 
-def distances(robot, joint_q, poses, link=LEFT):
-    return np.linalg.norm(robot.forward_kinematics(joint_q, links=[link]).positions[:, 0] - poses[:, :3], axis=1)
-
-
 def assert_within_limits(robot, run, start, limits="speed", acceleration=ACCELERATION):
     assert ((run.joint_q >= robot.joint_limit_lower) & (run.joint_q <= robot.joint_limit_upper)).all()
     assert (np.abs(run.speeds(start, 1e-3)) <= robot.joint_velocity_limit * (1 + 1e-9)).all()
@@ -69,7 +65,7 @@ def test_an_object_stays_held_along_a_circle(holding, limits):
     run = follow(IKController(robot, [LEFT], **LIMITS[limits]), start, poses)
     assert gaps(robot, run.joint_q).max() <= CLOSED
     assert (run.status == IKStatus.CONVERGED).all()
-    assert 1e-9 < distances(robot, run.joint_q, poses).max() < 3e-5
+    assert 1e-9 < distances(robot, run.joint_q, poses, LEFT).max() < 3e-5
     assert_within_limits(robot, run, start, limits)
     moved = np.abs(run.joint_q - start).max(axis=0)
     assert (moved[:7].max() > 0.05) & (moved[7:].max() > 0.05)  # both arms
@@ -110,14 +106,12 @@ def target_rows(robot, joint_q, pose):
 
 
 def loop_rows(robot, joint_q):
-    """The rows of the object [6]."""
     left, right = poses_of(robot, joint_q, (LEFT, RIGHT))[:, None]
     seen = transform_multiply(transform_inverse(transform_multiply(left, np.array([HELD]))), right)[0]
     return np.concatenate([seen[:3], 2.0 * np.sign(seen[6]) * seen[3:6]])
 
 
 def differences(function, joint_q, step=1e-6):
-    """Jacobian by central differences."""
     steps = step * np.eye(len(joint_q))
     return np.column_stack([(function(joint_q + one) - function(joint_q - one)) / (2.0 * step) for one in steps])
 
@@ -171,8 +165,8 @@ def test_a_posture_moves_only_what_loop_and_target_leave_free(holding, limits):
     run = follow(IKController(robot, [LEFT], objectives=[posture], **LIMITS[limits]), start, poses)
     assert gaps(robot, run.joint_q).max() <= CLOSED
     # Joints that brake for the loop's sake let the target pass for a moment: by 0.1 to 0.4 mm, as the start is.
-    assert distances(robot, run.joint_q, poses).max() < (1e-3 if limits == "acceleration" else 1e-4)
-    assert distances(robot, run.joint_q, poses)[-1] < 1e-9
+    assert distances(robot, run.joint_q, poses, LEFT).max() < (1e-3 if limits == "acceleration" else 1e-4)
+    assert distances(robot, run.joint_q, poses, LEFT)[-1] < 1e-9
     assert np.linalg.norm(run.joint_q[-1] - reference) < 0.3
     assert np.abs(freedom(robot, run.joint_q[-1], pose).T @ (run.joint_q[-1] - reference)).max() < 1e-4
     assert np.abs(run.joint_qd[-1]).max() < 1e-4
@@ -316,7 +310,7 @@ def test_a_deadline_that_has_passed_leaves_the_loop_closed(holding):
     controller, far = begun(robot, [LEFT], start), pose_of(robot, start, LEFT, [-0.1, 0.15, 0.1])
     found = np.array([controller.step(far, deadline_ns=0).joint_q[0].copy() for _ in range(1500)])
     assert gaps(robot, found).max() <= CLOSED
-    assert distances(robot, found[-1:], far[None])[0] < 1e-6
+    assert distances(robot, found[-1:], far[None], LEFT)[0] < 1e-6
 
 
 @pytest.mark.evidence

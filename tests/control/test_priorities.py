@@ -7,7 +7,7 @@ import warp as wp
 from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController
 from objectives import IKObjectiveCenterOfMass, IKObjectiveLookAt, IKObjectivePosture
-from tests.control.conftest import ARMS, LINK, begun, follow, pose_of, poses_of
+from tests.control.conftest import ARMS, LINK, begun, distances, follow, pose_of, poses_of
 
 HOME = np.array([0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785])
 POSTURE = HOME + np.array([0.4, 0.3, -0.5, 0.2, 0.6, -0.3, 0.8])
@@ -29,11 +29,6 @@ def circle(robot, ticks, start=HOME, radius=0.1):
     poses[:, 1] += size * (np.cos(np.pi * time) - 1.0)
     poses[:, 2] += size * np.sin(np.pi * time)
     return poses
-
-
-def distances(robot, joint_q, poses):
-    """How far the hand is from where it is to be, by the robot's own kinematics in float64 [m]."""
-    return np.linalg.norm(robot.forward_kinematics(joint_q, links=[LINK]).positions[:, 0] - poses[:, :3], axis=1)
 
 
 def with_posture(weight, kind="objective", priority=1, **options):

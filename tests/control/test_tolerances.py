@@ -6,8 +6,8 @@ import pytest
 from ik_service import IKStatus, Target
 from ik_service.control import IKController
 from objectives import InputError
-from tests.control.conftest import follow, pose_of
-from tests.control.test_priorities import HOME, LINK, POSTURE, circle, distances
+from tests.control.conftest import LINK, distances, follow, pose_of
+from tests.control.test_priorities import HOME, POSTURE, circle
 from tests.objectives.loop_rows import matrix_of
 
 CONE = np.radians(15.0)

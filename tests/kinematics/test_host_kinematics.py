@@ -45,7 +45,6 @@ def joint_q(robot: RobotModel) -> Float64Array:
 
 
 def _turn(axis: Float64Array, angle: float) -> Float64Array:
-    """Give Rodrigues' rotation matrix."""
     x, y, z = axis
     K = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return np.eye(3) + np.sin(angle) * K + (1 - np.cos(angle)) * K @ K
@@ -139,32 +138,6 @@ def test_one_configuration_and_many_give_the_same(robot: RobotModel) -> None:
     none = robot.forward_kinematics(many[:0])
     assert none.positions.shape == (0, len(robot.link_names), 3)
     assert robot.motion_subspace(many[:0]).shape == (0, robot.joint_dof_count, 6)
-
-
-def test_the_motion_subspace_is_the_derivative_of_the_poses(robot: RobotModel, joint_q: Float64Array) -> None:
-    """Each column moves the bodies that its joint carries, and no other, as ``integrate`` does."""
-    subspace = robot.motion_subspace(joint_q)
-    poses = robot.body_poses(joint_q)
-    for dof in range(robot.joint_dof_count):
-        step = np.zeros(robot.joint_dof_count)
-        step[dof] = STEP
-        forth, back = (robot.body_poses(robot.integrate(joint_q, sign * step)) for sign in (1.0, -1.0))
-        velocity = (forth[..., :3] - back[..., :3]) / (2 * STEP)
-        angular = _angular_velocity(back[..., 3:], forth[..., 3:]) / (2 * STEP)
-        joint = int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1
-        for body in range(robot.body_count):
-            carried = _carries(robot, joint, body)
-            w = subspace[:, dof, 3:] * carried
-            v = subspace[:, dof, :3] * carried + np.cross(w, poses[:, body, :3])
-            assert np.abs(velocity[:, body] - v).max() < DERIVATIVE_TOLERANCE, (robot.dof_names[dof], body)
-            assert np.abs(angular[:, body] - w).max() < DERIVATIVE_TOLERANCE, (robot.dof_names[dof], body)
-        assert np.abs(velocity).max() + np.abs(angular).max() > 0.5
-
-
-def _carries(robot: RobotModel, joint: int, body: int) -> bool:
-    while body > joint:
-        body = int(robot.joint_parent[body])
-    return body == joint
 
 
 def _angular_velocity(start_xyzw: Float64Array, end_xyzw: Float64Array) -> Float64Array:

@@ -45,7 +45,6 @@ def poses_of(solver, joint_q):
 
 
 def follow(solver, joint_q, dt=DT, **arguments):
-    """Follow the poses that joints go through."""
     return solver.follow(*poses_of(solver, joint_q), dt, **arguments)
 
 

@@ -20,7 +20,6 @@ def make_coupling(data):
 
 
 def coupling_row(data, joint_q, problem):
-    """Its residual."""
     robot = data.scene.robot
     joints = [robot.joint_index(name) for name in coupled_joints(robot)]
     q, other = (joint_q[:, robot.joint_q_start[joint]] for joint in joints)

@@ -112,8 +112,6 @@ CHOICES = RowGroup("choices", 2, choice_rows, **INPUTS)
 
 
 class Functions(ExpressionObjective):
-    """Rows with every function, of a link and a DOF."""
-
     group = FUNCTIONS
 
     def __init__(self, link="panda_hand", dof=1, shift=(0.3,), weight=1.0):
@@ -125,8 +123,6 @@ class Functions(ExpressionObjective):
 
 
 class Choices(Functions):
-    """Rows that are one thing or another."""
-
     group = CHOICES
 
 
@@ -139,8 +135,6 @@ DEPTHS = RowGroup("depths", 1, depth_rows, frames=("a",))
 
 
 class Depths(ExpressionObjective):
-    """A row outside its domain."""
-
     def __init__(self, link):
         super().__init__([], row_count=1)
         self.link = link

@@ -65,7 +65,6 @@ def scene_name(request):
 
 @pytest.fixture
 def outcomes(case_name, scene_name):
-    """Outcomes by regime."""
     return {regime: outcome(case_name, scene_name, regime) for regime in REGIMES}
 
 

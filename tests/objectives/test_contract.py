@@ -40,7 +40,6 @@ def configurations(robot, count=3):
 
 @pytest.fixture
 def placed(panda, workplace):
-    """Places an objective on the Panda."""
     return lambda objective: workplace(panda, objective, configurations(panda), PROBLEM_IDX)
 
 

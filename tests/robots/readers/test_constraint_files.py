@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.robots import (
-    CoordinateConstraint,
-    LoopConstraint,
-    RobotModel,
-    builtin_robot_names,
-    load_robot,
-    load_urdf,
-)
+from ik_service.robots import CoordinateConstraint, LoopConstraint, RobotModel, builtin_robot_names, load_robot
 from ik_service.robots.readers import catalog
+from ik_service.robots.readers.catalog import load_urdf
 from ik_service.robots.readers.constraint_file import MAX_CONSTRAINTS
 from objectives import InputError
 from tests.solver.test_loops import CLOSED, FOUR_BAR, gaps
