@@ -264,7 +264,7 @@ def beside_the_limits(robot, joint_q):
     result = joint_q.copy()
     for dof in np.flatnonzero(np.isfinite(robot.joint_limit_lower)):
         for k in range(PROBLEMS):
-            limits, side = ((robot.joint_limit_lower, -1.0), (robot.joint_limit_upper, 1.0))[(dof + k) % 2 == 0]
+            limits, side = ((robot.joint_limit_upper, 1.0), (robot.joint_limit_lower, -1.0))[(dof + k) % 2]
             result[k, robot.dof_coordinate[dof]] = limits[dof] + side * (0.01 if k > 0 else -0.01)
     return result
 
