@@ -119,3 +119,15 @@ def palletizer():
         pin("tool_pin", "upper_rod", (0.8, 0.0, 0.0), "tool", (0.05, 0.0, 0.15)),
     ]
     return load_urdf(urdf("palletizer", "base", *joints)).with_loops(pins)
+
+
+def closed_four_bar(names, drive):
+    """Angles of joints of a four-bar in its first mode, by the law of cosines, [..., names]."""
+    tip = CRANK * np.stack([np.cos(drive), np.sin(drive)], axis=-1)
+    way = [GROUND, 0.0] - tip
+    length = np.linalg.norm(way, axis=-1)
+    heading = np.arctan2(way[..., 1], way[..., 0])
+    heading = heading + np.arccos((length**2 + COUPLER**2 - ROCKER**2) / (2 * length * COUPLER))
+    end = tip + COUPLER * np.stack([np.cos(heading), np.sin(heading)], axis=-1)
+    angles = {"drive": drive, "elbow": heading - drive, "swing": np.arctan2(end[..., 1], end[..., 0] - GROUND)}
+    return np.stack([angles[name] for name in names], axis=-1)

@@ -1,13 +1,17 @@
-"""Rows of priority 1 beside targets: a tick meets the targets as without them, and lowers these rows in the rest."""
+"""Rows of priority 1 beside targets: a tick meets the targets as without them, and lowers these rows in the rest.
+
+A target with tolerances is kept within them, and leaves that much more open.
+"""
 
 import numpy as np
 import pytest
 import warp as wp
 
-from ik_service import IKStatus, load_robot
+from ik_service import IKStatus, Target, load_robot
 from ik_service.control import ControlLimits, IKController
-from objectives import IKObjectiveCenterOfMass, IKObjectiveLookAt, IKObjectivePosture
+from objectives import IKObjectiveCenterOfMass, IKObjectiveLookAt, IKObjectivePosture, InputError
 from tests.control.conftest import ARMS, LINK, begun, distances, follow, pose_of, poses_of
+from tests.objectives.loop_rows import matrix_of
 
 HOME = np.array([0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785])
 POSTURE = HOME + np.array([0.4, 0.3, -0.5, 0.2, 0.6, -0.3, 0.8])
@@ -17,6 +21,7 @@ LIMITS = {
     "acceleration": {"limits": ControlLimits(acceleration=10.0)},
     "whole step": {"scale_direction": True},
 }
+CONE, TICKS = np.radians(15.0), 2000  # of tests of tolerances
 LEAST = 1.11149  # distance to POSTURE at rest with the hand where HOME has it, of its local minimum next to HOME
 ROUNDING = 1e-9  # [m]; rows that yield weigh about a millionth of a target's rows, so they move it by its square
 
@@ -209,3 +214,39 @@ def test_a_deadline_that_has_passed_leaves_the_target_to_come_first(panda):
     found = np.array([controller.step(target, deadline_ns=0).joint_q[0].copy() for _ in range(1500)])
     assert distances(panda, found, np.tile(target, (len(found), 1))).max() < 1e-6
     assert abs(np.linalg.norm(found[-1] - POSTURE) - LEAST) < 1e-3
+
+
+def tilts(robot, joint_q, poses):
+    """Angles between the z axes of the hand and of where it is to be [rad]."""
+    tool = matrix_of(robot.forward_kinematics(joint_q, [LINK]).orientations_xyzw[:, 0])[:, :, 2]
+    aim = matrix_of(poses[:, 3:])[:, :, 2]
+    return np.arctan2(np.linalg.norm(np.cross(tool, aim), axis=1), (tool * aim).sum(axis=1))
+
+
+@pytest.mark.evidence
+@pytest.mark.parametrize("tolerance", [0.0, CONE])
+def test_the_axis_of_the_tool_stays_in_its_cone_on_a_circle(panda, tolerance):
+    poses = circle(panda, TICKS)
+    target = Target(LINK, free=["rz"], tolerance=[0.0, 0.0, 0.0, tolerance, tolerance, 0.0])
+    run = follow(IKController(panda, [target], posture=POSTURE, posture_weight=0.1), HOME, poses)
+    assert (run.status[100:] == IKStatus.CONVERGED).all()
+    assert distances(panda, run.joint_q, poses)[100:].max() < 1e-4
+    tilt = tilts(panda, run.joint_q, poses)
+    assert tilt.max() <= max(tolerance, 1e-3)
+    if tolerance:
+        assert tilt[-1] > 0.9 * CONE  # the posture draws the hand to the edge
+
+
+@pytest.mark.evidence
+def test_what_is_open_lowers_the_cost_of_the_posture(panda):
+    poses = np.tile(pose_of(panda, HOME, LINK), (TICKS, 1))
+    targets = LINK, Target(LINK, free=["rz"]), Target(LINK, free=["rz"], tolerance=[0, 0, 0, CONE, CONE, 0])
+    runs = [follow(IKController(panda, [one], posture=POSTURE, posture_weight=0.1), HOME, poses) for one in targets]
+    far = [np.linalg.norm(run.joint_q[-1] - POSTURE) for run in runs]
+    assert far[0] > far[1] + 0.05
+    assert far[1] > far[2] + 0.05
+
+
+def test_a_tolerance_below_that_of_the_controller_is_refused(panda):
+    with pytest.raises(InputError, match="Allowed: 0, or from position_tolerance"):
+        IKController(panda, [Target(LINK, tolerance=[1e-5] * 6)])

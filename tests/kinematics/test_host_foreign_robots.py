@@ -1,4 +1,4 @@
-"""Host kinematics against Pinocchio on robots that nobody here wrote.
+"""Host kinematics and the float32 kernels against Pinocchio on robots that nobody here wrote.
 
 Pinocchio is given our coordinates, followers included, so that its own mimic support is not needed; what followers do
 is compared with the file's multipliers separately.
@@ -13,14 +13,19 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 import pytest
+import warp as wp
 
 from ik_service.errors import RobotFileError
+from ik_service.kinematics.forward_kinematics import forward_kinematics
+from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
 from ik_service.robots import RobotModel, load_robot
 from tests.foreign_robots import CASES, EXAMPLE, Float64Array, Witness, link_jacobian, load_both, load_foreign
 
 TOLERANCE = 1e-9
 """Both are float64; a chain of 40 joints loses about 1e-14."""
 CONFIGURATIONS = 4
+FLOAT32 = 1e-5  # [m, quaternion, unit twist]: a rounding of 1e-7 per joint on chains of forty, 2 m away from the origin
 
 
 WITH_FOLLOWERS = {"panda.urdf": 1, "baxter.urdf": 2, "pr2.urdf": 10, "tiago_pro.urdf": 10, "talos_full_v2.urdf": 12}
@@ -89,6 +94,37 @@ def test_followers_do_what_their_file_says(distribution: str, ending: str, float
     assert (own >= robot.joint_limit_lower[has_own]).all()
     assert (own <= robot.joint_limit_upper[has_own]).all()
     assert np.abs(robot.clamp_joint_q(joint_q) - joint_q).max() < TOLERANCE
+
+
+@pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
+def test_device_poses_and_jacobians_equal_those_of_pinocchio(distribution: str, ending: str, floating: bool) -> None:
+    robot, theirs = load_foreign(distribution, ending, floating)
+    witness, model = Witness(robot, theirs), robot.on_device("cpu")
+    joint_q = robot.random_joint_q(np.random.default_rng(6), CONFIGURATIONS)
+    joint_q = robot.clamp_joint_q(np.clip(joint_q, -np.pi, np.pi))  # some limits are a thousand turns or metres wide
+    joint_q = joint_q.astype(np.float32).astype(np.float64)  # both sides get the same
+    body_q = wp.zeros((CONFIGURATIONS, model.body_count), dtype=wp.transform, device="cpu")
+    joint_S_s = wp.zeros((CONFIGURATIONS, model.joint_dof_count), dtype=wp.spatial_vector, device="cpu")
+    forward_kinematics(model, wp.array(joint_q, dtype=float, device="cpu"), body_q)
+    motion_subspace(model, body_q, joint_S_s)
+    bodies, subspace = body_q.numpy().astype(np.float64), joint_S_s.numpy().astype(np.float64)
+    compared = 0
+    for row in range(CONFIGURATIONS):
+        witness.place(joint_q[row])
+        for link in robot.link_names:
+            body, offset = robot.link_frame(link)
+            if body < 0:
+                continue
+            position = bodies[row, body, :3] + quaternion_rotate(bodies[row, body, 3:], offset[:3])
+            rotation = quaternion_multiply(bodies[row, body, 3:], offset[3:])
+            expected = witness.pose(link)
+            np.testing.assert_allclose(position, expected.translation, atol=FLOAT32, err_msg=link)
+            matrix = np.array([quaternion_rotate(rotation, axis) for axis in np.eye(3)]).T
+            np.testing.assert_allclose(matrix, expected.rotation, atol=FLOAT32, err_msg=link)
+            jacobian = link_jacobian(robot, subspace[row], link, position)
+            np.testing.assert_allclose(jacobian, witness.jacobian(link), atol=FLOAT32, err_msg=link)
+            compared += 1
+    assert compared >= CONFIGURATIONS * robot.body_count
 
 
 def _all_files() -> list[Path]:

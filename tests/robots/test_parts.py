@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.mechanism.transforms import transform_inverse, transform_multiply
+from ik_service.mechanism.transforms import cross, transform_inverse, transform_multiply
 from ik_service.robots import RobotModel, load_robot, load_urdf
 from objectives.errors import InputError, UnknownNameError
 from tests.robots.urdf_text import joint, urdf
@@ -143,3 +143,10 @@ def test_an_added_frame_stands_at_its_offset() -> None:
 def test_bad_frames_are_refused(name, link, offset, error, words) -> None:
     with pytest.raises(error, match=words):
         load_robot("panda").with_frame(name, link, offset)
+
+
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((1, 3), (1, 3)), ((3,), (50, 3)), ((7, 1, 3), (1, 5, 3))])
+def test_cross_products_have_the_bytes_of_numpy(shapes):
+    rng = np.random.default_rng(2)
+    a, b = (rng.normal(size=shape) for shape in shapes)
+    assert cross(a, b).tobytes() == np.ascontiguousarray(np.cross(a, b)).tobytes()

@@ -10,10 +10,11 @@ import ik_service
 from ik_service.mechanism.transforms import quaternion_from_rpy, quaternion_rotate
 from ik_service.robots import load_robot, load_urdf
 from ik_service.robots.readers.description import MAX_CONSTRAINTS
+from tests.constraints.mechanisms import closed_four_bar
 from tests.robots.urdf_text import joint, urdf
 from tests.solver.test_loops import CLOSED, COUPLER, CRANK, FOUR_BAR, GROUND, ROCKER, gaps
 
-TURNED = 'rpy="0.4 -0.3 0.7"'
+DRIVES, TURNED = np.linspace(-2.5, 2.5, 12), 'rpy="0.4 -0.3 0.7"'
 PIN = f"""<constraint name="pin" type="revolute">
     <parent link="rocker"/><parent_origin xyz="{ROCKER} 0 0" {TURNED}/><parent_axis xyz="{{axis}}"/>
     <child link="coupler"/><child_origin xyz="{COUPLER} 0 0" {TURNED}/>
@@ -45,23 +46,6 @@ def z_in_turned():
     return quaternion_rotate(turn * [-1, -1, -1, 1], np.array([0.0, 0.0, 1.0]))
 
 
-def closed_four_bar():
-    """Angles of drive, elbow and swing where the mechanism is closed, by the law of cosines, [n, 3]."""
-    drive = np.linspace(-2.5, 2.5, 12)
-    tip = CRANK * np.stack([np.cos(drive), np.sin(drive)], axis=1)
-    way = [GROUND, 0.0] - tip
-    length = np.linalg.norm(way, axis=1)
-    inner = np.arccos((length**2 + COUPLER**2 - ROCKER**2) / (2 * length * COUPLER))
-    heading = np.arctan2(way[:, 1], way[:, 0]) + inner
-    end = tip + COUPLER * np.stack([np.cos(heading), np.sin(heading)], axis=1)
-    swing = np.arctan2(end[:, 1], end[:, 0] - GROUND)
-    return np.stack([drive, heading - drive, swing], axis=1)
-
-
-def in_order(robot, angles):
-    return angles[:, [["drive", "elbow", "swing"].index(name) for name in robot.joint_names[-3:]]]
-
-
 @pytest.mark.evidence
 @pytest.mark.parametrize(
     "text",
@@ -72,7 +56,7 @@ def test_a_loop_in_a_urdf_closes_it(text):
     robot = load_urdf(named(text))
     assert robot.warnings == ()
     assert len(robot.loops) == 1
-    closed = in_order(robot, closed_four_bar())
+    closed = closed_four_bar(robot.joint_names, DRIVES)
     assert gaps(robot, closed).max() < 1e-12
     assert gaps(robot, closed + 0.1).min() > 1e-3
     target = robot.forward_kinematics(closed, ["coupler"])
@@ -151,7 +135,7 @@ def test_more_loops_than_a_document_may_have_are_left_out():
     assert "Loops after the first 256 are left out; more are not read." in robot.warnings
 
 
-DRIVE, ELBOW, SWING = closed_four_bar()[3]
+DRIVE, ELBOW, SWING = closed_four_bar(("drive", "elbow", "swing"), DRIVES[3])
 END = CRANK * np.array([np.cos(DRIVE), np.sin(DRIVE)])
 END += COUPLER * np.array([np.cos(DRIVE + ELBOW), np.sin(DRIVE + ELBOW)])
 UPRIGHT = urdf(
@@ -184,7 +168,7 @@ def test_hinges_that_were_cut_close_the_mechanism(tmp_path, place, beside, float
     assert [loop.joint for loop in robot.loops] == ["revolute"]
     assert len(robot.follower_dofs) == 0  # mimics came near, the loop is exact
     joint_q = np.tile(robot.mid_joint_q, (12, 1))
-    joint_q[:, -3:] = in_order(robot, closed_four_bar() - [DRIVE, ELBOW, SWING])
+    joint_q[:, -3:] = closed_four_bar(robot.joint_names[-3:], DRIVES) - closed_four_bar(robot.joint_names[-3:], DRIVE)
     assert gaps(robot, joint_q).max() < 1e-12
     assert gaps(robot, joint_q + np.eye(robot.joint_coord_count)[-1] * 0.1).min() > 1e-3
     without = load_robot(tmp_path / place, constraints="ignore")
