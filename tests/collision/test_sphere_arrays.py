@@ -1,11 +1,10 @@
 """Arrays of spheres: those of all trees share what does not depend on the trees, and pairs are those of some trees."""
 
-import numpy as np
 import pytest
 
 import ik_service
 from ik_service.collision.body_spheres import with_attached
-from ik_service.collision.sphere_arrays import ABSENT_RADIUS, SphereArrays
+from ik_service.collision.sphere_arrays import SphereArrays
 from ik_service.robots import AttachedObject
 
 WIDTH = 4
@@ -39,18 +38,3 @@ def test_pairs_are_those_that_the_trees_move(robot, trees):
     assert (len(pairs) > 10) == bool(trees)
     bits = arrays.in_world.numpy()
     assert bits.tolist() == [(1 + (k == len(tree) - 1)) * (own in trees and own >= 0) for k, own in enumerate(tree)]
-
-
-def test_blocks_have_the_spheres_of_each_link_and_nothing_else(robot):
-    spheres = robot.body_spheres
-    arrays = SphereArrays(robot.on_device("cpu"), spheres, WIDTH).of_trees([0, 1])
-    block, starts = arrays.sphere.numpy(), arrays.link_block.numpy()
-    assert len(set(np.diff(starts))) > 1
-    for place, count in enumerate(arrays.link_count.numpy()):
-        own = block[starts[place] : starts[place + 1]].transpose(0, 2, 1).reshape(-1, 4)
-        given = spheres.of_link(place)
-        np.testing.assert_array_equal(own[:count, 3], spheres.radii[given].astype(np.float32))
-        lengths = np.linalg.norm(spheres.centers[given], axis=1)  # which a turn of the frame keeps
-        np.testing.assert_allclose(np.linalg.norm(own[:count, :3], axis=1), lengths, atol=1e-6)
-        assert (own[count:, 3] == np.float32(ABSENT_RADIUS)).all()
-        assert len(own) - count < WIDTH

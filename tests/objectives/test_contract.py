@@ -101,17 +101,6 @@ class TestBinding:
             placed(objective)
         assert (placed(objective.unbound_copy()).residuals() == place.residuals()).all()
 
-    def test_to_another_solver_is_possible_once_the_first_is_gone(self, placed):
-        objective = pose_objective()
-        first = placed(objective)
-        before = first.residuals()
-        del first
-        gc.collect()
-        second = placed(objective)
-        assert (second.residuals() == before).all()
-        with pytest.raises(ObjectiveError, match="bound to a solver already"):
-            objective.bind_solver(Owner())
-
     def test_to_another_robot_leaves_nothing_of_the_first(self, workplace, placed):
         objective, other = objectives.IKObjectiveJointLimit(), load_robot("ur5e", collision="ignore")
         first = placed(objective)

@@ -53,8 +53,7 @@ def test_limits_in_float32_lie_inside_and_next_to_the_exact_ones(name: str) -> N
         finite = np.isfinite(exact)
         assert np.array_equal(exact[~finite], rounded[~finite])
         gap = (rounded[finite].astype(np.float64) - exact[finite]) * (1 if field.endswith("lower") else -1)
-        assert (gap >= 0).all()
-        assert (gap <= np.spacing(np.abs(rounded[finite]))).all()
+        assert ((gap >= 0) & (gap <= np.spacing(np.abs(rounded[finite])))).all()
         compared += finite.sum()
     assert compared >= {"four_bar": 0, "five_bar": 16}.get(name, 21)
 
@@ -96,8 +95,7 @@ def test_followers_computed_in_float32_stay_inside_their_limits() -> None:
         fused = (factor.astype(np.float64) * ends + shift).astype(np.float32)
         for follower in (separate, fused):
             assert follower.dtype == np.float32
-            assert (follower.astype(np.float64) >= lower).all()
-            assert (follower.astype(np.float64) <= upper).all()
+            assert ((follower.astype(np.float64) >= lower) & (follower.astype(np.float64) <= upper)).all()
         assert np.abs(np.sort(separate) - [lower, upper]).max() < 1e-5 * (1 + abs(multiplier))
 
 

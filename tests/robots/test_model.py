@@ -117,10 +117,13 @@ def test_a_floating_base_stands_under_the_root() -> None:
     assert np.abs(ours.positions - theirs.positions - [1, 2, 3]).max() < TOLERANCE
 
 
-def test_a_floating_base_takes_another_name_where_its_own_is_taken() -> None:
+def test_a_floating_base_takes_another_name_where_its_own_is_taken_and_coordinates_share_none() -> None:
     assert load_urdf(urdf("one", "world"), floating_base=True).link_names == ("world_", "world")
     twice = load_urdf(urdf("two", "a", joint("floating_base", "fixed", "a", "b")), floating_base=True)
     assert twice.joint_names == ("floating_base_",)
+    twins = joint("base", "planar", "a", "b") + joint("base/x", "continuous", "b", "c")
+    with pytest.raises(RobotFileError, match="joint 'base/x': a joint of several coordinates"):
+        load_urdf(urdf("twins", "a", twins))
 
 
 def test_every_array_is_read_only_also_after_pickling(tree: RobotModel) -> None:
@@ -191,12 +194,6 @@ def test_a_robot_may_have_nothing_that_moves() -> None:
     assert single.on_device("cpu").joint_X_p.shape == (0,)
     assert single.lock({}).subrobot("stone").link_names == ("stone",)
     assert load_urdf('<robot><link name="a"/></robot>', floating_base=True).active_dof_count == 6
-
-
-def test_coordinates_that_would_share_a_name_are_refused() -> None:
-    twins = joint("base", "planar", "a", "b") + joint("base/x", "continuous", "b", "c")
-    with pytest.raises(RobotFileError, match="joint 'base/x': a joint of several coordinates"):
-        load_urdf(urdf("twins", "a", twins))
 
 
 def test_robots_load_by_path_and_unknown_ones_are_refused_with_the_names_there_are(tmp_path: Path) -> None:
