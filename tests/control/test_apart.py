@@ -15,7 +15,7 @@ from ik_service.control.tick import tick_launches
 from ik_service.kernels import device_lock, host_device_array
 from ik_service.robots import HalfSpace, World
 from ik_service.solver.lm.status import IKStatus
-from tests.control.conftest import ARMS, HOME, LINK, begun, pose_of
+from tests.control.conftest import HOME, LINK, begun, pose_of
 
 WORK_NS = 1000  # that a launch takes on the device that is played
 FIELDS = ("joint_q", "joint_qd", "status", "position_error", "orientation_error", "active_limits", "iterations")
@@ -85,33 +85,16 @@ def ticks(controller, start, targets, count, dt=1e-3):
     return [controller.step(targets, dt=dt).copy() for _ in range(count)]
 
 
-def ticks_as_seen(device, robot, links, start, target, count, dt=1e-3, **options):
-    """Ticks of a late device, after they were found to be those of a device that the host sees."""
-    late = ticks(device.controller(robot, links, **options), start, target, count, dt)
+def test_clearance_is_kept_as_on_a_device_that_the_host_sees(device, panda):
+    target, limits = pose_of(panda, HOME, LINK, [0.4, 0.2, -0.3]), ControlLimits(clearance=0.01, acceleration=10.0)
+    options = {"limits": limits, "world": World({"wall": HalfSpace((-1.0, 0.0, 0.0), -0.6)})}
+    late = ticks(device.controller(panda, [LINK], **options), HOME, target, 200, dt=4e-3)
     with pytest.MonkeyPatch.context() as undone:
         undone.setattr(host_device_array, "has_host_copy", lambda device: False)
-        seen = ticks(IKController(robot, links, **options), start, target, count, dt)
+        seen = ticks(IKController(panda, [LINK], **options), HOME, target, 200, dt=4e-3)
     for one, other in zip(late, seen, strict=True):
         for name in FIELDS:
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    return late
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("acceleration", [None, 10.0])
-def test_ticks_are_those_of_a_device_that_the_host_sees(device, dual, acceleration):
-    """With an arm that no task moves, which stays where reset put it, and within the speeds from the first tick on."""
-    start, limits = np.tile(HOME, 2), ControlLimits(velocity=0.5, acceleration=acceleration)
-    start[:7] += 0.1
-    late = ticks_as_seen(device, dual, ARMS[1:], start, pose_of(dual, start, ARMS[1], 0.1), 40, limits=limits)
-    assert (late[-1].joint_q[0, :7] == start[:7]).all()
-    assert all(np.abs(result.joint_qd).max() <= 0.5 * (1 + 1e-9) for result in late)
-
-
-def test_clearance_is_kept_as_on_a_device_that_the_host_sees(device, panda):
-    target, limits = pose_of(panda, HOME, LINK, [0.4, 0.2, -0.3]), ControlLimits(clearance=0.01, acceleration=10.0)
-    wall = World({"wall": HalfSpace((-1.0, 0.0, 0.0), -0.6)})
-    late = ticks_as_seen(device, panda, [LINK], HOME, target, 200, dt=4e-3, limits=limits, world=wall)
     assert late[-1].clearance[0] < 0.05
     assert late[-1].status.tolist() == [IKStatus.BLOCKED_BY_COLLISION]
 
