@@ -102,8 +102,7 @@ def test_a_model_is_part_of_what_a_robot_is(robot):
         robot.with_collision_model(CollisionModel({"arm": [[0.0, 0.0, 0.0, 0.1]]}, []))
     alone = robot.with_collision_model(CollisionModel(robot.collision_model.spheres, []))
     check = alone.collision(robot.mid_joint_q)  # nothing can touch
-    assert check.clearance.tolist() == [np.inf]
-    assert check.closest_pairs == [None]
+    assert (check.clearance.tolist(), check.closest_pairs) == ([np.inf], [None])
 
 
 @pytest.mark.parametrize("enabled", [[True, False], [1, 0, 1], [[True] * 3] * 2])

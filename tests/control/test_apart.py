@@ -118,8 +118,7 @@ def test_nothing_is_written_that_has_yet_to_be_copied(device, panda):
     target = pose_of(panda, HOME, LINK, 0.5)
     for _ in range(3):
         result = controller.step(target, dt=0.05, deadline_ns=0)
-        assert result.status.tolist() == [IKStatus.DEADLINE]
-        assert result.iterations.tolist() == [[2]]
+        assert (result.status.tolist(), result.iterations.tolist()) == ([IKStatus.DEADLINE], [[2]])
     assert controller.step(target, dt=0.05).status[0] != IKStatus.DEADLINE
 
 

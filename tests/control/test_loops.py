@@ -79,8 +79,7 @@ def test_a_target_that_jumps_is_reached_with_the_loop_closed(holding, limits):
     far = pose_of(robot, start, LEFT, [-0.1, 0.15, 0.1])
     run = follow(IKController(robot, [LEFT], **LIMITS[limits]), start, np.tile(far, (1500, 1)))
     assert gaps(robot, run.joint_q).max() <= CLOSED
-    assert run.status[-1] == IKStatus.CONVERGED
-    assert run.status[0] == IKStatus.BLOCKED_BY_LIMITS
+    assert (run.status[-1], run.status[0]) == (IKStatus.CONVERGED, IKStatus.BLOCKED_BY_LIMITS)
     assert_within_limits(robot, run, start, limits)
     assert (np.abs(run.speeds(start, 1e-3)) / robot.joint_velocity_limit).max() > 0.3
 

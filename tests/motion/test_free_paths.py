@@ -71,8 +71,7 @@ def test_a_wall_between_two_waypoints_blocks_the_way(slides):
     assert free.success.all()
     np.testing.assert_allclose(free.clearance, np.inf)
     path = solver.follow(positions, None, 0.1, world=wall)
-    assert path.success.tolist() == [True, False, True, True]
-    assert path.status_names[1] == "blocked_by_collision"
+    assert (path.success.tolist(), path.status_names[1]) == ([True, False, True, True], "blocked_by_collision")
     assert slides.collision(path.joint_q, wall).is_free.all()  # at the waypoints all is well
     assert path.clearance[1] < 0.0
     np.testing.assert_allclose(path.clearance[[0, 2]], [0.099, 0.099], atol=1e-6)

@@ -124,8 +124,7 @@ def builtin_objectives(where):
 def test_the_builtin_objectives_pass(any_scene):
     for objective in builtin_objectives(any_scene):
         report = objectives.check(objective, any_scene.robot, tolerance=TIGHT)
-        assert report.objective == type(objective).__name__
-        assert report.methods == ("analytic", "autodiff")
+        assert (report.objective, report.methods) == (type(objective).__name__, ("analytic", "autodiff"))
         assert 0 < report.nonzero_count <= report.compared_count
 
 
@@ -293,8 +292,7 @@ def test_the_objective_itself_is_left_alone(panda, workplace):
     before, version = place.residuals(), objective.data_version
     objectives.check(objective, panda)
     assert (place.compute_residuals(wp.array(place.joint_q, dtype=float, device="cpu")).numpy() == before).all()
-    assert objective.n_batch == 1
-    assert objective.data_version == version
+    assert (objective.n_batch, objective.data_version) == (1, version)
 
 
 def test_bad_options_and_objectives_without_rows_or_of_another_library_are_refused(panda):

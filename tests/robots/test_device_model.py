@@ -163,8 +163,7 @@ def test_the_view_says_what_a_model_of_newton_says(name: str) -> None:
     assert view.articulation_count == articulation.max() + 1 == len(starts) - 1
     for number in range(view.articulation_count):
         assert (articulation[starts[number] : starts[number + 1]] == number).all()
-    assert starts[0] == 0
-    assert starts[-1] == robot.joint_count
+    assert (starts[0], starts[-1]) == (0, robot.joint_count)
     masses = {one.body: one.com for one in robot.body_masses}
     centres = np.float32([masses.get(b, (0, 0, 0)) for b in range(robot.body_count)])
     assert np.array_equal(view.body_com.numpy(), centres)

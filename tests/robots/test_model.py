@@ -42,10 +42,8 @@ def tree() -> RobotModel:
 def test_bodies_stand_depth_first_children_in_document_order(tree: RobotModel) -> None:
     assert tree.joint_names == ("b", "a", "c", "d")
     assert tree.link_names == ("root", "trunk", "right", "left", "tip", "ear", "drone")
-    assert tree.joint_parent.tolist() == [-1, -1, 1, -1]
-    assert tree.joint_child.tolist() == [0, 1, 2, 3]
-    assert tree.joint_ancestor.tolist() == [-1, -1, 1, -1]
-    assert tree.joint_articulation.tolist() == [0, 1, 1, 2]
+    assert (tree.joint_parent.tolist(), tree.joint_child.tolist()) == ([-1, -1, 1, -1], [0, 1, 2, 3])
+    assert (tree.joint_ancestor.tolist(), tree.joint_articulation.tolist()) == ([-1, -1, 1, -1], [0, 1, 1, 2])
     assert tree.link_parent.tolist() == [-1, 0, 1, 1, 3, 3, 0]
     assert tree.link_body.tolist() == [-1, -1, 0, 1, 2, 1, 3]
     kinds = [JointType.CONTINUOUS, JointType.REVOLUTE, JointType.PRISMATIC, JointType.FLOATING]
@@ -67,8 +65,7 @@ def test_parents_come_first_and_subtrees_are_contiguous(name: str) -> None:
 
 
 def test_coordinates_and_dofs_are_counted_apart(tree: RobotModel) -> None:
-    assert tree.joint_q_start.tolist() == [0, 1, 2, 3, 10]
-    assert tree.joint_qd_start.tolist() == [0, 1, 2, 3, 9]
+    assert (tree.joint_q_start.tolist(), tree.joint_qd_start.tolist()) == ([0, 1, 2, 3, 10], [0, 1, 2, 3, 9])
     assert tree.joint_dof_dim.tolist() == [[0, 1], [0, 1], [1, 0], [3, 3]]
     assert tree.dof_coordinate.tolist() == [0, 1, 2, 3, 4, 5, -1, -1, -1]
     assert tree.coordinate_names == ("b", "a", "c", "d/px", "d/py", "d/pz", "d/qx", "d/qy", "d/qz", "d/qw")

@@ -36,8 +36,7 @@ def interleaved(left, right):
 def test_a_torso_joins_the_arms_and_a_locked_one_does_not():
     arms = interleaved(arm("l"), arm("r"))
     free = load(arms).trees
-    assert free.ntree == 1
-    assert free.tree_dofnum.tolist() == [7]
+    assert (free.ntree, free.tree_dofnum.tolist()) == (1, [7])
     robot = load(arms, locked={"lift": 0.1})
     trees = robot.trees
     assert trees.ntree == 2
@@ -69,8 +68,7 @@ def test_a_mimic_across_trees_joins_them():
     assert robot.trees.ntree == 1
     assert joints_of(robot, 0) == {f"{side}_j{k}" for side in "lr" for k in (1, 2, 3)}
     middle = load(arm("l") + arm("m") + arm("r", ("l_j3",)), locked={"lift": 0.0})
-    assert middle.trees.ntree == 2
-    assert middle.trees.tree_dofnum.tolist() == [5, 3]
+    assert (middle.trees.ntree, middle.trees.tree_dofnum.tolist()) == (2, [5, 3])
     assert joints_of(middle, 1) == {"m_j1", "m_j2", "m_j3"}
     np.testing.assert_array_equal(middle.trees.coordinate_treeid[middle.dof_coordinate], middle.trees.dof_treeid)
 

@@ -47,8 +47,7 @@ def test_a_file_of_constraints_beside_a_urdf_is_read_with_it(tmp_path, suffix, t
     assert load_robot(tmp_path / "bar.urdf").loops == ()
     (tmp_path / f"bar.constraints.{suffix}").write_text(text)
     robot = load_robot(tmp_path / "bar.urdf")
-    assert robot.loops == (PIN,)
-    assert robot.warnings == ()
+    assert (robot.loops, robot.warnings) == ((PIN,), ())
     assert robot.content_hash == load_urdf(FOUR_BAR).with_loops([PIN]).content_hash
     assert load_robot(tmp_path / "bar.urdf", constraints="ignore").loops == ()
 
@@ -63,8 +62,7 @@ def test_what_is_read_is_solved():
 def test_angles_of_urdf_and_quaternions_say_the_same():
     (turned,) = read(entry(offset={"rpy": [0.3, 0.2, 0.1]})).loops
     (same,) = read(entry(offset={"orientation_xyzw": list(turned.offset[3:])})).loops
-    assert turned == same
-    assert turned.offset[:3] == (0.0, 0.0, 0.0)
+    assert (turned, turned.offset[:3]) == (same, (0.0, 0.0, 0.0))
     yaw = read(entry(offset={"rpy": [0, 0, 0.8]})).loops[0].offset
     np.testing.assert_allclose(yaw[3:], [0, 0, np.sin(0.4), np.cos(0.4)], atol=1e-15)
 

@@ -32,8 +32,7 @@ def test_chains_of_followers_are_resolved(gripper: RobotModel) -> None:
     # tip = -2 (0.5 motor + 0.25) + 0.5 = -motor
     assert gripper.dof_leader.tolist() == [3, 3, 2, 3]
     assert gripper.dof_multiplier.tolist() == [-1.0, 0.5, 1.0, 1.0]
-    assert gripper.dof_offset.tolist() == [0.0, 0.25, 0.0, 0.0]
-    assert gripper.active_dof.tolist() == [2, 3]
+    assert (gripper.dof_offset.tolist(), gripper.active_dof.tolist()) == ([0.0, 0.25, 0.0, 0.0], [2, 3])
     assert gripper.dof_active.tolist() == [1, 1, 0, 1]
 
 
@@ -107,8 +106,7 @@ def test_completion_sets_followers_and_keeps_the_rest(gripper: RobotModel) -> No
 
 def test_a_locked_leader_holds_its_followers(gripper: RobotModel) -> None:
     locked = gripper.lock({"motor": 0.5})
-    assert locked.dof_active.tolist() == [-1, -1, 0, -1]
-    assert locked.active_dof.tolist() == [2]
+    assert (locked.dof_active.tolist(), locked.active_dof.tolist()) == ([-1, -1, 0, -1], [2])
     assert locked.mid_joint_q.tolist() == [-0.5, 0.5, 0.0, 0.5]
     assert locked.complete_joint_q(np.ones(4)).tolist() == [[-1.0, 0.75, 1.0, 1.0]], "held where it is given"
     assert locked.clamp_joint_q(np.full(4, -9.0)).tolist() == [[3.0, -1.25, -9.0, -3.0]], "and inside the limits"
@@ -175,8 +173,7 @@ def test_bad_locks_and_active_subsets_are_refused(case: str) -> None:
 def test_an_active_subset_holds_all_others() -> None:
     robot = load_robot("panda_gripper", locked={"panda_joint1": 0.4}, active=["panda_joint2", "panda_finger_joint1"])
     assert [robot.dof_names[dof] for dof in robot.active_dof] == ["panda_joint2", "panda_finger_joint1"]
-    assert robot.dof_active.tolist() == [-1, 0, -1, -1, -1, -1, -1, 1, 1]
-    assert robot.mid_joint_q[0] == 0.4
+    assert (robot.dof_active.tolist(), robot.mid_joint_q[0]) == ([-1, 0, -1, -1, -1, -1, -1, 1, 1], 0.4)
     assert robot.mid_joint_q[3] == pytest.approx(-1.5708)
     again = robot.activate(["panda_joint1"])
     assert [again.dof_names[dof] for dof in again.active_dof] == ["panda_joint1"]

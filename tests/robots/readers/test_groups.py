@@ -42,8 +42,7 @@ def test_groups_have_the_joints_of_chains_links_and_subgroups(gripper):
     assert list(groups) == ["arm", "fingers", "both", "wrist"]
     assert groups["arm"].joints == ARM[:6]  # the last is passive
     assert groups["fingers"].joints == ("panda_finger_joint1",)  # which the other follows
-    assert groups["both"].joints == (*ARM[:6], "panda_finger_joint1")
-    assert groups["wrist"].joints == (ARM[5],)
+    assert (groups["both"].joints, groups["wrist"].joints) == ((*ARM[:6], "panda_finger_joint1"), (ARM[5],))
     assert groups["fingers"].left_out == ("panda_hand_joint",)
     assert groups["both"].left_out == ("panda_hand_joint", "legs")
     assert groups["wrist"].left_out == ("panda_link8",)
@@ -62,8 +61,7 @@ def test_a_chain_may_go_up_and_down_again():
 
 def test_tips_are_where_end_effectors_are_then_ends_of_chains_then_the_last_links(gripper):
     groups = load_groups(DOCUMENT, gripper)
-    assert groups["arm"].tips == ("panda_hand",)
-    assert groups["both"].tips == ("panda_link8",)
+    assert (groups["arm"].tips, groups["both"].tips) == (("panda_hand",), ("panda_link8",))
     assert groups["wrist"].tips == ("panda_link7",)
     assert groups["fingers"].tips == ("panda_leftfinger", "panda_rightfinger")
     text = """<robot><group name="torso"><chain base_link="pelvis" tip_link="torso"/></group>

@@ -143,8 +143,7 @@ def test_a_bad_file_is_refused_by_element_and_line(case: str) -> None:
     with pytest.raises(RobotFileError) as caught:
         load_urdf(data)
     assert words in caught.value.reason
-    assert caught.value.element == element
-    assert caught.value.line == line
+    assert (caught.value.element, caught.value.line) == (element, line)
     assert str(caught.value).startswith(f"line {line}" if line else caught.value.reason[:5])
     assert element is None or element in str(caught.value)
 
@@ -196,8 +195,7 @@ def test_the_longest_chain_of_joints_and_followers_loads() -> None:
     mimics = [(), *((f"j{i}",) for i in range(count - 1))]
     joints = (joint(f"j{i}", "continuous", f"l{i}", f"l{i + 1}", mimic=mimic) for i, mimic in enumerate(mimics))
     robot = load_urdf(urdf("chain", "l0", *joints))
-    assert robot.joint_count == count
-    assert robot.active_dof_count == 1
+    assert (robot.joint_count, robot.active_dof_count) == (count, 1)
     assert (robot.dof_leader == 0).all()
 
 

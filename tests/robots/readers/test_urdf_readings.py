@@ -149,8 +149,7 @@ READ_AS = {  # a text, another one that is read as the same robot, and the warni
 def test_what_has_one_usual_reading_is_read_so_with_a_warning(case: str) -> None:
     text, same, warning = READ_AS[case]
     robot, expected = load_urdf(text), load_urdf(same)
-    assert robot.warnings == (warning,)
-    assert robot.content_hash == expected.content_hash
+    assert (robot.warnings, robot.content_hash) == ((warning,), expected.content_hash)
     assert load_urdf(text, constraints="ignore").warnings == robot.warnings
 
 
@@ -159,8 +158,7 @@ def test_blank_lines_and_a_byte_order_mark_change_nothing_but_the_lines(blank: s
     text = f'{blank}<?xml version="1.0" encoding="UTF-8"?>\n{ROBOT}'
     for given in (text, text.encode()):
         robot = load_urdf(given)
-        assert robot.warnings == ()
-        assert robot.content_hash == load_urdf(ROBOT).content_hash
+        assert (robot.warnings, robot.content_hash) == ((), load_urdf(ROBOT).content_hash)
     with pytest.raises(RobotFileError) as caught:
         load_urdf(text.replace('name="upper"', ""))
     assert caught.value.line == blank.count("\n") + 1 + 3
@@ -221,8 +219,7 @@ def test_a_very_small_rotation_of_a_link_is_kept() -> None:
 )
 def test_the_least_of_acceleration_and_deceleration_is_the_limit_of_the_joint(attributes: str, expected: float) -> None:
     robot = load_urdf(changed('velocity="2"', f'velocity="2" {attributes}', FREE_ELBOW))
-    assert robot.warnings == ()
-    assert robot.joint_acceleration_limit.tolist() == [expected, np.inf]
+    assert (robot.warnings, robot.joint_acceleration_limit.tolist()) == ((), [expected, np.inf])
     assert robot.subrobot("upper").joint_acceleration_limit.tolist() == [np.inf]
     assert robot.subrobot("base", ["upper"], ["upper"]).joint_acceleration_limit.tolist() == [expected]
     none = load_urdf(FREE_ELBOW)

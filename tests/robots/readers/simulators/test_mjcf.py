@@ -114,8 +114,7 @@ def test_joints_keep_their_types_limits_and_efforts(arm: tuple[RobotModel, mujoc
     assert len(robot.joint_names) == 8
     yaw, finger = robot.dof_names.index("yaw"), robot.dof_names.index("finger")
     assert robot.joint_limit_upper[yaw] == pytest.approx(np.pi / 2)
-    assert robot.joint_effort_limit[finger] == 20.0
-    assert robot.joint_effort_limit[yaw] == np.inf
+    assert (robot.joint_effort_limit[finger], robot.joint_effort_limit[yaw]) == (20.0, np.inf)
 
 
 def test_linear_equalities_become_couplings(arm: tuple[RobotModel, mujoco.MjModel]) -> None:
@@ -136,8 +135,7 @@ def test_linear_equalities_become_couplings(arm: tuple[RobotModel, mujoco.MjMode
 def test_objects_without_names_are_numbered(tmp_path: Path) -> None:
     body = '<body><joint axis="0 0 1"/><geom size="0.1"/><body pos="1 0 0"><joint/><geom size="0.1"/></body></body>'
     robot = load_robot(_written(tmp_path, f"<mujoco><worldbody>{body}</worldbody></mujoco>"))
-    assert robot.joint_names == ("joint_0", "joint_1")
-    assert robot.link_names == ("world", "body_1", "body_2")
+    assert (robot.joint_names, robot.link_names) == (("joint_0", "joint_1"), ("world", "body_1", "body_2"))
     assert robot.name == "arm"
 
 

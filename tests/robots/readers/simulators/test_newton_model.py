@@ -91,8 +91,7 @@ def test_links_stand_where_newton_puts_the_bodies(build):
 
 def test_limits_followers_masses_and_names_are_those_of_the_model():
     robot, builtin = ik_service.load_robot(gripper().finalize(device="cpu")), ik_service.load_robot("panda_gripper")
-    assert robot.name == "panda_gripper"
-    assert robot.joint_names == builtin.joint_names
+    assert (robot.name, robot.joint_names) == ("panda_gripper", builtin.joint_names)
     np.testing.assert_allclose(robot.joint_limit_lower, builtin.joint_limit_lower, atol=1e-6)
     np.testing.assert_allclose(robot.joint_velocity_limit, builtin.joint_velocity_limit, atol=1e-6)
     assert robot.dof_leader.tolist() == builtin.dof_leader.tolist()
