@@ -191,6 +191,13 @@ def test_ways_may_leave_constraints_on_velocities_aside():
     assert without.dropped_constraints == ("wheel",)
 
 
+WELD = LoopConstraint("cam", "weld", "hand")
+
+
+def shaft(name, link="hand"):
+    return VelocityConstraint(name, "constant_velocity", link)
+
+
 def about_hand(kind, reference=None, **options):
     return VelocityConstraint("a", kind, "hand", reference, **options)
 
@@ -211,28 +218,16 @@ def about_hand(kind, reference=None, **options):
         (lambda _: about_hand("gear", ratio=2.0), "is a gear with the world. Allowed: two links"),
         (lambda _: about_hand("gear", "arm", ratio=2.0, carrier="arm"), "Allowed .*: a third link"),
         (lambda _: about_hand("rolling", radius=1.0, carrier="arm"), "carrier is 'arm'. .*: None"),
+        (lambda robot: robot.with_velocity_constraints([shaft("a", "finger")]), "about link 'finger', which the robot"),
         (
-            lambda robot: robot.with_velocity_constraints([VelocityConstraint("a", "constant_velocity", "finger")]),
-            "about link 'finger', which the robot does not have",
-        ),
-        (
-            lambda robot: robot.with_velocity_constraints(
-                [VelocityConstraint("weld_loop", "constant_velocity", "hand")]
-            ),
+            lambda robot: robot.with_velocity_constraints([shaft("weld_loop")]),
             "Two constraints have the name 'weld_loop'",
         ),
         (
-            lambda robot: robot.with_velocity_constraints(
-                [VelocityConstraint(name, "constant_velocity", "hand") for name in ("a", "b")]
-            ),
+            lambda robot: robot.with_velocity_constraints([shaft("a"), shaft("b")]),
             "Constraints 'a' and 'b' say the same",
         ),
-        (
-            lambda robot: robot.with_coordinate_constraints(COORDINATES).with_loops(
-                [LoopConstraint("cam", "weld", "hand")]
-            ),
-            "Two constraints have the name 'cam'",
-        ),
+        (lambda robot: robot.with_coordinate_constraints(COORDINATES).with_loops([WELD]), "have the name 'cam'"),
     ],
 )
 def test_what_is_no_constraint_or_not_about_the_robot_is_refused(make, words):

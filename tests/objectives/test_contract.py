@@ -16,6 +16,7 @@ from tests.objectives.objectives_of_tests import Functions, Height
 
 ROUNDING = 1e-5  # entries are of the size of 1
 PROBLEM_IDX = [1, 0, 1]
+TARGET = [0.0, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0]
 
 
 class Owner:
@@ -24,9 +25,8 @@ class Owner:
 
 class ReadsBeyond(Functions):
     def stated_elements(self, model):
-        return [
-            (group, [replace(one, data_columns=(1,)) for one in own]) for group, own in super().stated_elements(model)
-        ]
+        ((group, elements),) = super().stated_elements(model)
+        return [(group, [replace(one, data_columns=(1,)) for one in elements])]
 
 
 class ClaimsAnalytic(Height):
@@ -113,9 +113,8 @@ class TestBinding:
         assert (again == expected).all()
 
     def test_finds_elements_that_read_beyond_their_data(self, panda):
-        with pytest.raises(
-            ObjectiveError, match="ReadsBeyond: an element reads columns 1 to 1 of 'shift', which has 0"
-        ):
+        words = "ReadsBeyond: an element reads columns 1 to 1 of 'shift', which has 0"
+        with pytest.raises(ObjectiveError, match=words):
             IKSolver(panda, objectives=[ReadsBeyond()], device="cpu")
 
     def test_is_released_by_its_own_solver_alone(self):
@@ -183,11 +182,7 @@ class TestNames:
         [
             (pose_objective("panda_hnad"), UnknownNameError, "panda_hnad"),
             (objectives.IKObjectiveLookAt("panda_hnad", [1.0, 0.0, 0.0]), UnknownNameError, "panda_hnad"),
-            (
-                objectives.IKObjectiveRelativePose("panda_hand", "panda_hnad", [0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]),
-                UnknownNameError,
-                "panda_hnad",
-            ),
+            (objectives.IKObjectiveRelativePose("panda_hand", "panda_hnad", *TARGET), UnknownNameError, "panda_hnad"),
             (objectives.IKObjectiveJointLimit(joints=["panda_jiont1"]), UnknownNameError, "mean 'panda_joint1'"),
             (objectives.IKObjectiveJointLimit(joints="panda_joint1"), InputError, "sequence of joint names"),
             (pose_objective(-1), InputError, "0 to 6"),
@@ -212,8 +207,7 @@ class TestSupport:
         assert not place.analytic()[:, GUARD:-GUARD].any()
 
     def test_ends_at_the_link_and_leaves_out_what_moves_both_links(self, placed):
-        target = [0.0, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0]
-        between = objectives.IKObjectiveRelativePose("panda_hand", "panda_link3", *target)
+        between = objectives.IKObjectiveRelativePose("panda_hand", "panda_link3", *TARGET)
         for objective, row in ((pose_objective("panda_link4"), "1111000"), (between, "0001111")):
             place = placed(objective)
             assert place.objective.row_support(place.model).tolist() == [[digit == "1" for digit in row]] * 6
