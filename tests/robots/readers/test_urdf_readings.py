@@ -27,24 +27,37 @@ def inertial(content: str) -> str:
 
 
 FREE_ELBOW = changed(ELBOW_MIMIC, "")
-MASS = '<inertial><mass value="{}"/></inertial>'
-SHOULDER, ELBOW, INERTIAL = "joint 'shoulder'", "joint 'elbow'", "<inertial> of link 'upper'"
-BOTH_LIMITS, TYPE_OF_ELBOW, ENDS_OF_ELBOW = (
+SHOULDER, ELBOW, MASS = "joint 'shoulder'", "joint 'elbow'", '<inertial><mass value="1"/></inertial>'
+BOTH_LIMITS, ENDS_OF_ELBOW, TYPE_OF_ELBOW = (
     'lower="-1" upper="1"',
-    'name="elbow" type="revolute"',
     'lower="-2" upper="2"',
+    'name="elbow" type="revolute"',
 )
 FIXED_ELBOW, FLAT_ELBOW = 'name="elbow" type="fixed"', 'name="elbow" type="planar"'
 FREE = f"line 16, <mimic> of {ELBOW}: the joint moves by itself: "
-LIMIT, NO_SUCH = f"line 10, <limit> of {SHOULDER}: ", "must not be negative, got -1: there is no such limit."
+NO_SUCH, BETWEEN = "must not be negative, got -1: there is no such limit.", "the range between the two counts."
+LIMITS = {  # what stands in the limits of the shoulder instead, what it is read as, and what is said
+    "lower above upper": (BOTH_LIMITS, 'lower="1" upper="-1"', BOTH_LIMITS, "lower limit 1 is above upper limit -1: "),
+    "lower above no upper": (BOTH_LIMITS, 'lower="1"', 'lower="0" upper="1"', "lower limit 1 is above upper limit 0: "),
+    "a negative speed": ('velocity="2"', 'velocity="-1"', "", "attribute 'velocity' "),
+    "a negative effort": ('effort="3"', 'effort="-1"', "", "attribute 'effort' "),
+}
+MASSES = {  # what stands in <inertial>, and what is said of it
+    "no mass": ('<origin xyz="1 0 0"/>', "", "<mass> is missing."),
+    "a mass without a value": ("<mass/>", "<mass> of ", "attribute 'value' is missing or empty."),
+    "no number": ('<mass value="heavy"/>', "<mass> of ", "attribute 'value' must be one finite number, got 'heavy'."),
+    "a negative mass": ('<mass value="-1"/>', "<mass> of ", "a mass must be between 0 and 1e+06 kg, got -1."),
+    "a mass beyond any": ('<mass value="1e7"/>', "<mass> of ", "a mass must be between 0 and 1e+06 kg, got 1e+07."),
+    "a centre of mass at infinity": (
+        '<mass value="1"/><origin xyz="0 inf 0"/>',
+        "<origin> of ",
+        "attribute 'xyz' must be 3 finite numbers, got '0 inf 0'.",
+    ),
+}
 
 
 def twice(tag: str, line: int, of: str = SHOULDER, times: int = 2) -> str:
     return f"line {line}, <{tag}> of {of}: <{tag}> stands {times} times here: the first one counts."
-
-
-def no_mass(place: str, reason: str) -> str:
-    return f"line 3, {place}{INERTIAL}: {reason} The link has no mass here."
 
 
 def flat(text: str, old: str = "revolute", new: str = "planar", ends: str = BOTH_LIMITS) -> str:
@@ -52,6 +65,22 @@ def flat(text: str, old: str = "revolute", new: str = "planar", ends: str = BOTH
 
 
 READ_AS = {  # a text, another one that is read as the same robot, and the warning
+    **{
+        name: (
+            changed(old, new),
+            changed(old, same),
+            f"line 10, <limit> of {SHOULDER}: {said}{BETWEEN if same else NO_SUCH}",
+        )
+        for name, (old, new, same, said) in LIMITS.items()
+    },
+    **{
+        name: (
+            inertial(f"<inertial>{content}</inertial>"),
+            ROBOT,
+            f"line 3, {place}<inertial> of link 'upper': {said} The link has no mass here.",
+        )
+        for name, (content, place, said) in MASSES.items()
+    },
     "an origin twice": (changed(ORIGIN, ORIGIN + '<origin xyz="0 0 5"/>'), ROBOT, twice("origin", 8)),
     "an axis twice": (changed(AXIS, AXIS + '<axis xyz="1 0 0"/>'), ROBOT, twice("axis", 9)),
     "a limit three times": (
@@ -61,60 +90,14 @@ READ_AS = {  # a text, another one that is read as the same robot, and the warni
     ),
     "a parent twice": (changed(PARENT, PARENT + '<parent link="lower"/>'), ROBOT, twice("parent", 6)),
     "an inertial twice": (
-        inertial(MASS.format(1) + MASS.format(5)),
-        inertial(MASS.format(1)),
+        inertial(MASS + MASS.replace("1", "5")),
+        inertial(MASS),
         twice("inertial", 3, "link 'upper'"),
-    ),
-    "lower above upper": (
-        changed(BOTH_LIMITS, 'lower="1" upper="-1"'),
-        ROBOT,
-        f"{LIMIT}lower limit 1 is above upper limit -1: the range between the two counts.",
-    ),
-    "lower above an upper that is missing": (
-        changed(BOTH_LIMITS, 'lower="1"'),
-        changed(BOTH_LIMITS, 'lower="0" upper="1"'),
-        f"{LIMIT}lower limit 1 is above upper limit 0: the range between the two counts.",
-    ),
-    "a negative speed": (
-        changed('velocity="2"', 'velocity="-1"'),
-        changed(' velocity="2"', ""),
-        f"{LIMIT}attribute 'velocity' {NO_SUCH}",
-    ),
-    "a negative effort": (
-        changed('effort="3"', 'effort="-1"'),
-        changed(' effort="3"', ""),
-        f"{LIMIT}attribute 'effort' {NO_SUCH}",
     ),
     "no limit": (
         changed(SHOULDER_LIMIT, ""),
         changed(SHOULDER_LIMIT, "<limit/>"),
         f"line 5, {SHOULDER}: a revolute joint needs <limit>, which is missing: it has no limits.",
-    ),
-    "no mass": (inertial('<inertial><origin xyz="1 0 0"/></inertial>'), ROBOT, no_mass("", "<mass> is missing.")),
-    "a mass without a value": (
-        inertial("<inertial><mass/></inertial>"),
-        ROBOT,
-        no_mass("<mass> of ", "attribute 'value' is missing or empty."),
-    ),
-    "a mass that is no number": (
-        inertial(MASS.format("heavy")),
-        ROBOT,
-        no_mass("<mass> of ", "attribute 'value' must be one finite number, got 'heavy'."),
-    ),
-    "a negative mass": (
-        inertial(MASS.format(-1)),
-        ROBOT,
-        no_mass("<mass> of ", "a mass must be between 0 and 1e+06 kg, got -1."),
-    ),
-    "a mass beyond any": (
-        inertial(MASS.format("1e7")),
-        ROBOT,
-        no_mass("<mass> of ", "a mass must be between 0 and 1e+06 kg, got 1e+07."),
-    ),
-    "a centre of mass at infinity": (
-        inertial('<inertial><mass value="1"/><origin xyz="0 inf 0"/></inertial>'),
-        ROBOT,
-        no_mass("<origin> of ", "attribute 'xyz' must be 3 finite numbers, got '0 inf 0'."),
     ),
     "a leader that does not exist": (
         changed('joint="shoulder"', 'joint="knee"'),
