@@ -25,16 +25,10 @@ ONCE = ("kernel", "func", "func_native", "struct", "cache", "lru_cache", "cached
 
 
 class DrawnMutation(NamedTuple):
-    """A change of one place of the code.
+    """A change of one place of a file.
 
-    Attributes:
-        path: The file, from the root of the repository.
-        lines: First and last line of the statement.
-        operator: What is done to it.
-        before: The text that is replaced.
-        after: What takes its place.
-        start: Where it stands in the file [bytes].
-        function: First and last line of the outermost function around it that does not run for each test; else None.
+    `lines` are first and last line of the statement, `function` those of the outermost function around it that does
+    not run for each test, or None; `start` is where the text stands in the file [bytes].
     """
 
     path: str
@@ -46,7 +40,6 @@ class DrawnMutation(NamedTuple):
     function: tuple[int, int] | None
 
     def written(self, source: bytes) -> bytes:
-        """The file with the change in it."""
         before = self.before.encode()
         assert source[self.start : self.start + len(before)] == before
         return source[: self.start] + self.after.encode() + source[self.start + len(before) :]
@@ -142,12 +135,10 @@ def _expressions(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_log(node: ast.expr) -> bool:
-    """Whether a call writes a line of a log."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOGS
 
 
 def _is_words(node: ast.expr) -> bool:
-    """Whether an operand is a text."""
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 

@@ -7,15 +7,7 @@ from typing import NamedTuple
 
 
 class Mutation(NamedTuple):
-    """A change of one place of the code.
-
-    Attributes:
-        what: What is broken by it.
-        path: The file, from the root of the repository.
-        before: A text that stands in it exactly once.
-        after: What takes its place.
-        tests: The file of tests that fails then.
-    """
+    """A change of one place of the code, where a text stands exactly once, and the file of tests that fails then."""
 
     what: str
     path: str
@@ -31,6 +23,7 @@ CONNECTION = "tests/service/gate/test_connection.py"
 STREAM_CONNECTION = "tests/service/gate/test_stream_connection.py"
 KERNEL_BUILDER = "tests/service/pool/kernels/test_kernel_builder.py"
 KERNEL_TRUST = "tests/kernels/test_kernel_trust.py"
+PRETENDED_CUDA = "tests/pretended_cuda/test_pretended_cuda.py"
 BULK_REFUSALS = "tests/integrations/bulk/test_bulk_refusals.py"
 
 MUTATIONS = (
@@ -236,5 +229,26 @@ MUTATIONS = (
         "if of != (plan.digest, part.number):",
         "if of[0] is None:",
         BULK_REFUSALS,
+    ),
+    Mutation(
+        "a solve on a GPU does not wait until it is done",
+        "ik_service/kernels/host_device_array.py",
+        "        wp.synchronize_stream(device.stream)",
+        "        pass",
+        PRETENDED_CUDA,
+    ),
+    Mutation(
+        "a wave writes behind an array",
+        "ik_service/solver/compiled/waves.py",
+        "storage.next_row[0] = 0",
+        "storage.next_row[1] = 0",
+        PRETENDED_CUDA,
+    ),
+    Mutation(
+        "arrays of a solver hold what was in memory before",
+        "ik_service/linear_solve/structure.py",
+        "wp.zeros(shapes.get(name, other)",
+        "wp.empty(shapes.get(name, other)",
+        PRETENDED_CUDA,
     ),
 )

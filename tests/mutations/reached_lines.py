@@ -16,14 +16,12 @@ CONTEXT = "REACHED_BY"  # coverage of processes that a test starts has its value
 
 
 def name_of(item: pytest.Item) -> str:
-    """The test's name without what xdist appends to it."""
     group = item.get_closest_marker("xdist_group")
     return item.nodeid.removesuffix(f"@{group.args[0]}") if group else item.nodeid
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Count what runs until the next test as this one's."""
     if (folder := os.environ.get("REACHED_TO")) is None:
         return (yield)
     import coverage
@@ -41,7 +39,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the list."""
     if (chosen := os.environ.get("CHOSEN_TESTS")) is None:
         return
     place = {name: number for number, name in enumerate(json.loads(Path(chosen).read_text()))}
@@ -51,11 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Name the test that fails."""
     if report.failed and (chosen := os.environ.get("CHOSEN_TESTS")):
         Path(f"{chosen}.failed").write_text(json.dumps([report.nodeid, report.longreprtext[-300:]]))
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Name the file that cannot be imported."""
     pytest_runtest_logreport(report)

@@ -31,14 +31,12 @@ def run_tests(root: Path, *files: str) -> tuple[int, str]:
 
 
 def summary(output: str) -> str:
-    """How many tests passed and failed, in pytest's words."""
     found = CLOSING_LINE.findall(output)
     return found[-1] if found else output[-500:]
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A copy of the code in which all tests of the table pass."""
     root = tmp_path_factory.mktemp("copy")
     for name in COPIED:
         if (ROOT / name).is_dir():

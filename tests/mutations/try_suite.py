@@ -59,7 +59,6 @@ FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
 
 
 def cover(folder: Path, arguments: list[str]) -> int:
-    """Run the suite, each test a context of coverage."""
     import coverage  # noqa: F401  # where it is missing, that is said before the run
 
     (folder / "data").mkdir(parents=True)
@@ -95,13 +94,11 @@ def report(folder: Path, arguments: list[str]) -> None:
 
 
 def say(what: object) -> None:
-    """Print a line."""
     sys.stdout.write(f"{what}\n")
     sys.stdout.flush()
 
 
 def data_files(folder: Path) -> list[Path]:
-    """What each process has left."""
     return sorted(path for path in (folder / "data").glob("coverage.*") if path.stat().st_size)
 
 
@@ -115,7 +112,6 @@ def rows(data: Path, where: str, *values: object) -> Iterator[tuple[str, int, in
 
 
 def collected(root: Path, arguments: list[str]) -> set[str]:
-    """Names of the tests that pytest finds."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
     found = subprocess.run(
         command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True, check=False
@@ -124,7 +120,6 @@ def collected(root: Path, arguments: list[str]) -> set[str]:
 
 
 def reaching(folder: Path, mutations: Iterable[DrawnMutation]) -> list[set[str]]:
-    """For each mutation the tests that reach it."""
     sought = [lines_of(mutation) for mutation in mutations]
     reached: list[set[str]] = [set() for _ in sought]
     by_path: dict[str, list[tuple[set[int], set[str]]]] = {}
@@ -141,7 +136,6 @@ def reaching(folder: Path, mutations: Iterable[DrawnMutation]) -> list[set[str]]
 
 
 def lines_of(mutation: DrawnMutation) -> dict[str, set[int]]:
-    """The lines, by file, whose tests are those of a mutation."""
     if mutation.function is None:
         return {mutation.path: set(range(mutation.lines[0], mutation.lines[1] + 1))}
     if lines := function_lines(ROOT / mutation.path):
@@ -264,7 +258,6 @@ def batches(mutation: DrawnMutation, names: set[str], seconds: dict[str, float],
 def tried(
     tree: Tree, mutation: DrawnMutation, names: set[str], seconds: dict[str, float], limit_s: float
 ) -> dict[str, object]:
-    """Find what notices a mutation."""
     source, begin, count = (tree.root / mutation.path).read_bytes(), time.monotonic(), 0
     outcome, name, message = "not reached", "", ""
     parts = batches(mutation, names, seconds, limit_s)
@@ -323,12 +316,10 @@ def mutate(folder: Path, arguments: list[str]) -> None:
 
 
 def key_of(record: dict[str, object]) -> tuple[object, ...]:
-    """What tells a mutation from others."""
     return record["path"], record["start"], record["operator"]
 
 
 def recorded(results: Path) -> dict[tuple[object, ...], dict[str, object]]:
-    """What a file of results has."""
     records = [json.loads(line) for line in results.open()] if results.exists() else []
     return {key_of(record): record for record in records}
 

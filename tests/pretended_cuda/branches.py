@@ -2,71 +2,47 @@
 
 import ast
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
 
 import warp as wp
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("ik_service", "objectives")
 QUESTIONS = ("is_cuda", "is_cpu")
 PASSED_ON = ("has_host_copy", "in_threads", "launches_on", "turn_on")
 """Functions that answer by what they ask: whoever calls them asks too."""
 
 
-def asking_places() -> dict[str, range]:
-    """Return the places that ask: by file and line, the lines that an answer may be noted at."""
-    found: dict[str, range] = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            name = str(path.relative_to(ROOT))
-            for node in ast.walk(ast.parse(path.read_text())):
-                if _asks(node):
-                    found[f"{name}:{node.lineno}"] = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+def asking_places() -> dict[str, set[str]]:
+    """Return the places that ask, each with the lines that an answer may be noted at; as file and line."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(path for package in ("ik_service", "objectives") for path in (ROOT / package).rglob("*.py")):
+        name = path.relative_to(ROOT)
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_call, asked = isinstance(node, ast.Call), getattr(node, "func", node)
+            word = getattr(asked, "attr", getattr(asked, "id", None))
+            if word in (PASSED_ON if is_call else QUESTIONS) and isinstance(node, ast.Call | ast.Attribute):
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                found[f"{name}:{node.lineno}"] = {f"{name}:{line}" for line in lines}
     return found
 
 
-def _asks(node: ast.AST) -> bool:
-    """Whether an expression asks a device what it is, or calls what does so for it."""
-    if isinstance(node, ast.Call):
-        return getattr(node.func, "attr", getattr(node.func, "id", None)) in PASSED_ON
-    return isinstance(node, ast.Attribute) and node.attr in QUESTIONS
+def noted_answers() -> set[str]:
+    """Note from here on, in this process, file and line of every place of this project that asks a GPU."""
+    seen, is_gpu = set[str](), wp.Device.is_cuda.fget
 
+    def noted(ask: Callable[[wp.Device], object]) -> property:
+        def answer(device: wp.Device) -> bool:
+            asking = sys._getframe(1) if is_gpu(device) else None
+            while asking is not None:
+                path = Path(asking.f_code.co_filename)
+                if path.is_relative_to(ROOT):
+                    seen.add(f"{path.relative_to(ROOT)}:{asking.f_lineno}")
+                asking = asking.f_back if asking.f_code.co_name in PASSED_ON else None
+            return bool(ask(device))
 
-class Answers:
-    """Notes where GPUs were asked what they are."""
+        return property(answer)
 
-    def __init__(self) -> None:
-        self._seen: set[tuple[CodeType, int]] = set()
-
-    def watch(self) -> None:
-        """Note answers from here on, in this process."""
-        is_gpu = wp.Device.is_cuda.fget
-
-        def noted(question: str) -> property:
-            ask = getattr(wp.Device, question).fget
-
-            def answer(device: wp.Device) -> bool:
-                asking = sys._getframe(1) if is_gpu(device) else None
-                while asking is not None:
-                    self._seen.add((asking.f_code, asking.f_lineno))
-                    asking = asking.f_back if asking.f_code.co_name in PASSED_ON else None
-                return bool(ask(device))
-
-            return property(answer)
-
-        for question in QUESTIONS:
-            setattr(wp.Device, question, noted(question))
-
-    def places(self) -> list[str]:
-        """Return file and line of every place of this project that asked a GPU."""
-        found = []
-        for code, line in self._seen:
-            path = Path(code.co_filename)
-            if path.is_relative_to(ROOT):
-                found.append(f"{path.relative_to(ROOT)}:{line}")
-        return sorted(found)
-
-
-if __name__ == "__main__":
-    sys.stdout.write("\n".join(sorted(asking_places())) + "\n")
+    for question in QUESTIONS:
+        setattr(wp.Device, question, noted(getattr(wp.Device, question).fget))
+    return seen

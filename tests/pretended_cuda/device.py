@@ -1,18 +1,14 @@
 """A CUDA device that is pretended on a CPU: what of this project runs on GPUs alone is run by tests without one.
 
-    native/          the functions of Warp's native library that talk to CUDA, over memory, threads and streams of a CPU
-    translation.py   kernels: the CUDA that Warp writes, compiled for the machine
-    this file        puts both into a Warp that has not been started; `pretended()` is then the device
-
-It is for processes of its own, since Warp asks once what devices there are, and its kernels have a cache of their own:
-see `plugin.py`.
+`native/` has the functions of Warp's native library that talk to CUDA, over memory, threads and streams of a CPU;
+`translation.py` compiles kernels. Both go into a Warp that has not been started, in a process of its own: `plugin.py`.
 """
 
 import ctypes
 import functools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +17,18 @@ import warp as wp
 from tests.pretended_cuda.translation import NATIVE, compile_module, compile_shared
 
 WARP_LIBRARY = "warp.so"
-OF_NO_DEVICE = (
-    "wp_cuda_toolkit_version",
-    "wp_cuda_compile_program",
-)  # functions that only sound as if they talked to one
-FORWARDS, BACKWARDS, RANDOM = range(3)
-DEFAULTS = {"late": 1, "order": RANDOM, "seed": 1, "pattern": 0xCD, "pause_each": 40, "processors": 1}
+OF_NO_DEVICE = ("wp_cuda_toolkit_version", "wp_cuda_compile_program")  # they only sound as if they talked to one
+ORDERS = ("in order", "backwards", "random")
+DEFAULTS = {"late": 1, "order": 2, "seed": 1, "pattern": 0xCD, "pause_each": 40, "processors": 1}
 SCHEDULES = {
-    "in order, at once": {"order": FORWARDS, "late": 0},
-    "in order, late": {"order": FORWARDS, "late": 1},
-    "backwards, at once": {"order": BACKWARDS, "late": 0},
-    "backwards, late": {"order": BACKWARDS, "late": 1},
-    "random, at once": {"order": RANDOM, "late": 0},
-    "random, late": {"order": RANDOM, "late": 1},
+    f"{word}, {when}": {"order": order, "late": late}
+    for order, word in enumerate(ORDERS)
+    for late, when in enumerate(("at once", "late"))
 }
 
 
 class Device:
-    """The pretended device of this process.
-
-    Args:
-        library: Path of the compiled `native/warp_functions.cpp`.
-    """
+    """The pretended device of this process, made of the compiled `native/warp_functions.cpp`."""
 
     def __init__(self, library: Path) -> None:
         self.library = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # kernels call it back
@@ -56,7 +42,7 @@ class Device:
 
     def set(self, **numbers: int) -> None:
         """Choose numbers; work that waits is done first, so all of it has the numbers that it was given with."""
-        if wp._src.context.runtime is not None:
+        if wp._src.context.runtime is not None and not self["lost"]:
             wp.synchronize()
         for name, number in numbers.items():
             self.library.pretended_number(name.encode())[0] = number
@@ -64,7 +50,6 @@ class Device:
 
     @contextmanager
     def scheduled(self, **numbers: int) -> Iterator[None]:
-        """Choose numbers for a while."""
         before = {name: self[name] for name in numbers}
         self.set(**numbers)
         try:
@@ -72,58 +57,32 @@ class Device:
         finally:
             self.set(**before)
 
-    @contextmanager
-    def lost(self) -> Iterator[None]:
+    def lost(self) -> AbstractContextManager[None]:
         """Refuse all work for a while, as a card after an error that ends its context, or that is gone."""
-        state = self.library.pretended_number(b"lost")
-        state[0] = 1
-        try:
-            yield
-        finally:
-            state[0] = 0
+        return self.scheduled(lost=1)
 
 
 class Native:
-    """Warp's native library with the functions of the pretended device in place of its own.
-
-    Args:
-        device: The device.
-        warp: The library as it is.
-    """
+    """Warp's native library with the functions of the pretended device in place of its own."""
 
     def __init__(self, device: Device, warp: Any) -> None:
         self._device, self._warp = device, warp
         copy, fill = (ctypes.cast(one, ctypes.c_void_p) for one in (warp.wp_array_copy_host, warp.wp_array_fill_host))
         size = ctypes.c_size_t(ctypes.sizeof(wp._src.types.array_t))
         device.library.pretended_host_functions(copy, fill, size)
-        self.wp_get_error_string = Function(self._error)
+        self.wp_get_error_string = functools.partial(self._error)  # to which Warp can give types of arguments
 
     def __getattr__(self, name: str) -> Any:
         """Return a function: the device's, or Warp's where it has nothing to do with CUDA."""
         found = getattr(self._device.library, name, None)
         if found is None:
             talks_to_cuda = (name.startswith("wp_cuda") or name.endswith("_device")) and name not in OF_NO_DEVICE
-            found = Function(functools.partial(_missing, name)) if talks_to_cuda else getattr(self._warp, name)
+            found = functools.partial(_missing, name) if talks_to_cuda else getattr(self._warp, name)
         setattr(self, name, found)
         return found
 
     def _error(self) -> bytes:
         return self._device.library.pretended_refusal() or self._warp.wp_get_error_string()
-
-
-class Function:
-    """A function in the place of one of a library, which Warp gives types of arguments.
-
-    Args:
-        call: What it does.
-    """
-
-    def __init__(self, call: Any) -> None:
-        self._call, self.argtypes, self.restype = call, None, None
-
-    def __call__(self, *given: Any) -> Any:
-        """Call it."""
-        return self._call(*given)
 
 
 def _missing(name: str, *given: Any) -> None:

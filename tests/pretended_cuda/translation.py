@@ -29,20 +29,12 @@ BARRIER = re.compile(r"\b__sync(?:warp|threads)\b")
 LAST_INCLUDE = '#include "deterministic.h"\n'
 
 
-class TranslationError(Exception):
-    """A module of kernels is not what this file expects of Warp."""
-
-
 def translated(source: str) -> tuple[str, str]:
-    """Return the text of a module for the pretended device: its headers, and what comes behind them.
-
-    Raises:
-        TranslationError: Warp writes its modules in another way.
-    """
+    """Return the text of a module for the pretended device: its headers, and what comes behind them."""
     head, include, body = source.partition(LAST_INCLUDE)
     kernels = KERNEL.findall(body)
     if not include or not kernels:
-        raise TranslationError("A module of kernels has no kernel, or other headers than expected.")
+        raise RuntimeError("A module of kernels has no kernel, or other headers than expected.")
     has_barriers = int(BARRIER.search(body) is not None)
     head = head.replace("#define WP_NO_CRT\n", "")  # with it Warp's checks of indices are left out
     body = REACHES.sub(r"pretended::\1(", body)
@@ -51,15 +43,7 @@ def translated(source: str) -> tuple[str, str]:
 
 
 def compile_module(source: str, architecture: int, output: str, *, folder: Path, **settings: object) -> None:
-    """Compile a module; in the place of Warp's compiler for CUDA.
-
-    Args:
-        source: Path of the text that Warp wrote.
-        architecture: Of the device; of no matter here.
-        output: Path where the code belongs.
-        folder: Where headers are kept, since they take longer than most kernels.
-        settings: Of Warp's compiler; of no matter here.
-    """
+    """Compile a module in the place of Warp's compiler for CUDA; a folder keeps headers, which take longest."""
     head, body = translated(Path(source).read_text())
     text = Path(output).with_suffix(".cpp")
     text.write_text(body)
@@ -83,12 +67,8 @@ def _compiled_header(head: str, folder: Path, flags: Sequence[str]) -> Path:
 
 
 def compile_shared(source: Path, output: Path, *flags: str) -> None:
-    """Compile a shared library.
-
-    Raises:
-        TranslationError: The compiler refuses the source; with its words.
-    """
+    """Compile a shared library."""
     command = [COMPILER, *FLAGS, *flags, str(source), "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise TranslationError(f"{' '.join(command)}:\n{done.stderr[:4000]}")
+        raise RuntimeError(f"{' '.join(command)}:\n{done.stderr[:4000]}")
