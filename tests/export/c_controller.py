@@ -34,14 +34,7 @@ class Input(ctypes.Structure):
 
 
 class CController:
-    """A controller in C.
-
-    Args:
-        library: The library of the export.
-        prefix: What its names begin with.
-        controller: The controller that was exported.
-        size: Bytes of one in C, as the header says.
-    """
+    """A controller in C of an export whose names begin with a prefix, beside the one that was exported."""
 
     def __init__(self, library, prefix, controller, size):
         self.controller, self._library, self._prefix = controller, library, prefix
@@ -69,7 +62,6 @@ class CController:
         return self.memory.bytes.ctypes.data
 
     def defaults(self, **changes):
-        """The default settings with some changed."""
         settings = self.settings_type()
         ctypes.memmove(
             ctypes.addressof(settings),
@@ -85,23 +77,19 @@ class CController:
         return settings
 
     def set(self, **changes):
-        """What the call that changes settings returns."""
         settings = self.defaults(**changes)
         return self.controller_set(self.address, ctypes.addressof(settings))
 
     def reset(self, joint_q=None, joint_qd=None):
-        """What the call that says where the robots are returns."""
         given = [None if values is None else np.array(values, np.float64) for values in (joint_q, joint_qd)]
         return self.controller_reset(self.address, *(None if one is None else one.ctypes.data for one in given))
 
     def step(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
-        """The bytes of all results of a tick."""
         assert self.code(targets, joint_q, dt, joint_qd, deadline_ns) == OK
         result = self._result_type.from_buffer(self._result.bytes)
         return {name: bytes(getattr(result, name)) for name in self.results}
 
     def code(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
-        """What a tick returns; its result is overwritten first."""
         given = [
             None if values is None else np.ascontiguousarray(values, np.float64)
             for values in (targets, joint_q, joint_qd)
@@ -111,23 +99,19 @@ class CController:
         return self.tick(self.address, ctypes.addressof(arguments), self._result.bytes.ctypes.data)
 
     def written(self):
-        """The result of the last tick as arrays."""
         result = self._result_type.from_buffer(self._result.bytes)
         return self.values({name: bytes(getattr(result, name)) for name in self.results})
 
     def untouched(self, *names):
-        """Whether the last tick has written nothing there."""
         result = self._result_type.from_buffer(self._result.bytes)
         return all(set(bytes(getattr(result, name))) == {GUARD} for name in names)
 
     def values(self, found):
-        """Results as arrays."""
         return {
             name: np.frombuffer(found[name], kind).reshape(self._shapes[name]) for name, kind in self.results.items()
         }
 
     def is_intact(self):
-        """Whether nothing around the controller and the result was written to."""
         return self.memory.is_intact() and self._result.is_intact()
 
     def _settings_type(self):
@@ -142,11 +126,35 @@ class CController:
 
 
 def bytes_of(result, names=RESULTS):
-    """The bytes of every column of a result in Python."""
     return {name: np.ascontiguousarray(getattr(result, name)).tobytes() for name in names}
 
 
+def settings_of(controller, *names):
+    numbers = controller.recorded().launches.numbers
+    return {name: numbers[name].numpy() for name in names}
+
+
 def controller_in_c(library, folder, prefix, controller):
-    """The controller of an export, made."""
+    """The controller of an export, made, with the accelerations of one in Python."""
     size = int(re.search(r"bytes\[(\d+)\]", (folder / f"{prefix}_ik.h").read_text())[1])
-    return CController(library, prefix, controller, size)
+    made, settings = CController(library, prefix, controller, size), settings_of(controller, "acceleration")
+    if np.isfinite(settings["acceleration"]).any():
+        assert made.set(**settings) == OK
+    return made
+
+
+def begin(ours, theirs, joint_q):
+    theirs.reset(joint_q)
+    assert ours.reset(joint_q) == OK
+
+
+def compare(ours, theirs, steps):
+    """All results of all ticks are those of Python, byte by byte; the last ones as arrays."""
+    count = 0
+    for step in steps:
+        found, expected = ours.step(**step), bytes_of(theirs.step(**step), ours.results)
+        assert found == expected, f"tick {count}"
+        count += 1
+    assert count
+    assert ours.is_intact()
+    return ours.values(found)

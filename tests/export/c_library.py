@@ -8,11 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from ik_service.export import export_solver
+
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 CLANG = [sys.executable, "-m", "ziglang"]  # Clang as it comes from PyPI
 C99, CXX17 = ["-std=c99"], ["-std=c++17", "-x", "c++"]
 OK, BAD_ARGUMENT, BAD_NUMBER, SMALL_WORKSPACE, WRONG_ABI, NOT_RESET, BAD_LIMITS = range(7)
+PROGRAMS = Path(__file__).with_name("programs")  # that call exports
 GUARD = 0xA5  # of bytes around what a call may write
+SAME = "same bytes as in Python: yes"  # what examples say last
+EXAMPLES = {"example": "problems.bin", "tick_example": "ticks.bin"}
 
 
 class Options(ctypes.Structure):
@@ -27,12 +32,7 @@ class Options(ctypes.Structure):
     ]
 
 
-LIMITS = {
-    "joint_limit_lower": np.float64,
-    "joint_limit_upper": np.float64,
-    "max_change": np.float64,
-    "frozen": np.uint8,
-}
+LIMITS = dict.fromkeys(("joint_limit_lower", "joint_limit_upper", "max_change"), np.float64) | {"frozen": np.uint8}
 
 
 class Problems(ctypes.Structure):
@@ -59,17 +59,14 @@ COLUMNS = {
     "active_limits": np.bool_,
     "limit_margin": np.float64,
 }
-
-
 CLEARANCE = {"clearance": np.float64}  # where answers are checked for collision
 
 
-class Results(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in COLUMNS]
+def results_type(names):
+    return type("Results", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_void_p) for name in names]})
 
 
-class CheckedResults(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in (*COLUMNS, *CLEARANCE)]
+Results = results_type(COLUMNS)
 
 
 class Guarded:
@@ -92,19 +89,13 @@ class Guarded:
 
 
 class CLibrary:
-    """The functions of an export.
+    """The functions of an export, whose names begin with a prefix, and whose files are in a folder."""
 
-    Args:
-        prefix: What their names begin with.
-        folder: Where its files are.
-        joint_q: Type of the configurations that it answers with.
-        checks: Whether answers are checked for collision.
-    """
-
-    def __init__(self, prefix, folder, joint_q=np.float32, checks=False):
-        self.linked = loaded(prefix, folder)
-        self.columns = COLUMNS | {"joint_q": joint_q} | (CLEARANCE if checks else {})
-        self.results = CheckedResults if checks else Results
+    def __init__(self, prefix, folder):
+        self.linked, header = loaded(prefix, folder), (folder / f"{prefix}_ik.h").read_text()
+        joint_q = np.float64 if "double *joint_q; /*" in header else np.float32
+        self.columns = COLUMNS | {"joint_q": joint_q} | (CLEARANCE if "*clearance; /*" in header else {})
+        self.results = results_type(self.columns)
         self.solve_function = getattr(self.linked, f"{prefix}_solve")
         self.solve_function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_size_t]
         self.solve_function.restype = ctypes.c_int32
@@ -113,11 +104,22 @@ class CLibrary:
         )
         for size in (self.workspace_size, self.limits_workspace_size):
             size.argtypes, size.restype = [ctypes.c_int32], ctypes.c_size_t
-        header = (folder / f"{prefix}_ik.h").read_text()
         self.abi = int(re.search(r"_ABI (0x[0-9a-f]+)u", header)[1], 16)
         self.widths = {
             name: int(re.search(rf"_{name} (\d+)", header)[1]) for name in ("COORDINATES", "DOFS", "TARGETS")
         }
+
+    @classmethod
+    def of(cls, solver, prefix, folder, **options):
+        export_solver(solver, prefix=prefix, **options).write(folder)
+        return cls(prefix, folder)
+
+    def require(self, expected, *given, **named):
+        """A call answers with the bytes of a result in Python; return the columns."""
+        code, columns = self.solve(*given, **named)
+        assert code == OK
+        assert columns == columns_of(expected)
+        return columns
 
     def options(self, **changes):
         """The default options with some changed, named as in C or in Python."""
@@ -162,7 +164,6 @@ class CLibrary:
 
 
 def loaded(prefix, folder):
-    """An export compiled into a library."""
     sources = [f"{prefix}_ik.c", *(path.name for path in folder.glob("*.o"))]
     run(["gcc", "-O2", *C99, *WARNINGS, "-shared", "-fPIC", *sources, "-lm", "-o", "library.so"], folder)
     return ctypes.CDLL(str(folder / "library.so"))
@@ -175,8 +176,15 @@ def run(command, folder, **options):
     return done.stdout
 
 
-def columns_of(result, joint_q=np.float32):
-    """The bytes of every column of a result in Python, whose configurations are of a type."""
+def run_example(folder, prefix, name="example", *, limit="", optimised="-O2"):
+    """The example of an export compiles without a warning and gives the same bytes."""
+    sources = [f"{name}.c", f"{prefix}_ik.c", *(path.name for path in folder.glob(f"{prefix}_*.o"))]
+    run(["gcc", optimised, *C99, *WARNINGS, *sources, "-lm", "-o", name], folder)
+    assert SAME in run(["sh", "-c", f"{limit} ./{name} {EXAMPLES[name]}"], folder)
+
+
+def columns_of(result):
+    joint_q = np.float32 if result.joint_q.dtype == np.float32 else np.float64
     types = COLUMNS | {"joint_q": joint_q} | ({} if result.clearance is None else CLEARANCE)
     found = {name: np.ascontiguousarray(getattr(result, name)) for name in types}
     assert {name: array.dtype for name, array in found.items()} == {name: np.dtype(t) for name, t in types.items()}
@@ -184,6 +192,5 @@ def columns_of(result, joint_q=np.float32):
 
 
 def symbols(path: Path):
-    """Kind and name of the symbols of an object or program."""
     lines = run(["nm", path.name], path.parent).splitlines()
     return [tuple(line.split()[-2:]) for line in lines]

@@ -31,9 +31,9 @@ class Exported:
     folder: Path
     linked: CLibrary
 
-    def controller_in_c(self):
-        """A new controller in C."""
-        return controller_in_c(self.linked.linked, self.folder, self.export.prefix, self.controller)
+    def controller_in_c(self, controller=None):
+        """A new controller in C, with the accelerations of one in Python."""
+        return controller_in_c(self.linked.linked, self.folder, self.export.prefix, controller or self.controller)
 
     def targets(self, count, random_seed=1):
         """Random reachable targets: positions and orientations_xyzw, [count, targets, 3 and 4]."""
@@ -61,8 +61,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
             controller = IKController(robot, targets, posture=robot.mid_joint_q if name == "dual_panda" else None)
             count = PANDA_COUNT if name == "panda" else OTHER_COUNT
             done = export_solver(solver, controller=controller, prefix=name, problem_count=count)
-            folder = tmp_path_factory.mktemp(name)
-            done.write(folder)
+            done.write(folder := tmp_path_factory.mktemp(name))
             made[name] = Exported(solver, controller, done, folder, CLibrary(name, folder))
         return made[name]
 
@@ -80,7 +79,6 @@ def _clang_cache() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def panda(exported):
-    """The Panda, exported."""
     return exported("panda")
 
 

@@ -7,7 +7,7 @@ from ik_service import IKSolver, IKStatus, SolverOptions, load_robot
 from ik_service.export import export_solver
 from objectives import InputError
 from tests.control.clearance.test_clearance_limit import cell
-from tests.export.c_library import C99, COLUMNS, OK, WARNINGS, CLibrary, columns_of, run
+from tests.export.c_library import COLUMNS, CLibrary, columns_of, run_example
 
 COUNT = 500
 ARMS = {"panda": ["panda_hand"], "dual_panda": ["left_panda_hand", "right_panda_hand"]}
@@ -26,13 +26,9 @@ def column(columns, name, dtype):
 @pytest.mark.parametrize(("name", "world"), [("panda", None), ("panda", cell()), ("dual_panda", None)])
 def test_answers_have_the_bytes_of_the_solver_in_python(name, world, tmp_path):
     robot, links = load_robot(name), ARMS[name]
-    solver = IKSolver(robot, links, device="cpu")
-    export_solver(solver, prefix="clear", world=world, problem_count=100).write(tmp_path)
-    library, targets = CLibrary("clear", tmp_path, checks=True), reachable(robot, links)
-    code, columns = library.solve(*targets)
-    assert code == OK
-    expected = solver.solve_as_recorded(*targets, world=world)
-    assert columns == columns_of(expected)
+    solver, targets = IKSolver(robot, links, device="cpu"), reachable(robot, links)
+    library = CLibrary.of(solver, "clear", tmp_path, world=world, problem_count=100)
+    columns = library.require(solver.solve_as_recorded(*targets, world=world), *targets)
     if name == "panda":
         assert columns == columns_of(solver.solve(*targets, world=world))
     success, joint_q = column(columns, "success", np.bool_), column(columns, "joint_q", np.float32)
@@ -42,22 +38,15 @@ def test_answers_have_the_bytes_of_the_solver_in_python(name, world, tmp_path):
     assert check.is_free[success].all()
     assert not check.is_free[~success].any()
     assert (column(columns, "status", np.int8)[~success] == IKStatus.BLOCKED_BY_COLLISION).any()
-
-    sources = ["example.c", "clear_ik.c", "clear_io.o", "clear_islands.o", "clear_verdict.o"]
-    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "example"], tmp_path)
-    said = run(["sh", "-c", "ulimit -s 64 && ./example problems.bin"], tmp_path)
-    assert "same bytes as in Python: yes" in said
+    run_example(tmp_path, "clear", limit="ulimit -s 64 &&")
 
 
 @pytest.mark.evidence
 def test_the_margin_goes_with_it(tmp_path):
     robot, margin = load_robot("panda"), 0.03
     solver = IKSolver(robot, ["panda_hand"], device="cpu", options=SolverOptions(margin=margin))
-    export_solver(solver, prefix="clear", problem_count=10).write(tmp_path)
     targets = reachable(robot, ["panda_hand"])
-    code, columns = CLibrary("clear", tmp_path, checks=True).solve(*targets)
-    assert code == OK
-    assert columns == columns_of(solver.solve(*targets))
+    columns = CLibrary.of(solver, "clear", tmp_path, problem_count=10).require(solver.solve(*targets), *targets)
     clearance, success = column(columns, "clearance", np.float64), column(columns, "success", np.bool_)
     assert clearance[success].min() >= margin
     assert ((clearance > 0.0) & ~success).any()
@@ -66,14 +55,10 @@ def test_the_margin_goes_with_it(tmp_path):
 def test_without_the_check_there_is_no_clearance(tmp_path):
     robot = load_robot("panda")
     solver = IKSolver(robot, ["panda_hand"], device="cpu", options=SolverOptions(collision="off"))
-    done = export_solver(solver, prefix="plain", problem_count=10)
-    assert "clearance" not in done.files["plain_ik.h"].decode()
-    done.write(tmp_path)
     targets = reachable(robot, ["panda_hand"])
-    code, columns = CLibrary("plain", tmp_path).solve(*targets)
-    assert code == OK
-    assert columns == columns_of(solver.solve(*targets))
+    columns = CLibrary.of(solver, "plain", tmp_path, problem_count=10).require(solver.solve(*targets), *targets)
     assert set(columns) == set(COLUMNS)
+    assert "clearance" not in (tmp_path / "plain_ik.h").read_text()
 
 
 def test_a_world_needs_a_model():

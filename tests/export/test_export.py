@@ -38,12 +38,6 @@ def test_solvers_of_anything_but_pose_targets_are_refused(arguments):
         export_solver(solver)
 
 
-@pytest.mark.parametrize("prefix", ["", "1a", "A", "a-b", "a b"])
-def test_prefixes_that_are_no_identifiers_are_refused(panda, prefix):
-    with pytest.raises(InputError, match="prefix"):
-        export_solver(panda.solver, prefix=prefix)
-
-
 def test_solving_goes_on_as_before_after_an_export(panda):
     positions, orientations = panda.targets(20)
     fresh = ik_service.IKSolver(panda.solver.robot, ["panda_hand"], device="cpu")
@@ -77,9 +71,8 @@ def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
     made = dict(zip(("arm_io", "arm_islands", "arm_tick"), panda.export.objects, strict=True))  # not compiled again
     made["arm_verdict"] = made["arm_io"]
     monkeypatch.setattr(export_module, "compile_object", lambda name, *_: replace(made[name], name=name))
-    done = command(
-        monkeypatch, "panda", "--link", "panda_hand", "-o", str(tmp_path / "c"), "--prefix", "arm", "--problems", "9"
-    )
+    own = ("--link", "panda_hand", "-o", str(tmp_path / "c"))
+    done = command(monkeypatch, "panda", "--prefix", "arm", "--problems", "9", *own)
     assert done.exit_code == 0, done.output
     written = {path.name for path in (tmp_path / "c").iterdir()}
     sources = {"arm_ik.h", "arm_ik.c", "CMakeLists.txt", "README.md"}
@@ -89,22 +82,10 @@ def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
     assert set(re.findall(r"c/(\S+) \(\d+ bytes\)", done.stdout.replace("\n", ""))) == written
     assert f"level {cpu_target().name}" in done.stderr
     for entry, files in (("solve", of_solve), ("tick", of_tick)):
-        folder = tmp_path / entry
-        done = command(
-            monkeypatch,
-            "panda",
-            "--prefix",
-            "arm",
-            "--problems",
-            "9",
-            "--entry",
-            entry,
-            "--position-only",
-            "-o",
-            str(folder),
-        )
+        own = ("--entry", entry, "--position-only", "-o", str(tmp_path / entry))
+        done = command(monkeypatch, "panda", "--prefix", "arm", "--problems", "9", *own)
         assert done.exit_code == 0, done.output
-        assert {path.name for path in folder.iterdir()} == sources | files
+        assert {path.name for path in (tmp_path / entry).iterdir()} == sources | files
 
 
 @pytest.mark.parametrize(
@@ -124,7 +105,10 @@ def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, arguments, said)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_told(panda, tmp_path):
+@pytest.mark.parametrize("prefix", ["", "1a", "A", "a-b", "a b"])
+def test_prefixes_that_are_no_identifiers_and_folders_that_cannot_be_written_are_refused(panda, tmp_path, prefix):
+    with pytest.raises(InputError, match="prefix"):
+        export_solver(panda.solver, prefix=prefix)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="Cannot write"):
         panda.export.write(tmp_path / "file")

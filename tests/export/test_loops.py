@@ -8,7 +8,7 @@ from ik_service.errors import EngineError
 from ik_service.export import export_solver
 from ik_service.robots import CoordinateConstraint, LoopConstraint
 from objectives import IKObjectivePosture
-from tests.export.c_library import C99, OK, WARNINGS, CLibrary, columns_of, run
+from tests.export.c_library import CLibrary, run_example
 from tests.solver.test_loops import HELD, LEFT, RIGHT, gaps
 
 COUNT = 200
@@ -21,51 +21,40 @@ def holding(tmp_path_factory):
         [LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)]
     )
     solver, folder = IKSolver(robot, [LEFT], device="cpu"), tmp_path_factory.mktemp("holding")
-    export_solver(solver, prefix="hold", problem_count=50).write(folder)
-    return solver, folder, CLibrary("hold", folder, np.float64)
+    return solver, folder, CLibrary.of(solver, "hold", folder, problem_count=50)
 
 
-def targets_of(robot, links, random_seed):
-    """Random targets, some of which loops leave within reach."""
-    joint_q = robot.random_joint_q(np.random.default_rng(random_seed), COUNT)
-    poses = robot.forward_kinematics(joint_q, links)
+def targets_of(robot, link, random_seed=4):
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(random_seed), COUNT), [link])
     return poses.positions, poses.orientations_xyzw
 
 
 @pytest.mark.evidence
 def test_all_columns_have_the_bytes_of_the_solver_in_python(holding):
     solver, _, library = holding
-    targets = targets_of(solver.robot, [LEFT], 1)
+    targets = targets_of(solver.robot, LEFT, 1)
     expected = solver.solve_as_recorded(*targets)
     assert 0.2 < expected.success.mean() < 0.6
     is_closed = expected.status != IKStatus.LOOP_OPEN
     assert gaps(solver.robot, expected.joint_q)[is_closed].max() <= 1e-6
-    code, columns = library.solve(*targets)
-    assert code == OK
-    assert columns == columns_of(expected, np.float64)
+    library.require(expected, *targets)
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("lines", [1, COUNT])
 def test_starts_and_options_mean_what_they_mean_in_python(holding, lines):
     solver, _, library = holding
-    targets = targets_of(solver.robot, [LEFT], 2)
+    targets = targets_of(solver.robot, LEFT, 2)
     start = solver.robot.random_joint_q(np.random.default_rng(3), lines)
     start = start[0] if lines == 1 else start
     options = {"seeds": 3, "max_iterations": 15, "random_seed": 7}
     options |= {"position_tolerance": 1e-5, "orientation_tolerance": 2e-5}
     expected = solver.solve(*targets, initial_joint_q=start, options=options)
-    code, columns = library.solve(*targets, start, library.options(**options))
-    assert code == OK
-    assert columns == columns_of(expected, np.float64)
-    assert columns != library.solve(*targets)[1]
+    assert library.require(expected, *targets, start, library.options(**options)) != library.solve(*targets)[1]
 
 
 def test_the_example_gives_the_same_bytes(holding):
-    _, folder, _ = holding
-    sources = ["example.c", "hold_ik.c", "hold_io.o", "hold_islands.o", "hold_verdict.o"]
-    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "example"], folder)
-    assert "same bytes as in Python: yes" in run(["./example", "problems.bin"], folder)
+    run_example(holding[1], "hold")
 
 
 @pytest.mark.evidence
@@ -74,7 +63,6 @@ def test_limits_of_closing_joints_go_with_it(tmp_path):
     frames = pin.link, pin.reference_link, pin.offset, pin.reference_offset
     robot = load_robot("four_bar").with_loops([LoopConstraint("pin", "revolute", *frames, limits=(0.8, 1.3))])
     solver = IKSolver(robot, ["coupler_point"], device="cpu")
-    export_solver(solver, prefix="bar", problem_count=50).write(tmp_path)
     closed = robot.with_loops([pin]).constraints.close(robot.random_joint_q(np.random.default_rng(4), COUNT)).joint_q
     poses = robot.forward_kinematics(closed, ["coupler_point"])
     targets = poses.positions, poses.orientations_xyzw
@@ -82,9 +70,7 @@ def test_limits_of_closing_joints_go_with_it(tmp_path):
     angle = expected.closing_joint_q[:, 0]
     assert np.minimum(np.abs(angle - 0.8), np.abs(angle - 1.3)).min() < 1e-9
     assert 0.1 < expected.success.mean() < 0.9
-    code, columns = CLibrary("bar", tmp_path, np.float64).solve(*targets)
-    assert code == OK
-    assert columns == columns_of(expected, np.float64)
+    CLibrary.of(solver, "bar", tmp_path, problem_count=50).require(expected, *targets)
 
 
 @pytest.mark.evidence
@@ -92,13 +78,11 @@ def test_constraints_between_coordinates_go_with_it(tmp_path):
     cam = CoordinateConstraint("cam", "panda_joint6", "panda_joint4", (1.0, -0.1, 0.15))
     robot = load_robot("panda", collision="ignore").with_coordinate_constraints([cam])
     solver = IKSolver(robot, ["panda_hand"], device="cpu")
-    export_solver(solver, prefix="cam", orientations=False, problem_count=50).write(tmp_path)
-    positions, _ = targets_of(robot, ["panda_hand"], 4)
+    positions, _ = targets_of(robot, "panda_hand")
     expected = solver.solve(positions)
     assert expected.success.mean() > 0.5
-    code, columns = CLibrary("cam", tmp_path, np.float64).solve(positions, np.full((1, 4), np.nan))
-    assert code == OK
-    assert columns == columns_of(expected, np.float64)
+    library = CLibrary.of(solver, "cam", tmp_path, orientations=False, problem_count=50)
+    library.require(expected, positions, np.full((1, 4), np.nan))
 
 
 def test_other_rows_are_refused(holding):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, Target
-from ik_service.export import export_solver
 from tests.export.c_library import (
     BAD_ARGUMENT,
     BAD_NUMBER,
@@ -17,7 +16,6 @@ from tests.export.c_library import (
     CLibrary,
     Problems,
     Results,
-    columns_of,
 )
 from tests.export.conftest import OTHER_COUNT, PANDA_COUNT
 from tests.warm_starts import warm_starts
@@ -32,9 +30,7 @@ def test_all_columns_have_the_bytes_of_the_solver_in_python(exported, name):
     positions[::50] += 3.0  # out of reach, but for a free base
     expected = robot.solver.solve(positions, orientations)
     assert 0.9 < expected.success.mean() <= 1.0
-    code, columns = robot.linked.solve(positions, orientations)
-    assert code == OK
-    assert columns == columns_of(expected)
+    robot.linked.require(expected, positions, orientations)
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -47,9 +43,7 @@ def test_starts_and_options_mean_what_they_mean_in_python(exported, name, lines)
     options = {"seeds": 3, "max_iterations": 15, "random_seed": 2**32 - 1}
     options |= {"position_tolerance": 1e-5, "orientation_tolerance": 2e-5}
     expected = robot.solver.solve(positions, orientations, initial_joint_q=start, options=options)
-    code, columns = robot.linked.solve(positions, orientations, start, robot.linked.options(**options))
-    assert code == OK
-    assert columns == columns_of(expected)
+    columns = robot.linked.require(expected, positions, orientations, start, robot.linked.options(**options))
     assert columns != robot.linked.solve(positions, orientations)[1]
 
 
@@ -59,24 +53,18 @@ def test_all_warm_starts_are_answered_nearby_as_in_python(exported):
     starts, options = warm_starts(robot.solver.robot), {"seeds": 1}
     positions, orientations = starts.positions[:, None], starts.orientations_xyzw[:, None]
     expected = robot.solver.solve(positions, orientations, initial_joint_q=starts.joint_q, options=options)
-    code, columns = robot.linked.solve(positions, orientations, starts.joint_q, robot.linked.options(**options))
-    assert code == OK
-    assert columns == columns_of(expected)
+    robot.linked.require(expected, positions, orientations, starts.joint_q, robot.linked.options(**options))
     assert expected.success.all()
     starts.check(robot.solver.robot, expected.joint_q)
 
 
 def test_targets_may_be_positions_alone(panda, tmp_path):
-    done = export_solver(panda.solver, prefix="reach", orientations=False, problem_count=50)
-    done.write(tmp_path)
-    library = CLibrary("reach", tmp_path)
     positions, _ = panda.targets(300)
     expected = panda.solver.solve(positions)
     assert expected.success.all()
     assert np.isnan(expected.orientation_error).all()
-    code, columns = library.solve(positions, np.full((1, 4), np.nan))  # not read
-    assert code == OK
-    assert columns == columns_of(expected)
+    library = CLibrary.of(panda.solver, "reach", tmp_path, orientations=False, problem_count=50)
+    library.require(expected, positions, np.full((1, 4), np.nan))  # not read
 
 
 @pytest.mark.evidence
@@ -89,15 +77,11 @@ def test_targets_may_be_positions_alone(panda, tmp_path):
     ids=["tool and weights", "tolerances"],
 )
 def test_data_that_all_problems_have_go_with_it(panda, tmp_path, data):
-    target = Target("panda_hand", **data)
-    solver = IKSolver(panda.solver.robot, [target], device="cpu")
-    export_solver(solver, prefix="tool", problem_count=50).write(tmp_path)
-    positions, orientations = panda.targets(300)
-    expected = solver.solve(positions, orientations)
+    solver = IKSolver(panda.solver.robot, [Target("panda_hand", **data)], device="cpu")
+    targets = panda.targets(300)
+    expected = solver.solve(*targets)
     assert expected.success.mean() > 0.9
-    code, columns = CLibrary("tool", tmp_path).solve(positions, orientations)
-    assert code == OK
-    assert columns == columns_of(expected)
+    CLibrary.of(solver, "tool", tmp_path, problem_count=50).require(expected, *targets)
 
 
 def test_threads_do_not_disturb_each_other(panda):
@@ -118,12 +102,11 @@ def test_a_problem_alone_gives_what_it_gives_in_a_batch(panda):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e10])
-@pytest.mark.parametrize("which", ["positions", "orientations", "start"])
+@pytest.mark.parametrize("which", range(3), ids=["positions", "orientations", "start"])
 def test_a_number_that_is_not_allowed_is_a_code(panda, value, which):
-    positions, orientations = panda.targets(3)
-    start = panda.solver.robot.mid_joint_q.copy()
-    {"positions": positions[2, 0], "orientations": orientations[2, 0], "start": start}[which][1] = value
-    assert panda.linked.solve(positions, orientations, start)[0] == BAD_NUMBER
+    given = [*panda.targets(3), panda.solver.robot.mid_joint_q.copy()]
+    given[which].flat[-1] = value
+    assert panda.linked.solve(*given)[0] == BAD_NUMBER
     assert panda.linked.solve(*panda.targets(3))[0] == OK
 
 
@@ -140,22 +123,20 @@ def test_a_quaternion_that_is_not_of_unit_length_is_a_code(exported):
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    ("name", "values", "code"),
     [
-        ({"abi": 1}, WRONG_ABI),
-        ({"seeds": 0}, BAD_ARGUMENT),
-        ({"seeds": 4097}, BAD_ARGUMENT),
-        ({"max_iterations": 0}, BAD_ARGUMENT),
-        ({"max_iterations": 10_001}, BAD_ARGUMENT),
-        ({"position_tolerance": 0.0}, BAD_ARGUMENT),
-        ({"position_tolerance": np.nan}, BAD_ARGUMENT),
-        ({"orientation_tolerance": np.inf}, BAD_ARGUMENT),
-        ({"orientation_tolerance": -1.0}, BAD_ARGUMENT),
+        ("abi", [1], WRONG_ABI),
+        ("seeds", [0, 4097], BAD_ARGUMENT),
+        ("max_iterations", [0, 10_001], BAD_ARGUMENT),
+        ("position_tolerance", [0.0, np.nan], BAD_ARGUMENT),
+        ("orientation_tolerance", [np.inf, -1.0], BAD_ARGUMENT),
+        ("approximate_nearest", [-1, 2], BAD_ARGUMENT),
     ],
 )
-def test_an_option_that_is_not_allowed_is_a_code(panda, changes, code):
-    options = panda.linked.options(**changes)
-    assert panda.linked.solve(*panda.targets(1), options=options)[0] == code
+def test_an_option_that_is_not_allowed_is_a_code(panda, name, values, code):
+    for value in values:
+        options = panda.linked.options(**{name: value})
+        assert panda.linked.solve(*panda.targets(1), options=options)[0] == code
 
 
 def test_arguments_that_are_not_allowed_are_codes(panda):
@@ -171,13 +152,12 @@ def test_arguments_that_are_not_allowed_are_codes(panda):
     assert code() == OK  # all further results may be NULL
     assert joint_q.any()
     assert code(count=0) == OK
-    assert code(count=-1) == BAD_ARGUMENT
-    assert code(count=2**31 - 1) == BAD_ARGUMENT  # more than 2^31 attempts
-    assert code(positions=None) == BAD_ARGUMENT
-    assert code(orientations_xyzw=None) == BAD_ARGUMENT
-    assert code(joint_q=None) == BAD_ARGUMENT
-    assert code(initial_joint_q_count=1) == BAD_ARGUMENT  # and no start
-    assert code(initial_joint_q_count=2) == BAD_ARGUMENT
+    for wrong in (
+        *({"count": count} for count in (-1, 2**31 - 1)),  # more than 2^31 attempts
+        *({name: None} for name in ("positions", "orientations_xyzw", "joint_q")),
+        *({"initial_joint_q_count": count} for count in (1, 2)),  # and no start
+    ):
+        assert code(**wrong) == BAD_ARGUMENT, wrong
     assert code(memory=None) == SMALL_WORKSPACE
     assert code(size=size - 1) == SMALL_WORKSPACE
     assert solve(None, None, None, workspace.ctypes.data, size) == BAD_ARGUMENT

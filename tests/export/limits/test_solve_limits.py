@@ -9,12 +9,12 @@ import pytest
 
 import ik_service
 from ik_service import IKSolver, SolverOptions
-from ik_service.export import export_solver
 from objectives import InputError
 from tests.export.c_library import (
     BAD_ARGUMENT,
     BAD_LIMITS,
     BAD_NUMBER,
+    LIMITS,
     OK,
     SMALL_WORKSPACE,
     CLibrary,
@@ -49,10 +49,6 @@ class Case:
     solver: IKSolver
     library: CLibrary
 
-    @property
-    def joint_q_type(self) -> Any:
-        return self.library.columns["joint_q"]
-
     def problems(self):
         """Targets that configurations meet, with these; then every fifth target is put out of reach."""
         robot, links = self.solver.robot, [target.link for target in self.solver.targets]
@@ -70,7 +66,6 @@ class Case:
         return np.where(own, joint_q[..., np.maximum(self.solver.robot.dof_coordinate, 0)], 0.0), own
 
     def in_c(self, **asked):
-        """Limits as C takes them, by coordinates."""
         robot, found = self.solver.robot, dict[str, Any]()
         pair = asked.pop("joint_limits", None)
         arrays = {} if pair is None else dict(zip(("joint_limit_lower", "joint_limit_upper"), pair, strict=True))
@@ -82,27 +77,23 @@ class Case:
         return found
 
     def both(self, targets, start, options=None, **asked):
-        """The columns of both languages."""
         lines = {name: tuple(map(_line, it)) if name == "joint_limits" else _line(it) for name, it in asked.items()}
         expected = self.solver.solve(*targets, initial_joint_q=start, options=options, **lines)
         limits = self.in_c(**asked) or None
         code, columns = self.library.solve(*targets, start, self.library.options(**(options or {})), limits=limits)
         assert code == OK
-        return columns_of(expected, self.joint_q_type), columns, expected
+        return columns_of(expected), columns, expected
 
     def code(self, start, **limits):
-        """What a call returns, with limits as C takes them."""
         return self.library.solve(*self.problems()[0], start, limits=limits)[0]
 
 
 def _line(values):
-    """One line for all problems as Python takes it."""
     return values[0] if len(values) == 1 else values
 
 
 @pytest.fixture(scope="session")
 def case(exported, tmp_path_factory):
-    """A robot by name, exported."""
     made: dict[str, Case] = {}
 
     def of(name, **options):
@@ -114,9 +105,7 @@ def case(exported, tmp_path_factory):
             if name == "mixed":
                 robot, links = ik_service.load_robot(MIXED, locked={"lift": 0.3}), ["pad"]
             solver = IKSolver(robot, links, device="cpu", engine="compiled", options=SolverOptions(**options))
-            folder = tmp_path_factory.mktemp(key)
-            export_solver(solver, prefix=name, problem_count=10).write(folder)
-            made[key] = Case(solver, CLibrary(name, folder, np.float64 if robot.every_constraint else np.float32))
+            made[key] = Case(solver, CLibrary.of(solver, name, tmp_path_factory.mktemp(key), problem_count=10))
         return made[key]
 
     return of
@@ -160,7 +149,7 @@ def test_all_columns_have_the_bytes_of_the_solver_in_python(case, name, kind, li
         expected, columns, result = one.both(targets, start, **asked)
         assert columns == expected
         assert result.success.any()
-        assert expected != columns_of(one.solver.solve(*targets, initial_joint_q=start), one.joint_q_type)
+        assert expected != columns_of(one.solver.solve(*targets, initial_joint_q=start))
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -244,14 +233,9 @@ def test_limits_that_leave_nothing_are_a_code_where_python_refuses_them(case, na
             one.both(one.problems()[0], start, **given)
         limits = one.in_c(**given)
         if robot.dof_coordinate[place] < 0:  # in C that stands at a coordinate of the quaternion
-            for kind, values in {
-                "frozen": 1,
-                "max_change": 0.5,
-                "joint_limit_lower": -1,
-                "joint_limit_upper": 1,
-            }.items():
-                if kind in limits:
-                    limits[kind][-1, place] = values
+            numbers = {"frozen": 1, "max_change": 0.5, "joint_limit_lower": -1, "joint_limit_upper": 1}
+            for kind in limits:
+                limits[kind][-1, place] = numbers[kind]
         assert one.code(start, **limits) == BAD_LIMITS
         assert one.code(start) == OK
 
@@ -288,16 +272,10 @@ def test_counts_and_arrays_that_do_not_go_together_are_a_code(case):
     (positions, orientations), joint_q = one.problems()
     size = one.library.limits_workspace_size(3)
     answers, workspace = np.zeros((3, 7), np.float32), np.zeros(size, np.uint8)
-    lower, upper, change, frozen = (
-        np.full((3, 7), -9.0),
-        np.full((3, 7), 9.0),
-        np.full((3, 7), 9.0),
-        np.zeros((3, 7), "u1"),
-    )
+    arrays = {name: np.full((3, 7), number, LIMITS[name]) for name, number in zip(LIMITS, (-9, 9, 9, 0), strict=True)}
 
     def code(memory=size, **changes):
         problems = Problems(3, positions.ctypes.data, orientations.ctypes.data, joint_q.ctypes.data, 3)
-        arrays = {"joint_limit_lower": lower, "joint_limit_upper": upper, "max_change": change, "frozen": frozen}
         given = {name: array.ctypes.data for name, array in arrays.items()} | {"joint_limit_count": 3} | changes
         for name, value in given.items():
             setattr(problems, name, value)
@@ -305,31 +283,30 @@ def test_counts_and_arrays_that_do_not_go_together_are_a_code(case):
         given = (ctypes.addressof(problems), None, ctypes.addressof(results), workspace.ctypes.data, memory)
         return one.library.solve_function(*given)
 
-    nothing = {"joint_limit_lower": None, "joint_limit_upper": None, "max_change": None, "frozen": None}
+    nothing, small = dict.fromkeys(LIMITS), one.library.workspace_size(3)
+    no_start = {"initial_joint_q_count": 0}
     assert code() == OK
-    assert code(joint_limit_count=1) == OK
-    for count in (-1, 2, 4):
-        assert code(joint_limit_count=count) == BAD_ARGUMENT
-    assert code(joint_limit_lower=None) == BAD_ARGUMENT
-    assert code(joint_limit_upper=None) == BAD_ARGUMENT
-    assert code(**nothing) == BAD_ARGUMENT
-    assert code(**nothing, joint_limit_count=0) == OK
-    assert code(initial_joint_q_count=0) == BAD_ARGUMENT
-    assert code(initial_joint_q_count=0, max_change=None) == BAD_ARGUMENT
-    assert code(initial_joint_q_count=0, max_change=None, frozen=None) == OK
-    assert code(size - 1) == SMALL_WORKSPACE
-    assert code(one.library.workspace_size(3)) == SMALL_WORKSPACE
-    assert code(one.library.workspace_size(3), joint_limit_count=0) == OK
-    assert code(one.library.workspace_size(3) - 1, joint_limit_count=0) == SMALL_WORKSPACE
+    for right in (
+        {"joint_limit_count": 1},
+        {**nothing, "joint_limit_count": 0},
+        {**no_start, "max_change": None, "frozen": None},
+        {"memory": small, "joint_limit_count": 0},
+    ):
+        assert code(**right) == OK, right
+    for wrong in (
+        *({"joint_limit_count": count} for count in (-1, 2, 4)),
+        {"joint_limit_lower": None},
+        {"joint_limit_upper": None},
+        nothing,
+        no_start,
+        {**no_start, "max_change": None},
+    ):
+        assert code(**wrong) == BAD_ARGUMENT, wrong
+    for few in ({"memory": size - 1}, {"memory": small}, {"memory": small - 1, "joint_limit_count": 0}):
+        assert code(**few) == SMALL_WORKSPACE, few
     for value in (np.nan, np.inf, -1e10):
         joint_q[2, 1] = value
         assert code() == BAD_NUMBER
-
-
-@pytest.mark.parametrize("value", [-1, 2])
-def test_a_choice_of_attempts_that_is_not_known_is_a_code(panda, value):
-    options = panda.linked.options(approximate_nearest=value)
-    assert panda.linked.solve(*panda.targets(1), options=options)[0] == BAD_ARGUMENT
 
 
 @pytest.mark.evidence

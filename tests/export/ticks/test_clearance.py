@@ -7,9 +7,8 @@ from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.export import export_controller
 from tests.control.clearance.test_clearance_limit import MARGIN, cell, free_start, random_targets
-from tests.export.c_controller import controller_in_c
-from tests.export.c_library import C99, OK, WARNINGS, loaded, run
-from tests.export.ticks.test_tick import compare
+from tests.export.c_controller import begin, compare, controller_in_c
+from tests.export.c_library import loaded, run_example
 
 pytestmark = pytest.mark.evidence  # each export compiles for ten seconds
 
@@ -34,11 +33,7 @@ def test_all_results_have_the_bytes_of_the_controller_in_python(clear, braking):
     robot, folder, library = clear
     theirs = controller_of(robot, acceleration=ACCELERATION) if braking else controller_of(robot)
     ours = controller_in_c(library, folder, "clear", theirs)
-    if braking:
-        assert ours.set(acceleration=theirs.recorded().launches.numbers["acceleration"].numpy()) == OK
-    start = free_start(robot, cell())
-    theirs.reset(start)
-    assert ours.reset(start) == OK
+    begin(ours, theirs, free_start(robot, cell()))
     targets = np.repeat(random_targets(robot, [LINK], 6, seed=4)[:, None, 0], 300, axis=0)
     statuses, nearest = set(), np.inf
     for poses in targets:
@@ -51,7 +46,5 @@ def test_all_results_have_the_bytes_of_the_controller_in_python(clear, braking):
 
 def test_the_example_gives_the_same_bytes(clear):
     _, folder, _ = clear
-    sources = ["tick_example.c", "clear_ik.c", "clear_tick.o", "clear_clearance.o"]
-    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "tick_example"], folder)
-    assert "same bytes as in Python: yes" in run(["./tick_example", "ticks.bin"], folder)
+    run_example(folder, "clear", "tick_example")
     assert "CLEAR_LIMIT_CLEARANCE = 6" in (folder / "clear_ik.h").read_text()

@@ -10,9 +10,8 @@ from ik_service.robots import LoopConstraint
 from tests.constraints.test_velocities_and_cams import cart
 from tests.control.conftest import pose_of
 from tests.control.test_loops import NEAR, circle
-from tests.export.c_controller import controller_in_c
-from tests.export.c_library import C99, OK, WARNINGS, loaded, run
-from tests.export.ticks.test_tick import compare
+from tests.export.c_controller import begin, compare, controller_in_c
+from tests.export.c_library import loaded, run_example
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 pytestmark = pytest.mark.evidence  # each export compiles for ten seconds
@@ -39,12 +38,9 @@ def controller_of(robot, **options):
 def test_all_results_have_the_bytes_of_the_controller_in_python(holding, braking):
     """The loop is open at first by what the start has been rounded; then come a circle and targets that jump."""
     robot, folder, library = holding
-    theirs = controller_of(robot, limits=ControlLimits(acceleration=ACCELERATION)) if braking else controller_of(robot)
+    theirs = controller_of(robot, limits=ControlLimits(acceleration=ACCELERATION) if braking else None)
     ours = controller_in_c(library, folder, "hold", theirs)
-    if braking:
-        assert ours.set(acceleration=theirs.recorded().launches.numbers["acceleration"].numpy()) == OK
-    theirs.reset(NEAR)
-    assert ours.reset(NEAR) == OK
+    begin(ours, theirs, NEAR)
     targets = np.concatenate([circle(robot, NEAR, 1000), np.repeat(jumps(robot), 200, axis=0)])[:, None]
     last = compare(ours, theirs, ({"targets": poses} for poses in targets))
     assert np.abs(last["joint_q"] - NEAR).max() > 0.05
@@ -62,11 +58,9 @@ def test_a_loop_that_is_open_is_open_in_c_too(holding):
     robot, folder, library = holding
     theirs = controller_of(robot, limits=ControlLimits(acceleration=ACCELERATION))
     ours = controller_in_c(library, folder, "hold", theirs)
-    assert ours.set(acceleration=theirs.recorded().launches.numbers["acceleration"].numpy()) == OK
     apart = NEAR.copy()
     apart[8] += 0.1
-    theirs.reset(apart)
-    assert ours.reset(apart) == OK
+    begin(ours, theirs, apart)
     target = pose_of(robot, NEAR, LEFT)[None]
     assert compare(ours, theirs, [{"targets": target}])["status"] == IKStatus.LOOP_OPEN
     assert compare(ours, theirs, [{"targets": target}] * 300)["status"] == IKStatus.CONVERGED
@@ -74,9 +68,7 @@ def test_a_loop_that_is_open_is_open_in_c_too(holding):
 
 def test_the_example_gives_the_same_bytes_and_settings_hold_no_data_of_loops(holding):
     _, folder, _ = holding
-    sources = ["tick_example.c", "hold_ik.c", "hold_tick.o"]
-    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "tick_example"], folder)
-    assert "same bytes as in Python: yes" in run(["./tick_example", "ticks.bin"], folder)
+    run_example(folder, "hold", "tick_example")
     header = (folder / "hold_ik.h").read_text()
     assert "HOLD_LOOP_OPEN = 6" in header
     assert "tolerances[" not in header
@@ -88,8 +80,7 @@ def test_wheels_roll_in_c_as_they_do_in_python(tmp_path):
     theirs = IKController(robot, ["cart"])
     ours = controller_in_c(loaded("cart", tmp_path), tmp_path, "cart", theirs)
     start = robot.random_joint_q(np.random.default_rng(3), 1)[0]
-    theirs.reset(start)
-    assert ours.reset(start) == OK
+    begin(ours, theirs, start)
     pose = np.tile(pose_of(robot, start, "cart"), (100, 1))
     pose[:, :2] += np.linspace(0.0, 0.2, 100)[:, None]
     last = compare(ours, theirs, ({"targets": one} for one in pose[:, None]))

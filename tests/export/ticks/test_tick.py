@@ -13,87 +13,43 @@ from ik_service.errors import EngineError
 from ik_service.export import export_controller, export_solver
 from ik_service.export.tick_example import example_ticks
 from objectives import IKObjectiveLookAt, InputError
-from tests.export.c_controller import RESULTS, Input, bytes_of, controller_in_c
-from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, C99, GUARD, OK, WARNINGS, WRONG_ABI, loaded, run
+from tests.export.c_controller import RESULTS, Input, begin, bytes_of, compare, controller_in_c, settings_of
+from tests.export.c_library import (
+    BAD_ARGUMENT,
+    BAD_NUMBER,
+    C99,
+    GUARD,
+    OK,
+    PROGRAMS,
+    WARNINGS,
+    WRONG_ABI,
+    loaded,
+    run,
+    run_example,
+)
 from tests.export.conftest import TWO_ARMS
 from tests.warm_starts import warm_starts
 
 TICKS, RADIUS, ROUNDS = 10_000, 0.05, 3
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 ROBOTS = ["panda", *(pytest.param(name, marks=pytest.mark.evidence) for name in ("dual_panda", "floating"))]
-DEADLINES = """
-#define _POSIX_C_SOURCE 199309L
-#include "panda_ik.h"
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-static long microseconds; /* of a clock that goes on by one whenever it is read */
-int clock_gettime(clockid_t clock, struct timespec *now)
-{
-    (void)clock;
-    ++microseconds;
-    now->tv_sec = 0;
-    now->tv_nsec = microseconds * 1000;
-    return 0;
-}
-int main(void)
-{
-    static const int deadlines[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 1000};
-    const double target[7] = {-0.5, 0.3, 0.4, 0, 1, 0, 0};
-    static panda_controller controller;
-    panda_tick_settings settings = panda_tick_defaults;
-    panda_tick_input input;
-    panda_tick_result result;
-    for (size_t k = 0; k < PANDA_ACTIVE_DOFS; ++k) settings.velocity[k] = 1e6;
-    memset(&input, 0, sizeof input);
-    input.targets = target;
-    input.dt = 1e-3;
-    if (panda_controller_init(&controller, &settings) != PANDA_OK) return 1;
-    if (panda_controller_reset(&controller, NULL, NULL) != PANDA_OK) return 1;
-    for (size_t k = 0; k < 2; ++k) { /* what an answer takes is known by then */
-        input.deadline_ns = 1;
-        if (panda_tick(&controller, &input, &result) != PANDA_OK) return 1;
-    }
-    for (size_t k = 0; k < sizeof deadlines / sizeof *deadlines; ++k) {
-        long begun = microseconds;
-        panda_controller_reset(&controller, NULL, NULL);
-        input.deadline_ns = (begun + deadlines[k]) * 1000 + 1;
-        if (panda_tick(&controller, &input, &result) != PANDA_OK) return 1;
-        printf("%d %ld %d %d\\n", deadlines[k], microseconds - begun, (int)result.iterations[0], (int)result.status);
-    }
-    return 0;
-}
-"""
 
 
 def circle(robot, start, links, ticks):
-    """Targets that begin where the links are, at rest, [ticks, targets, 7]."""
+    """Targets that begin where the links are, at rest, as arguments of ticks."""
     s = np.linspace(0.0, 1.0, ticks)
     turn = 2.0 * np.pi * ROUNDS * s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
     poses = robot.forward_kinematics(start[None], links)
     targets = np.tile(np.concatenate([poses.positions[0], poses.orientations_xyzw[0]], axis=1), (ticks, 1, 1))
     targets[..., 0] += RADIUS * (np.cos(turn) - 1.0)[:, None]
     targets[..., 1] += RADIUS * np.sin(turn)[:, None]
-    return targets
+    return [{"targets": poses} for poses in targets]
 
 
 def start_of(exported):
-    """A configuration to start from."""
     robot = exported.solver.robot
     arms = robot.joint_coord_count // HOME.size
     return np.tile(HOME, arms) if arms * HOME.size == robot.joint_coord_count else robot.mid_joint_q
-
-
-def compare(ours, theirs, steps):
-    """All results of all ticks are those of Python, byte by byte; the last ones as arrays."""
-    count = 0
-    for step in steps:
-        found, expected = ours.step(**step), bytes_of(theirs.step(**step), ours.results)
-        assert found == expected, f"tick {count}"
-        count += 1
-    assert count
-    assert ours.is_intact()
-    return ours.values(found)
 
 
 @pytest.mark.evidence_cases("dual_panda-True", "floating-True")
@@ -101,7 +57,7 @@ def compare(ours, theirs, steps):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_all_results_have_the_bytes_of_the_controller_in_python(exported, name, braking):
     robot = exported(name)
-    ours, theirs, start = robot.controller_in_c(), robot.controller, start_of(robot)
+    theirs, start = robot.controller, start_of(robot)
     if braking:
         theirs = IKController(
             theirs.robot,
@@ -109,13 +65,10 @@ def test_all_results_have_the_bytes_of_the_controller_in_python(exported, name, 
             posture=theirs.robot.mid_joint_q if name == "dual_panda" else None,
             limits=ControlLimits(acceleration=np.resize(ACCELERATION, theirs.robot.joint_dof_count)),
         )
-        limits = theirs.recorded().launches.numbers["acceleration"].numpy()
-        assert ours.set(acceleration=limits) == OK
-    theirs.reset(start)
-    assert ours.reset(start) == OK
+    ours = robot.controller_in_c(theirs)
+    begin(ours, theirs, start)
     ticks = TICKS if name != "floating" else TICKS // 10
-    path = circle(theirs.robot, start, [target.link for target in theirs.targets], ticks)
-    last = compare(ours, theirs, ({"targets": poses} for poses in path))
+    last = compare(ours, theirs, circle(theirs.robot, start, [target.link for target in theirs.targets], ticks))
     assert (last["status"] == IKStatus.CONVERGED).all()
     assert np.abs(last["joint_q"] - start).max() < 1.0  # somewhere near the start, by another branch or none
     assert last["sigma_min"].min() > 0.01
@@ -127,8 +80,7 @@ def test_ticks_in_c_come_from_all_warm_starts_to_their_targets(exported):
     starts, found = warm_starts(robot.solver.robot), []
     for start, position, orientation in zip(*starts[1:4], strict=True):
         ours, theirs = robot.controller_in_c(), robot.controller
-        theirs.reset(start)
-        assert ours.reset(start) == OK
+        begin(ours, theirs, start)
         target = {"targets": np.concatenate([position, orientation])[None], "dt": 0.01}
         found.append(compare(ours, theirs, [target] * 300)["joint_q"][0].copy())
     starts.check(robot.solver.robot, found)
@@ -154,47 +106,40 @@ def test_settings_given_in_c_are_those_of_a_controller_in_python(exported):
         if name.endswith("row_weights"):
             values = recorded.launches.numbers[name].numpy()
             values *= factor
-    names = ("limit_lower", "limit_upper", "velocity", "acceleration", "joint_step", *recorded.data)
     assert "posture" in recorded.data
-    changes = {name: recorded.launches.numbers[name].numpy() for name in names}
+    changes = settings_of(
+        theirs, "limit_lower", "limit_upper", "velocity", "acceleration", "joint_step", *recorded.data
+    )
     changes |= {"iterations": 3, "scale_direction": 1, "position_tolerance": 1e-6, "orientation_tolerance": 2e-6}
     assert ours.set(**changes) == OK
     theirs.reset(start, 0.01)
     assert ours.reset(start, np.full(model.joint_dof_count, 0.01)) == OK
     path = circle(model, start, [target.link for target in theirs.targets], 300)
-    last = compare(ours, theirs, ({"targets": poses} for poses in path))
-    assert (last["scaling"] < 1.0).any()
+    assert (compare(ours, theirs, path)["scaling"] < 1.0).any()
     assert ours.set() == OK  # back to those of the export
-    plain = robot.controller
-    plain.reset(start)
-    assert ours.reset(start) == OK
-    compare(ours, plain, ({"targets": poses} for poses in path))
+    begin(ours, robot.controller, start)
+    compare(ours, robot.controller, path)
 
 
 def test_where_the_robot_is_and_bad_numbers_mean_what_they_mean_in_python(exported):
     robot = exported("panda")
     ours, theirs, model = robot.controller_in_c(), robot.controller, robot.solver.robot
-    theirs.reset(HOME)
-    assert ours.reset(HOME) == OK
+    begin(ours, theirs, HOME)
     random, far = np.random.default_rng(1), np.ones(7)
     far[3:] = 0.5
     bad = np.full(7, np.nan), np.array([np.inf, *HOME[1:]]), np.array([1e10, *HOME[1:]])
     path = circle(model, HOME, ["panda_hand"], 100)
-    steps = [
-        {
-            "targets": poses,
-            "joint_q": HOME + random.normal(0, 1e-3, 7),
-            "joint_qd": random.normal(0, 1e-2, 7),
-            "dt": 2e-3,
-        }
-        for poses in path
-    ]
-    steps += [{"targets": path[0]}, *({"joint_q": q} for q in bad), *({"joint_qd": q} for q in bad)]
-    steps += [{"targets": [q]} for q in (*bad, np.zeros(7), 1.1 * path[0, 0])] + [{}, {"targets": far[None]}] * 3
+    first = path[0]["targets"]
+
+    def near(where, size):
+        return where + random.normal(0, size, 7)
+
+    steps = [{**step, "joint_q": near(HOME, 1e-3), "joint_qd": near(0.0, 1e-2), "dt": 2e-3} for step in path]
+    steps += [path[0], *({"joint_q": q} for q in bad), *({"joint_qd": q} for q in bad)]
+    steps += [{"targets": [q]} for q in (*bad, np.zeros(7), 1.1 * first[0])] + [{}, {"targets": far[None]}] * 3
     compare(ours, theirs, steps)
-    assert theirs.reset(HOME) is None
-    assert ours.reset(HOME) == OK
-    invalid = compare(ours, theirs, [{"targets": path[0], "joint_q": bad[0]}])
+    begin(ours, theirs, HOME)
+    invalid = compare(ours, theirs, [{"targets": first, "joint_q": bad[0]}])
     assert invalid["status"] == IKStatus.INVALID
     np.testing.assert_array_equal(invalid["joint_q"][0], HOME)
     assert compare(ours, theirs, [{"joint_q": HOME}])["status"] == IKStatus.CONVERGED
@@ -204,20 +149,18 @@ def test_where_the_robot_is_and_bad_numbers_mean_what_they_mean_in_python(export
 def test_a_deadline_that_is_far_gives_what_it_gives_in_python(exported):
     robot = exported("dual_panda")
     ours, theirs, start = robot.controller_in_c(), robot.controller, start_of(robot)
-    theirs.reset(start)
-    assert ours.reset(start) == OK
+    begin(ours, theirs, start)
     path = circle(robot.solver.robot, start, [target.link for target in theirs.targets], 100)
-    steps = ({"targets": poses, "deadline_ns": time.monotonic_ns() + 10**12} for poses in path)
+    steps = ({**step, "deadline_ns": time.monotonic_ns() + 10**12} for step in path)
     assert compare(ours, theirs, steps)["iterations"].min() >= 1
 
 
 def test_a_tick_ends_by_its_deadline_or_two_iterations_later(panda, tmp_path):
     panda.export.write(tmp_path)
-    (tmp_path / "deadline.c").write_text(DEADLINES)
-    run(["gcc", *C99, *WARNINGS, "deadline.c", "panda_ik.c", "-c"], tmp_path)
-    linked = ["deadline.o", "panda_ik.o", "panda_io.o", "panda_islands.o", "panda_tick.o"]
-    run(["gcc", *linked, "-lm", "-o", "deadline"], tmp_path)
-    rows = [[int(number) for number in line.split()] for line in run(["./deadline"], tmp_path).splitlines()]
+    run(["gcc", *C99, *WARNINGS, "-I.", str(PROGRAMS / "deadlines.c"), "panda_ik.c", "-c"], tmp_path)
+    linked = ["deadlines.o", "panda_ik.o", "panda_io.o", "panda_islands.o", "panda_tick.o"]
+    run(["gcc", *linked, "-lm", "-o", "deadlines"], tmp_path)
+    rows = [[int(number) for number in line.split()] for line in run(["./deadlines"], tmp_path).splitlines()[2:]]
     given, taken, iterations, status = np.array(rows).T
     cut = given < 9
     np.testing.assert_array_equal(status[cut], IKStatus.DEADLINE)
@@ -248,8 +191,7 @@ def test_several_robots_followers_and_joints_that_nothing_moves(three_robots):
     random = np.random.default_rng(2)
     start = model.random_joint_q(random, 3)
     start[:, model.coordinate_names.index("b_pitch")] = [0.3, -0.2, 0.1]  # it is locked, for each robot where it is
-    controller.reset(start)
-    assert ours.reset(start) == OK
+    begin(ours, controller, start)
     poses = model.forward_kinematics(model.random_joint_q(random, 3), ["a_tip"])
     targets = np.concatenate([poses.positions, poses.orientations_xyzw], axis=-1)
     given = model.random_joint_q(random, 3)
@@ -269,7 +211,7 @@ def test_several_robots_followers_and_joints_that_nothing_moves(three_robots):
     assert "target_0_offset" in controller.recorded().data
     assert {"arms_tick.o", "tick_example.c", "ticks.bin"} <= set(export.files)
     assert not {"arms_io.o", "example.c"} & set(export.files)
-    run_example("arms", folder)
+    run_example(folder, "arms", "tick_example")
 
 
 @pytest.mark.evidence
@@ -287,14 +229,7 @@ def test_objectives_may_take_the_place_of_targets_and_change_their_data(tmp_path
     gaze.set_targets([0.7, 0.3, 0.1])
     assert ours.set(objective_0_target_points=[0.7, 0.3, 0.1]) == OK
     assert np.abs(compare(ours, controller, [{}] * 50)["joint_q"] - seen).max() > 0.01
-    run_example("gaze", tmp_path)
-
-
-def run_example(prefix, folder):
-    """The example of an export compiles without a warning and gives the same bytes."""
-    sources = ["tick_example.c", f"{prefix}_ik.c", f"{prefix}_tick.o"]
-    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "tick_example"], folder)
-    assert "same bytes as in Python: yes" in run(["./tick_example", "ticks.bin"], folder)
+    run_example(tmp_path, "gaze", "tick_example")
 
 
 def test_a_copy_goes_on_as_the_controller_would(exported):
@@ -302,38 +237,36 @@ def test_a_copy_goes_on_as_the_controller_would(exported):
     ours, other = robot.controller_in_c(), robot.controller_in_c()
     path = circle(robot.solver.robot, HOME, ["panda_hand"], 50)
     assert ours.reset(HOME) == OK
-    for poses in path[:20]:
-        ours.step(poses)
+    for step in path[:20]:
+        ours.step(**step)
     other.memory.bytes[:] = ours.memory.bytes
-    expected = [ours.step(poses) for poses in path[20:]]
+    expected = [ours.step(**step) for step in path[20:]]
     ours.memory.bytes[:] = GUARD
-    assert [other.step(poses) for poses in path[20:]] == expected
+    assert [other.step(**step) for step in path[20:]] == expected
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    ("name", "values", "code"),
     [
-        ({"abi": 1}, WRONG_ABI),
-        ({"iterations": -1}, BAD_ARGUMENT),
-        ({"iterations": 2**31 - 1}, BAD_ARGUMENT),
-        ({"scale_direction": 2}, BAD_ARGUMENT),
-        ({"position_tolerance": 0.0}, BAD_ARGUMENT),
-        ({"orientation_tolerance": np.nan}, BAD_ARGUMENT),
-        ({"position_tolerance": np.inf}, BAD_ARGUMENT),
-        ({"velocity": -1.0}, BAD_ARGUMENT),
-        ({"velocity": np.nan}, BAD_ARGUMENT),
-        ({"acceleration": 0.0}, BAD_ARGUMENT),
-        ({"joint_step": np.nan}, BAD_ARGUMENT),
-        ({"limit_lower": 10.0}, BAD_ARGUMENT),
-        ({"limit_upper": np.nan}, BAD_ARGUMENT),
+        ("abi", [1], WRONG_ABI),
+        ("iterations", [-1, 2**31 - 1], BAD_ARGUMENT),
+        ("scale_direction", [2], BAD_ARGUMENT),
+        ("position_tolerance", [0.0, np.inf], BAD_ARGUMENT),
+        ("orientation_tolerance", [np.nan], BAD_ARGUMENT),
+        ("velocity", [-1.0, np.nan], BAD_ARGUMENT),
+        ("acceleration", [0.0], BAD_ARGUMENT),
+        ("joint_step", [np.nan], BAD_ARGUMENT),
+        ("limit_lower", [10.0], BAD_ARGUMENT),
+        ("limit_upper", [np.nan], BAD_ARGUMENT),
     ],
 )
-def test_settings_that_are_not_allowed_are_codes_and_change_nothing(exported, changes, code):
+def test_settings_that_are_not_allowed_are_codes_and_change_nothing(exported, name, values, code):
     ours = exported("panda").controller_in_c()
     before = ours.memory.bytes.copy()
-    assert ours.set(**changes) == code
-    settings = ours.defaults(**changes)
-    assert ours.controller_init(ours.address, ctypes.addressof(settings)) == code
+    for value in values:
+        assert ours.set(**{name: value}) == code
+        settings = ours.defaults(**{name: value})
+        assert ours.controller_init(ours.address, ctypes.addressof(settings)) == code
     np.testing.assert_array_equal(ours.memory.bytes, before)
 
 
@@ -369,8 +302,7 @@ def test_a_reset_makes_quaternions_unit_and_sets_followers(exported):
     start = model.random_joint_q(np.random.default_rng(3), 1)[0]
     start[3:7] *= 2.0
     start[-1] = 0.7  # a follower
-    theirs.reset(start)
-    assert ours.reset(start) == OK
+    begin(ours, theirs, start)
     nowhere = np.full((1, 7), np.nan)  # so that the command stays what it was
     found, expected = ours.values(ours.step(nowhere)), theirs.step(nowhere)
     np.testing.assert_allclose(found["joint_q"], expected.joint_q, atol=1e-15)

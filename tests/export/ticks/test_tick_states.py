@@ -7,10 +7,9 @@ from ik_service import IKStatus, load_robot
 from ik_service.control import IKController
 from ik_service.export import export_controller
 from tests.control.conftest import TURNED, UPRIGHT, gantry_text
-from tests.export.c_controller import bytes_of, controller_in_c
+from tests.export.c_controller import begin, bytes_of, compare, controller_in_c
 from tests.export.c_library import BAD_NUMBER, NOT_RESET, OK, loaded
 
-DT = 1e-2
 PLACE = [0.3, 0.2, 0.1]
 
 
@@ -36,14 +35,9 @@ def gantry(tmp_path_factory):
 )
 def test_rows_that_no_joint_can_move_are_judged_in_c_as_in_python(gantry, quaternion, status):
     theirs, ours = gantry
-    theirs.reset(np.zeros(4))
-    assert ours.reset(np.zeros(4)) == OK
-    for _ in range(60):
-        found = ours.step([[*PLACE, *quaternion]], dt=DT)
-        expected = theirs.step([[*PLACE, *quaternion]], dt=DT)
-        assert found == bytes_of(expected)
-    assert ours.values(found)["status"] == status
-    assert ours.is_intact()
+    begin(ours, theirs, np.zeros(4))
+    step = {"targets": [[*PLACE, *quaternion]], "dt": 1e-2}
+    assert compare(ours, theirs, [step] * 60)["status"] == status
 
 
 def test_a_first_tick_from_nowhere_commands_nothing(gantry):
