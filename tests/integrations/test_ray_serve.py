@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from ik_service.robots import builtin_urdf
+from tests.bounded import PATIENCE_S, until
 
 pytestmark = pytest.mark.evidence  # a cluster takes half a minute to start
 KEY = {"X-API-Key": "0123456789abcdef"}
-PATIENCE_S = 60.0
 DEADLINE_S = 20.0  # that callers give a request
 RECOVERY_S = 180.0  # to be back to two replicas on a busy machine; how long it takes tells benchmarks/scale/replicas.md
 OFTEN = 24  # requests, of which each of two replicas gets one, but once in some millions of times
@@ -84,12 +84,7 @@ def test_without_a_good_key_nothing_is_solved(ray_cluster):
 
 
 class Caller:
-    """Asks again and again.
-
-    Attributes:
-        ends: How requests ended: statuses, codes of problems, kinds of errors.
-        longest_s: The longest that one took [s].
-    """
+    """Asks again and again; counts statuses and codes of problems, and keeps the longest time of a request [s]."""
 
     def __init__(self, url, stopping):
         self.url, self.stopping = url, stopping
@@ -113,11 +108,11 @@ def test_a_killed_replica_costs_its_own_requests_alone_and_is_replaced(ray_clust
     with ThreadPoolExecutor(len(callers)) as pool:
         running = [pool.submit(caller.run) for caller in callers]
         try:
-            wait_for(lambda: all(caller.ends[200] > 20 for caller in callers), PATIENCE_S)
+            until(lambda: all(caller.ends[200] > 20 for caller in callers), PATIENCE_S)
             os.kill(victim, signal.SIGKILL)
-            wait_for(lambda: len(set(ray_cluster.ready_replicas()) - {victim}) == 2, RECOVERY_S)
+            until(lambda: len(set(ray_cluster.ready_replicas()) - {victim}) == 2, RECOVERY_S)
             new = (set(ray_cluster.ready_replicas()) - {survivor}).pop()
-            wait_for(lambda: '"path":"/v1/robots/panda/solve","status":200' in ray_cluster.log_of(new), RECOVERY_S)
+            until(lambda: '"path":"/v1/robots/panda/solve","status":200' in ray_cluster.log_of(new), RECOVERY_S)
         finally:
             stopping.set()
         for future in running:
@@ -127,10 +122,3 @@ def test_a_killed_replica_costs_its_own_requests_alone_and_is_replaced(ray_clust
     assert ends["replica_lost"] <= len(callers)  # those under way
     assert max(caller.longest_s for caller in callers) < DEADLINE_S
     assert survivor in ray_cluster.replicas()
-
-
-def wait_for(condition, patience_s):
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -43,10 +43,7 @@ def test_a_shipped_configuration_is_one_of_rays_and_fits_the_code(path, keys):
     wanted = replicas.ray_actor_options
     assert (settings.device, wanted.num_cpus, wanted.num_gpus) in {("cpu", 1, None), ("cuda", 1, 1)}
     assert configuration.logging_config.enable_access_log is False
-
-
-def test_both_kinds_of_devices_have_a_configuration():
-    assert [path.stem for path in CONFIGURATIONS] == ["cpu", "gpu"]
+    assert [one.stem for one in CONFIGURATIONS] == ["cpu", "gpu"]
 
 
 def test_a_replica_takes_many_requests_and_has_time_to_end():
@@ -87,7 +84,6 @@ def test_as_many_threads_solve_as_the_replica_has_cores():
 
 @pytest.fixture
 def service():
-    """How a replica of callers with so much patience is asked for its health, and its pool."""
     settings = ServiceSettings(device="cpu", insecure=True, robots="panda")
     app = create_app(settings, compile_apart=False)
 
@@ -98,12 +94,6 @@ def service():
     with TestClient(app) as client:
         app.state.service.warm_up.result(START_S)
         yield check, app.state.service.pool
-
-
-def test_a_replica_that_solves_is_healthy(service):
-    check, pool = service
-    check()
-    assert pool.solving_s < START_S
 
 
 def test_a_replica_outlives_the_robot_that_it_began_with(tmp_path, caplog):
@@ -125,15 +115,16 @@ def test_a_replica_outlives_the_robot_that_it_began_with(tmp_path, caplog):
                 assert client.delete("/v1/robots/own").status_code == 204
             else:
                 assert "Robots to warm up that are not served, or no more: own." in caplog.text
-                answer = client.put(
-                    "/v1/robots/own", content=builtin_urdf("ur5e"), headers={"content-type": "text/xml"}
-                )
+                given = {"content": builtin_urdf("ur5e"), "headers": {"content-type": "text/xml"}}
+                answer = client.put("/v1/robots/own", **given)
                 assert answer.status_code == 201
             client.portal.call(require_solving, app.state.service, settings)
 
 
-def test_a_replica_whose_solver_has_ended_is_not(service):
+def test_a_replica_is_healthy_until_its_solver_ends(service):
     check, pool = service
+    check()
+    assert pool.solving_s < START_S
     pool.close()
     with pytest.raises(UnhealthyError):
         check()

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import sysconfig
-import textwrap
 from pathlib import Path
 
 os.environ["AMENT_PREFIX_PATH"] = sys.prefix  # where the generators look for their templates
@@ -50,7 +49,7 @@ def write_package(package: str, folder: Path) -> None:
                 file = Path(kind, f"{name.partition('/')[2]}.{kind}")
                 source = folder / "definitions" / package / file
                 source.parent.mkdir(parents=True, exist_ok=True)
-                source.write_text(textwrap.dedent(text).strip() + "\n")
+                source.write_text(text + "\n")
                 convert_to_idl(folder / "definitions" / package, package, file, folder / package)
                 files.append(f"{folder / package}:{file.with_suffix('.idl')}")
     include = [str(folder), str(Path(sys.prefix, "share"))]

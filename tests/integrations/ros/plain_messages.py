@@ -1,6 +1,5 @@
 """Messages as plain objects with the fields of the definitions, for tests of what needs no ROS."""
 
-import textwrap
 from types import SimpleNamespace
 
 from tests.integrations.ros.definitions import MESSAGES, SERVICES
@@ -16,7 +15,7 @@ BUILTIN = dict.fromkeys(("builtin_interfaces/Time", "builtin_interfaces/Duration
 
 def _made(text, package):
     made = SimpleNamespace()
-    for line in textwrap.dedent(text).strip().splitlines():
+    for line in text.strip().splitlines():
         kind, name, *default = line.split()
         if "[" in kind:
             value = []
@@ -62,16 +61,7 @@ def pose_values(pose):
 
 
 def ik_request(group, tips, poses, frame="", seed=None, **fields):
-    """Return request and response of `GetPositionIK` as MoveIt's plugin for services writes the request.
-
-    Args:
-        group: Name of the group.
-        tips: Links.
-        poses: A pose of 7 numbers for each.
-        frame: Frame of the poses.
-        seed: Positions by names of joints.
-        **fields: Other fields of the request.
-    """
+    """Return request and response of `GetPositionIK` as MoveIt's plugin writes the request: a pose for each tip."""
     request, response = service("moveit_msgs/GetPositionIK")
     asked = request.ik_request
     asked.group_name = group

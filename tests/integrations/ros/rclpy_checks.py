@@ -1,7 +1,6 @@
 """The node in a process of its own, asked as MoveIt's plugin for services asks; `test_ros` runs this."""
 
 import ast
-import os
 import re
 import signal
 import subprocess
@@ -23,7 +22,6 @@ from trajectory_msgs.msg import JointTrajectory
 from ik_service import load_robot
 from ik_service.integrations.ros.node import PARAMETERS
 from ik_service.robots import builtin_urdf
-from tests.integrations.ros.cyclone_client import CONFIGURATION, CycloneClient, empty
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "ros.md").read_text()
 WAIT = 120.0  # [s] for a node to start, and for kernels to be compiled
@@ -75,46 +73,35 @@ def asker():
     rclpy.shutdown()
 
 
-def fill(asked, group, tips, poses, seed, frame):
-    """Fill a `PositionIKRequest` of any stack as MoveIt's plugin does."""
-    asked.group_name, asked.avoid_collisions = group, True
-    asked.robot_state.joint_state.name = list(seed)
-    asked.robot_state.joint_state.position = [float(value) for value in seed.values()]
-    for stamped, pose in zip(asked.pose_stamped_vector or [asked.pose_stamped], poses, strict=True):
-        stamped.header.frame_id = frame
-        place, turn = stamped.pose.position, stamped.pose.orientation
-        place.x, place.y, place.z, turn.x, turn.y, turn.z, turn.w = map(float, pose)
-    if len(tips) == 1:
-        asked.ik_link_name = tips[0]
-    else:
-        asked.ik_link_names = list(tips)
-
-
 def request_of(robot, group, tips, joint_q, seed_q, frame):
     poses = robot.forward_kinematics(joint_q, tips)
     values = np.concatenate((poses.positions[0], poses.orientations_xyzw[0]), axis=-1)
     request = GetPositionIK.Request()
+    asked = request.ik_request
+    asked.group_name, asked.avoid_collisions = group, True
+    asked.robot_state.joint_state.name = list(robot.coordinate_names)
+    asked.robot_state.joint_state.position = [float(value) for value in seed_q]
     if len(tips) > 1:
-        request.ik_request.pose_stamped_vector = [PoseStamped() for _ in tips]
-    fill(request.ik_request, group, tips, values, dict(zip(robot.coordinate_names, seed_q, strict=True)), frame)
+        asked.ik_link_names, asked.pose_stamped_vector = list(tips), [PoseStamped() for _ in tips]
+    else:
+        asked.ik_link_name = tips[0]
+    for stamped, pose in zip(asked.pose_stamped_vector or [asked.pose_stamped], values, strict=True):
+        stamped.header.frame_id = frame
+        place, turn = stamped.pose.position, stamped.pose.orientation
+        place.x, place.y, place.z, turn.x, turn.y, turn.z, turn.w = map(float, pose)
     return request, values
 
 
-def assert_reaches(robot, response, tips, poses):
-    assert response.error_code.val == 1, response.error_code
-    given = dict(zip(response.solution.joint_state.name, response.solution.joint_state.position, strict=True))
-    found = robot.forward_kinematics([given[name] for name in robot.coordinate_names], tips)
-    assert np.abs(found.positions[0] - poses[:, :3]).max() < POSITION
-
-
 def until_solved(asker, robot, request, tips, poses):
-    """Ask until the node has the robot."""
     end = time.monotonic() + WAIT
     response = asker.answer(asker.ik, request)
     while response.error_code.val != 1 and time.monotonic() < end:
         time.sleep(0.1)
         response = asker.answer(asker.ik, request)
-    assert_reaches(robot, response, tips, poses)
+    assert response.error_code.val == 1, response.error_code
+    given = dict(zip(response.solution.joint_state.name, response.solution.joint_state.position, strict=True))
+    found = robot.forward_kinematics([given[name] for name in robot.coordinate_names], tips)
+    assert np.abs(found.positions[0] - poses[:, :3]).max() < POSITION
 
 
 def test_the_node_answers_with_an_error_then_for_the_robot_that_is_described(asker):
@@ -128,25 +115,6 @@ def test_the_node_answers_with_an_error_then_for_the_robot_that_is_described(ask
     until_solved(asker, robot, request, [HAND], poses)
     request.ik_request.group_name = "leg"
     assert asker.answer(asker.ik, request).error_code.val == -15
-
-
-def test_cyclone_dds_gets_the_same_answers(asker):
-    robot = load_robot("panda")
-    os.environ["CYCLONEDDS_URI"] = CONFIGURATION
-    client = CycloneClient(int(os.environ["ROS_DOMAIN_ID"]), "moveit_msgs/GetPositionIK", "solve_ik")
-    assert client.wait(WAIT)
-    seed_state = dict(zip(robot.coordinate_names, READY, strict=True))
-    requests, answers = [], []
-    for seed in range(10):
-        joint_q = robot.random_joint_q(np.random.default_rng(seed), 1)[0]
-        requests.append(request_of(robot, "arm", [HAND], joint_q, READY, "panda_link0"))
-        other = empty(client.request_type)
-        fill(other.ik_request, "arm", [HAND], requests[-1][1], seed_state, "panda_link0")
-        answers.append(client.call(other, ANSWER))
-    for (request, poses), answer in zip(requests, answers, strict=True):
-        assert_reaches(robot, answer, [HAND], poses)
-        response = asker.answer(asker.ik, request)
-        assert list(answer.solution.joint_state.position) == list(response.solution.joint_state.position)
 
 
 def test_the_program_of_the_document_gets_an_answer(asker, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""An environment with rclpy, Cyclone DDS and the messages of `definitions`, made on first use.
+"""An environment with rclpy and the messages of `definitions`, made on first use.
 
 There are wheels for Python 3.12. What rclpy needs of ROS 2 comes with them; the messages are generated and compiled
 here, which takes minutes.
@@ -19,9 +19,13 @@ from benchmarks.peers.environments import PeerMissingError, environment
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 VERSION = "3.12"
-RCLPY, CYCLONE = "ros-rclpy[fastrtps]==9.1.2", "cyclonedds==11.0.1"
+RCLPY = "ros-rclpy[fastrtps]==9.1.2"
 PINNED = ("warp-lang", "numpy", "pyyaml", "pytest")
-DOMAINS = range(1, 101)  # of DDS; above these, ports of the system's own begin
+APART = {  # so that programs of ROS meet each other on this machine, and nobody else
+    "ROS_DOMAIN_ID": str(random.SystemRandom().randint(1, 100)),  # above, ports of the system's own begin
+    "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+    "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",
+}
 
 
 def find_interpreter() -> str | None:
@@ -32,18 +36,14 @@ def find_interpreter() -> str | None:
 
 @cache
 def ros_python() -> tuple[Path, dict[str, str]]:
-    """Return the Python of the environment, and the variables with which it finds the messages.
-
-    Raises:
-        PeerMissingError: It cannot be made here.
-    """
+    """Return the Python of the environment, and the variables with which it finds the messages."""
     interpreter = find_interpreter()
     if interpreter is None:
         raise PeerMissingError(f"wheels of rclpy are for Python {VERSION}, which is not here; PYTHON_ROS may name one")
     locked = (ROOT / "requirements-dev.lock").read_text()
     pins = [re.search(rf"^{name}==[^ ;\\]+", locked, re.MULTILINE) for name in PINNED]
-    python = environment("ros", RCLPY, CYCLONE, *(pin[0] for pin in pins if pin), interpreter=interpreter)
-    sources = (HERE / "definitions.py", HERE / "message_packages.py")
+    python = environment("ros", RCLPY, *(pin[0] for pin in pins if pin), interpreter=interpreter)
+    sources = (HERE / "definitions.txt", HERE / "message_packages.py")
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     messages = python.parents[1] / f"messages-{digest}"
     if not messages.exists():
@@ -54,13 +54,4 @@ def ros_python() -> tuple[Path, dict[str, str]]:
             raise PeerMissingError(f"messages cannot be compiled here: {done.stderr[-2000:]}")
         part.rename(messages)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "_ROS_WHEELS"))}
-    return python, {**kept, "PYTHONPATH": f"{messages}{os.pathsep}{ROOT}", **apart_variables()}
-
-
-def apart_variables() -> dict[str, str]:
-    """Return variables by which programs of ROS and Cyclone DDS meet each other on this machine, and nobody else."""
-    return {
-        "ROS_DOMAIN_ID": str(random.SystemRandom().choice(DOMAINS)),
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-        "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",
-    }
+    return python, {**kept, **APART, "PYTHONPATH": f"{messages}{os.pathsep}{ROOT}"}

@@ -63,59 +63,48 @@ def assert_reaches(robot, joint_q, link, pose):
     assert np.linalg.norm(turn) < ORIENTATION
 
 
-def reachable(robot, link, seed):
-    joint_q = robot.random_joint_q(np.random.default_rng(seed), 1)[0]
-    return joint_q, pose_of(robot, joint_q, link)
-
-
 def solved(adapter, *arguments, **fields):
     request, response = ik_request(*arguments, **fields)
     assert adapter.solve_position_ik(request, response) is response
     return response
 
 
+def reached(adapter, group, joint_q, tips=(HAND,), frame="", seed=READY, **fields):
+    """The answer to poses that a configuration has, which takes the tips there."""
+    robot, poses = adapter.robot, [pose_of(adapter.robot, joint_q, tip) for tip in tips]
+    start = seed if seed is None or isinstance(seed, dict) else state(robot, seed)
+    found = answer_of(robot, solved(adapter, group, tips, poses, frame, start, **fields))
+    for tip, pose in zip(tips, poses, strict=True):
+        assert_reaches(robot, found, tip, pose)
+    return found
+
+
+def random_q(robot, seed):
+    return robot.random_joint_q(np.random.default_rng(seed), 1)[0]
+
+
 def test_poses_are_reached_within_limits(panda):
-    robot = panda.robot
     for seed in range(20):
-        _, pose = reachable(robot, HAND, seed)
-        found = answer_of(robot, solved(panda, "arm", [HAND], [pose], "panda_link0", state(robot, READY)))
-        assert_reaches(robot, found, HAND, pose)
-        assert (found >= robot.joint_limit_lower).all()
-        assert (found <= robot.joint_limit_upper).all()
+        found = reached(panda, "arm", random_q(panda.robot, seed), frame="panda_link0")
+        assert (found >= panda.robot.joint_limit_lower).all()
+        assert (found <= panda.robot.joint_limit_upper).all()
 
 
 def test_the_answer_is_the_solution_nearest_the_seed(panda):
     for seed in range(5):
-        joint_q, pose = reachable(panda.robot, HAND, seed)
-        found = answer_of(panda.robot, solved(panda, "arm", [HAND], [pose], seed=state(panda.robot, joint_q)))
-        assert np.abs(found - joint_q).max() < NEAR
+        joint_q = random_q(panda.robot, seed)
+        assert np.abs(reached(panda, "arm", joint_q, seed=joint_q) - joint_q).max() < NEAR
 
 
 @pytest.mark.parametrize("frame", ["", "world", "panda_link0", "/panda_link0"])
 def test_these_frames_are_the_root(panda, frame):
-    pose = pose_of(panda.robot, READY, HAND)
-    found = answer_of(panda.robot, solved(panda, "arm", [HAND], [pose], frame, state(panda.robot, READY)))
-    assert_reaches(panda.robot, found, HAND, pose)
+    reached(panda, "arm", READY, frame=frame)
 
 
-def test_several_tips_are_solved_together(two_arms):
-    robot = two_arms.robot
-    joint_q = robot.random_joint_q(np.random.default_rng(1), 1)[0]
-    poses = [pose_of(robot, joint_q, link) for link in (LEFT, RIGHT)]
-    found = answer_of(robot, solved(two_arms, "both", [LEFT, RIGHT], poses, seed=state(robot, np.tile(READY, 2))))
-    for link, pose in zip((LEFT, RIGHT), poses, strict=True):
-        assert_reaches(robot, found, link, pose)
-
-
-def test_the_tips_of_the_group_are_taken_where_a_request_names_none(two_arms):
-    robot = two_arms.robot
-    joint_q = robot.random_joint_q(np.random.default_rng(2), 1)[0]
-    poses = [pose_of(robot, joint_q, link) for link in (LEFT, RIGHT)]
-    request, response = ik_request("both", [LEFT, RIGHT], poses)
-    request.ik_request.ik_link_names = []
-    found = answer_of(robot, two_arms.solve_position_ik(request, response))
-    for link, pose in zip((LEFT, RIGHT), poses, strict=True):
-        assert_reaches(robot, found, link, pose)
+@pytest.mark.parametrize("fields", [{}, {"ik_link_names": []}], ids=["named", "those of the group"])
+def test_several_tips_are_solved_together(two_arms, fields):
+    joint_q = random_q(two_arms.robot, 1)
+    reached(two_arms, "both", joint_q, (LEFT, RIGHT), seed=np.tile(READY, 2), **fields)
 
 
 def test_a_frame_may_be_on_a_part_that_the_group_does_not_move(two_arms):
@@ -181,10 +170,8 @@ def test_a_timeout_ends_a_solve(panda):
 def test_joints_that_a_request_does_not_name_are_where_they_were_heard():
     adapter = adapter_of(load_robot("dual_panda"), ["left=left_panda_hand"])
     adapter.hear(message("sensor_msgs/JointState", name=["right_panda_joint2", "wheel"], position=[0.25, 3.0]))
-    pose = pose_of(adapter.robot, np.tile(READY, 2), LEFT)
     seed = {f"left_panda_joint{k + 1}": value for k, value in enumerate(READY)}
-    found = answer_of(adapter.robot, solved(adapter, "left", [LEFT], [pose], seed=seed))
-    assert_reaches(adapter.robot, found, LEFT, pose)
+    found = reached(adapter, "left", np.tile(READY, 2), [LEFT], seed=seed)
     others = dict(zip(adapter.robot.coordinate_names, found, strict=True))
     assert others["right_panda_joint2"] == 0.25
     assert others["right_panda_joint1"] == 0.0  # never heard of, and its limits allow it
@@ -195,21 +182,19 @@ def test_joint_constraints_narrow_limits(panda):
     constraints = message("moveit_msgs/Constraints")
     bounds = {"joint_name": "panda_joint1", "position": 0.4, "tolerance_above": 0.05, "tolerance_below": 0.1}
     constraints.joint_constraints = [message("moveit_msgs/JointConstraint", **bounds)]
+    assert 0.3 <= reached(panda, "arm", READY, constraints=constraints)[0] <= 0.45
     pose = pose_of(panda.robot, READY, HAND)
-    seed = state(panda.robot, READY)
-    found = answer_of(panda.robot, solved(panda, "arm", [HAND], [pose], seed=seed, constraints=constraints))
-    assert_reaches(panda.robot, found, HAND, pose)
-    assert 0.3 <= found[0] <= 0.45
+
+    def refused(constraints):
+        return solved(panda, "arm", [HAND], [pose], seed=state(panda.robot, READY), constraints=constraints).error_code
+
     constraints.joint_constraints[0].position = 7.0
-    refused = solved(panda, "arm", [HAND], [pose], seed=seed, constraints=constraints)
-    assert refused.error_code.val == MoveItErrorCode.NO_IK_SOLUTION
+    assert refused(constraints).val == MoveItErrorCode.NO_IK_SOLUTION
     constraints.joint_constraints[0].joint_name = "toe"
-    refused = solved(panda, "arm", [HAND], [pose], seed=seed, constraints=constraints)
-    assert refused.error_code.val == MoveItErrorCode.INVALID_GOAL_CONSTRAINTS
-    assert "'toe'" in refused.error_code.message
+    assert refused(constraints).val == MoveItErrorCode.INVALID_GOAL_CONSTRAINTS
+    assert "'toe'" in refused(constraints).message
     constraints = message("moveit_msgs/Constraints", orientation_constraints=[None])
-    refused = solved(panda, "arm", [HAND], [pose], seed=seed, constraints=constraints)
-    assert refused.error_code.val == MoveItErrorCode.INVALID_GOAL_CONSTRAINTS
+    assert refused(constraints).val == MoveItErrorCode.INVALID_GOAL_CONSTRAINTS
 
 
 def test_collisions_are_avoided_where_that_is_asked_for():
@@ -218,30 +203,24 @@ def test_collisions_are_avoided_where_that_is_asked_for():
     elbow = robot.forward_kinematics(seed, ["panda_link4"]).positions[0, 0]
     world = World({"ball": Box((0.1, 0.1, 0.1), (*elbow, 0.0, 0.0, 0.0, 1.0))})
     adapter = adapter_of(robot, ["arm=panda_hand"], world=world)
-    pose = pose_of(robot, seed, HAND)
     for avoids in (False, True):
-        response = solved(adapter, "arm", [HAND], [pose], seed=state(robot, seed), avoid_collisions=avoids)
-        found = answer_of(robot, response)
-        assert_reaches(robot, found, HAND, pose)
+        found = reached(adapter, "arm", seed, seed=seed, avoid_collisions=avoids)
         assert (robot.collision(found, world).clearance[0] >= 0.0) == avoids
 
 
 def test_a_robot_without_collision_model_is_solved_and_noted_once():
     notes = []
     adapter = adapter_of(load_robot("panda", collision="ignore"), ["arm=panda_hand"], note=notes.append)
-    pose = pose_of(adapter.robot, READY, HAND)
     for _ in range(2):
-        found = answer_of(adapter.robot, solved(adapter, "arm", [HAND], [pose], avoid_collisions=True))
-        assert_reaches(adapter.robot, found, HAND, pose)
+        reached(adapter, "arm", READY, seed=None, avoid_collisions=True)
     assert len(notes) == 1
     assert "collision model" in notes[0]
 
 
 def test_any_group_is_taken_where_none_are_known():
     adapter = KinematicsAdapter(load_robot("panda"), {}, messages=TYPES, settings=AdapterSettings(nearest=False))
-    pose = pose_of(adapter.robot, READY, HAND)
-    assert_reaches(adapter.robot, answer_of(adapter.robot, solved(adapter, "any", [HAND], [pose])), HAND, pose)
-    request, response = ik_request("any", [HAND], [pose])
+    reached(adapter, "any", READY, seed=None)
+    request, response = ik_request("any", [HAND], [pose_of(adapter.robot, READY, HAND)])
     request.ik_request.ik_link_name = ""
     assert adapter.solve_position_ik(request, response).error_code.val == MoveItErrorCode.INVALID_LINK_NAME
 
@@ -305,17 +284,14 @@ def test_forward_kinematics_refuses(panda, links, frame, code):
 
 
 def test_numbers_that_nothing_can_be_computed_with_end_no_node(panda):
-    response = solved(panda, "arm", [HAND], [[0.4, 0.1, 0.5, 1, 0, 0, 0]], seed={"panda_joint1": 1e300})
-    assert response.error_code.val == MoveItErrorCode.FAILURE
-    response = solved(panda, "arm", [HAND], [[1e300, 0.1, 0.5, 1, 0, 0, 0]])
-    assert response.error_code.val == MoveItErrorCode.FAILURE
+    for x, start in ((0.4, 1e300), (1e300, 0.0)):
+        response = solved(panda, "arm", [HAND], [[x, 0.1, 0.5, 1, 0, 0, 0]], seed={"panda_joint1": start})
+        assert response.error_code.val == MoveItErrorCode.FAILURE
 
 
 def test_followers_are_in_the_answer():
     robot = load_robot("panda_gripper")
     adapter = adapter_of(robot, ["arm=panda_hand"])
     seed = {**{f"panda_joint{k + 1}": value for k, value in enumerate(READY)}, "panda_finger_joint1": 0.02}
-    pose = pose_of(robot, [*READY, 0.02, 0.02], HAND)
-    found = answer_of(robot, solved(adapter, "arm", [HAND], [pose], seed=seed))
-    assert_reaches(robot, found, HAND, pose)
+    found = reached(adapter, "arm", [*READY, 0.02, 0.02], seed=seed)
     assert found[robot.coordinate_names.index("panda_finger_joint2")] == 0.02

@@ -40,7 +40,6 @@ def stream_of(robot, **settings):
 
 
 def commands(stream, start=0.0, most=5000):
-    """Positions and speeds of ticks until there are none."""
     found = []
     for tick in range(most):
         command = stream.tick(start + tick / RATE)

@@ -1,4 +1,4 @@
-"""The node over stand-ins of ROS, and over rclpy and Cyclone DDS in an environment of its own."""
+"""The node over stand-ins of ROS, and over rclpy in an environment of its own."""
 
 import importlib
 import os
@@ -45,7 +45,7 @@ def test_the_group_that_a_parameter_names_gets_commands(monkeypatch):
 
 @pytest.mark.evidence  # its messages take minutes to compile
 @pytest.mark.skipif(find_interpreter() is None, reason="wheels of rclpy are for Python 3.12, which is not here")
-def test_the_node_answers_over_two_stacks():
+def test_the_node_answers_over_rclpy():
     try:
         python, variables = ros_python()
     except PeerMissingError as error:
