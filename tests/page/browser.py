@@ -41,13 +41,11 @@ OWN_HOSTS = ("127.0.0.1", "localhost")
 
 
 def chromium() -> str | None:
-    """Where a Chromium is; None where there is none."""
     found = (os.environ.get("CHROMIUM"), *map(shutil.which, NAMES))
     return next((path for path in found if path), None)
 
 
 def axe_core() -> str:
-    """The program of axe-core, which npm fetches on first use."""
     package = ENVIRONMENTS / f"{AXE}.tgz"
     if not package.exists():
         package.parent.mkdir(exist_ok=True)
@@ -61,7 +59,6 @@ def axe_core() -> str:
 
 @contextmanager
 def running_browser() -> Iterator[Any]:
-    """A browser with a folder of its own."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -90,19 +87,12 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
 
 
 def is_foreign(url: str) -> bool:
-    """Whether an address is that of another machine."""
     parts = urlsplit(url)
     return parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in OWN_HOSTS
 
 
 class Seen:
-    """A visitor as the browser and the server see it.
-
-    Args:
-        page: Playwright's page.
-        served: The page's server.
-        known: Numbers of the visitors that were there before.
-    """
+    """A visitor as the browser and the server see it, who has come beside those that are known."""
 
     def __init__(self, page: Any, served: Any, known: set[int] = frozenset()) -> None:
         self.page = page
@@ -127,22 +117,17 @@ class Seen:
         left, top = box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"]
         return float(left + per_slope * right / ahead), float(top + per_slope * down / ahead)
 
-    def grip(self, gizmo: Any, way: float, axis: int = 2) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Where an arrow of a gizmo is on the page, and where it is after so many metres along its axis, in pixels."""
+    def drag(self, gizmo: Any, way: float) -> None:
+        """Drag the upright arrow of a gizmo with the mouse, by about so many metres, until it has moved."""
         w, x, y, z = gizmo.wxyz
-        along = quaternion_rotate(np.array([x, y, z, w]), np.eye(3)[axis])
-        grip = np.array(gizmo.position) + 0.88 * self.visitor.stage.gizmo_size * along
-        return self.place_of(grip), self.place_of(grip + way * along)
-
-    def drag(self, gizmo: Any, way: float, axis: int = 2, steps: int = STEPS) -> None:
-        """Drag an arrow of a gizmo with the mouse along its axis, by about so many metres, until it has moved."""
+        along = quaternion_rotate(np.array([x, y, z, w]), np.array([0.0, 0.0, 1.0]))
         before = np.array(gizmo.position)
         for _ in range(TRIES):  # the first times the camera may not stand yet
-            start, end = self.grip(gizmo, way, axis)
+            grip = np.array(gizmo.position) + 0.88 * self.visitor.stage.gizmo_size * along
+            start, end = self.place_of(grip), self.place_of(grip + way * along)
             self.page.mouse.move(*start)
             self.page.mouse.down()
-            for step in range(1, steps + 1):
-                part = step / steps
+            for part in np.arange(1, STEPS + 1) / STEPS:
                 self.page.mouse.move(*(a + part * (b - a) for a, b in zip(start, end, strict=True)))
             self.page.mouse.up()
             if np.linalg.norm(gizmo.position - before) > 0.2 * abs(way):

@@ -13,7 +13,6 @@ from ik_service.page.visitor import Visitor
 
 @contextlib.contextmanager
 def scene_server():
-    """A server of viser's that nobody looks at."""
     with contextlib.redirect_stdout(io.StringIO()):
         server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
     server.guests = []
@@ -55,6 +54,18 @@ class Guest:
         self.visitor.enqueue("refresh")
         self.waiting.get().work()
 
+    def do(self, action, value=None):
+        self.visitor.enqueue(action, value)
+        self.work()
+
+    panel = property(lambda guest: guest.visitor.panel)
+    stage = property(lambda guest: guest.visitor.stage)
+    posed = property(lambda guest: guest.visitor.posed)
+    status = property(lambda guest: guest.panel.status.content)
+
+    def place(self, link):
+        return self.posed.robot.forward_kinematics(self.posed.joint_q, [link]).positions[0, 0]
+
     def until(self, condition):
         """Do what comes until a condition holds; nothing comes for 10 s where it never does."""
         while not condition():
@@ -86,7 +97,6 @@ class Guest:
         return bool(heard)
 
     def click(self, handle, value):
-        """Set a value as a browser does."""
         handle._impl.value = value
         for changed in handle._impl.update_cb:
             self._run(changed(SimpleNamespace(client="a browser")))

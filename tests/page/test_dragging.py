@@ -10,43 +10,27 @@ import pytest
 
 from ik_service.ik_solver import IKSolver
 from ik_service.mechanism.transforms import quaternion_from_rpy, quaternion_multiply, quaternion_rotate
-from ik_service.page import LocalSolving, words
 from ik_service.page import visitor as visitor_module
+from ik_service.page import words
 from ik_service.page.geometry import placed_bodies
 from ik_service.page.panel import BY_CLEARANCE, TOOL_AXES, WORLD_AXES
 from ik_service.page.reach_slice import ReachSlice, SliceView
 from ik_service.page.stage import pose_of
 from ik_service.robots import load_robot
 from ik_service.solver.lm.status import IKStatus
-from tests.page.guests import Guest, scene_server
-
-
-@pytest.fixture(scope="module")
-def server():
-    with scene_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def solving():
-    return LocalSolving("cpu")
-
-
-@pytest.fixture
-def guest(server, solving):
-    return Guest(server, solving, "panda")
+from tests.page.guests import Guest
 
 
 def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypatch):
     monkeypatch.setattr(visitor_module, "BETWEEN_S", 1.0)  # so that a busy machine does some steps, too
     visitor, seen = guest.visitor, []
-    gizmo = visitor.stage.gizmos["panda_hand"]
+    gizmo = guest.stage.gizmos["panda_hand"]
     start, turn = np.array(gizmo.position), np.array(gizmo.wxyz)
     gizmo.position, gizmo.wxyz = start + np.array([0.0, 0.0, -0.09]), -turn  # the same orientation
     visitor.dragged()
     while not seen or (seen[-1] != pose_of(gizmo)).any():
         guest.waiting.get(timeout=10.0).work()
-        seen.append(visitor.posed.targets["panda_hand"].pose)
+        seen.append(guest.posed.targets["panda_hand"].pose)
     ways = np.unique(start[2] - np.array(seen)[:, 2])
     assert len(ways) >= 4
     assert ways[0] > 0.0
@@ -56,86 +40,80 @@ def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypat
 
 def test_targets_that_come_quickly_are_solved_for_at_once(guest, monkeypatch):
     monkeypatch.setattr(visitor_module, "BETWEEN_S", 100.0)  # a step on the way would leave the robot far behind
-    visitor, gizmo = guest.visitor, guest.visitor.stage.gizmos["panda_hand"]
+    visitor, gizmo = guest.visitor, guest.stage.gizmos["panda_hand"]
     visitor._heard_at = time.perf_counter()
     for _ in range(20):
         gizmo.position = gizmo.position + np.array([0.0, 0.0, -0.001])
         visitor.dragged()
         visitor.work()
-    assert visitor.posed.targets["panda_hand"].pose[2] - gizmo.position[2] < 0.01
+    assert guest.posed.targets["panda_hand"].pose[2] - gizmo.position[2] < 0.01
 
 
 def test_links_that_touch_by_hand_are_named(guest):
-    visitor = guest.visitor
-    for (slider, _, _), value in zip(visitor.panel.sliders, (87.8, 77, -74.1, -172.7, -47.1, 3.1, 26.3), strict=True):
+    for (slider, _, _), value in zip(guest.panel.sliders, (87.8, 77, -74.1, -172.7, -47.1, 3.1, 26.3), strict=True):
         guest.click(slider, value)
-    assert "Posed by hand, in contact" in visitor.panel.status.content
-    assert "panda_hand and panda_link1 overlap by 5" in visitor.panel.status.content.replace(
-        "panda_link1 and panda_hand", "panda_hand and panda_link1"
-    )
-    assert (visitor.stage.drawing._drawn[0][1].batched_colors.copy() == words.HIT).all(axis=1).any()
-    guest.click(visitor.panel.collision, False)
-    guest.click(visitor.panel.sliders[0][0], 80.0)
-    assert "Posed by hand" in visitor.panel.status.content
+    assert "Posed by hand, in contact" in guest.status
+    told = guest.status.replace("panda_link1 and panda_hand", "panda_hand and panda_link1")
+    assert "panda_hand and panda_link1 overlap by 5" in told
+    assert (guest.stage.drawing._drawn[0][1].batched_colors.copy() == words.HIT).all(axis=1).any()
+    guest.click(guest.panel.collision, False)
+    guest.click(guest.panel.sliders[0][0], 80.0)
+    assert "Posed by hand" in guest.status
 
 
 def test_a_gizmo_is_never_one_of_a_robot_before(guest):
     """A browser keeps the pose of what had the name before where the new one has none."""
-    visitor = guest.visitor
-    before = visitor.stage.gizmos["panda_hand"].name
-    guest.click(visitor.panel.robot, "stewart")
-    assert before not in [gizmo.name for gizmo in visitor.stage.gizmos.values()]
+    before = guest.stage.gizmos["panda_hand"].name
+    guest.click(guest.panel.robot, "stewart")
+    assert before not in [gizmo.name for gizmo in guest.stage.gizmos.values()]
 
 
 def test_what_fails_beside_the_targets_leaves_the_robot_as_it_is(guest):
-    visitor = guest.visitor
     guest.drag("panda_hand", [0.0, 0.05, 0.0])
-    colors = visitor.stage.drawing._drawn[0][1].batched_colors.copy()
-    visitor.enqueue("file", SimpleNamespace(name="none.urdf", content=b"<robot"))
-    guest.work()
-    assert "none.urdf" in visitor.panel.status.content
-    assert (visitor.stage.drawing._drawn[0][1].batched_colors.copy() == colors).all()
+    colors = guest.stage.drawing._drawn[0][1].batched_colors.copy()
+    guest.do("file", SimpleNamespace(name="none.urdf", content=b"<robot"))
+    assert "none.urdf" in guest.status
+    assert (guest.stage.drawing._drawn[0][1].batched_colors.copy() == colors).all()
 
 
 def test_a_robot_that_closes_loops_offers_no_other_solutions(server, solving):
     guest = Guest(server, solving, "delta")
-    assert guest.visitor.panel.others.disabled
-    assert not Guest(server, solving, "panda").visitor.panel.others.disabled
+    assert guest.panel.others.disabled
+    assert not Guest(server, solving, "panda").guest.panel.others.disabled
 
 
 def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
-    visitor, panel = guest.visitor, guest.visitor.panel
+    visitor, panel = guest.visitor, guest.panel
     guest.click(panel.record, True)
     for way in np.tile([[0.0, 0.0, -0.02], [0.0, 0.02, 0.0]], (6, 1)):
         guest.drag("panda_hand", way)
     count = len(visitor._path)
     assert f"{count} waypoints recorded" in panel.path.content
     assert 12 <= count <= 40
-    assert visitor.stage._path.points.shape == (count - 1, 2, 3)
+    assert guest.stage._path.points.shape == (count - 1, 2, 3)
     visitor.enqueue("follow")
     guest.until(lambda: visitor._path.followed is not None)
     visitor.enqueue("follow")  # again, on the way
     visitor.enqueue("dark", True)  # which does not end it
-    guest.until(lambda: np.array_equal(visitor.posed.joint_q, visitor._path.followed.joint_q[-1]))
+    guest.until(lambda: np.array_equal(guest.posed.joint_q, visitor._path.followed.joint_q[-1]))
     guest.work()
-    assert "On the path" in visitor.panel.status.content
+    assert "On the path" in guest.status
     followed = visitor._path.followed
     assert f"{count} of {count} waypoints met" in panel.path.content
     assert followed.joint_change < 0.2
-    hands = visitor.posed.robot.forward_kinematics(followed.joint_q, ["panda_hand"]).positions[:, 0]
+    hands = guest.posed.robot.forward_kinematics(followed.joint_q, ["panda_hand"]).positions[:, 0]
     assert np.abs(hands[1:] - visitor._path.lines[:, 1]).max() < 1e-4
     assert [len(column) for column in panel._plot.data] == [count] * 8
-    visitor.enqueue("clear")
-    guest.work()
-    assert (len(visitor._path), panel.path.content, panel._plot, visitor.stage._path) == (0, "", None, None)
+    guest.do("clear")
+    assert (len(visitor._path), panel.path.content, panel._plot, guest.stage._path) == (0, "", None, None)
 
 
 def test_a_drag_ends_the_way_along_a_path(guest):
     visitor = guest.visitor
-    guest.click(visitor.panel.record, True)
+    guest.click(guest.panel.record, True)
     for _ in range(4):
         guest.drag("panda_hand", [0.0, 0.0, -0.05])
-    guest.click(visitor.panel.record, False)
+    guest.click(guest.panel.record, False)
     visitor.enqueue("follow")
     guest.waiting.get(timeout=10.0).work()
     guest.waiting.get(timeout=10.0).work()  # at the first waypoint
@@ -143,67 +121,64 @@ def test_a_drag_ends_the_way_along_a_path(guest):
     with contextlib.suppress(queue.Empty):
         while True:
             guest.waiting.get(timeout=0.3).work()
-    assert np.linalg.norm(visitor.stage.drawing.drawn_position("panda_hand") - place) < 1e-3
+    assert np.linalg.norm(guest.stage.drawing.drawn_position("panda_hand") - place) < 1e-3
 
 
 def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):
-    visitor, panel = guest.visitor, guest.visitor.panel
-    guest.click(panel.plane, "upright, along x")
-    cloud = visitor.stage._slice
+    guest.click(guest.panel.plane, "upright, along x")
+    cloud = guest.stage._slice
     places, colors = np.array(cloud.points, np.float64), np.array(cloud.colors)
     good = (colors == words.GOOD).all(axis=1)
     assert 200 < good.sum() < len(good) < 41 * 41
     assert (colors[~good] == words.HIT).all()
     assert np.linalg.norm(places[good] - [0.0, 0.0, 0.333], axis=1).max() < 1.1  # the arm's reach from its shoulder
-    assert np.abs(places[:, 1] - visitor.posed.targets["panda_hand"].pose[1]).max() < 1e-3
+    assert np.abs(places[:, 1] - guest.posed.targets["panda_hand"].pose[1]).max() < 1e-3
     for _ in range(2):
-        cloud = visitor.stage._slice
+        cloud = guest.stage._slice
         guest.drag("panda_hand", [0.0, 0.1, 0.0])
-        guest.until(lambda before=cloud: visitor.stage._slice is not before)
-    assert np.abs(np.array(visitor.stage._slice.points)[:, 1] - places[0, 1] - 0.2).max() < 2e-3
-    cloud = visitor.stage._slice
-    guest.click(panel.sliders[0][0], -60.0)
-    guest.until(lambda: visitor.stage._slice is not cloud)
-    moved = visitor.posed.targets["panda_hand"].pose[1]
-    assert np.abs(np.array(visitor.stage._slice.points)[:, 1] - moved).max() < 2e-3
-    guest.click(panel.plane, "none")
-    assert visitor.stage._slice is None
+        guest.until(lambda before=cloud: guest.stage._slice is not before)
+    assert np.abs(np.array(guest.stage._slice.points)[:, 1] - places[0, 1] - 0.2).max() < 2e-3
+    cloud = guest.stage._slice
+    guest.click(guest.panel.sliders[0][0], -60.0)
+    guest.until(lambda: guest.stage._slice is not cloud)
+    moved = guest.posed.targets["panda_hand"].pose[1]
+    assert np.abs(np.array(guest.stage._slice.points)[:, 1] - moved).max() < 2e-3
+    guest.click(guest.panel.plane, "none")
+    assert guest.stage._slice is None
 
 
 def test_an_arm_without_a_target_stays_beside_a_path_and_a_slice(server, solving):
     guest = Guest(server, solving, "dual_panda")
     visitor = guest.visitor
-    guest.click(visitor.panel.sliders[7][0], 40.0)  # the right arm's first joint
+    guest.click(guest.panel.sliders[7][0], 40.0)  # the right arm's first joint
     visitor.enqueue("target right_panda_hand", {"is_on": False})
-    guest.click(visitor.panel.record, True)
+    guest.click(guest.panel.record, True)
     for _ in range(3):
         guest.drag("left_panda_hand", [0.0, 0.0, -0.02])
-    right = visitor.posed.joint_q[7:].copy()
+    right = guest.posed.joint_q[7:].copy()
     visitor.enqueue("follow")
     guest.until(lambda: visitor._path.followed is not None)
     np.testing.assert_allclose(
         visitor._path.followed.joint_q[:, 7:], np.tile(right, (len(visitor._path), 1)), atol=1e-6
     )
-    question = ReachSlice(visitor.posed, SliceView("level"), options={}, objects={}).question
+    question = ReachSlice(guest.posed, SliceView("level"), options={}, objects={}).question
     np.testing.assert_allclose(solving.solve(question).joint_q[:, 7:] - right, 0.0, atol=1e-6)
 
 
 def test_a_slice_counts_what_is_around_the_robot(guest):
-    visitor = guest.visitor
-    guest.click(visitor.panel.plane, "level")
-    free = len(visitor.stage._slice.points), int((visitor.stage._slice.colors == words.HIT).all(axis=1).sum())
-    guest.click(visitor.panel.obstacle, "box")
-    guest.click(visitor.panel.obstacle_size, 600.0)
-    guest.until(lambda: int((visitor.stage._slice.colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
+    guest.click(guest.panel.plane, "level")
+    free = len(guest.stage._slice.points), int((guest.stage._slice.colors == words.HIT).all(axis=1).sum())
+    guest.click(guest.panel.obstacle, "box")
+    guest.click(guest.panel.obstacle_size, 600.0)
+    guest.until(lambda: int((guest.stage._slice.colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
 
 
 def test_a_slice_is_of_the_tip_of_a_tool(guest):
-    visitor, panel = guest.visitor, guest.visitor.panel
-    guest.click(panel.plane, "level")
-    before = np.array(visitor.stage._slice.points, np.float64)
-    guest.click(panel.tool, 300.0)
-    guest.until(lambda: len(visitor.stage._slice.points) != len(before))
-    target, after = visitor.posed.targets["panda_hand"], np.array(visitor.stage._slice.points, np.float64)
+    guest.click(guest.panel.plane, "level")
+    before = np.array(guest.stage._slice.points, np.float64)
+    guest.click(guest.panel.tool, 300.0)
+    guest.until(lambda: len(guest.stage._slice.points) != len(before))
+    target, after = guest.posed.targets["panda_hand"], np.array(guest.stage._slice.points, np.float64)
     down = quaternion_rotate(target.pose[3:], np.array([0.0, 0.0, 0.3]))
     np.testing.assert_allclose(before[:, 2], target.pose[2], atol=1e-3)
     np.testing.assert_allclose(after[:, 2], target.pose[2] + down[2], atol=1e-3)
@@ -214,16 +189,16 @@ def test_a_slice_is_of_the_tip_of_a_tool(guest):
 
 
 def test_a_slice_has_the_colours_of_the_clearance(guest):
-    visitor, panel = guest.visitor, guest.visitor.panel
+    visitor, panel = guest.visitor, guest.panel
     guest.click(panel.plane, "level")
-    by_status = np.array(visitor.stage._slice.colors)
+    by_status = np.array(guest.stage._slice.colors)
     guest.click(panel.slice_color, BY_CLEARANCE)
-    guest.until(lambda: not np.array_equal(visitor.stage._slice.colors, by_status))
-    shown = ReachSlice(visitor.posed, panel.slice_view, **visitor._given())
+    guest.until(lambda: not np.array_equal(guest.stage._slice.colors, by_status))
+    shown = ReachSlice(guest.posed, panel.slice_view, **visitor._given())
     answer = visitor._solving.solve(shown.question)
     places, colors = shown.reached(answer)
-    np.testing.assert_allclose(visitor.stage._slice.points, places, atol=1e-3)
-    np.testing.assert_array_equal(visitor.stage._slice.colors, colors)
+    np.testing.assert_allclose(guest.stage._slice.points, places, atol=1e-3)
+    np.testing.assert_array_equal(guest.stage._slice.colors, colors)
     clearance = answer.clearance[answer.success | (np.array(answer.status) == "blocked_by_collision")]
     is_free = clearance > 0.0
     order = np.argsort(clearance[is_free])
@@ -235,41 +210,41 @@ def test_a_slice_has_the_colours_of_the_clearance(guest):
 
 def test_loops_may_be_left_open(server, solving):
     guest = Guest(server, solving, "four_bar")
-    visitor, robot = guest.visitor, guest.visitor.posed.robot
+    robot = guest.posed.robot
     guest.drag("coupler_point", [0.05, 0.0, 0.0])
-    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6
-    assert "constraint_enabled" not in visitor.panel.request.content
-    guest.click(visitor.panel.loops, False)
+    assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
+    assert "constraint_enabled" not in guest.panel.request.content
+    guest.click(guest.panel.loops, False)
     guest.drag("coupler_point", [0.0, 0.0, 0.1])
-    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() > 1e-3
-    assert "constraint_enabled={&#x27;pin&#x27;: False}" in visitor.panel.request.content
-    assert "&quot;disable&quot;: [&quot;pin&quot;]" in visitor.panel.request.content
-    (slider, coordinate, _), *_ = visitor.panel.sliders
+    assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() > 1e-3
+    assert "constraint_enabled={&#x27;pin&#x27;: False}" in guest.panel.request.content
+    assert "&quot;disable&quot;: [&quot;pin&quot;]" in guest.panel.request.content
+    (slider, coordinate, _), *_ = guest.panel.sliders
     others = np.arange(robot.joint_coord_count) != coordinate
-    before = visitor.posed.joint_q[others]
+    before = guest.posed.joint_q[others]
     guest.click(slider, slider.value + 5.0)
-    np.testing.assert_allclose(visitor.posed.joint_q[others], before, atol=1e-6)
-    guest.click(visitor.panel.loops, True)
-    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6
+    np.testing.assert_allclose(guest.posed.joint_q[others], before, atol=1e-6)
+    guest.click(guest.panel.loops, True)
+    assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
 
 
 def test_a_gizmo_along_the_world_turns_its_target_and_is_turned_back(guest):
-    visitor, gizmo = guest.visitor, guest.visitor.stage.gizmos["panda_hand"]
+    visitor, gizmo = guest.visitor, guest.stage.gizmos["panda_hand"]
     before = pose_of(gizmo)
-    guest.click(visitor.panel.axes, WORLD_AXES)
+    guest.click(guest.panel.axes, WORLD_AXES)
     assert gizmo.wxyz.tolist() == [1.0, 0.0, 0.0, 0.0]
-    np.testing.assert_array_equal(visitor.posed.targets["panda_hand"].pose, before)
+    np.testing.assert_array_equal(guest.posed.targets["panda_hand"].pose, before)
     guest.drag("panda_hand", [0.0, 0.0, -0.05])
-    assert visitor.posed.answer.success[0]
+    assert guest.posed.answer.success[0]
     turn = quaternion_from_rpy(0.0, 0.0, 0.3)
     gizmo.wxyz = turn[[3, 0, 1, 2]]
     for phase in ("start", "update", "end"):
         guest.send(gizmo, phase)
     asked = quaternion_multiply(turn, before[3:])
-    guest.until(lambda: np.allclose(visitor.posed.targets["panda_hand"].pose[3:], asked))
+    guest.until(lambda: np.allclose(guest.posed.targets["panda_hand"].pose[3:], asked))
     guest.work()
     assert gizmo.wxyz.tolist() == [1.0, 0.0, 0.0, 0.0]
-    robot, joint_q = visitor.posed.robot, visitor.posed.joint_q
+    robot, joint_q = guest.posed.robot, guest.posed.joint_q
     hand = robot.forward_kinematics(joint_q, ["panda_hand"]).orientations_xyzw[0, 0]
     assert abs(hand @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
     guest.send(gizmo, "start")
@@ -277,72 +252,71 @@ def test_a_gizmo_along_the_world_turns_its_target_and_is_turned_back(guest):
     visitor.enqueue("release")  # of the drag before: this one goes on
     guest.work()
     np.testing.assert_allclose(pose_of(gizmo)[3:], turn, atol=1e-12)
-    guest.click(visitor.panel.axes, TOOL_AXES)
+    guest.click(guest.panel.axes, TOOL_AXES)
     np.testing.assert_allclose(pose_of(gizmo)[3:], quaternion_multiply(turn, asked), atol=1e-12)
 
 
 def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):
-    visitor, panel = guest.visitor, guest.visitor.panel
-    robot, hand = visitor.posed.robot, visitor.posed.targets["panda_hand"].pose
+    visitor, panel = guest.visitor, guest.panel
+    robot, hand = guest.posed.robot, guest.posed.targets["panda_hand"].pose
     assert not guest.click_link("panda_link4")
     guest.click(panel.picks, True)
-    elbow = robot.forward_kinematics(visitor.posed.joint_q, ["panda_link4"]).positions[0, 0]
+    elbow = guest.place("panda_link4")
     guest.click_link("panda_link4")
     assert [target.link for target in visitor.question.targets] == ["panda_hand", "panda_link4"]
-    np.testing.assert_allclose(visitor.stage.gizmos["panda_link4"].position, elbow, atol=1e-6)
+    np.testing.assert_allclose(guest.stage.gizmos["panda_link4"].position, elbow, atol=1e-6)
     assert panel.numbers["panda_link4"][0].value == pytest.approx(elbow.tolist(), abs=1e-4)
     guest.drag("panda_link4", [0.0, 0.02, 0.0])
-    moved = robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand", "panda_link4"]).positions[0]
+    moved = robot.forward_kinematics(guest.posed.joint_q, ["panda_hand", "panda_link4"]).positions[0]
     assert moved[1, 1] - elbow[1] > 0.01
     assert np.linalg.norm(moved[0] - hand[:3]) < 0.02
     guest.click_link("panda_link4")
     assert [target.link for target in visitor.question.targets] == ["panda_hand"]
-    assert not visitor.stage.gizmos["panda_link4"].visible
+    assert not guest.stage.gizmos["panda_link4"].visible
     assert not panel._switches["panda_link4"].value
-    now = robot.forward_kinematics(visitor.posed.joint_q, ["panda_link4"]).positions[0, 0]
+    now = guest.place("panda_link4")
     guest.click_link("panda_link4")
-    np.testing.assert_allclose(visitor.stage.gizmos["panda_link4"].position, now, atol=1e-6)
+    np.testing.assert_allclose(guest.stage.gizmos["panda_link4"].position, now, atol=1e-6)
     guest.click(panel.picks, False)
     assert not guest.click_link("panda_link4")
 
 
 def test_a_link_that_no_joint_moves_is_refused(guest):
-    visitor = guest.visitor
-    guest.click(visitor.panel.picks, True)
-    colors = visitor.stage.drawing._drawn[0][1].batched_colors.copy()
+    guest.click(guest.panel.picks, True)
+    colors = guest.stage.drawing._drawn[0][1].batched_colors.copy()
     guest.click_link("panda_link0")
-    assert "No joint moves &#x27;panda_link0&#x27;" in visitor.panel.status.content
-    assert list(visitor.posed.targets) == ["panda_hand"]
-    np.testing.assert_array_equal(visitor.stage.drawing._drawn[0][1].batched_colors, colors)
+    assert "No joint moves &#x27;panda_link0&#x27;" in guest.status
+    assert list(guest.posed.targets) == ["panda_hand"]
+    np.testing.assert_array_equal(guest.stage.drawing._drawn[0][1].batched_colors, colors)
 
 
 def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):
     guest = Guest(server, solving, "delta")
-    visitor, robot = guest.visitor, guest.visitor.posed.robot
+    visitor, robot = guest.visitor, guest.posed.robot
     link = robot.link_names[int(np.flatnonzero(robot.link_body == 0)[0])]
-    guest.click(visitor.panel.picks, True)
+    guest.click(guest.panel.picks, True)
     guest.click_link(link)
     assert [target.link for target in visitor.question.targets] == ["platform", link]
     guest.drag("platform", [0.0, 0.0, -0.01])
     visitor.enqueue("target platform", {"is_on": False})
     guest.drag(link, [0.0, 0.0, 0.002])
     assert [target.link for target in visitor.question.targets] == [link]
-    assert np.abs(robot.constraints.error(visitor.posed.joint_q)).max() < 1e-6
+    assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
 
 
 def test_a_ghost_stays_where_the_drag_began(guest):
-    visitor, panel, stage = guest.visitor, guest.visitor.panel, guest.visitor.stage
+    panel, stage = guest.panel, guest.stage
     guest.click(panel.start, True)
     ghost = stage._start._drawn[0][1]
 
     def stands_at(joint_q):
         part = stage.drawing._drawn[0][0]
-        places = part.poses(placed_bodies(visitor.posed.robot, joint_q))[0, :, :3]
+        places = part.poses(placed_bodies(guest.posed.robot, joint_q))[0, :, :3]
         return bool(np.abs(ghost.batched_positions - places).max() < 1e-6)
 
     gizmo = stage.gizmos["panda_hand"]
     for _ in range(2):
-        before = visitor.posed.joint_q.copy()
+        before = guest.posed.joint_q.copy()
         guest.send(gizmo, "start")
         for _ in range(3):
             guest.drag("panda_hand", [0.0, 0.02, -0.02])
@@ -350,8 +324,8 @@ def test_a_ghost_stays_where_the_drag_began(guest):
         guest.send(gizmo, "end")
         guest.work()
         assert stands_at(before)
-        assert not stands_at(visitor.posed.joint_q)
-    before = visitor.posed.joint_q.copy()
+        assert not stands_at(guest.posed.joint_q)
+    before = guest.posed.joint_q.copy()
     guest.click(panel.numbers["panda_hand"][0], (0.4, 0.1, 0.5))
     assert stands_at(before)
     guest.click(panel.start, False)
@@ -359,10 +333,7 @@ def test_a_ghost_stays_where_the_drag_began(guest):
 
 
 def test_without_a_target_it_is_said_that_there_is_nothing_to_solve_for(guest):
-    visitor = guest.visitor
-    visitor.enqueue("target panda_hand", {"is_on": False})
-    guest.work()
-    assert "nothing to solve for" in visitor.panel.status.content
-    visitor.enqueue("target panda_hand", {"is_on": True})
-    guest.work()
-    assert "Reached" in visitor.panel.status.content
+    guest.do("target panda_hand", {"is_on": False})
+    assert "nothing to solve for" in guest.status
+    guest.do("target panda_hand", {"is_on": True})
+    assert "Reached" in guest.status

@@ -9,7 +9,6 @@ from ik_service.mechanism.transforms import quaternion_rotate, transform_multipl
 from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, loop_rods, placed_bodies, robot_parts, robot_size
 from ik_service.page.joint_arcs import JointArcs
 from ik_service.robots import JointType, builtin_robot_names
-from tests.page.guests import scene_server
 
 DRAWN_M = 1e-6  # positions are sent as float32
 NEAR_M = 1e-9  # both are sums of the same few products in float64
@@ -17,32 +16,24 @@ CUT_OFF = 0.07  # part of a ball that is outside of the mesh with 16 sides in it
 ROBOTS = builtin_robot_names()
 
 
-@pytest.fixture(scope="module")
-def server():
-    with scene_server() as server:
-        yield server
-
-
 def configurations(robot, count=3):
     return robot.random_joint_q(np.random.default_rng(0), count)
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_every_built_in_robot_shows(name):
-    robot = load_robot(name)
-    parts = robot_parts(robot)
+@pytest.fixture(params=ROBOTS)
+def shown(request):
+    robot = load_robot(request.param)
+    return robot, *robot_parts(robot)[:2]
+
+
+def test_every_part_is_shown_and_known_by_the_link_that_it_moves_with(shown):
+    robot, *parts = shown
     assert (parts[0].role == Role.JOINT).any()
     assert (parts[0].role == Role.ROD).any()
-    for kind in (parts[0], parts[1]):
-        assert np.isfinite(kind.X_body).all()
-        assert (kind.scales > 0.0).all()
-        assert kind.scales.max() < 3.0 * robot_size(robot)
-
-
-@pytest.mark.parametrize("name", ROBOTS)
-def test_every_part_is_known_by_the_link_that_it_moves_with(name):
-    robot = load_robot(name)
-    for part in robot_parts(robot):
+    for part in parts:
+        assert np.isfinite(part.X_body).all()
+        assert (part.scales > 0.0).all()
+        assert part.scales.max() < 3.0 * robot_size(robot)
         is_joint = part.role == Role.JOINT
         assert (robot.link_body[part.link[~is_joint]] == part.body[~is_joint]).all()
         turned = robot.link_body[part.link[is_joint]]
@@ -50,51 +41,43 @@ def test_every_part_is_known_by_the_link_that_it_moves_with(name):
         assert (part.index[is_joint] < robot.joint_qd_start[turned + 1]).all()
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_tips_are_drawn_where_links_are(name):
-    robot, parts = load_robot(name), robot_parts(load_robot(name))
+def test_tips_are_drawn_where_links_are(shown):
+    robot, _, balls = shown
     joint_q = configurations(robot)
-    drawn = parts[1].poses(placed_bodies(robot, joint_q))
-    tips = np.flatnonzero(parts[1].role == Role.TIP)
-    links = [robot.link_names[link] for link in parts[1].index[tips]]
+    tips = np.flatnonzero(balls.role == Role.TIP)
+    links = [robot.link_names[link] for link in balls.index[tips]]
     assert set(leaf_links(robot)) <= set(links)
-    found = robot.forward_kinematics(joint_q, links).positions
-    assert np.abs(drawn[:, tips, :3] - found).max() < NEAR_M
+    drawn = balls.poses(placed_bodies(robot, joint_q))[:, tips, :3]
+    assert np.abs(drawn - robot.forward_kinematics(joint_q, links).positions).max() < NEAR_M
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_every_rod_begins_and_ends_at_balls(name):
-    robot, parts = load_robot(name), robot_parts(load_robot(name))
+def test_every_rod_begins_and_ends_at_balls(shown):
+    robot, joints, balls = shown
     bodies = placed_bodies(robot, configurations(robot))
-    rods = np.flatnonzero(parts[0].role == Role.ROD)
-    poses, centers = parts[0].poses(bodies)[:, rods], parts[1].poses(bodies)[..., :3]
-    half = 0.5 * parts[0].scales[rods, 2:] * np.array([0.0, 0.0, 1.0])
+    rods = np.flatnonzero(joints.role == Role.ROD)
+    poses, centers = joints.poses(bodies)[:, rods], balls.poses(bodies)[..., :3]
+    half = 0.5 * joints.scales[rods, 2:] * np.array([0.0, 0.0, 1.0])
     for sign in (-1.0, 1.0):
         ends = poses[..., :3] + quaternion_rotate(poses[..., 3:], np.broadcast_to(sign * half, poses[..., :3].shape))
         gaps = np.linalg.norm(ends[:, :, None] - centers[:, None], axis=-1).min(axis=-1)
         assert gaps.max() < NEAR_M
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_discs_turn_about_the_axes_of_their_joints(name):
-    robot, parts = load_robot(name), robot_parts(load_robot(name))
+def test_discs_turn_about_the_axes_of_their_joints(shown):
+    robot, joints, _ = shown
     joint_q = configurations(robot, 1)
-    bodies = placed_bodies(robot, joint_q)
-    poses = parts[0].poses(bodies)[0]
-    discs = np.flatnonzero(parts[0].role == Role.JOINT)
-    kinds = robot.joint_type[np.searchsorted(robot.joint_qd_start, parts[0].index[discs], side="right") - 1]
+    poses = joints.poses(placed_bodies(robot, joint_q))[0]
+    discs = np.flatnonzero(joints.role == Role.JOINT)
+    kinds = robot.joint_type[np.searchsorted(robot.joint_qd_start, joints.index[discs], side="right") - 1]
     assert JointType.FLOATING not in kinds
     drawn = np.repeat(robot.joint_type != JointType.FLOATING, np.diff(robot.joint_qd_start))
-    assert set(parts[0].index[discs]) == set(np.flatnonzero(drawn))
-    motion = robot.motion_subspace(joint_q)[0]
-    turning = 0
-    for disc, kind in zip(discs, kinds, strict=True):
+    assert set(joints.index[discs]) == set(np.flatnonzero(drawn))
+    motion, slides = robot.motion_subspace(joint_q)[0], kinds == JointType.PRISMATIC
+    for disc, is_sliding in zip(discs, slides, strict=True):
         axis = quaternion_rotate(poses[disc, 3:], np.array([0.0, 0.0, 1.0]))
-        twist = motion[parts[0].index[disc]]
-        way = twist[:3] if kind == JointType.PRISMATIC else twist[3:]
-        assert np.linalg.norm(np.cross(axis, way)) < NEAR_M
-        turning += kind != JointType.PRISMATIC
-    assert turning
+        twist = motion[joints.index[disc]]
+        assert np.linalg.norm(np.cross(axis, twist[:3] if is_sliding else twist[3:])) < NEAR_M
+    assert not slides.all()
 
 
 def test_closed_loops_are_drawn_closed():

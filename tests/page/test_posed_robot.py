@@ -4,20 +4,12 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.page.local_solving import LocalSolving
 from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, PosedRobot
 from ik_service.page.questions import ROTATIONS
 from ik_service.robots import CollisionModel, builtin_robot_names
 
 NOTHING = {"any_branch": False, "options": {}, "objects": {}}
 ON_TARGET_M = 1e-3  # the solver's own tolerance
-
-
-@pytest.fixture(scope="module")
-def solving():
-    with_cpu = LocalSolving("cpu")
-    yield with_cpu
-    with_cpu.close()
 
 
 def moved(posed, link, way):

@@ -1,5 +1,6 @@
 """Whoever solves gives the same answers to the same questions, and says in words why there is none."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
 
@@ -18,8 +20,10 @@ from ik_service.page.local_solving import BROUGHT_MOST
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.request_texts import c_text, curl_text, export_text, python_text, request_document, request_html
 from ik_service.page.words import NO_MODEL, random_html, status_html
+from ik_service.robots import builtin_urdf
 from tests.bounded import PATIENCE_S
 
+NOTHING = {"any_branch": False, "options": {}, "objects": {}}
 BOX = {"wall": {"shape": "box", "size": [0.2, 0.2, 0.2], "position": [0.6, 0.0, 0.4]}}
 ROOT = Path(__file__).parents[2]
 ROUNDED = 1e-3  # [rad or m] requests that are shown are rounded
@@ -38,13 +42,21 @@ def remote(service_url):
     solving.close()
 
 
+def pulled(posed, way, free=()):
+    for link, target in posed.targets.items():
+        posed.change(link, pose=target.pose + np.array([*way, 0.0, 0.0, 0.0, 0.0]), free=free or target.free)
+    return posed
+
+
+def moved(name, *, free=(), objects=None, options=None):
+    posed = pulled(PosedRobot(name, load_robot(name)), [0.02, 0.0, 0.01], free)
+    return posed.question(any_branch=False, options=options or {}, objects=objects or {})
+
+
 def questions():
     open_bar = PosedRobot("four_bar", load_robot("four_bar"))
     open_bar.keeps_loops = False
-    target = open_bar.targets["coupler_point"].pose.copy()
-    target[:3] += [0.05, 0.0, 0.2]
-    open_bar.change("coupler_point", pose=target)
-    yield open_bar.question(any_branch=False, options={}, objects={})
+    yield pulled(open_bar, [0.05, 0.0, 0.2]).question(**NOTHING)
     for name, free, objects, options in (
         ("panda", (), {}, {}),
         ("panda", ("rz",), {}, {}),
@@ -53,11 +65,7 @@ def questions():
         ("panda", (), {}, {"collision": "off"}),
         ("dual_panda", (), {}, {"solutions": 3}),
     ):
-        posed = PosedRobot(name, load_robot(name))
-        for link in posed.targets:
-            pose = posed.targets[link].pose.copy()
-            pose[:3] += [0.05, 0.02, -0.06]
-            posed.change(link, pose=pose, free=free)
+        posed = pulled(PosedRobot(name, load_robot(name)), [0.05, 0.02, -0.06], free)
         yield posed.question(any_branch="solutions" in options, options=options, objects=objects, alone=False)
 
 
@@ -79,12 +87,12 @@ def test_this_process_and_a_service_answer_alike(local, remote, question):
 
 def test_frozen_dofs_stay_over_http_too(remote):
     posed = PosedRobot("dual_panda", load_robot("dual_panda"))
-    posed.take(remote.solve(posed.question(any_branch=False, options={}, objects={})))
+    posed.take(remote.solve(posed.question(**NOTHING)))
     before = posed.joint_q.copy()
     pose = posed.targets["left_panda_hand"].pose.copy()
     pose[:3] += 0.02
     posed.change("left_panda_hand", pose=pose)
-    posed.take(remote.solve(posed.question(any_branch=False, options={}, objects={})))
+    posed.take(remote.solve(posed.question(**NOTHING)))
     assert posed.joint_q[7:].tobytes() == before[7:].tobytes()
     assert (posed.joint_q[:7] != before[:7]).all()
 
@@ -107,11 +115,9 @@ def test_what_is_wrong_is_said(local, service_url, running_service):
 def test_a_robot_that_is_brought_beside_a_service_is_solved_for_here(
     remote, service_url, tmp_path, monkeypatch, capsys
 ):
-    from ik_service.robots import builtin_urdf
-
     name = remote.add_robot("my arm.urdf", builtin_urdf("ur5e"))
     posed = PosedRobot(name, remote.robot(name))
-    question = posed.question(any_branch=False, options={}, objects={})
+    question = posed.question(**NOTHING)
     answer = remote.solve(question)
     assert answer.success[0]
     assert "HTTP" not in answer.ran_on
@@ -132,13 +138,11 @@ def test_a_robot_that_is_brought_beside_a_service_is_solved_for_here(
 
 
 def test_a_robot_from_a_file_comes_first(tmp_path):
-    from ik_service.robots import builtin_urdf
-
     (tmp_path / "mine.urdf").write_bytes(builtin_urdf("ur5e"))
     solving = LocalSolving("cpu", str(tmp_path / "mine.urdf"))
     assert solving.robots[0] == "mine"
     posed = PosedRobot("mine", solving.robot("mine"))
-    assert solving.solve(posed.question(any_branch=False, options={}, objects={})).success[0]
+    assert solving.solve(posed.question(**NOTHING)).success[0]
 
 
 def test_links_have_the_meshes_that_their_file_names_and_that_are_there(tmp_path):
@@ -165,12 +169,30 @@ def test_links_have_the_meshes_that_their_file_names_and_that_are_there(tmp_path
     assert solving.meshes("panda") == {}
 
 
-@pytest.mark.parametrize("question", list(questions()))
+def posed_at(name, links, joint_q):
+    """A robot whose targets are where a configuration has these links."""
+    posed = PosedRobot(name, load_robot(name))
+    for link in links - posed.targets.keys():
+        posed.pick(link)
+    there = posed.robot.forward_kinematics(posed.joint_q + joint_q, list(posed.targets))
+    for k, link in enumerate(posed.targets):
+        posed.change(link, pose=np.concatenate([there.positions[0, k], there.orientations_xyzw[0, k]]))
+    return posed
+
+
+def picked():
+    return posed_at("panda", {"panda_hand", "panda_link4"}, 0.05).question(**NOTHING)
+
+
+def frozen():
+    change = np.linspace(0.02, 0.08, 14)
+    change[2] = 0.0  # left_panda_joint3
+    question = posed_at("dual_panda", set(), change).question(**NOTHING, alone=False)
+    return replace(question, frozen=("left_panda_joint3",))
+
+
+@pytest.mark.parametrize("question", [*questions(), picked(), frozen()])
 def test_the_request_that_is_shown_asks_the_same(local, service_url, question, capsys):
-    import json
-
-    import httpx2
-
     found = local.solve(question)
     words = shlex.split(curl_text(question, service_url))
     assert words[2] == f"{service_url}/v1/robots/{question.robot}/solve"
@@ -181,42 +203,6 @@ def test_the_request_that_is_shown_asks_the_same(local, service_url, question, c
     assert np.abs(np.array(answer["joint_q"]) - found.joint_q).max() < 1e-3  # the request is rounded
     exec(compile(python_text(question), "shown", "exec"), {})
     assert found.status[0] in capsys.readouterr().out
-
-
-def moved(name, *, free=(), objects=None, options=None):
-    """What is asked of a robot whose targets have moved a little."""
-    posed = PosedRobot(name, load_robot(name))
-    for link, target in posed.targets.items():
-        pose = target.pose + np.array([0.02, 0.0, 0.01, 0.0, 0.0, 0.0, 0.0])
-        posed.change(link, pose=pose, free=free or target.free)
-    return posed.question(any_branch=False, options=options or {}, objects=objects or {})
-
-
-def picked():
-    """What is asked of a hand, and beside it of a link that turns freely."""
-    posed = PosedRobot("panda", load_robot("panda"))
-    posed.pick("panda_link4")
-    there = posed.robot.forward_kinematics(posed.joint_q + 0.05, ["panda_hand", "panda_link4"])
-    for k, link in enumerate(("panda_hand", "panda_link4")):
-        posed.change(link, pose=np.concatenate([there.positions[0, k], there.orientations_xyzw[0, k]]))
-    return posed.question(any_branch=False, options={}, objects={})
-
-
-def frozen():
-    """What is asked of two arms, a joint of which stays."""
-    posed = PosedRobot("dual_panda", load_robot("dual_panda"))
-    change = np.linspace(0.02, 0.08, 14)
-    change[2] = 0.0  # left_panda_joint3
-    there = posed.robot.forward_kinematics(posed.joint_q + change, list(posed.targets))
-    for k, link in enumerate(posed.targets):
-        posed.change(link, pose=np.concatenate([there.positions[0, k], there.orientations_xyzw[0, k]]))
-    question = posed.question(any_branch=False, options={}, objects={}, alone=False)
-    return replace(question, frozen=("left_panda_joint3",))
-
-
-@pytest.mark.parametrize("make", [picked, frozen])
-def test_picked_links_and_frozen_joints_are_in_all_texts(local, service_url, make, capsys):
-    test_the_request_that_is_shown_asks_the_same(local, service_url, make(), capsys)
 
 
 @pytest.mark.evidence
@@ -247,7 +233,7 @@ def test_what_was_asked_is_in_the_export(local):
     command = export_text(moved("panda"), "/a folder/it's mine.urdf")
     assert shlex.split(command.splitlines()[0])[:3] == ["ik-service", "export", "/a folder/it's mine.urdf"]
     named = load_robot("panda").with_frame("the tool", "panda_hand", [0, 0, 0, 0, 0, 0, 1])
-    question = PosedRobot("panda", named).question(any_branch=False, options={}, objects={})
+    question = PosedRobot("panda", named).question(**NOTHING)
     assert "the tool" in shlex.split(export_text(question).splitlines()[0])
     for text in (export_text(off), c_text(off, local.robot("panda"))):
         assert escape(text) in request_html(off, local.robot("panda"), local)
@@ -265,7 +251,7 @@ def test_c_tries_other_starts_where_any_branch_will_do(local):
 def test_c_is_refused_where_loops_are_left_open(local):
     posed = PosedRobot("four_bar", local.robot("four_bar"))
     posed.keeps_loops = False
-    question = posed.question(any_branch=False, options={}, objects={})
+    question = posed.question(**NOTHING)
     assert c_text(question, posed.robot) == ""
     assert "Keep loops closed" in export_text(question)
 
@@ -273,10 +259,7 @@ def test_c_is_refused_where_loops_are_left_open(local):
 def test_words_say_status_errors_limits_and_advice(local):
     posed = PosedRobot("panda", load_robot("panda"))
     assert "Posed by hand" in status_html(posed)
-    pose = posed.targets["panda_hand"].pose.copy()
-    pose[:3] += [1.0, 0.0, 0.0]
-    posed.change("panda_hand", pose=pose)
-    posed.take(local.solve(posed.question(any_branch=False, options={}, objects={})))
+    posed.take(local.solve(pulled(posed, [1.0, 0.0, 0.0]).question(**NOTHING)))
     text = status_html(posed)
     assert "Reached" not in text
     assert posed.answer.advice in text
@@ -289,7 +272,7 @@ def test_words_say_status_errors_limits_and_advice(local):
 def test_words_say_that_collision_is_not_checked(local, collision, is_said):
     posed = PosedRobot("panda", load_robot("panda", collision=collision))
     assert (NO_MODEL in status_html(posed)) == is_said
-    posed.take(local.solve(posed.question(any_branch=False, options={}, objects={})))
+    posed.take(local.solve(posed.question(**NOTHING)))
     assert (NO_MODEL in status_html(posed)) == is_said
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ik_service.mechanism.transforms import quaternion_from_rpy
-from ik_service.page import LocalSolving, Page, PageError, words
+from ik_service.page import Page, PageError, words
 from ik_service.page.drawing import LIMIT_COLOR
 from ik_service.page.geometry import Role, placed_bodies
 from ik_service.page.panel import HERE, NO_OTHER, QUATERNION, unit_quaternion
@@ -14,48 +14,31 @@ from ik_service.page.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
 from ik_service.robots import builtin_urdf
 from tests.bounded import until
-from tests.page.guests import Guest, scene_server
+from tests.page.guests import Guest
 
 DRAWN_M = 1e-6  # positions are sent as float32
-
-
-@pytest.fixture(scope="module")
-def server():
-    with scene_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def solving():
-    return LocalSolving("cpu")
-
-
-@pytest.fixture
-def guest(server, solving):
-    return Guest(server, solving, "panda")
 
 
 def test_the_drawn_hand_follows_its_target(guest):
     for way in ([0.02, 0.0, -0.03], [0.0, 0.05, 0.0]):
         gizmo = guest.drag("panda_hand", way)
-        drawn = guest.visitor.stage.drawing.drawn_position("panda_hand")
+        drawn = guest.stage.drawing.drawn_position("panda_hand")
         assert np.linalg.norm(drawn - gizmo.position) < 1e-3
     visitor = guest.visitor
-    hand = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand"]).positions[0, 0]
+    hand = guest.place("panda_hand")
     assert np.abs(drawn - hand).max() < DRAWN_M
-    assert "Reached" in visitor.panel.status.content
-    assert visitor.stage.miss is None
+    assert "Reached" in guest.status
+    assert guest.stage.miss is None
     assert 3 <= visitor.solves <= 7  # up to three on the way to each place
     assert len(visitor.latencies) == 2
 
 
 def test_a_target_out_of_reach_is_said_and_drawn(guest):
     guest.drag("panda_hand", [2.0, 0.0, 0.0])
-    visitor = guest.visitor
-    assert visitor.posed.answer.advice in visitor.panel.status.content
-    assert "Reached" not in visitor.panel.status.content
-    assert visitor.stage.miss.visible
-    assert np.abs(visitor.stage.miss.points[0, 1] - visitor.stage.gizmos["panda_hand"].position).max() < DRAWN_M
+    assert guest.posed.answer.advice in guest.status
+    assert "Reached" not in guest.status
+    assert guest.stage.miss.visible
+    assert np.abs(guest.stage.miss.points[0, 1] - guest.stage.gizmos["panda_hand"].position).max() < DRAWN_M
 
 
 def test_scene_nodes_stay_while_dragging(guest):
@@ -67,34 +50,31 @@ def test_scene_nodes_stay_while_dragging(guest):
 
 
 def test_sliders_move_the_robot_and_its_target(guest):
-    visitor = guest.visitor
-    slider = visitor.panel.sliders[0][0]
+    slider = guest.panel.sliders[0][0]
     guest.click(slider, 30.0)
-    assert visitor.posed.joint_q[0] == pytest.approx(np.radians(30.0))
-    hand = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand"]).positions[0, 0]
-    assert np.abs(visitor.stage.gizmos["panda_hand"].position - hand).max() < DRAWN_M
-    assert "Posed by hand" in visitor.panel.status.content
+    assert guest.posed.joint_q[0] == pytest.approx(np.radians(30.0))
+    hand = guest.place("panda_hand")
+    assert np.abs(guest.stage.gizmos["panda_hand"].position - hand).max() < DRAWN_M
+    assert "Posed by hand" in guest.status
     guest.drag("panda_hand", [0.0, 0.0, -0.02])
-    assert slider.value == pytest.approx(np.degrees(visitor.posed.joint_q[0]), abs=0.01)
+    assert slider.value == pytest.approx(np.degrees(guest.posed.joint_q[0]), abs=0.01)
 
 
 def test_free_axes_change_what_is_asked(guest):
-    guest.visitor.enqueue("target panda_hand", {"free": ("rz",)})
-    guest.work()
-    assert guest.visitor.posed.targets["panda_hand"].free == ("rz",)
-    assert '"free": ["rz"]' in guest.visitor.panel.request.content.replace("&quot;", '"')
-    guest.visitor.enqueue("target panda_hand", {"free": ROTATIONS})
-    guest.work()
-    assert "free</td>" in guest.visitor.panel.status.content
+    guest.do("target panda_hand", {"free": ("rz",)})
+    assert guest.posed.targets["panda_hand"].free == ("rz",)
+    assert '"free": ["rz"]' in guest.panel.request.content.replace("&quot;", '"')
+    guest.do("target panda_hand", {"free": ROTATIONS})
+    assert "free</td>" in guest.status
 
 
 def test_numbers_put_a_target(guest):
-    position, rotation = guest.visitor.panel.numbers["panda_hand"]
+    position, rotation = guest.panel.numbers["panda_hand"]
     guest.click(position, (0.4, 0.1, 0.5))
-    drawn = guest.visitor.stage.drawing.drawn_position("panda_hand")
+    drawn = guest.stage.drawing.drawn_position("panda_hand")
     assert np.linalg.norm(drawn - [0.4, 0.1, 0.5]) < 1e-3
     guest.click(rotation, (170.0, 5.0, -20.0))
-    posed = guest.visitor.posed
+    posed = guest.posed
     hand = posed.robot.forward_kinematics(posed.joint_q, ["panda_hand"])
     asked = quaternion_from_rpy(*np.radians([170.0, 5.0, -20.0]))
     assert abs(hand.orientations_xyzw[0, 0] @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
@@ -103,194 +83,168 @@ def test_numbers_put_a_target(guest):
 
 
 def test_an_orientation_is_shown_and_typed_as_a_quaternion(guest):
-    visitor, panel = guest.visitor, guest.visitor.panel
-    rotation, numbers = panel.numbers["panda_hand"][1], panel.quaternions["panda_hand"]
+    rotation, numbers = guest.panel.numbers["panda_hand"][1], guest.panel.quaternions["panda_hand"]
     assert (rotation.visible, numbers[0].visible) == (True, False)
-    guest.click(panel.orientation, QUATERNION)
+    guest.click(guest.panel.orientation, QUATERNION)
     assert (rotation.visible, numbers[0].visible) == (False, True)
-    pose = visitor.posed.targets["panda_hand"].pose
+    pose = guest.posed.targets["panda_hand"].pose
     assert [number.value for number in numbers] == pytest.approx(pose[3:].tolist(), abs=1e-5)
     for number, value in zip(numbers, (2.0, 0.0, 0.0, 0.5), strict=True):
         guest.click(number, value)
     asked = np.array([2.0, 0.0, 0.0, 0.5]) / np.hypot(2.0, 0.5)
-    np.testing.assert_allclose(visitor.posed.targets["panda_hand"].pose[3:], asked, atol=1e-6)
+    np.testing.assert_allclose(guest.posed.targets["panda_hand"].pose[3:], asked, atol=1e-6)
     assert [number.value for number in numbers] == [2.0, 0.0, 0.0, 0.5]  # as typed
-    hand = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_hand"])
+    hand = guest.posed.robot.forward_kinematics(guest.posed.joint_q, ["panda_hand"])
     assert abs(hand.orientations_xyzw[0, 0] @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
     np.testing.assert_allclose(unit_quaternion([0.0, 3e-300, 0.0, 4e-300]), [0.0, 0.6, 0.0, 0.8])
     guest.click(numbers[3], 0.0)
-    before = visitor.posed.targets["panda_hand"].pose
+    before = guest.posed.targets["panda_hand"].pose
     guest.click(numbers[0], 0.0)
-    assert "of length 0 is no orientation" in panel.status.content
-    np.testing.assert_array_equal(visitor.posed.targets["panda_hand"].pose, before)
+    assert "of length 0 is no orientation" in guest.status
+    np.testing.assert_array_equal(guest.posed.targets["panda_hand"].pose, before)
     assert numbers[0].value == 1.0
     guest.click(numbers[1], 1.0)
-    assert "Reached" in panel.status.content
+    assert "Reached" in guest.status
 
 
 def test_other_solutions_are_ghosts_to_be_taken(guest):
     visitor = guest.visitor
-    visitor.enqueue("solutions")
-    guest.work()
+    guest.do("solutions")
     count = len(visitor.others)
     assert count >= 2
-    assert visitor.stage._ghosts is not None
-    assert len(visitor.panel.solution.options) == count + 1
-    taken, target = visitor.others[1].copy(), pose_of(visitor.stage.gizmos["panda_hand"])
-    guest.click(visitor.panel.solution, "ghost 2")
-    assert np.abs(visitor.posed.joint_q - taken).max() < 1e-3
-    assert np.abs(pose_of(visitor.stage.gizmos["panda_hand"])[:3] - target[:3]).max() < 1e-3
-    assert visitor.stage._ghosts is None
-    assert visitor.panel.solution.disabled
-    visitor.enqueue("solutions")
-    guest.work()
+    assert guest.stage._ghosts is not None
+    assert len(guest.panel.solution.options) == count + 1
+    taken, target = visitor.others[1].copy(), pose_of(guest.stage.gizmos["panda_hand"])
+    guest.click(guest.panel.solution, "ghost 2")
+    assert np.abs(guest.posed.joint_q - taken).max() < 1e-3
+    assert np.abs(pose_of(guest.stage.gizmos["panda_hand"])[:3] - target[:3]).max() < 1e-3
+    assert guest.stage._ghosts is None
+    assert guest.panel.solution.disabled
+    guest.do("solutions")
     assert len(visitor.others) >= 2
     guest.drag("panda_hand", [0.0, 0.01, 0.0])  # they were of another target
     assert len(visitor.others) == 0
-    assert visitor.stage._ghosts is None
-
-
-def test_random_targets_are_counted(guest):
-    guest.visitor.enqueue("random")
-    guest.work()
-    assert "1000 of 1000 reached" in guest.visitor.panel.random.content
+    assert guest.stage._ghosts is None
 
 
 def test_spheres_and_an_obstacle(guest):
     visitor = guest.visitor
-    guest.click(visitor.panel.spheres, True)
-    spheres = visitor.stage.spheres
-    joint_q, of_body = visitor.posed.joint_q, visitor.posed.robot.body_spheres
+    guest.click(guest.panel.spheres, True)
+    spheres = guest.stage.spheres
+    joint_q, of_body = guest.posed.joint_q, guest.posed.robot.body_spheres
     marked = (spheres._drawn[0][1].batched_colors == LIMIT_COLOR).all(axis=1)
-    closest = visitor.posed.robot.collision(joint_q).closest_pairs[0]
+    closest = guest.posed.robot.collision(joint_q).closest_pairs[0]
     assert marked.sum() == sum(len(of_body.radii[of_body.of_link(of_body.links.index(link))]) for link in closest)
     assert 0 < marked.sum() < len(marked)
-    guest.click(visitor.panel.obstacle, "box")
-    assert visitor.stage.objects()["obstacle"]["size"] == [0.15] * 3
-    obstacle, hand = visitor.stage.obstacle, visitor.stage.gizmos["panda_hand"].position
+    guest.click(guest.panel.obstacle, "box")
+    assert guest.stage.objects()["obstacle"]["size"] == [0.15] * 3
+    obstacle, hand = guest.stage.obstacle, guest.stage.gizmos["panda_hand"].position
     obstacle.position = hand
     visitor.dragged()
     guest.work()
-    assert "In contact" in visitor.panel.status.content
-    assert "obstacle" in visitor.posed.answer.closest
+    assert "In contact" in guest.status
+    assert "obstacle" in guest.posed.answer.closest
     for kind in ("box", "sphere"):
-        guest.click(visitor.panel.obstacle, kind)
-        visitor.stage.obstacle.position = hand + np.array([0.0, 0.4, 0.0])
+        guest.click(guest.panel.obstacle, kind)
+        guest.stage.obstacle.position = hand + np.array([0.0, 0.4, 0.0])
         visitor.dragged()
         guest.work()
-        assert visitor.posed.answer.success[0]
-        closest = visitor.posed.robot.collision(visitor.posed.joint_q, None)
+        assert guest.posed.answer.success[0]
+        closest = guest.posed.robot.collision(guest.posed.joint_q, None)
         assert closest.clearance[0] > 0.0
-        objects = visitor.stage.objects()
+        objects = guest.stage.objects()
         assert objects["obstacle"]["shape"] == kind
-    nodes, drawn = visitor.client.scene._handle_from_node_name, visitor.stage.obstacle.name
+    nodes, drawn = visitor.client.scene._handle_from_node_name, guest.stage.obstacle.name
     assert drawn in nodes
-    guest.click(visitor.panel.obstacle, "none")
-    assert visitor.stage.objects() == {}
+    guest.click(guest.panel.obstacle, "none")
+    assert guest.stage.objects() == {}
     assert drawn not in nodes
 
 
 def test_ranges_of_joints_are_drawn_where_the_robot_stands(guest):
-    visitor = guest.visitor
-    guest.click(visitor.panel.ranges, True)
+    guest.click(guest.panel.ranges, True)
     guest.drag("panda_hand", [0.0, 0.05, -0.05])
-    drawn, angles = visitor.stage._arcs._nodes
-    np.testing.assert_array_equal(drawn.points, visitor.stage._arcs.lines(visitor.posed.joint_q)[0])
-    origins = placed_bodies(visitor.posed.robot, visitor.posed.joint_q)[0, :7, :3]
+    drawn, angles = guest.stage._arcs._nodes
+    np.testing.assert_array_equal(drawn.points, guest.stage._arcs.lines(guest.posed.joint_q)[0])
+    origins = placed_bodies(guest.posed.robot, guest.posed.joint_q)[0, :7, :3]
     assert np.abs(angles.points[:, 0] - origins).max() < DRAWN_M
-    guest.click(visitor.panel.ranges, False)
-    assert visitor.stage._arcs is None
+    guest.click(guest.panel.ranges, False)
+    assert guest.stage._arcs is None
 
 
 def test_collision_can_be_left_out(guest):
-    guest.click(guest.visitor.panel.collision, False)
-    assert guest.visitor.posed.answer.closest is None
-    assert "collision" in guest.visitor.panel.request.content
-    guest.click(guest.visitor.panel.obstacle, "box")
+    guest.click(guest.panel.collision, False)
+    assert guest.posed.answer.closest is None
+    assert "collision" in guest.panel.request.content
+    guest.click(guest.panel.obstacle, "box")
     assert guest.visitor.trouble == ""
     assert guest.visitor.question.objects == {}
-    guest.click(guest.visitor.panel.collision, True)
+    guest.click(guest.panel.collision, True)
     assert guest.visitor.question.objects.keys() == {"obstacle"}
 
 
 def test_islands_have_colours_of_their_own(server, solving):
     guest = Guest(server, solving, "dual_panda")
-    joints, node = guest.visitor.stage.drawing._drawn[0]
+    joints, node = guest.stage.drawing._drawn[0]
     is_joint = joints.role == Role.JOINT
     left = joints.index[is_joint] < 7
     assert len(np.unique(node.batched_colors[is_joint], axis=0)) == 1
-    guest.click(guest.visitor.panel.islands, True)
+    guest.click(guest.panel.islands, True)
     of_left, of_right = (np.unique(node.batched_colors[is_joint][side], axis=0) for side in (left, ~left))
     assert len(of_left) == len(of_right) == 1
     assert (of_left != of_right).any()
-    guest.visitor.enqueue("target right_panda_hand", {"is_on": False})
-    guest.work()
+    guest.do("target right_panda_hand", {"is_on": False})
     assert (np.unique(node.batched_colors[is_joint][~left], axis=0) == STILL_COLOR).all()
 
 
 def test_a_robot_that_is_brought_is_shown(guest):
-    visitor = guest.visitor
-    visitor.enqueue("file", SimpleNamespace(name="mine.urdf", content=builtin_urdf("ur5e")))
-    guest.work()
-    assert visitor.posed.name.startswith("mine ")
-    assert visitor.posed.answer.success[0]
-    assert visitor.panel.robot.options[0] == visitor.posed.name
-    shown = visitor.posed
+    guest.do("file", SimpleNamespace(name="mine.urdf", content=builtin_urdf("ur5e")))
+    assert guest.posed.name.startswith("mine ")
+    assert guest.posed.answer.success[0]
+    assert guest.panel.robot.options[0] == guest.posed.name
+    shown = guest.posed
     for content in (b"<robot", b"<mujoco/>", b" " * 1_000_001):
-        visitor.enqueue("file", SimpleNamespace(name="<other>.urdf", content=content))
-        guest.work()
-        assert "&lt;other&gt;.urdf" in visitor.panel.status.content
-        assert visitor.posed is shown
-
-
-def test_one_arm_of_two_stays_to_the_bit(server, solving):
-    guest = Guest(server, solving, "dual_panda")
-    before = guest.visitor.posed.joint_q.copy()
-    for _ in range(10):
-        guest.drag("left_panda_hand", [0.004, 0.002, -0.003])
-    assert guest.visitor.posed.joint_q[7:].tobytes() == before[7:].tobytes()
-    assert (guest.visitor.posed.joint_q[:7] != before[:7]).any()
+        guest.do("file", SimpleNamespace(name="<other>.urdf", content=content))
+        assert "&lt;other&gt;.urdf" in guest.status
+        assert guest.posed is shown
 
 
 def test_another_robot_is_shown_from_the_beginning(guest):
-    guest.visitor.enqueue("robot", "ur5e")
-    guest.work()
-    assert list(guest.visitor.stage.gizmos) == ["tool0"]
-    assert guest.visitor.posed.answer.success[0]
-    first = guest.visitor.posed.joint_q.copy()
+    guest.do("robot", "ur5e")
+    assert list(guest.stage.gizmos) == ["tool0"]
+    assert guest.posed.answer.success[0]
+    first = guest.posed.joint_q.copy()
     guest.drag("tool0", [0.05, 0.0, -0.05])
-    guest.visitor.panel.obstacle.value = "box"
-    guest.visitor.enqueue("obstacle")
-    guest.work()
-    guest.visitor.enqueue("restart")
-    guest.work()
-    assert guest.visitor.posed.answer.success[0]
-    assert np.abs(guest.visitor.posed.joint_q - first).max() < 1e-4
-    assert guest.visitor.stage.objects() == {}
-    assert guest.visitor.panel.obstacle.value == "none"
+    guest.panel.obstacle.value = "box"
+    guest.do("obstacle")
+    guest.do("restart")
+    assert guest.posed.answer.success[0]
+    assert np.abs(guest.posed.joint_q - first).max() < 1e-4
+    assert guest.stage.objects() == {}
+    assert guest.panel.obstacle.value == "none"
 
 
 def test_an_arm_that_is_where_it_should_be_keeps_its_colour(server, solving):
     guest = Guest(server, solving, "dual_panda")
     guest.drag("left_panda_hand", [3.0, 0.0, 0.0])
-    posed = guest.visitor.posed
+    posed = guest.posed
     assert not posed.answer.success[0]
     right = np.array([name.startswith("right") for name in posed.robot.dof_names])
     np.testing.assert_array_equal(posed.met_dofs(), right)
     hands = {posed.robot.link_names[k] for k in np.flatnonzero(posed.met_links())}
     assert "right_panda_hand" in hands
     assert "left_panda_hand" not in hands
-    balls, node = guest.visitor.stage.drawing._drawn[1]
+    balls, node = guest.stage.drawing._drawn[1]
     colors = {
         link: tuple(node.batched_colors[(balls.role == Role.TIP) & (balls.index == posed.robot.link_index(link))][0])
         for link in posed.targets
     }
     assert colors == {"right_panda_hand": words.GOOD, "left_panda_hand": words.heading(posed.answer)[1]}
-    assert words.ELSEWHERE.split(":")[0] in guest.visitor.panel.status.content
+    assert words.ELSEWHERE.split(":")[0] in guest.status
 
 
 def test_joints_that_a_hand_puts_at_a_limit_are_told(guest):
-    posed = guest.visitor.posed
+    posed = guest.posed
     joint_q = posed.joint_q.copy()
     joint_q[3] = posed.robot.joint_limit_upper[3]
     posed.stand(joint_q)
@@ -298,12 +252,11 @@ def test_joints_that_a_hand_puts_at_a_limit_are_told(guest):
 
 
 def test_no_other_solution_is_said(guest):
-    guest.visitor.panel.show_solutions(0, is_known=True)
-    assert guest.visitor.panel.solution.value == NO_OTHER
-    guest.visitor.enqueue("pick", NO_OTHER)
-    guest.work()
-    guest.visitor.panel.show_solutions(0)
-    assert guest.visitor.panel.solution.value == HERE
+    guest.panel.show_solutions(0, is_known=True)
+    assert guest.panel.solution.value == NO_OTHER
+    guest.do("pick", NO_OTHER)
+    guest.panel.show_solutions(0)
+    assert guest.panel.solution.value == HERE
 
 
 class Flaky:
@@ -328,15 +281,10 @@ def test_who_does_not_answer_is_asked_again(server, solving):
     guest = Guest(server, flaky, "panda")
     flaky.trouble = PageError("The service <rests>.", may_pass=True)
     gizmo = guest.drag("panda_hand", [0.0, 0.0, -0.02])
-    assert "The service &lt;rests&gt;." in guest.visitor.panel.status.content
+    assert "The service &lt;rests&gt;." in guest.status
     flaky.trouble = None
-
-    def reached():
-        guest.work()
-        return "Reached" in guest.visitor.panel.status.content
-
-    until(reached)
-    assert np.linalg.norm(guest.visitor.stage.drawing.drawn_position("panda_hand") - gizmo.position) < 1e-3
+    until(lambda: guest.work() or "Reached" in guest.status)
+    assert np.linalg.norm(guest.stage.drawing.drawn_position("panda_hand") - gizmo.position) < 1e-3
 
 
 def test_a_fault_of_ours_is_told_and_logged(server, solving, caplog):
@@ -344,7 +292,7 @@ def test_a_fault_of_ours_is_told_and_logged(server, solving, caplog):
     guest = Guest(server, flaky, "panda")
     flaky.trouble = ZeroDivisionError("by zero")
     guest.drag("panda_hand", [0.0, 0.0, -0.02])
-    assert "Something went wrong here: by zero" in guest.visitor.panel.status.content
+    assert "Something went wrong here: by zero" in guest.status
     assert "by zero" in caplog.text
 
 
@@ -364,11 +312,10 @@ def test_who_leaves_during_a_solve_gets_no_answer(guest, solving, monkeypatch):
         return solving.solve(question)
 
     monkeypatch.setattr(visitor, "_solving", SimpleNamespace(solve=solve, compiling=""))
-    visitor.panel.status.content, visitor._refreshed_at = "as it was", 0.0
-    visitor.enqueue("branch")
-    guest.work()
+    guest.status, visitor._refreshed_at = "as it was", 0.0
+    guest.do("branch")
     assert visitor.is_gone
-    assert visitor.panel.status.content == "as it was"
+    assert guest.status == "as it was"
 
 
 def test_a_page_without_its_robot_or_port_is_refused(solving):

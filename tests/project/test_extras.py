@@ -42,13 +42,11 @@ sys.meta_path.insert(0, Block())
 
 @cache
 def distributions():
-    """All distributions that are installed, by their names."""
     return {canonicalize_name(one.name): one for one in importlib.metadata.distributions()}
 
 
 @cache
 def owners():
-    """Which distributions each module belongs to; every list of files is read for it."""
     return importlib.metadata.packages_distributions()
 
 
@@ -118,14 +116,15 @@ def test_a_solve_imports_none_of_the_web():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.evidence
+@pytest.mark.quick_cases("page")
 @pytest.mark.parametrize(
     ("program", "extra"),
     [
-        (APPLICATION, "service"),
-        (COMMAND, "cli"),
-        (CLIENT, "client"),
-        (APPLICATION, "all"),
+        pytest.param(APPLICATION, "service", id="service"),
+        pytest.param(COMMAND, "cli", id="cli"),
+        pytest.param(CLIENT, "client", id="client"),
+        pytest.param(PAGE, "page", id="page"),
+        pytest.param(f"{APPLICATION}\n{PAGE}", "all", id="all"),
     ],
 )
 def test_an_extra_has_all_that_its_part_imports(program, extra):
