@@ -16,17 +16,13 @@ from ik_service.cli.app import app
 
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 END_TIMEOUT_S = 60.0
-READY = re.compile(r"Ready at (http://\S+), solving on")
+READY = re.compile(r"Ready(?: at (http://\S+))?, solving on")
 
 
 class ServerProcess:
     """`ik-service serve` in a process of its own on a free port of loopback.
 
-    Attributes:
-        program: What it runs.
-        process: The process.
-        url: Its address, once it is ready.
-        log: Lines of its log so far.
+    Once it is ready it has a URL, unless its log is for people; `log` has the lines so far.
     """
 
     # Tests that run under nohup ignore SIGHUP, and so would what they start.
@@ -41,7 +37,6 @@ class ServerProcess:
         self.url, self.log = "", [""]
 
     def wait_until_ready(self) -> None:
-        """Reads the log until it says that the service is ready."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         found = None
         with selectors.DefaultSelector() as selector:

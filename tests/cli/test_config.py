@@ -65,9 +65,8 @@ def test_a_key_on_the_command_line_is_warned_of_and_one_in_the_environment_is_no
     "arguments", [["--port", "99999"], ["--log-format", "xml"], ["--drain-s", "-1"], ["--nothing"]]
 )
 def test_options_that_are_not_allowed_are_bad_input(run, arguments):
-    assert arguments[0] in run("serve", *arguments, code=2).stderr.replace("IK_SERVICE_PORT", "--port").replace(
-        "drain_s", "--drain-s"
-    )
+    told = run("serve", *arguments, code=2).stderr
+    assert arguments[0] in told.replace("IK_SERVICE_PORT", "--port").replace("drain_s", "--drain-s")
 
 
 def test_config_shows_every_setting_with_its_source_and_no_key(run, monkeypatch):
@@ -84,8 +83,5 @@ def test_config_shows_every_setting_with_its_source_and_no_key(run, monkeypatch)
     assert KEY not in table.output
     assert re.search(r"^port +1234 +IK_SERVICE_PORT", table.stdout, re.MULTILINE)
     assert "IK_SERVICE_PROT" in table.stderr
-
-
-def test_config_refuses_what_serve_would(run, monkeypatch):
     monkeypatch.setenv("IK_SERVICE_PORT", "high")
-    assert "IK_SERVICE_PORT" in run("config", code=2).stderr
+    assert "IK_SERVICE_PORT" in run("config", code=2).stderr  # as serve would refuse it

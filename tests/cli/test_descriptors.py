@@ -52,7 +52,6 @@ def test_a_server_with_few_descriptors_keeps_the_last_callers_and_answers_them(s
 
 
 def _is_closed(caller):
-    """Whether the server closes a connection without an answer; waits for it."""
     try:
         return caller.recv(1) == b""
     except ConnectionResetError:

@@ -13,17 +13,16 @@ import httpx2
 import pytest
 
 from ik_service.robots import builtin_urdf, load_urdf
+from tests.bounded import PATIENCE_S, until
 from tests.cli.conftest import ServerProcess
 
 KEY = "0123456789abcdef"
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}]}
 JSON = {"Content-Type": "application/json"}
-PATIENCE_S = 60.0
 START_S = 300.0  # the first solve on a machine compiles kernels
 
 
 def large(problem_count):
-    """A request that takes a while."""
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * problem_count}
     return {"targets": [target], "options": {"seeds": 8}}
 
@@ -31,10 +30,7 @@ def large(problem_count):
 class Caller:
     """Sends one request after the other until the service is gone.
 
-    Attributes:
-        answered: Requests with an answer of 200.
-        lost: Requests that were sent whole before the signal and have no answer.
-        codes: Codes of other answers.
+    Requests are `answered` by 200, or `lost`: sent whole before the signal, without an answer; others have `codes`.
     """
 
     def __init__(self, url, body, stopping):
@@ -68,15 +64,11 @@ class Caller:
         self.connection.close()
 
 
+@pytest.mark.quick_cases("15-1")
 @pytest.mark.parametrize(
     ("sig", "workers"),
-    [
-        (signal.SIGTERM, 1),
-        pytest.param(signal.SIGHUP, 1, marks=pytest.mark.evidence),
-        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.evidence),
-        pytest.param(signal.SIGHUP, 2, marks=pytest.mark.evidence),
-        pytest.param(signal.SIGINT, 2, marks=pytest.mark.evidence),
-    ],
+    [(signal.SIGTERM, 1), (signal.SIGHUP, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2), (signal.SIGINT, 2)],
+    ids=lambda value: f"{value:d}",
 )
 def test_a_signal_to_end_loses_no_accepted_request_under_load(serve, sig, workers):
     # A queue that is too long for the time of a request refuses, however slow the machine is.
@@ -136,7 +128,6 @@ def test_sigterm_loses_nothing_that_was_sent_to_an_event_loop_that_lags(serve, m
 
 
 def in_flight(url):
-    """Requests that the service has begun and not answered."""
     metrics = httpx2.get(f"{url}/metrics", timeout=PATIENCE_S).text
     return sum(float(line.split()[-1]) for line in metrics.splitlines() if line.startswith("ik_service_requests_open "))
 
@@ -146,10 +137,14 @@ def test_while_it_drains_it_is_not_ready_and_still_answers(serve):
     server = serve(IK_SERVICE_DRAIN_DELAY_S="2")
     ended = threading.Thread(target=server.end, args=(signal.SIGTERM,))
     ended.start()
-    codes, deadline = set(), time.monotonic() + PATIENCE_S
-    while "shutting_down" not in codes and time.monotonic() < deadline:
-        reply = httpx2.get(f"{server.url}/health/ready", timeout=PATIENCE_S)
-        codes.add(reply.json().get("code", "ready"))
+    replies = []
+
+    def drains():
+        replies.append(httpx2.get(f"{server.url}/health/ready", timeout=PATIENCE_S))
+        return replies[-1].json().get("code") == "shutting_down"
+
+    until(drains)
+    reply = replies[-1]
     assert reply.status_code == 503
     assert int(reply.headers["retry-after"]) >= 1
     solved = httpx2.post(f"{server.url}/v1/robots/panda/solve", json=GOOD, timeout=PATIENCE_S)
@@ -170,9 +165,7 @@ def test_requests_that_cannot_end_in_time_are_told_to_come_back(serve):
             b"POST /v1/robots/panda/solve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 100\r\n\r\n{"
         )
-        deadline = time.monotonic() + PATIENCE_S
-        while in_flight(server.url) < 2 and time.monotonic() < deadline:  # it, and the question itself
-            time.sleep(0.01)
+        until(lambda: in_flight(server.url) >= 2)  # it, and the question itself
         assert server.end(signal.SIGTERM) == 0
         head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 503")
@@ -209,9 +202,7 @@ def test_a_second_of_uploads_survives_kill_9(serve, tmp_path):
 
     with ThreadPoolExecutor(4) as pool:
         uploads = [pool.submit(upload, f"arm_{k}") for k in range(4)]
-        deadline = time.monotonic() + PATIENCE_S
-        while len(acknowledged) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(acknowledged) == 4)
         time.sleep(0.3)
         # In the middle of one upload: half of its body has been sent.
         address = urlsplit(server.url)
@@ -236,10 +227,8 @@ def test_a_second_of_uploads_survives_kill_9(serve, tmp_path):
     assert not any('"level":"error"' in line for line in again.log)
 
 
-OTHERS = [pytest.param(sig, marks=pytest.mark.evidence) for sig in (signal.SIGTERM, signal.SIGHUP)]
-
-
-@pytest.mark.parametrize("sig", [signal.SIGINT, *OTHERS])
+@pytest.mark.quick_cases("SIGINT")
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda sig: sig.name)
 def test_an_idle_server_ends_at_once(serve, sig):
     server = serve()
     assert server.end(sig) in (0, -sig, 128 + sig)

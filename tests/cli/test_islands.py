@@ -34,24 +34,23 @@ def test_two_arms_are_two_islands(run):
     assert f"    joints: {', '.join(ARMS[0])}\n" in text
 
 
-def test_a_reference_link_on_the_other_arm_couples_the_arms(run):
-    (island,) = report(run, "dual_panda", "-t", ":".join(HANDS))["islands"]
-    assert island["joints"] == ARMS[0] + ARMS[1]
+@pytest.mark.parametrize(
+    ("arguments", "joints", "static_links"),
+    [
+        (("dual_panda", "-t", ":".join(HANDS)), ARMS[0] + ARMS[1], []),  # the reference couples the arms
+        (("dual_panda", "-t", f"{HANDS[1]}:base"), ARMS[1], ["base"]),
+    ],
+)
+def test_a_reference_link_couples_trees_or_is_static(run, arguments, joints, static_links):
+    (island,) = report(run, *arguments)["islands"]
+    assert (island["joints"], island["static_links"]) == (joints, static_links)
 
 
-def test_a_static_reference_is_named(run):
-    (island,) = report(run, "dual_panda", "-t", f"{HANDS[1]}:base")["islands"]
-    assert island["static_links"] == ["base"]
-
-
-def test_a_locked_joint_moves_nothing(run):
+def test_what_moves_nothing_is_named(run):
     shown = report(run, "panda", "-t", "panda_hand", "--lock", "panda_joint1=0.5", "--lock", "panda_joint4=-1")
     assert shown["locked_joints"] == ["panda_joint1", "panda_joint4"]
     assert len(shown["islands"][0]["joints"]) == 5
     assert report(run, "panda", "--lock", "panda_joint1=0.5")["static_links"] == ["panda_link0", "panda_link1"]
-
-
-def test_a_target_that_nothing_moves_is_named(run):
     text = run("islands", "dual_panda", "-t", "base", "-t", HANDS[0]).stdout
     assert "in no island: target base. Link 'base' is static" in text
 

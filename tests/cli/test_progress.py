@@ -27,11 +27,7 @@ COMMANDS = {
     "spheres": (("spheres", "arm.urdf", "-o", "arm.json"), "Choosing pairs", "2/2"),
     "export": (("export", "panda", "-o", "panda_c", "--entry", "solve"), "Exporting panda", ""),
     "solve": (("solve", "panda", "targets.csv", "--device", "cpu"), "Solving", "0/1"),
-    "bulk": (
-        ("solve", "panda", "targets.npz", "-o", "results", "--format", "npz", "--device", "cpu"),
-        "Solving",
-        "0/1",
-    ),
+    "bulk": (("solve", "panda", "targets.npz", "-o", "found", "--format", "npz", "--device", "cpu"), "Solving", "0/1"),
 }
 
 
@@ -49,7 +45,6 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """All that bars draw, on a terminal."""
     drawn = io.StringIO()
     terminal = Console(file=drawn, force_terminal=True, width=200, legacy_windows=False)
     monkeypatch.setattr(console, "message_console", lambda: terminal)
@@ -81,9 +76,8 @@ def test_a_variable_silences_bars(run, folder, shown, monkeypatch):
 
 def started(folder, terminal, **variables):
     """What a command writes into pipes; with a terminal, the pipe of standard error has what that shows."""
-    own = {
-        name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR")
-    }
+    colours = ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR")
+    own = {name: value for name, value in os.environ.items() if name not in colours}
     command = [sys.executable, "-c", PROGRAM, *COMMANDS["spheres"][0]]
     read, write = os.openpty() if terminal else os.pipe()
     given = {"stdout": subprocess.PIPE, "stderr": write, "cwd": folder, "env": {**own, "TERM": "xterm", **variables}}

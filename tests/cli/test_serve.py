@@ -6,9 +6,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 
@@ -18,7 +15,6 @@ from ik_service.cli.announcement import curl_line
 from ik_service.cli.service_server import log_failure
 
 KEY = "0123456789abcdef"
-READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 CURL = re.compile(r"curl -s (\S+) -H 'Content-Type: application/json' -d '(.*)'")
 
 
@@ -41,48 +37,35 @@ def test_a_port_in_use_is_said_in_one_line(run):
     assert f"Cannot listen on 127.0.0.1:{port}" in result.stderr
 
 
-def test_a_list_of_no_robots_is_said_in_one_line(run):
-    result = run("serve", "--port", "0", "--device", "cpu", "--robots", ",", code=2)
-    assert "setting robots (IK_SERVICE_ROBOTS) names none" in result.stderr
+@pytest.mark.evidence_cases("options2-cuda:77")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--robots", ","], "setting robots (IK_SERVICE_ROBOTS) names none"),
+        (["--device", "cuda:77"], "cuda:77"),
+        (["--device", "cuda:77", "--workers", "2"], "cuda:77"),
+        (["--fronts", "2"], "Set workers"),  # an option of an earlier version
+    ],
+)
+def test_what_is_wrong_at_the_start_is_said_in_one_line(run, options, said):
+    result = run("serve", "--port", "0", "--device", "cpu", *options, code=2)
+    assert said in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_a_device_that_is_not_there_stops_the_service(run):
-    result = run("serve", "--port", "0", "--device", "cuda:77", code=2)
-    assert "cuda:77" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-@pytest.mark.evidence
-def test_the_printed_line_works_and_interrupting_ends_it():
-    program = [sys.executable, "-W", "default", "-c", "from ik_service.cli import main; main()"]
-    command = [*program, "serve", "--port", "0", "--device", "cpu", "--log-format", "console"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            found = None
-            deadline = time.monotonic() + READY_TIMEOUT_S
-            while found is None and time.monotonic() < deadline:
-                line = server.stderr.readline()
-                assert line, "the service ended before it was ready"
-                found = CURL.fullmatch(line.strip())
-            request = urllib.request.Request(found[1], found[2].encode(), {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=60) as reply:
-                assert json.load(reply)["success"] == [True]
-        finally:
-            server.send_signal(signal.SIGINT)
-            rest = server.communicate(timeout=60)[1]
-    assert "Traceback" not in rest
-    assert server.returncode in (0, -signal.SIGINT, 130)
-
-
-def test_the_printed_line_is_for_a_robot_that_is_served(serve):
-    server = serve("--robots", "ur5e,iiwa14")
+@pytest.mark.evidence_cases("for people")
+@pytest.mark.parametrize("options", [[], ["--log-format", "console"]], ids=["in a log", "for people"])
+def test_the_printed_line_is_for_a_robot_that_is_served_and_interrupting_ends_it(serve, options):
+    server = serve("--robots", "ur5e,iiwa14", *options)
     found = next(match for line in server.log if (match := CURL.search(line.replace('\\"', '"'))))
+    assert (found[0] in server.log) == bool(options)  # for people it is a line of its own
     request = urllib.request.Request(found[1], found[2].encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as reply:
         answer = json.load(reply)
     assert answer["robot"] in ("ur5e", "iiwa14")
     assert answer["success"] == [True]
+    assert server.end(signal.SIGINT) in (0, -signal.SIGINT, 130)
+    assert "Traceback" not in "\n".join(server.log)
 
 
 def test_an_announcement_that_fails_is_logged(caplog):

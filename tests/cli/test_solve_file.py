@@ -12,6 +12,7 @@ from ik_service import load_robot
 
 POSITION_TOLERANCE = 1e-3  # [m], the solver's default
 HEADER = "x,y,z,qx,qy,qz,qw"
+POINT = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}
 TARGETS = np.array([[0.4, 0.1, 0.5, 1, 0, 0, 0], [0.5, -0.2, 0.4, 1, 0, 0, 0], [9, 9, 9, 1, 0, 0, 0]])
 
 
@@ -26,6 +27,25 @@ def targets_csv(tmp_path):
     return write_csv(tmp_path / "targets.csv", HEADER, TARGETS.tolist())
 
 
+def solve(run, path, *flags, **expected):
+    return run("solve", "panda", path, "--device", "cpu", *flags, **expected)
+
+
+def rows_of(result):
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+def write_json(path, targets, **fields):
+    path.write_text(json.dumps({"targets": targets, **fields}))
+    return path
+
+
+def solved_json(run, path, *flags):
+    output = path.with_name("out.json")
+    solve(run, path, "-o", output, *flags)
+    return json.loads(output.read_text())
+
+
 def assert_first_two_reached(joint_q):
     reached = load_robot("panda").forward_kinematics(joint_q, links=["panda_hand"]).positions[:, 0]
     distance = np.linalg.norm(reached - TARGETS[:, :3], axis=1)
@@ -34,8 +54,8 @@ def assert_first_two_reached(joint_q):
 
 
 def test_csv_goes_to_standard_output_unless_told_otherwise(run, targets_csv):
-    result = run("solve", "panda", targets_csv, "--link", "panda_hand", "--device", "cpu")
-    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    result = solve(run, targets_csv, "--link", "panda_hand")
+    rows = rows_of(result)
     assert [row["success"] for row in rows] == ["true", "true", "false"]
     assert rows[0]["status"] == "converged"
     names = load_robot("panda").coordinate_names
@@ -46,8 +66,7 @@ def test_csv_goes_to_standard_output_unless_told_otherwise(run, targets_csv):
 @pytest.mark.parametrize("suffix", [".csv", ".npz", ".json"])
 def test_the_suffix_chooses_the_format_of_the_results(run, targets_csv, tmp_path, suffix):
     output = tmp_path / f"results{suffix}"
-    result = run("solve", "panda", targets_csv, "-l", "panda_hand", "-o", output, "--device", "cpu")
-    assert result.stdout == ""
+    assert solve(run, targets_csv, "-l", "panda_hand", "-o", output).stdout == ""
     if suffix == ".npz":
         with np.load(output, allow_pickle=False) as archive:
             assert archive["success"].tolist() == [True, True, False]
@@ -66,11 +85,11 @@ def test_the_suffix_chooses_the_format_of_the_results(run, targets_csv, tmp_path
 
 def test_npz_and_json_targets_give_the_same_answer_as_csv(run, targets_csv, tmp_path):
     positions, orientations = TARGETS[:, :3], TARGETS[:, 3:]
-    npz, body = tmp_path / "targets.npz", tmp_path / "targets.json"
+    npz = tmp_path / "targets.npz"
     np.savez(npz, positions=positions.astype(np.float32), orientations_xyzw=orientations)
     target = {"link": "panda_hand", "positions": positions.tolist(), "orientations_xyzw": orientations.tolist()}
-    body.write_text(json.dumps({"targets": [target]}))
-    answers = [run("solve", "panda", path, "--device", "cpu").stdout for path in (targets_csv, npz, body)]
+    body = write_json(tmp_path / "targets.json", [target])
+    answers = [solve(run, path).stdout for path in (targets_csv, npz, body)]
     assert answers[0] == answers[2]
     assert answers[1].splitlines()[0] == answers[0].splitlines()[0]
     assert len(answers[1].splitlines()) == 4
@@ -79,7 +98,7 @@ def test_npz_and_json_targets_give_the_same_answer_as_csv(run, targets_csv, tmp_
 @pytest.mark.evidence
 def test_the_link_may_be_left_out_only_where_there_is_one_to_choose(run, tmp_path):
     path = write_csv(tmp_path / "points.csv", "x,y,z", [[0.4, 0.3, 0.5]])
-    assert "1 of 1 solved for panda_hand in " in run("solve", "panda", path, "--device", "cpu").stderr
+    assert "1 of 1 solved for panda_hand in " in solve(run, path).stderr
     flags = ("--link", "left_panda_hand", "--device", "cpu")
     assert "1 of 1 solved for left_panda_hand in " in run("solve", "dual_panda", path, *flags).stderr
 
@@ -93,30 +112,26 @@ def test_a_robot_with_nothing_that_moves_has_no_link_to_choose(run, tmp_path):
 
 def test_positions_alone_leave_the_orientation_free(run, tmp_path):
     path = write_csv(tmp_path / "points.csv", "x,y,z", TARGETS[:2, :3].tolist())
-    rows = list(csv.DictReader(io.StringIO(run("solve", "panda", path, "--device", "cpu").stdout)))
+    rows = rows_of(solve(run, path))
     assert [row["success"] for row in rows] == ["true", "true"]
     assert [row["orientation_error_rad"] for row in rows] == ["", ""]
 
 
 def test_options_given_go_before_those_of_the_file(run, tmp_path):
-    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}], "options": {"seeds": 4}}
-    path, output = tmp_path / "targets.json", tmp_path / "out.json"
-    path.write_text(json.dumps(body))
+    path = write_json(tmp_path / "targets.json", [POINT], options={"seeds": 4}, include=["islands"])
     for flags, seeds in (((), 4), (("--seeds", "9"), 9)):
-        run("solve", "panda", path, "-o", output, "--device", "cpu", *flags)
-        assert json.loads(output.read_text())["resolved"]["seeds"] == seeds
+        found = solved_json(run, path, *flags)
+        assert found["resolved"]["seeds"] == seeds
+        assert found["islands"][0][0]["rows"] == ["target panda_hand"]  # as the file asks
 
 
 def test_the_random_seed_of_the_file_holds_unless_one_is_given(run, tmp_path):
     target = {"link": "panda_hand", "positions": [[0.3, -0.5, 0.2]], "orientations_xyzw": [[0.5, 0.5, 0.5, 0.5]]}
-    output = tmp_path / "out.json"
 
     def solutions(options, *flags):
-        path = tmp_path / "targets.json"
         options = {"solutions": 4, **options}
-        path.write_text(json.dumps({"targets": [target], "options": options, "include": ["solutions"]}))
-        run("solve", "panda", path, "-o", output, "--device", "cpu", *flags)
-        return json.loads(output.read_text())["solutions"]
+        path = write_json(tmp_path / "targets.json", [target], options=options, include=["solutions"])
+        return solved_json(run, path, *flags)["solutions"]
 
     of_seven = solutions({"random_seed": 7})
     assert of_seven != solutions({})
@@ -125,7 +140,7 @@ def test_the_random_seed_of_the_file_holds_unless_one_is_given(run, tmp_path):
 
 def test_exit_code_1_when_nothing_could_be_solved(run, tmp_path):
     path = write_csv(tmp_path / "far.csv", "x,y,z", [[9, 9, 9]])
-    assert "0 of 1 solved" in run("solve", "panda", path, "--seeds", "2", "--device", "cpu", code=1).stderr
+    assert "0 of 1 solved" in solve(run, path, "--seeds", "2", code=1).stderr
 
 
 BAD_FILES = [
@@ -203,7 +218,7 @@ def test_a_damaged_archive_is_exit_code_2(run, tmp_path, content):
 def test_lines_of_blanks_are_passed_over(run, tmp_path):
     path = tmp_path / "targets.csv"
     path.write_text("x,y,z\n0.4,0.1,0.5\n   \n\n0.5,-0.2,0.4\n\t\n")
-    said = run("solve", "panda", path, "--device", "cpu").stderr
+    said = solve(run, path).stderr
     assert "2 of 2 solved" in said
     assert "targets.csv' has 3 blank lines without an answer." in said
 
@@ -267,59 +282,34 @@ def test_problems_that_fail_are_advised_on_and_a_static_link_is_named(run, tmp_p
         {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 3},
         {"link": "panda_link0", "positions": [[0, 0, 0], [0.1, 0, 0], [0.2, 0, 0]]},
     ]
-    path = tmp_path / "targets.json"
-    path.write_text(json.dumps({"targets": targets}))
-    said = run("solve", "panda", path, "--device", "cpu").stderr
+    said = solve(run, write_json(tmp_path / "targets.json", targets)).stderr
     assert "1 of 3 solved" in said
     assert "Problem 1 and 1 more: Link 'panda_link0' is static (fixed to the world)" in said
-
-
-def test_json_results_hold_what_the_file_asks_to_include(run, tmp_path):
-    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}], "include": ["islands"]}
-    path, output = tmp_path / "targets.json", tmp_path / "out.json"
-    path.write_text(json.dumps(body))
-    run("solve", "panda", path, "-o", output, "--device", "cpu")
-    assert json.loads(output.read_text())["islands"][0][0]["rows"] == ["target panda_hand"]
 
 
 def test_limits_of_the_command_are_kept(run, targets_csv, tmp_path):
     output = tmp_path / "results.npz"
     own = ("--joint-limits", "panda_joint1=-0.2:0.4", "--joint-limits", "panda_joint7=0:1")
-    run("solve", "panda", targets_csv, "-l", "panda_hand", "-o", output, *own, "--device", "cpu")
+    solve(run, targets_csv, "-l", "panda_hand", "-o", output, *own)
     with np.load(output, allow_pickle=False) as archive:
         joint_q, success = archive["joint_q"], archive["success"]
     assert success[0]
     for column, lower, upper in ((0, -0.2, 0.4), (6, 0.0, 1.0)):
         assert ((joint_q[:, column] >= lower) & (joint_q[:, column] <= upper)).all()
-    document = {
-        "targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}],
-        "joint_limits": {"panda_joint1": [0.1, 0.2]},
-    }
-    problems = tmp_path / "problems.json"
-    problems.write_text(json.dumps(document))
-    result = run("solve", "panda", problems, "--device", "cpu")
-    row = next(csv.DictReader(io.StringIO(result.stdout)))
-    assert 0.1 <= float(row["panda_joint1"]) <= 0.2
-    narrower = run("solve", "panda", problems, "--joint-limits", "panda_joint1=-0.2:0.15", "--device", "cpu")
-    row = next(csv.DictReader(io.StringIO(narrower.stdout)))
-    assert 0.1 <= float(row["panda_joint1"]) <= 0.15
-    nothing = run("solve", "panda", problems, "--joint-limits", "panda_joint1=-0.2:-0.1", "--device", "cpu", code=2)
+    problems = write_json(tmp_path / "problems.json", [POINT], joint_limits={"panda_joint1": [0.1, 0.2]})
+    for flags, upper in (((), 0.2), (("--joint-limits", "panda_joint1=-0.2:0.15"), 0.15)):
+        (row,) = rows_of(solve(run, problems, *flags))
+        assert 0.1 <= float(row["panda_joint1"]) <= upper
+    nothing = solve(run, problems, "--joint-limits", "panda_joint1=-0.2:-0.1", code=2)
     assert "leaves no value of 'panda_joint1'" in nothing.stderr
 
 
 def test_limits_of_the_command_drop_none_of_the_file(run, tmp_path):
     start = [1.5, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7]
-    document = {
-        "targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}],
-        "initial_joint_q": [start],
-        "frozen": ["panda_joint1"],
-        "max_change": 0.1,
-    }
-    problems = tmp_path / "problems.json"
-    problems.write_text(json.dumps(document))
+    target, stays = {**POINT, "orientations_xyzw": [[1, 0, 0, 0]]}, {"frozen": ["panda_joint1"], "max_change": 0.1}
+    problems = write_json(tmp_path / "problems.json", [target], initial_joint_q=[start], **stays)
     for limits in ("panda_joint7=-2.8:2.8", "panda_joint7=0.65:0.75", "panda_joint1=-1:1"):
-        result = run("solve", "panda", problems, "--joint-limits", limits, "--device", "cpu", code=1)
-        row = next(csv.DictReader(io.StringIO(result.stdout)))
+        (row,) = rows_of(solve(run, problems, "--joint-limits", limits, code=1))
         joint_q = np.array([float(row[f"panda_joint{k}"]) for k in range(1, 8)])
         assert row["status"] == "blocked_by_limits"
         assert joint_q[0] == 1.5
@@ -337,15 +327,15 @@ def test_limits_of_the_command_drop_none_of_the_file(run, tmp_path):
     ],
 )
 def test_limits_that_are_none_are_refused(run, targets_csv, text, said):
-    result = run("solve", "panda", targets_csv, "-l", "panda_hand", "--joint-limits", text, "--device", "cpu", code=2)
+    result = solve(run, targets_csv, "-l", "panda_hand", "--joint-limits", text, code=2)
     assert said in " ".join(result.stderr.split())
 
 
 def test_a_target_out_of_reach_gets_the_nearest_minimum_where_asked_for(run, targets_csv, tmp_path):
     output = tmp_path / "results.npz"
-    own = ("solve", "panda", targets_csv, "-l", "panda_hand", "-o", output, "--device", "cpu")
-    run(*own, "--approximate", "nearest")
+    own = ("-l", "panda_hand", "-o", output)
+    solve(run, targets_csv, *own, "--approximate", "nearest")
     with np.load(output, allow_pickle=False) as archive:
         assert archive["seed_index"].tolist()[2] == 0
-    result = run(*own, "--approximate", "least", code=2)
+    result = solve(run, targets_csv, *own, "--approximate", "least", code=2)
     assert "Option approximate is 'least'" in " ".join(result.stderr.split())

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import threading
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +13,10 @@ import httpx2
 import pytest
 
 from ik_service.robots import builtin_urdf
+from tests.bounded import until
 from tests.cli.test_drain import GOOD, JSON, PATIENCE_S, START_S
 
 KEYS = {"lab": "0123456789abcdef", "field": "fedcba9876543210"}
-MSGPACK = {"Content-Type": "application/msgpack", "Accept": "application/msgpack"}
 IDS = re.compile(r"Process (\S+) has the id (\d+)\.")
 SOLVE = "/v1/robots/panda/solve"
 SOLVED = '{method="POST",route="/v1/robots/{robot}/solve",status="200"}'
@@ -38,7 +37,6 @@ class Log:
             self.lines.append(line.decode().rstrip())
 
     def ids(self, role):
-        """Ids of the processes that have had a role, in order."""
         found = [match for line in list(self.lines) if (match := IDS.search(line))]
         return [int(match[2]) for match in found if match[1] == role]
 
@@ -53,36 +51,25 @@ class Log:
         return code
 
 
-def until(condition):
-    """Wait until a condition holds."""
-    end = time.monotonic() + START_S
-    while not condition():
-        assert time.monotonic() < end, "what the test waits for has not come"
-        time.sleep(0.05)
-
-
 def answers(url, path=SOLVE, body=None, headers=JSON, count=CONNECTIONS):
     """Answers to one request over many connections at once, so that all workers have some of them."""
     address = urlsplit(url)
     connections = [http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S) for _ in range(count)]
+    replies = []
     for connection in connections:
         connection.request("GET" if body is None else "POST", path, body, headers)
-    replies = []
     for connection in connections:
         reply = connection.getresponse()
         replies.append((reply.status, dict(reply.getheaders()), reply.read()))
-    for connection in connections:
         connection.close()
     return replies
 
 
 def bare(content):
-    """An answer without what differs from time to time."""
     return {name: value for name, value in json.loads(content).items() if name not in ("timing_ms", "request_id")}
 
 
 def value(url, name, labels="", headers=None):
-    """A value of the metrics."""
     text = httpx2.get(f"{url}/metrics", headers=headers, timeout=PATIENCE_S).text
     found = [line for line in text.splitlines() if line.startswith(f"{name}{labels} ")]
     return float(found[0].split()[-1]) if found else 0.0
@@ -134,7 +121,8 @@ def test_a_killed_worker_is_started_again_and_the_others_go_on(two_workers):
     until(lambda: any("Process worker-1 has ended with exit code -9" in line for line in log.lines))
     assert {reply[0] for reply in answers(url, body=json.dumps(GOOD), count=4)} == {200}
     assert value(url, "ik_service_requests_total", SOLVED) == counted + 4  # what the killed one had counted stays
-    until(lambda: sum('"role":"worker-1"' in line and "Ready: the first solve" in line for line in log.lines) == 2)
+    ready = ('"role":"worker-1"', "Ready: the first solve")
+    until(lambda: sum(all(word in line for word in ready) for line in log.lines) == 2, START_S)
     assert len(log.ids("worker-1")) == 2
     assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
     assert value(url, "ik_service_requests_total", SOLVED) == 2 * counted + 4
@@ -155,12 +143,8 @@ def test_robots_and_keys_are_the_same_in_all_workers(two_workers, tmp_path):
     )
     key = {"X-API-Key": KEYS["lab"]}
     assert {reply[0] for reply in answers(url, "/v1/robots", headers={"X-API-Key": "no key of this one"})} == {401}
-    put = httpx2.put(
-        f"{url}/v1/robots/arm",
-        content=builtin_urdf("ur5e"),
-        headers={**key, "Content-Type": "application/xml"},
-        timeout=PATIENCE_S,
-    )
+    given = {"content": builtin_urdf("ur5e"), "headers": {**key, "Content-Type": "application/xml"}}
+    put = httpx2.put(f"{url}/v1/robots/arm", **given, timeout=PATIENCE_S)
     assert put.status_code == 201
     assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {200}
     listed = [json.loads(reply[2])["robots"] for reply in answers(url, "/v1/robots", headers=key)]
@@ -169,9 +153,8 @@ def test_robots_and_keys_are_the_same_in_all_workers(two_workers, tmp_path):
     replies = answers(url, "/v1/robots/arm/solve", body, {**JSON, **key})
     assert {reply[0] for reply in replies} == {200}
     assert len({json.dumps(bare(reply[2])) for reply in replies}) == 1
-    until(
-        lambda: value(url, "ik_service_queue_wait_seconds_count", '{robot="arm"}', key) == CONNECTIONS
-    )  # counted after the answer
+    waited = "ik_service_queue_wait_seconds_count"  # counted after the answer
+    until(lambda: value(url, waited, '{robot="arm"}', key) == CONNECTIONS)
     assert httpx2.delete(f"{url}/v1/robots/arm", headers=key, timeout=PATIENCE_S).status_code == 204
     assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {404}
     assert log.end() == 0
@@ -180,12 +163,8 @@ def test_robots_and_keys_are_the_same_in_all_workers(two_workers, tmp_path):
 
 
 def is_there(process_id):
-    """Whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    stat = Path(f"/proc/{process_id}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.evidence
@@ -197,14 +176,3 @@ def test_no_process_outlives_a_supervisor_that_is_killed(two_workers):
     until(lambda: not any(map(is_there, ids)))
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(f"{url}/health/live", timeout=PATIENCE_S)
-
-
-@pytest.mark.evidence
-def test_what_is_wrong_at_the_start_is_said_in_one_line(run):
-    result = run("serve", "--port", "0", "--device", "cuda:77", "--workers", "2", code=2)
-    assert "cuda:77" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_the_option_of_an_earlier_version_is_refused_and_the_new_one_named(run):
-    assert "Set workers" in run("serve", "--fronts", "2", code=2).stderr
