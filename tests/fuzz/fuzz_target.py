@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 with atheris.instrument_imports(include=["ik_service", "objectives"]):
-    from ik_service.robots import load_robot, load_urdf
+    from ik_service.robots import builtin_urdf, load_robot, load_urdf
     from ik_service.robots.readers.constraint_file import read_constraints
     from ik_service.service.codecs.json_codec import JsonCodec
     from ik_service.service.codecs.msgpack_codec import MsgpackCodec
@@ -24,30 +24,7 @@ with atheris.instrument_imports(include=["ik_service", "objectives"]):
     from objectives.errors import IKError
 
 PANDA = load_robot("panda", collision="ignore")
-BUILTIN = Path(sys.modules["ik_service"].__file__).with_name("robots") / "builtin"
-MINI = b"""<robot name="r"><link name="a"/><link name="b"/><link name="c"/>
-<joint name="j" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0 0 1" rpy="0 0.1 0"/>
-<axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-<joint name="k" type="prismatic"><parent link="b"/><child link="c"/><mimic joint="j" multiplier="2" offset="0.1"/>
-<limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-<constraint name="l" type="revolute"><parent link="a"/><parent_origin xyz="1 0 0"/><parent_axis xyz="0 0 1"/>
-<child link="c"/><child_origin xyz="0 1 0"/></constraint></robot>"""
-YAML = b"""loops:
-- {name: l, joint: helical, link: c, offset: {xyz: [1, 0, 0], rpy: [0, 0, 1e-1]}, pitch: 0.1}
-- {name: m, joint: distance, link: b, reference_link: a, distance: 1, reference_offset: [0, 0, 0, 0, 0, 0, 1]}
-"""
-JSON = (
-    b'{"targets":[{"link":"panda_hand","positions":[[0.4,0.1,0.5]],"orientations_xyzw":[[1,0,0,0]],'
-    b'"offset":{"position":[0,0,0.1]},"reference_link":"panda_link1","row_weights":[1,1,1,1,1,0]}],'
-    b'"initial_joint_q":[[0,0,0,0,0,0,0]],"options":{"seeds":4,"random_seed":1},"include":["islands"]}'
-)
-OBJECTIVES = (
-    b'{"objectives":[{"type":"look_at","link":"panda_hand","target_points":[[0.4,0,0]],"axis":[0,0,1],"weight":2},'
-    b'{"type":"damping","joints":["panda_joint1"],"row_weights":[0.5]},{"type":"plane","link":"panda_hand",'
-    b'"points":[0,0,0],"normals":[0,0,1],"offset":{"position":[0,0,0.1]}}],"initial_joint_q":[[0,0,0,0,0,0,0]],'
-    b'"problem_count":1}'
-)
-
+SEEDS = {path.name: path.read_bytes() for path in Path(__file__).with_name("seeds").iterdir()}
 BODY_LIMIT = 1_000_000
 
 
@@ -57,14 +34,14 @@ def packed(rows: list[list[float]], dtype: str) -> dict[str, object]:
 
 
 def msgpack_seeds() -> list[bytes]:
-    plain = orjson.loads(JSON)
+    plain, objectives = (orjson.loads(SEEDS[name]) for name in ("targets.json", "objectives.json"))
     columns = {
         "positions": packed([[0.4, 0.1, 0.5]], "float32"),
         "orientations_xyzw": packed([[1, 0, 0, 0]], "float64"),
     }
     start = packed([[0.0] * 7], "float32")
     binary = {"targets": [{"link": "panda_hand", **columns}], "initial_joint_q": start}
-    return [msgpack.packb(plain), msgpack.packb(binary), msgpack.packb(orjson.loads(OBJECTIVES))]
+    return [msgpack.packb(plain), msgpack.packb(binary), msgpack.packb(objectives)]
 
 
 def npz_seeds() -> list[bytes]:
@@ -98,9 +75,9 @@ def read_beside(data: bytes) -> None:
 
 
 READERS = {
-    "constraints": (read_beside, [YAML, b'{"loops": [{"name": "l", "joint": "weld", "link": "c"}]}'], "json.dict"),
-    "urdf": (load_urdf, [MINI, (BUILTIN / "panda_gripper.urdf").read_bytes()], "urdf.dict"),
-    "json": (read_json, [JSON, OBJECTIVES], "json.dict"),
+    "constraints": (read_beside, [SEEDS["loops.yaml"], SEEDS["loop.json"]], "json.dict"),
+    "urdf": (load_urdf, [SEEDS["followers_and_a_loop.urdf"], builtin_urdf("panda_gripper")], "urdf.dict"),
+    "json": (read_json, [SEEDS["targets.json"], SEEDS["objectives.json"]], "json.dict"),
     "msgpack": (read_msgpack, msgpack_seeds(), "json.dict"),
     "npz": (read_npz, npz_seeds(), "npz.dict"),
 }

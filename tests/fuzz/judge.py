@@ -28,7 +28,6 @@ WIDE = 3.0  # joints without limits are drawn up to here [m or rad]
 
 
 def skew(vector: Array) -> Array:
-    """The matrix that takes the cross product with a vector."""
     x, y, z = vector
     return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
@@ -52,27 +51,13 @@ def rotation_of(q_xyzw: Array) -> Array:
 
 
 def quaternion_of(rotation: Array) -> Array:
-    """Quaternions [n, 4] xyzw of rotations [n, 3, 3], each by way of its largest component (Shepperd)."""
-    trace = np.trace(rotation, axis1=1, axis2=2)
-    diagonal = np.diagonal(rotation, axis1=1, axis2=2)
-    squares = np.column_stack([1.0 + 2.0 * diagonal - trace[:, None], 1.0 + trace])  # 4 x of the squares of x, y, z, w
-    quaternion = np.empty((len(rotation), 4))
-    for largest in range(4):
-        chosen = np.flatnonzero(squares.argmax(axis=1) == largest)
-        r = rotation[chosen]
-        products = np.empty((len(chosen), 4))  # 4 x component x largest component
-        off = {(i, j): (r[:, i, j], r[:, j, i]) for i, j in ((1, 2), (2, 0), (0, 1))}
-        for (i, j), (above, below) in off.items():
-            k = 3 - i - j
-            if largest == 3:
-                products[:, k] = below - above
-            elif largest == k:
-                products[:, 3] = below - above
-            else:
-                products[:, i + j - largest] = above + below
-        products[:, largest] = squares[chosen, largest]
-        quaternion[chosen] = products / np.linalg.norm(products, axis=1, keepdims=True)
-    return quaternion
+    """Quaternions q [n, 4] xyzw of rotations [n, 3, 3]: eigenvectors of 4 q q^T - 1 (Bar-Itzhack)."""
+    trace, k = np.trace(rotation, axis1=1, axis2=2), np.empty((len(rotation), 4, 4))
+    k[:, :3, :3] = rotation + np.swapaxes(rotation, 1, 2) - trace[:, None, None] * np.eye(3)
+    for axis, (i, j) in enumerate(((2, 1), (0, 2), (1, 0))):
+        k[:, axis, 3] = k[:, 3, axis] = rotation[:, i, j] - rotation[:, j, i]
+    k[:, 3, 3] = trace
+    return np.asarray(np.linalg.eigh(k)[1][:, :, -1])
 
 
 def rotation_vector(rotation: Array) -> Array:
@@ -106,27 +91,17 @@ def apart(current: Pose, target: Pose) -> tuple[Array, Array]:
 
 
 def composed(first: Pose, second: Pose) -> Pose:
-    """Poses of frames that are given in other frames."""
     return first[0] + np.einsum("nij,nj->ni", first[1], second[0]), first[1] @ second[1]
 
 
 def seen_from(frame: Pose, pose: Pose) -> Pose:
-    """Poses in the frame of another pose."""
     turned = np.swapaxes(frame[1], 1, 2)
     return np.einsum("nij,nj->ni", turned, pose[0] - frame[0]), turned @ pose[1]
 
 
 @dataclass(frozen=True)
 class Joint:
-    """A joint of a URDF as it is written.
-
-    Attributes:
-        name, kind, parent, child: As in the file.
-        xyz, turn: Its origin, position and rotation matrix.
-        axis: Unit axis.
-        lower, upper, velocity: Limits, infinite where there are none.
-        leader: Joint that it follows, or "", with `multiplier` and `offset`.
-    """
+    """A joint of a URDF as it is written; limits are infinite where there are none."""
 
     name: str
     kind: str
@@ -144,13 +119,10 @@ class Joint:
 
     @property
     def columns(self) -> list[str]:
-        """Names of its coordinates."""
         return [self.name + end for end in COORDINATES[self.kind]]
 
 
 def read_joint(element: ET.Element) -> Joint:
-    """Read a <joint>."""
-
     def numbers(tag: str, attribute: str, default: str) -> Array:
         found = element.find(tag)
         return np.array((found.get(attribute, default) if found is not None else default).split(), dtype=float)
@@ -182,13 +154,7 @@ def read_joint(element: ET.Element) -> Joint:
 
 @dataclass
 class Judge:
-    """Kinematics and couplings of a robot file.
-
-    Attributes:
-        joints: All joints by name.
-        above: The joint above each link but the root.
-        links: Names of all links.
-    """
+    """Kinematics and couplings of a robot file: its joints, the joint above each link but the root, its links."""
 
     joints: dict[str, Joint] = field(default_factory=dict)
     above: dict[str, Joint] = field(default_factory=dict)
@@ -196,7 +162,6 @@ class Judge:
 
     @classmethod
     def of(cls, urdf: bytes) -> "Judge":
-        """Read a URDF."""
         root = ET.fromstring(urdf)
         joints = [read_joint(element) for element in root.findall("joint")]
         links = [element.attrib["name"] for element in root.findall("link")]
@@ -204,7 +169,6 @@ class Judge:
 
     @property
     def scalars(self) -> list[Joint]:
-        """Joints of one coordinate."""
         return [joint for joint in self.joints.values() if joint.kind in SCALAR]
 
     def follows(self, joint: Joint) -> tuple[Joint, float, float]:
@@ -228,7 +192,6 @@ class Judge:
         return found
 
     def movable(self, link: str) -> bool:
-        """Whether a joint between the root and the link can move."""
         while link in self.above:
             if self.above[link].kind != "fixed":
                 return True
@@ -254,7 +217,6 @@ class Judge:
         return columns
 
     def poses(self, links: Iterable[str], columns: Columns) -> list[Pose]:
-        """Poses of links in the frame of the root."""
         count = len(next(iter(columns.values())))
         known: dict[str, Pose] = {}
 
@@ -271,7 +233,6 @@ class Judge:
 
 
 def motion(joint: Joint, q: list[Array]) -> Pose:
-    """What a joint does to its child, in its own frame."""
     still = np.zeros((1, 3)), np.eye(3)[None]
     if joint.kind in ("revolute", "continuous"):
         return still[0], rotation_about(joint.axis, q[0])

@@ -24,12 +24,9 @@ KINDS = ("reachable", "near", "odd", "any orientation", "negated")
 
 @dataclass(frozen=True)
 class Task:
-    """What a link is to do: a target, and what may differ between problems.
+    """What a link is to do: a target, whether its offset is "none", "one" or "many", and which rows count.
 
-    Attributes:
-        link, reference_link: As in `Target`.
-        offsets: "none", "one" or "many".
-        patterns: Which rows count, bool [patterns, 6]; one line where the weights are the same for all problems.
+    Patterns of rows are bool [patterns, 6]; one line where the weights are the same for all problems.
     """
 
     link: str
@@ -66,7 +63,6 @@ class Task:
         return offset, weights
 
     def poses(self, judge: Judge, columns: Columns, offset: Array | None) -> Pose:
-        """Where the target's frame is, in the frame in which the target is given."""
         frames = judge.poses([self.link] + ([self.reference_link] if self.reference_link else []), columns)
         pose = frames[0]
         if offset is not None:
@@ -76,16 +72,7 @@ class Task:
 
 @dataclass
 class Problems:
-    """One batch of problems.
-
-    Attributes:
-        kind: Which kind of targets they are, of KINDS.
-        positions, orientations_xyzw: Per target, or None where they are left out.
-        offsets, weights: Per target, or None; a line for all, or one for each.
-        start: Configurations to start from, or None.
-        options: Options of the solve.
-        joint_limits, frozen, max_change: Limits of the solve by names of joints, a line for each problem.
-    """
+    """One batch of problems: what a solve is given; limits by names of joints, with a line for each problem."""
 
     kind: str
     positions: list[Array | None]
@@ -99,7 +86,6 @@ class Problems:
     max_change: dict[str, Array] = field(default_factory=dict)
 
     def lines(self, chosen: NDArray[np.intp]) -> "Problems":
-        """Some of the problems, in any order."""
         count = next(len(a) for a in (*self.positions, *self.orientations_xyzw) if a is not None)
 
         def of(arrays: list[Array | None]) -> list[Array | None]:
@@ -123,7 +109,6 @@ class Problems:
         return {name: given for name, given in kinds.items() if given}
 
     def targets(self, tasks: list[Task]) -> list[Target]:
-        """The targets that a solver is made with."""
         return [
             Target(task.link, offset=offset, reference_link=task.reference_link, row_weights=weights)
             for task, offset, weights in zip(tasks, self.offsets, self.weights, strict=True)
@@ -172,7 +157,6 @@ def draw_limits(rng: np.random.Generator, judge: Judge, problems: Problems, coun
 
 
 def changed(rng: np.random.Generator, kind: str, position: Array, turn: Array) -> tuple[Array, Array]:
-    """Poses of a kind, made of ones that can be reached."""
     count = len(position)
     if kind == "near":
         position = position + rng.normal(size=(count, 3)) * rng.choice([0.01, 0.3, 3.0], size=(count, 1))
@@ -190,7 +174,6 @@ def changed(rng: np.random.Generator, kind: str, position: Array, turn: Array) -
 
 
 def draw_start(rng: np.random.Generator, judge: Judge, robot: RobotModel, count: int) -> Array | None:
-    """Starts inside the limits, far outside of them, or none."""
     choice = rng.random()
     if choice < 0.5:
         return None
@@ -236,13 +219,7 @@ def errors_of(
 ) -> tuple[Array, Array]:
     """Errors of position [m] and orientation [rad] of one target, NaN where nothing counts, each [n].
 
-    Args:
-        judge: Knows the robot.
-        task: The target.
-        columns: Configurations by names of coordinates.
-        problems: Where the target was to be.
-        number: Which target.
-        chords: Whether axes that do not count are left out of chords, as controllers do, or of angles.
+    Axes that do not count are left out of chords, as controllers do, or of angles.
     """
     count = len(next(iter(columns.values())))
     pose = task.poses(judge, columns, problems.offsets[number])

@@ -14,7 +14,6 @@ LEVER = {"revolute": 1.0, "continuous": 1.0, "prismatic": 0.2}
 
 
 def numbers(values: np.ndarray) -> str:
-    """Numbers as an attribute, with all their digits."""
     return " ".join(repr(float(value)) for value in values)
 
 
@@ -35,11 +34,8 @@ def random_range(rng: np.random.Generator, lever: float) -> tuple[float, float]:
 class RobotWriter:
     """Writes one random robot.
 
-    Attributes:
-        root: The document.
-        links: Names of the links so far.
-        spans: Where joints that lead themselves may be, narrowed by their followers.
-        following: Every joint of one coordinate: the one that leads it in the end, multiplier and offset.
+    `spans` are limits of joints that lead themselves, narrowed by their followers; `following` has of every joint of
+    one coordinate the joint that leads it in the end, multiplier and offset.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -51,7 +47,6 @@ class RobotWriter:
         ET.SubElement(self.root, "link", name="link0")
 
     def add_joint(self, kind: str) -> None:
-        """Adds a joint and the link that it moves."""
         rng, number = self.rng, len(self.links)
         parent = self.links[-1] if rng.random() < 0.75 else str(rng.choice(self.links))
         self.links.append(f"link{number}")
@@ -102,7 +97,6 @@ class RobotWriter:
 
 
 def random_urdf(rng: np.random.Generator) -> bytes:
-    """A random robot of a few joints, one of which moves."""
     writer = RobotWriter(rng)
     kinds, weights = list(KINDS), np.array(list(KINDS.values()))
     writer.add_joint("revolute")

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from ik_service import IKStatus, RobotModel
 from ik_service.control import ControlLimits, ControlResult, IKController
-from tests.fuzz.judge import SCALAR, Array, Judge, quaternion_of
+from tests.fuzz.judge import Array, Judge, quaternion_of
 from tests.fuzz.random_problems import OFF_UNIT, Problems, Task, errors_of
-from tests.fuzz.verdicts import RELATIVE, ROUNDING, size_of
+from tests.fuzz.verdicts import RELATIVE, ROUNDING, faults_of_couplings, size_of
 
 BAD_NUMBERS = (np.nan, np.inf, -np.inf, 1e300)
 BAD_LENGTHS = (0.0, 0.5, 5.0, 1e200)  # of quaternions
@@ -27,13 +27,7 @@ ACCELERATION_SLACK = 1e-6  # relative; differences of differences
 
 @dataclass(frozen=True)
 class Bounds:
-    """What joints of one coordinate may do, a number for each joint.
-
-    Attributes:
-        names: Their names.
-        lower, upper: Positions, margins counted in.
-        velocity, acceleration, joint_step: Largest values, infinite where there is no limit.
-    """
+    """What joints of one coordinate may do, a number for each; positions with margins, infinite where free."""
 
     names: list[str]
     lower: Array
@@ -76,18 +70,8 @@ def draw_limits(rng: np.random.Generator, judge: Judge) -> tuple[ControlLimits, 
 class Ride:
     """A controller on its way, and what it has been told.
 
-    Attributes:
-        judge, robot, tasks, bounds: What is controlled, by which rules.
-        controller: The controller.
-        dt: Usual length of a tick [s].
-        is_even: Whether all ticks have it.
-        has_posture: Whether joints that no target moves have a task of their own.
-        goals: Targets as they are meant, [robots, targets, 7].
-        problems: The same for the judge.
-        joint_q, speeds: Where the robots were sent last, and how fast, of joints of one coordinate.
-        was_faulty: Robots whose last targets were spoilt.
-        spoilt: Robots whose targets are, in rows that count or not.
-        is_far: Robots whose targets, where they are spoilt, are still numbers and out of reach.
+    Targets as they are meant are `goals`, [robots, targets, 7]; of robots whose targets are `spoilt`, those that are
+    still numbers, and out of reach, are `is_far`. `joint_q` and `speeds` are those of the last command.
     """
 
     judge: Judge
@@ -140,7 +124,6 @@ class Ride:
         return cls(*fixed, problems, goals, joint_q, speeds, still, still, still)
 
     def scalars_of(self, joint_q: Array) -> Array:
-        """Columns of the joints of one coordinate."""
         return joint_q[:, [self.robot.coordinate_names.index(name) for name in self.bounds.names]]
 
     def aim(self, rng: np.random.Generator, *, first: bool) -> None:
@@ -183,7 +166,6 @@ class Ride:
         return sent, self.spoilt & counts
 
     def tick(self, rng: np.random.Generator, number: int) -> list[str]:
-        """Makes one tick and returns what was wrong with it."""
         self.aim(rng, first=number == 0)
         sent, bad = self.spoil(rng)
         dt = self.dt if self.is_even else self.dt * float(rng.uniform(0.5, 2.0))
@@ -220,23 +202,8 @@ class Ride:
         dofs = [self.robot.dof_names.index(name) for name in bounds.names]
         if (np.abs(result.joint_qd[:, dofs] * dt - moves) > POSITION_SLACK).any():
             found.append("speeds do not lead where positions do")
-        return found + self.faults_of_couplings(joint_q)
-
-    def faults_of_couplings(self, joint_q: Array) -> list[str]:
-        """Followers that do not follow, quaternions off unit length."""
         columns = dict(zip(self.robot.coordinate_names, joint_q.T, strict=True))
-        found = []
-        for joint in self.judge.joints.values():
-            if joint.kind in SCALAR and joint.leader:
-                leader, multiplier, offset = self.judge.follows(joint)
-                if (np.abs(columns[joint.name] - (multiplier * columns[leader.name] + offset)) > ROUNDING).any():
-                    found.append(f"{joint.name} does not follow {leader.name}")
-            if joint.kind in ("ball", "floating"):
-                length = np.linalg.norm([columns[name] for name in joint.columns[-4:]], axis=0)
-                found += (
-                    [f"{joint.name} has a quaternion off unit length"] if (np.abs(length - 1) > ROUNDING).any() else []
-                )
-        return found
+        return found + faults_of_couplings(self.judge, columns, lambda _: ROUNDING, ROUNDING)
 
     def faults_of_answer(self, result: ControlResult, joint_q: Array, bad: NDArray[np.bool_]) -> list[str]:
         """Errors and statuses that are not what the configuration says, faulty robots that are not told."""

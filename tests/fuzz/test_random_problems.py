@@ -4,10 +4,7 @@ As evidence it makes FUZZ_PROBLEMS problems (a million) from FUZZ_SEED (0) with 
 number, the set of targets and the batch, from which it can be made again.
 """
 
-import dataclasses
 import os
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -18,6 +15,7 @@ from objectives import IKError
 from tests.fuzz.judge import Judge
 from tests.fuzz.random_problems import Problems, Task, draw_options, draw_problems
 from tests.fuzz.random_robots import robot_file
+from tests.fuzz.tally import Tally
 from tests.fuzz.verdicts import differences, faults_of_answers
 
 PROBLEMS = int(float(os.environ.get("FUZZ_PROBLEMS", "1e6")))
@@ -32,32 +30,7 @@ LEAST_SUCCESS = 0.2  # fewer would mean that nearly nothing was tried
 MOST_REFUSED = 0.1  # robots and targets that the solver does not take
 
 
-@dataclasses.dataclass
-class Tally:
-    """What a run has tried and found.
-
-    Attributes:
-        problems, successes: How many were solved, and with success.
-        batches, refused: Solves, and robots or sets of targets that were refused.
-        faults: What was wrong, with the place to find it again.
-    """
-
-    problems: int = 0
-    successes: int = 0
-    batches: int = 0
-    refused: int = 0
-    faults: list[str] = dataclasses.field(default_factory=list)
-    started: float = dataclasses.field(default_factory=time.monotonic)
-
-    def row(self) -> str:
-        return (
-            f"{self.problems} problems in {self.batches} batches, {self.successes} successes, {self.refused} refused, "
-            f"{len(self.faults)} faults, {time.monotonic() - self.started:.0f} s"
-        )
-
-
 def solve(solver: IKSolver, problems: Problems):
-    """Solve a batch with its own data."""
     for k, (offset, weights) in enumerate(zip(problems.offsets, problems.weights, strict=True)):
         if offset is not None or weights is not None:
             solver.set_target_data(k, offset=offset, row_weights=weights)
@@ -82,7 +55,6 @@ def try_batch(rng: np.random.Generator, judge: Judge, tasks: list[Task], solvers
 def try_targets(
     rng: np.random.Generator, judge: Judge, robot: RobotModel, batches: int, tally: Tally, place: str
 ) -> None:
-    """Try one set of targets on batches of all kinds."""
     tasks = [Task.draw(rng, judge) for _ in range(int(rng.integers(1, MOST_TARGETS + 1)))]
     solvers: list[IKSolver] = []
     for number in range(batches):
@@ -94,14 +66,11 @@ def try_targets(
             targets = problems.targets(tasks)
             solvers = [IKSolver(robot, targets, device="cpu", threads=threads) for threads in (2, 1)]
         result, faults = try_batch(rng, judge, tasks, solvers, problems)
-        tally.problems += len(result)
-        tally.successes += int(result.success.sum())
-        tally.batches += 1
+        tally.update(problems=len(result), successes=int(result.success.sum()), batches=1)
         tally.faults += [f"{place}, batch {number}, {problems.kind}, {problems.options}: {fault}" for fault in faults]
 
 
 def try_robot(number: int, random_seed: int, sets: int, batches: int, tally: Tally) -> None:
-    """Try a robot with some sets of targets."""
     name, urdf = robot_file(number, random_seed)
     judge, robot = Judge.of(urdf), load_urdf(urdf)
     for part in range(sets):
@@ -109,7 +78,7 @@ def try_robot(number: int, random_seed: int, sets: int, batches: int, tally: Tal
         try:
             try_targets(rng, judge, robot, batches, tally, f"robot {number} ({name}), targets {part}")
         except IKError as error:
-            tally.refused += 1
+            tally["refused"] += 1
             tally.faults += [] if "compiled engine" in str(error) else [f"robot {number}, targets {part}: {error}"]
 
 
@@ -118,16 +87,16 @@ def test_random_problems_of_some_robots():
     for number in FEW_ROBOTS:
         try_robot(number, 0, 1, 4, tally)
     assert tally.faults == []
-    assert tally.successes > LEAST_SUCCESS * tally.problems
+    assert tally["successes"] > LEAST_SUCCESS * tally["problems"]
 
 
 @pytest.mark.evidence
 def test_a_million_random_problems():
     tally, number = Tally(), 0
-    while tally.problems < PROBLEMS:
+    while tally["problems"] < PROBLEMS:
         try_robot(number, SEED, TARGET_SETS, BATCHES, tally)
         number += 1
-    sys.stdout.write("\n".join(["", *tally.faults[:50], f"{number} robots, {tally.row()}", ""]))
+    tally.tell()
     assert tally.faults == []
-    assert tally.successes > LEAST_SUCCESS * tally.problems
-    assert tally.refused <= MOST_REFUSED * number * TARGET_SETS
+    assert tally["successes"] > LEAST_SUCCESS * tally["problems"]
+    assert tally["refused"] <= MOST_REFUSED * number * TARGET_SETS

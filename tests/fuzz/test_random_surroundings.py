@@ -7,7 +7,6 @@ As evidence it makes SURROUNDINGS_KINDS kinds (60) of solves from FUZZ_SEED (0),
 """
 
 import os
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +19,10 @@ from ik_service.mechanism.transforms import transform_multiply
 from ik_service.result_schema import RESULT_COLUMNS
 from ik_service.robots import Box, Capsule, Cylinder, Sphere, World
 from objectives import IKError, IKObjectiveJointCentering, IKObjectiveLookAt, IKObjectivePosture
+from tests.fuzz.tally import Tally
 
 KINDS = int(os.environ.get("SURROUNDINGS_KINDS", "60"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-FEW_KINDS = (1, 8, 13)  # an arm, two, a humanoid
 SOLVES = 30
 ROBOTS = ("panda", "panda", "dual_panda", "ur5e", "iiwa14", "panda_gripper", "humanoid", "four_bar", "delta")
 COUNTS = (1, 2, 5, 17, 40)
@@ -31,19 +30,15 @@ LINKS_MOST = 2
 
 
 def lines(rng, count, draw):
-    """Draw one line for all problems, or one for each."""
     return np.stack([draw() for _ in range(count)]) if rng.random() < 0.5 else draw()
 
 
 def of_problem(value, problem):
-    """Give the line of a problem."""
     return value[problem] if np.ndim(value) == 2 else value
 
 
 @dataclass
 class Solve:
-    """What one solve is given."""
-
     positions: np.ndarray  # [n, targets, 3]
     orientations_xyzw: np.ndarray | None
     data: list[dict[str, np.ndarray]]  # of each target
@@ -52,7 +47,6 @@ class Solve:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def part(self, problem: int) -> "Solve":
-        """Give one of the problems."""
         own = slice(problem, problem + 1)
         turns = None if self.orientations_xyzw is None else self.orientations_xyzw[own]
         data = [{name: of_problem(value, problem) for name, value in one.items()} for one in self.data]
@@ -90,7 +84,6 @@ class Kind:
         return made
 
     def draw(self, rng: np.random.Generator) -> Solve:
-        """Draw a solve."""
         count, robot = int(rng.choice(COUNTS)), self.robot
         has_model = robot.collision_model is not None
         joint_q = robot.random_free_joint_q(rng, count) if has_model else robot.random_joint_q(rng, count)
@@ -158,7 +151,6 @@ class Kind:
         return options
 
     def solve(self, given: Solve) -> IKResult:
-        """Solve with the data that are given."""
         if self.solver is None:
             frames = [{"frame": self.frame} if rows == "tolerated" else {} for rows in self.rows]
             each = zip(self.links, given.data, frames, strict=True)
@@ -187,7 +179,6 @@ def obstacle(rng):
 
 
 def faults_of(kind: Kind, given: Solve, result: IKResult) -> list[str]:
-    """Say what is wrong with the successes of a result."""
     robot, found, good = kind.robot, [], result.success
     joint_q = result.joint_q.astype(float)
     poses = robot.forward_kinematics(joint_q, kind.links)
@@ -217,15 +208,12 @@ def faults_of(kind: Kind, given: Solve, result: IKResult) -> list[str]:
 
 
 def differing(result: IKResult, other: IKResult, problems: slice) -> list[str]:
-    """Give the columns whose bytes differ."""
     pairs = ((column.name, getattr(result, column.name), getattr(other, column.name)) for column in RESULT_COLUMNS)
     return [name for name, one, two in pairs if one is not None and one[problems].tobytes() != two.tobytes()]
 
 
-def faults_of_kind(number: int, random_seed: int, solves: int) -> tuple[list[str], int, int]:
-    """Make solves of a kind; give what was wrong, the number of problems, and that of successes."""
+def try_kind(number: int, random_seed: int, solves: int, tally: Tally) -> None:
     kind = Kind(np.random.default_rng([random_seed, number]))
-    faults, problems, successes = [], 0, 0
     for k in range(solves):
         rng = np.random.default_rng([random_seed, number, k])
         given, place = kind.draw(rng), f"kind {number} ({kind.robot.name}), solve {k}"
@@ -234,29 +222,19 @@ def faults_of_kind(number: int, random_seed: int, solves: int) -> tuple[list[str
             one = int(rng.integers(len(result)))
             alone, again = kind.solve(given.part(one)), kind.solve(given)
         except IKError as error:
-            faults.append(f"{place}: {error}")
+            tally.faults.append(f"{place}: {error}")
             continue
-        faults += [f"{place}: {fault}" for fault in faults_of(kind, given, result)]
-        faults += [f"{place}: {name} alone" for name in differing(result, alone, slice(one, one + 1))]
-        faults += [f"{place}: {name} again" for name in differing(result, again, slice(None))]
-        problems, successes = problems + len(result), successes + int(result.success.sum())
-    return faults, problems, successes
-
-
-@pytest.mark.evidence_cases("1", "13", "8")
-@pytest.mark.parametrize("number", FEW_KINDS)
-def test_some_kinds_of_solves(number):
-    faults, problems, successes = faults_of_kind(number, 0, 12)
-    assert faults == []
-    assert 0.3 * problems < successes
+        tally.faults += [f"{place}: {fault}" for fault in faults_of(kind, given, result)]
+        tally.faults += [f"{place}: {name} alone" for name in differing(result, alone, slice(one, one + 1))]
+        tally.faults += [f"{place}: {name} again" for name in differing(result, again, slice(None))]
+        tally.update(problems=len(result), successes=int(result.success.sum()))
 
 
 @pytest.mark.evidence
 def test_many_kinds_of_solves():
-    faults, problems, successes = [], 0, 0
+    tally = Tally()
     for number in range(KINDS):
-        own, more, solved = faults_of_kind(number, SEED, SOLVES)
-        faults, problems, successes = faults + own, problems + more, successes + solved
-    sys.stdout.write("\n".join(["", *faults[:50], f"{KINDS} kinds, {problems} problems, {successes} successes", ""]))
-    assert faults == []
-    assert successes > 0.3 * problems
+        try_kind(number, SEED, SOLVES, tally)
+    tally.tell()
+    assert tally.faults == []
+    assert 0.3 * tally["problems"] < tally["successes"]

@@ -1,13 +1,13 @@
 """What must hold of every answer of the solver, judged from the robot's file and the numbers that were given."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service import IKResult, IKStatus
-from tests.fuzz.judge import Array, Columns, Judge
+from tests.fuzz.judge import SCALAR, Array, Columns, Judge
 from tests.fuzz.random_problems import Problems, Task, errors_of
 
 ROUNDING = 1e-9  # of float64 along a chain of ten joints some metres long, with much room [m or rad]
@@ -22,12 +22,10 @@ BYTES = ("joint_q", "success", "status", "position_error", "orientation_error", 
 
 
 def spacing(values: Array) -> Array:
-    """Distance from numbers to the next float32."""
     return np.spacing(np.abs(values).astype(np.float32)).astype(np.float64)
 
 
 def outside(joint_q: Array, lower: float, upper: float, *, single: bool) -> NDArray[np.bool_]:
-    """Which values break limits: exactly, but where no float32 lies between them."""
     if single and lower <= upper:
         inwards = np.float32(lower)
         if float(inwards) < lower:  # of a float32 and a float, NumPy would compare roundings
@@ -39,7 +37,6 @@ def outside(joint_q: Array, lower: float, upper: float, *, single: bool) -> NDAr
 
 
 def faults_of_configurations(judge: Judge, names: Iterable[str], joint_q: NDArray[np.floating]) -> list[str]:
-    """What is wrong with configurations by themselves."""
     single = joint_q.dtype == np.float32
     columns = dict(zip(names, joint_q.astype(np.float64).T, strict=True))
     found = [f"{name} is not finite" for name, values in columns.items() if not np.isfinite(values).all()]
@@ -50,22 +47,30 @@ def faults_of_configurations(judge: Judge, names: Iterable[str], joint_q: NDArra
             broken = np.flatnonzero(outside(values, lower, upper, single=single))
             if broken.size:
                 found.append(f"{joint.name} is {values[broken[0]]!r}, its limits are {lower!r} to {upper!r}")
-        leader, multiplier, offset = judge.follows(joint)
-        if joint.leader:
-            size = np.abs(multiplier * columns[leader.name]) + abs(offset)
-            wrong = np.abs(values - (multiplier * columns[leader.name] + offset)) > FOLLOWER_ROUNDINGS * spacing(size)
-            found += [f"{joint.name} does not follow {leader.name}"] if wrong.any() else []
+    return found + faults_of_couplings(
+        judge, columns, lambda size: FOLLOWER_ROUNDINGS * spacing(size), unit_slack=UNIT_SLACK
+    )
+
+
+def faults_of_couplings(
+    judge: Judge, columns: Columns, slack: Callable[[Array], Array | float], unit_slack: float
+) -> list[str]:
+    """Followers that do not follow, within what numbers of a size are off, and quaternions off unit length."""
+    found = []
     for joint in judge.joints.values():
+        if joint.kind in SCALAR and joint.leader:
+            leader, multiplier, offset = judge.follows(joint)
+            size = np.abs(multiplier * columns[leader.name]) + abs(offset)
+            if (np.abs(columns[joint.name] - (multiplier * columns[leader.name] + offset)) > slack(size)).any():
+                found.append(f"{joint.name} does not follow {leader.name}")
         if joint.kind in ("ball", "floating"):
             length = np.linalg.norm([columns[name] for name in joint.columns[-4:]], axis=0)
-            found += (
-                [f"{joint.name} has a quaternion off unit length"] if (np.abs(length - 1) > UNIT_SLACK).any() else []
-            )
+            if (np.abs(length - 1) > unit_slack).any():
+                found.append(f"{joint.name} has a quaternion off unit length")
     return found
 
 
 def faults_of_answers(judge: Judge, tasks: list[Task], problems: Problems, result: IKResult) -> list[str]:
-    """What is wrong with the answers to a batch of problems."""
     found = faults_of_configurations(judge, result.coordinate_names, result.joint_q)
     columns = dict(zip(result.coordinate_names, result.joint_q.astype(np.float64).T, strict=True))
     met = np.ones(len(result), dtype=bool)
