@@ -66,7 +66,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the rooms whose tests are quick."""
     place = {name: number for number, name in enumerate(LAST, start=1)}
     items.sort(key=lambda item: place.get(item.nodeid.split("/")[1], 0) if "/" in item.nodeid else 0)
 
@@ -87,7 +86,6 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _code_is_kept() -> Iterator[None]:
-    """Keep code for GPUs and of exports from run to run."""
     with code_is_kept():
         yield
 
@@ -119,7 +117,6 @@ def running_service(**options: Any) -> Iterator[tuple[str, Any]]:
 
 @pytest.fixture(scope="session")
 def service_url() -> Iterator[str]:
-    """Address of a running service without API keys."""
     with running_service() as (url, _):
         yield url
 

@@ -72,7 +72,6 @@ class Witness:
         }
 
     def place(self, joint_q: Float64Array) -> None:
-        """Put the witness into one of our configurations."""
         q = pin.neutral(self.model)
         for joint, name in enumerate(self.robot.joint_names):
             ours = joint_q[self.robot.joint_q_start[joint] : self.robot.joint_q_start[joint + 1]]

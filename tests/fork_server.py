@@ -24,11 +24,7 @@ CAPABILITIES_3 = 0x20080522  # version of the structs of capget and capset
 
 
 class ForkServer:
-    """Starts programs.
-
-    Args:
-        address: Of the socket that the server listens on.
-    """
+    """Starts programs at a server that listens on a socket."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -43,11 +39,9 @@ class ForkServer:
         return connection
 
     def finish(self, connection: socket.socket) -> str:
-        """What a program has printed; it must succeed."""
         return self.finish_both(connection)[0]
 
     def finish_both(self, connection: socket.socket) -> tuple[str, str]:
-        """What a program has written to standard output and to standard error; it must succeed."""
         with connection, connection.makefile("rb") as reply:
             code, out, err = json.loads(reply.read())
         assert code == 0, err
@@ -119,7 +113,6 @@ def _run(program: str, environment: dict[str, str], begun: dict[str, object]) ->
 
 
 def _give_up_overriding() -> None:
-    """Drop CAP_DAC_OVERRIDE, as nobody but root has it."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(CAPABILITIES_3, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, twice

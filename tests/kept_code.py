@@ -27,7 +27,6 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 @functools.cache
 def kept_folder() -> Path:
-    """The folder of this week."""
     wp.init()
     beside = Path(str(wp.config.kernel_cache_dir)).parent
     year, week, _ = datetime.date.today().isocalendar()
@@ -40,12 +39,7 @@ def kept_folder() -> Path:
 
 @contextmanager
 def code_is_kept(folder: Callable[[], Path] = kept_folder, *, kernels: bool = False) -> Iterator[None]:
-    """Have Warp's compilers give what they gave before.
-
-    Args:
-        folder: Gives the place; asked once something is compiled.
-        kernels: Whether kernels of this machine are kept, too.
-    """
+    """Have Warp's compilers give what they gave before, for kernels of this machine too where that is asked for."""
     build_cuda, build_cpu = COMPILERS.build_cuda, COMPILERS.build_cpu
 
     def cuda(source: str, architecture: int, output: str, **settings: object) -> None:
@@ -70,7 +64,6 @@ def code_is_kept(folder: Callable[[], Path] = kept_folder, *, kernels: bool = Fa
 
 @contextmanager
 def compiled_anew() -> Iterator[None]:
-    """Look for nothing, for a test of what the compilers make."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{__name__}._keep", lambda kept, output, build: build())
         yield
@@ -95,7 +88,6 @@ def renumbered(source: str) -> str:
 
 
 def _keep(kept: Path, output: Path, build: Callable[[], None]) -> None:
-    """Copy what was built before, or build it."""
     if kept.exists():
         shutil.copyfile(kept, output)
         return
@@ -107,6 +99,5 @@ def _keep(kept: Path, output: Path, build: Callable[[], None]) -> None:
 
 @functools.cache
 def processor() -> str:
-    """What sort of CPU this is; flags of the compiler may say 'native'."""
     lines = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")

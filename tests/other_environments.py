@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[1]
 
 
 def python_with(name, *requirements):
-    """The Python of an environment that has packages."""
     python = environment(name, *requirements)
     (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
     (packages / "this_one.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")

@@ -88,12 +88,6 @@ def test_what_is_wrong_is_named_and_no_secret_is(options, message):
     assert "secret" not in str(caught.value)
 
 
-def test_a_variable_of_an_earlier_version_is_refused_and_the_new_one_named(monkeypatch):
-    monkeypatch.setenv("IK_SERVICE_FRONTS", "2")
-    with pytest.raises(InputError, match="IK_SERVICE_WORKERS"):
-        load_settings(workers=2)
-
-
 def test_there_is_a_worker_for_each_device_unless_told():
     given = ({}, {"device": "cuda:0,cuda:1"}, {"device": "cuda:0,cuda:1", "workers": 3}, {"workers": 4})
     assert [load_settings(**options).worker_count for options in given] == [1, 2, 3, 4]
@@ -109,6 +103,9 @@ def test_what_kubernetes_sets_for_a_service_of_this_name_is_passed_over(monkeypa
     assert load_settings(port=9000).port == 9000
     assert setting_source("port", {}) == "default"
     assert unknown_variables() == ["IK_SERVICE_PROT"]
+    monkeypatch.setenv("IK_SERVICE_FRONTS", "2")  # of an earlier version
+    with pytest.raises(InputError, match="IK_SERVICE_WORKERS"):
+        load_settings(workers=2)
 
 
 def test_every_setting_is_described_and_bounded():

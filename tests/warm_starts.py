@@ -13,15 +13,7 @@ TOLERANCE = 1e-3  # [m], the default
 
 
 class WarmStarts(NamedTuple):
-    """A line for each start.
-
-    Attributes:
-        names: What they are.
-        joint_q: Where to start [rad], [n, 7].
-        positions: Targets [m], [n, 3].
-        orientations_xyzw: The same, [n, 4].
-        farthest: How far joints turn at most [rad], [n].
-    """
+    """A line for each start: its target, and how far joints turn at most [rad]."""
 
     names: tuple[str, ...]
     joint_q: np.ndarray

@@ -15,30 +15,26 @@ from ik_service.result_schema import ISLAND_COLUMNS, RESULT_COLUMNS
 BEFORE = {"arm": {"joint_q": "1", "cost": "2"}, "loop": {"joint_q": "3"}}
 
 
-def test_equal_digests_compare_equal(capsys):
-    assert compared(BEFORE, BEFORE) == 0
-    assert "2 set-ups compared, 0 differ" in capsys.readouterr().out
-
-
-def test_a_difference_names_the_set_up_and_the_part(capsys):
-    assert compared(BEFORE, BEFORE | {"arm": {"joint_q": "1", "cost": "9"}}) == 1
-    assert "1 differ\n  arm: cost\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("after", "line"), [({"loop": {"joint_q": "3"}}, "arm: missing"), ({}, "loop: missing")])
-def test_a_set_up_that_is_missing_differs(after, line, capsys):
-    assert compared(BEFORE, after) == 1
+@pytest.mark.parametrize(
+    ("before", "after", "status", "line"),
+    [
+        (BEFORE, BEFORE, 0, "2 set-ups compared, 0 differ"),
+        (BEFORE, BEFORE | {"arm": {"joint_q": "1", "cost": "9"}}, 1, "1 differ\n  arm: cost\n"),
+        (BEFORE, {"loop": {"joint_q": "3"}}, 1, "arm: missing"),
+        (BEFORE, {}, 1, "loop: missing"),
+        (
+            BEFORE,
+            BEFORE | {"arm": BEFORE["arm"] | {"torque": "7"}, "cart": {"joint_q": "4"}},
+            0,
+            "new, not compared: 2\n  arm: torque\n  cart: all parts\n",
+        ),
+        ({}, BEFORE, 1, ""),
+    ],
+    ids=["equal", "a part differs", "a set-up is missing", "all are missing", "new parts", "nothing to compare"],
+)
+def test_what_differs_is_named(before, after, status, line, capsys):
+    assert compared(before, after) == status
     assert line in capsys.readouterr().out
-
-
-def test_a_column_that_before_does_not_have_is_printed_and_does_not_differ(capsys):
-    after = BEFORE | {"arm": BEFORE["arm"] | {"torque": "7"}, "cart": {"joint_q": "4"}}
-    assert compared(BEFORE, after) == 0
-    assert "new, not compared: 2\n  arm: torque\n  cart: all parts\n" in capsys.readouterr().out
-
-
-def test_comparing_nothing_is_a_failure():
-    assert compared({}, BEFORE) == 1
 
 
 def test_digests_tell_types_shapes_and_bytes_apart():
@@ -64,7 +60,7 @@ def test_every_column_of_the_schema_is_a_part():
     assert list(of_result(result)) == names
 
 
-def test_a_set_up_that_fails_hides_no_other(tmp_path, monkeypatch, capsys):
+def test_a_set_up_that_fails_hides_no_other_and_resuming_keeps_what_the_file_has(tmp_path, monkeypatch, capsys):
     def fails():
         raise ValueError("no answer")
 
@@ -74,26 +70,13 @@ def test_a_set_up_that_fails_hides_no_other(tmp_path, monkeypatch, capsys):
         yield "loop, plain", lambda: {"joint_q": np.ones(2)}
 
     file = tmp_path / "before.json"
-    monkeypatch.setattr("sys.argv", ["digests", "--write", str(file)])
-    assert run("title", set_ups) == 1
-    assert list(json.loads(file.read_text())) == ["arm, plain", "loop, plain"]
-    assert "ValueError: no answer" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["digests", "--compare", str(file), "--only", "arm, plain"])
-    assert run("title", set_ups) == 0
-
-
-def test_resuming_keeps_what_the_file_has(tmp_path, monkeypatch):
-    made = []
-    file = tmp_path / "before.json"
-    file.write_text(json.dumps({"arm": {"joint_q": "kept"}}))
-
-    def set_ups(_budget):
-        for name in ("arm", "loop"):
-            yield name, lambda name=name: made.append(name) or {"joint_q": name}
-
+    file.write_text(json.dumps({"arm, plain": {"joint_q": "kept"}}))
     monkeypatch.setattr("sys.argv", ["digests", "--write", str(file), "--resume"])
+    assert run("title", set_ups) == 1
+    assert json.loads(file.read_text()) == {
+        "arm, plain": {"joint_q": "kept"},
+        "loop, plain": {"joint_q": digest(np.ones(2))},
+    }
+    assert "ValueError: no answer" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["digests", "--compare", str(file), "--only", "loop, plain"])
     assert run("title", set_ups) == 0
-    found = json.loads(file.read_text())
-    assert made == ["loop"]
-    assert found["arm"] == {"joint_q": "kept"}
-    assert found["loop"] == {"joint_q": digest("loop")}

@@ -21,16 +21,10 @@ def test_both_ends_stand_on_the_same_base_which_can_be_replaced():
     assert re.fullmatch(r"BASE_IMAGE=python:\d+\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", instructions()[0][1])
 
 
-def test_no_card_is_asked_for_by_the_image_itself():
+def test_it_runs_as_a_number_that_is_not_root_asks_for_no_card_and_needs_no_shell():
+    assert only("USER") == "10001:10001"
     assert "NVIDIA_VISIBLE_DEVICES" not in TEXT  # who starts the container says which
     assert variables()["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
-
-
-def test_the_user_is_a_number_and_not_root():
-    assert only("USER") == "10001:10001"
-
-
-def test_it_starts_and_is_checked_by_the_package_itself_without_a_shell():
     assert json.loads(only("ENTRYPOINT")) == ["ik-service"]
     assert json.loads(only("CMD")) == ["serve"]
     assert only("STOPSIGNAL") == "SIGTERM"
@@ -82,21 +76,17 @@ def test_kernels_are_made_for_what_they_will_run_on():
 
 @pytest.fixture
 def like_the_image(monkeypatch):
-    """The environment of the image."""
     for name, value in variables().items():
         if name.startswith("IK_SERVICE_"):
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("IK_SERVICE_CPU_TARGET", "x86-64-v3")
 
 
-def test_its_environment_is_made_of_settings(like_the_image):
+def test_its_environment_is_made_of_settings_and_without_keys_it_does_not_answer(like_the_image, monkeypatch):
     assert unknown_variables() == []
     settings = load_settings()
     assert (settings.host, settings.port) == ("0.0.0.0", 8000)
     assert only("EXPOSE") == str(settings.port)
-
-
-def test_without_keys_it_does_not_answer(like_the_image, monkeypatch):
     monkeypatch.delenv("IK_SERVICE_API_KEYS", raising=False)
     with pytest.raises(InputError, match="no API keys"):
         require_safe_address(load_settings(), "0.0.0.0")

@@ -32,7 +32,6 @@ def merged(base, patch):
 
 
 def manifests(overlay):
-    """What `kubectl apply -k` would apply, by kind."""
     top = yaml.safe_load((KUBERNETES / overlay / "kustomization.yaml").read_text())
     assert top["resources"] == ["../base"]
     resources = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())["resources"]
@@ -59,6 +58,16 @@ def environment(overlay):
     return {one["name"]: one["value"] for one in container(overlay)["env"]}
 
 
+@pytest.fixture(params=["gpu", "cpu"])
+def overlay(request):
+    return request.param
+
+
+@pytest.fixture
+def service(overlay):
+    return COMPOSE["services"][overlay]
+
+
 def settings_of(given):
     names = {
         name.removeprefix(ENV_PREFIX).lower(): value for name, value in given.items() if name.startswith(ENV_PREFIX)
@@ -67,37 +76,27 @@ def settings_of(given):
     return ServiceSettings.model_construct(**names)
 
 
-@pytest.mark.parametrize("profile", ["gpu", "cpu"])
-def test_a_compose_service_is_restricted_and_has_time_to_end(profile):
-    service = COMPOSE["services"][profile]
-    assert service["profiles"] == [profile]
+def test_a_compose_service_is_restricted_and_has_time_to_end(service, overlay):
+    assert service["profiles"] == [overlay]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"] == "${IK_SERVICE_MEMORY:-4g}"
+    assert 100 < service["pids_limit"] < 10_000
     assert [place.partition(":")[0] for place in service["tmpfs"]] == ["/tmp"]
     settings = settings_of(service["environment"])
     assert int(service["stop_grace_period"].removesuffix("s")) > float(settings.drain_s)
     assert service["ports"] == [f"${{IK_SERVICE_PUBLISH:-127.0.0.1:8000}}:{only('EXPOSE')}"]
-    assert settings.device == {"gpu": "cuda", "cpu": "cpu"}[profile]
+    assert settings.device == {"gpu": "cuda", "cpu": "cpu"}[overlay]
     (secret,) = service["secrets"]
     assert settings.api_keys_file == f"/run/secrets/{secret}"
     assert secret in COMPOSE["secrets"]
 
 
-@pytest.mark.parametrize("profile", ["gpu", "cpu"])
-def test_a_compose_service_has_bounds_of_memory_and_processes(profile):
-    service = COMPOSE["services"][profile]
-    assert service["mem_limit"] == "${IK_SERVICE_MEMORY:-4g}"
-    assert 100 < service["pids_limit"] < 10_000
-
-
-def tag_of(image):
-    return image.rpartition(":")[2].removesuffix("}")
-
-
 def test_images_bear_the_version_that_they_hold():
     images = [COMPOSE["services"]["cpu"]["image"], RAY["services"]["cpu"]["image"], container("cpu")["image"]]
-    assert {tag_of(image) for image in images} == {tomllib.loads(PROJECT.read_text())["project"]["version"]}
+    tags = {image.rpartition(":")[2].removesuffix("}") for image in images}
+    assert tags == {tomllib.loads(PROJECT.read_text())["project"]["version"]}
 
 
 def test_only_the_gpu_profile_reserves_a_card():
@@ -106,9 +105,7 @@ def test_only_the_gpu_profile_reserves_a_card():
     assert "deploy" not in COMPOSE["services"]["cpu"]
 
 
-@pytest.mark.parametrize("profile", ["gpu", "cpu"])
-def test_volumes_of_compose_stand_where_the_service_writes(profile):
-    service = COMPOSE["services"][profile]
+def test_volumes_of_compose_stand_where_the_service_writes(service):
     places = dict(volume.split(":") for volume in service["volumes"])
     assert places["kernels"] == service["environment"]["WARP_CACHE_PATH"]
     assert places["robots"] == service["environment"]["IK_SERVICE_CATALOG_DIR"]
@@ -116,7 +113,6 @@ def test_volumes_of_compose_stand_where_the_service_writes(profile):
     assert all(place in only("RUN").partition("&&")[0] for place in places.values())
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
 def test_what_is_applied_is_what_kubernetes_takes(overlay):
     found = manifests(overlay)
     assert set(found) == {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
@@ -124,27 +120,21 @@ def test_what_is_applied_is_what_kubernetes_takes(overlay):
         kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
-def test_a_pod_is_restricted(overlay):
+def test_a_pod_is_restricted_and_has_more_time_to_end_than_the_service_takes(overlay):
     spec, one = pod(overlay), container(overlay)
     user = only("USER").split(":")
     assert [str(spec["securityContext"][name]) for name in ("runAsUser", "runAsGroup")] == user
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert spec["automountServiceAccountToken"] is False
+    settings = settings_of(environment(overlay))
+    assert float(settings.drain_delay_s) > 2 * one["readinessProbe"]["periodSeconds"]
+    assert spec["terminationGracePeriodSeconds"] > float(settings.drain_s) + float(settings.drain_delay_s)
     context = one["securityContext"]
     assert (context["allowPrivilegeEscalation"], context["readOnlyRootFilesystem"]) == (False, True)
     assert context["capabilities"] == {"drop": ["ALL"]}
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
-def test_a_pod_has_more_time_to_end_than_the_service_takes(overlay):
-    settings = settings_of(environment(overlay))
-    assert float(settings.drain_delay_s) > 2 * container(overlay)["readinessProbe"]["periodSeconds"]
-    assert pod(overlay)["terminationGracePeriodSeconds"] > float(settings.drain_s) + float(settings.drain_delay_s)
-
-
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
 def test_probes_ask_routes_that_there_are_on_the_port_of_the_image(overlay):
     one = container(overlay)
     (port,) = one["ports"]
@@ -158,8 +148,7 @@ def test_probes_ask_routes_that_there_are_on_the_port_of_the_image(overlay):
     assert [entry["targetPort"] for entry in service["ports"]] == [port["name"]]
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
-def test_service_and_budget_select_the_pods(overlay):
+def test_service_and_budget_select_the_pods_which_keep_apart(overlay):
     found = manifests(overlay)
     labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert found["Service"]["spec"]["selector"] == labels
@@ -167,9 +156,11 @@ def test_service_and_budget_select_the_pods(overlay):
     for kind in ("Deployment", "PodDisruptionBudget"):
         assert found[kind]["spec"]["selector"]["matchLabels"] == labels
     assert found["PodDisruptionBudget"]["spec"]["maxUnavailable"] < found["Deployment"]["spec"]["replicas"]
+    (rule,) = pod(overlay)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert rule["podAffinityTerm"]["labelSelector"]["matchLabels"] == labels
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
 def test_volumes_of_a_pod_stand_where_the_service_reads_and_writes(overlay):
     given, mounts = environment(overlay), {one["mountPath"]: one["name"] for one in container(overlay)["volumeMounts"]}
     assert mounts[given["WARP_CACHE_PATH"]] == "kernels"
@@ -193,7 +184,6 @@ def mebibytes(quantity):
     return float(quantity[:-2]) * {"Mi": 1, "Gi": 1024}[quantity[-2:]]
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
 def test_the_cache_of_kernels_stays_within_its_volume_and_that_within_the_disk_of_the_pod(overlay):
     volumes = {one["name"]: one["emptyDir"] for one in pod(overlay)["volumes"] if "emptyDir" in one}
     bound = int(variables()[cache_bound.BOUND_VARIABLE]) * 1e6 / 2**20
@@ -202,7 +192,6 @@ def test_the_cache_of_kernels_stays_within_its_volume_and_that_within_the_disk_o
     assert on_disk < mebibytes(container(overlay)["resources"]["limits"]["ephemeral-storage"])
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
 def test_only_the_port_of_the_service_is_open_and_nothing_is_called(overlay):
     policy = manifests(overlay)["NetworkPolicy"]["spec"]
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
@@ -211,11 +200,3 @@ def test_only_the_port_of_the_service_is_open_and_nothing_is_called(overlay):
     assert rule["ports"] == [{"port": port["name"], "protocol": "TCP"}]
     assert rule["from"] == [{"podSelector": {}}]  # of this namespace
     assert policy["egress"] == []
-
-
-@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
-def test_pods_keep_apart(overlay):
-    (rule,) = pod(overlay)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    term = rule["podAffinityTerm"]
-    assert term["topologyKey"] == "kubernetes.io/hostname"
-    assert term["labelSelector"]["matchLabels"] == manifests(overlay)["Service"]["spec"]["selector"]

@@ -33,10 +33,6 @@ def client():
         yield client
 
 
-def ask(client, robot, asked):
-    return client.post(f"/v1/robots/{robot}/solve", json=asked)
-
-
 @pytest.mark.evidence
 def test_every_leaf_link_of_every_built_in_robot_is_asked_for(questions):
     asked = {(robot, tuple(one["link"] for one in body["targets"])) for robot, body in questions}
@@ -63,7 +59,7 @@ def test_the_service_refuses_none_of_the_questions(questions, client, monkeypatc
     monkeypatch.setattr(SolverCore, "run", run)
     for robot, asked in questions:
         before = len(reached)
-        answer = ask(client, robot, asked)
+        answer = client.post(f"/v1/robots/{robot}/solve", json=asked)
         assert answer.json()["code"] == "internal_error", (robot, asked, answer.text)
         assert reached[before:] == [robot]
     assert len(reached) == len(questions)
@@ -73,6 +69,6 @@ def test_the_questions_about_a_panda_are_answered(questions, client):
     own = [asked for robot, asked in questions if robot == "panda"]
     assert len(own) == 4
     for asked in own:
-        answer = ask(client, "panda", asked)
+        answer = client.post("/v1/robots/panda/solve", json=asked)
         assert answer.status_code == 200, answer.text
         assert answer.json()["success"] == [True]

@@ -21,7 +21,6 @@ ROUNDING = 1e-6  # of accelerations from differences of speeds
 
 @pytest.fixture
 def example(request):
-    """The module of an example, named by the test's parameter."""
     name = request.param
     specification = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(specification)

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service import IKSolver, SolverOptions, load_robot
 from ik_service.jax import JaxSolver
-from ik_service.mechanism.transforms import transform_multiply
-from objectives import IKObjectivePosture, InputError
+from objectives import InputError
+from tests.frameworks.tool_arm import TOOL, arms_with_a_posture, tool_arm
 
 jax.config.update("jax_enable_x64", True)
-TOOL = np.array([0.1, 0.0, 0.2, 0.5, -0.5, 0.5, 0.5])
-HANDS = ["left_panda_hand", "right_panda_hand"]
-PRECISE = SolverOptions(precision="float64")
 
 
 def unit(quaternions):
@@ -26,20 +23,12 @@ def unit(quaternions):
 
 @pytest.fixture(scope="module")
 def arm():
-    """A solver for a tool of an arm, configurations far from singular, and the poses of the tool there."""
-    robot = load_robot("ur5e", collision="ignore")
-    joint_q = robot.random_joint_q(np.random.default_rng(3), 4)
-    joint_q[:, 2], joint_q[:, 4] = 1.2, -1.1
-    found = robot.forward_kinematics(joint_q, ["tool0"])
-    poses = np.concatenate([found.positions[:, 0], found.orientations_xyzw[:, 0]], axis=1)
-    poses = jnp.asarray(transform_multiply(poses, np.tile(TOOL, (4, 1))))
-    solver = JaxSolver(IKSolver(robot, [Target("tool0", offset=TOOL)], device="cpu", options=PRECISE))
-    return solver, jnp.asarray(joint_q), poses
+    solver, joint_q, poses = tool_arm()
+    return JaxSolver(solver), jnp.asarray(joint_q), jnp.asarray(poses)
 
 
 @pytest.fixture
 def solve(arm):
-    """Configurations of positions, orientations and a tool."""
     solver, joint_q, _ = arm
 
     def solve(positions, orientations, tool):
@@ -113,11 +102,8 @@ def test_any_axes_of_a_batch_stay(arm):
 
 
 def test_several_targets_and_a_posture_in_single_precision():
-    robot = load_robot("dual_panda", collision="ignore")
-    posture = IKObjectivePosture(robot.mid_joint_q, weight=0.05)
-    solver = IKSolver(robot, HANDS, device="cpu", objectives=[posture])
-    found = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(1), 3), HANDS)
-    positions, orientations = (jnp.asarray(one, jnp.float32) for one in (found.positions, found.orientations_xyzw))
+    solver, *poses = arms_with_a_posture()
+    positions, orientations = (jnp.asarray(one, jnp.float32) for one in poses)
     weights = np.random.default_rng(2).normal(size=(3, 14))
     own = JaxSolver(solver)
 
@@ -208,11 +194,6 @@ def test_a_program_whose_solver_is_gone_says_so():
         program(targets).block_until_ready()
 
 
-def test_numbers_of_another_type_are_refused(arm):
-    with pytest.raises(InputError, match=r"of type float16\. Allowed: float32, float64"):
-        arm[0](jnp.zeros((1, 3), jnp.float16))
-
-
 def test_a_second_derivative_is_refused(solve, inputs):
     def first(positions):
         return jax.grad(lambda given: solve(given, *inputs[1:]).sum())(positions).sum()
@@ -222,9 +203,12 @@ def test_a_second_derivative_is_refused(solve, inputs):
 
 
 def test_what_cannot_be_solved_is_refused(arm):
-    with pytest.raises(InputError, match="give positions or orientations_xyzw"):
-        arm[0]()
-    with pytest.raises(InputError, match="positions has shape"):
-        arm[0](jnp.zeros(()))
+    for given, message in (
+        ((), "give positions or orientations_xyzw"),
+        ((jnp.zeros(()),), "positions has shape"),
+        ((jnp.zeros((1, 3), jnp.float16),), r"of type float16\. Allowed: float32, float64"),
+    ):
+        with pytest.raises(InputError, match=message):
+            arm[0](*given)
     with pytest.raises(Exception, match="positions"):
         arm[0](jnp.full((1, 3), jnp.nan)).joint_q.block_until_ready()

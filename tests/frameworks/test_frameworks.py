@@ -22,21 +22,15 @@ def documented(section):
     return page.partition(f"\n## {section}\n")[2].partition("```py\n")[2].partition("```")[0]
 
 
-def test_the_page_on_gradients_shows_how_torch_is_used(torch_python):
+def test_solves_are_operations_of_torch_as_the_page_on_gradients_shows(torch_python):
     assert "True" in run(torch_python, "-c", documented("PyTorch"))
-
-
-def test_the_page_on_gradients_shows_how_jax_is_used():
-    report = run(python_with("jax", JAX), "-c", documented("JAX"))
-    assert "Array(" in report
-
-
-def test_solves_are_operations_of_torch(torch_python):
     assert "skipped" not in run_checks(torch_python, "frameworks/torch_checks.py", "frameworks/torch_device_checks.py")
 
 
-def test_solves_are_functions_of_jax():
-    assert "skipped" not in run_checks(python_with("jax", JAX), "frameworks/jax_checks.py")
+def test_solves_are_functions_of_jax_as_the_page_on_gradients_shows():
+    python = python_with("jax", JAX)
+    assert "Array(" in run(python, "-c", documented("JAX"))
+    assert "skipped" not in run_checks(python, "frameworks/jax_checks.py")
 
 
 def test_a_tool_offset_is_learnt(torch_python):

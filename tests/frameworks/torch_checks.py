@@ -8,14 +8,10 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.mechanism.transforms import transform_multiply
+from ik_service import IKSolver, SolverOptions, load_robot
 from ik_service.torch import TorchKinematics, TorchSolver
-from objectives import IKObjectivePosture, InputError
-
-TOOL = np.array([0.1, 0.0, 0.2, 0.5, -0.5, 0.5, 0.5])
-HANDS = ["left_panda_hand", "right_panda_hand"]
-PRECISE = SolverOptions(precision="float64")
+from objectives import InputError
+from tests.frameworks.tool_arm import PRECISE, TOOL, arms_with_a_posture, tool_arm, tool_solver
 
 
 def unit(quaternions):
@@ -24,20 +20,12 @@ def unit(quaternions):
 
 @pytest.fixture(scope="module")
 def arm():
-    """A solver for a tool of an arm, configurations far from singular, and the poses of the tool there."""
-    robot = load_robot("ur5e", collision="ignore")
-    joint_q = robot.random_joint_q(np.random.default_rng(3), 4)
-    joint_q[:, 2], joint_q[:, 4] = 1.2, -1.1
-    found = robot.forward_kinematics(joint_q, ["tool0"])
-    poses = np.concatenate([found.positions[:, 0], found.orientations_xyzw[:, 0]], axis=1)
-    poses = torch.tensor(transform_multiply(poses, np.tile(TOOL, (4, 1))))
-    solver = TorchSolver(IKSolver(robot, [Target("tool0", offset=TOOL)], device="cpu", options=PRECISE))
-    return solver, torch.tensor(joint_q), poses
+    solver, joint_q, poses = tool_arm()
+    return TorchSolver(solver), torch.tensor(joint_q), torch.tensor(poses)
 
 
 @pytest.fixture
 def inputs(arm):
-    """Positions, orientations and a tool that want gradients."""
     poses = arm[2]
     given = poses[:, :3], poses[:, 3:], torch.tensor(TOOL)
     return [one.clone().requires_grad_() for one in given]
@@ -45,7 +33,6 @@ def inputs(arm):
 
 @pytest.fixture
 def solve(arm):
-    """Configurations of positions, orientations and a tool."""
     solver, joint_q, _ = arm
 
     def solve(positions, orientations, tool):
@@ -106,12 +93,8 @@ def test_any_axes_of_a_batch_stay(arm):
 
 
 def test_several_targets_and_a_posture_in_single_precision():
-    robot = load_robot("dual_panda", collision="ignore")
-    posture = IKObjectivePosture(robot.mid_joint_q, weight=0.05)
-    solver = IKSolver(robot, HANDS, device="cpu", objectives=[posture])
-    found = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(1), 3), HANDS)
-    poses = [torch.tensor(one, dtype=torch.float32) for one in (found.positions, found.orientations_xyzw)]
-    positions, orientations = (one.requires_grad_() for one in poses)
+    solver, *poses = arms_with_a_posture()
+    positions, orientations = (torch.tensor(one, dtype=torch.float32).requires_grad_() for one in poses)
     answer = TorchSolver(solver)(positions, orientations)
     assert answer.joint_q.dtype == torch.float32
     weights = np.random.default_rng(2).normal(size=(3, 14))
@@ -169,24 +152,15 @@ def test_nothing_is_derived_where_no_gradient_is_wanted(arm, monkeypatch):
 
 def test_forward_derivatives_are_refused(arm):
     solver, joint_q, poses = arm
+    positions = poses[:, :3]
 
     def by_position(positions):
         return solver(positions, poses[:, 3:], initial_joint_q=joint_q).joint_q
 
-    positions = poses[:, :3]
     with pytest.raises(RuntimeError, match="implement the jvp"):
         torch.func.jvp(by_position, (positions,), (torch.ones_like(positions),))
     with pytest.raises(RuntimeError, match="implement the jvp"):
         torch.func.jacfwd(by_position)(positions)
-
-
-def test_a_second_derivative_of_a_sum_is_refused():
-    solver = TorchSolver(IKSolver(load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu"))
-    position = torch.tensor([[0.4, 0.1, 0.5]], requires_grad=True)
-    cost = solver(position).joint_q.sum() + (position**3).sum()
-    (first,) = torch.autograd.grad(cost, position, create_graph=True)
-    with pytest.raises(RuntimeError, match="There are first derivatives alone"):
-        first.sum().backward()
 
 
 def test_a_gradient_shrinks_as_a_quaternion_grows(arm):
@@ -201,8 +175,10 @@ def test_a_gradient_shrinks_as_a_quaternion_grows(arm):
     torch.testing.assert_close(gradient(1.0009), gradient(1.0) / 1.0009, rtol=1e-6, atol=1e-9)
 
 
-def test_a_second_derivative_is_refused(solve, inputs):
-    (first,) = torch.autograd.grad(solve(*inputs).sum(), inputs[:1], create_graph=True)
+@pytest.mark.parametrize("beside", [lambda p: 0.0, lambda p: (p**3).sum()], ids=["alone", "of a sum"])
+def test_a_second_derivative_is_refused(solve, inputs, beside):
+    cost = solve(*inputs).sum() + beside(inputs[0])
+    (first,) = torch.autograd.grad(cost, inputs[:1], create_graph=True)
     with pytest.raises(RuntimeError, match="There are first derivatives alone"):
         first.sum().backward()
 
@@ -237,8 +213,7 @@ def test_tools_of_a_call_do_not_stay(arm):
 
 def test_quaternions_are_xyzw_whatever_the_solver_takes(arm):
     solver, joint_q, poses = arm
-    targets = [Target("tool0", offset=TOOL)]
-    other = TorchSolver(IKSolver(solver.solver.robot, targets, device="cpu", options=PRECISE, wxyz=True))
+    other = TorchSolver(tool_solver(solver.solver.robot, wxyz=True))
     found = []
     for own in (solver, other):
         orientations = poses[:, 3:].clone().requires_grad_()
@@ -275,8 +250,7 @@ def test_gradients_lead_through_a_map(arm):
 def test_columns_are_in_the_order_of_the_solver(arm):
     solver, joint_q, poses = arm
     robot = solver.solver.robot
-    targets = [Target("tool0", offset=TOOL)]
-    turned = IKSolver(robot, targets, device="cpu", options=PRECISE, joint_order=robot.joint_names[::-1])
+    turned = tool_solver(robot, joint_order=robot.joint_names[::-1])
     position = poses[:, :3].clone().requires_grad_()
     found = TorchSolver(turned)(position, poses[:, 3:], initial_joint_q=joint_q.flip(1)).joint_q
     assert found.is_contiguous()
@@ -296,14 +270,21 @@ def test_batches_of_any_size_are_compiled_once(arm):
     assert counter.frame_count == 1
 
 
-def test_a_solver_lives_as_long_as_somebody_has_it(arm):
-    solver = TorchSolver(IKSolver(load_robot("ur5e"), ["tool0"], device="cpu"))
-    position = torch.tensor([[0.4, 0.1, 0.5]], requires_grad=True)
-    joint_q = solver(position).joint_q
-    del solver
+def solved(positions):
+    return TorchSolver(IKSolver(load_robot("ur5e"), ["tool0"], device="cpu"))(positions).joint_q
+
+
+def placed(joint_q):
+    return TorchKinematics(load_robot("panda"), ["panda_hand"])(joint_q).positions
+
+
+@pytest.mark.parametrize(("made", "given"), [(solved, [[0.4, 0.1, 0.5]]), (placed, [0.0] * 7)])
+def test_a_solver_and_kinematics_live_as_long_as_an_answer_of_theirs(made, given):
+    inputs = torch.tensor(given, requires_grad=True)
+    found = made(inputs)
     gc.collect()
-    joint_q.sum().backward()
-    assert position.grad.any()
+    found.sum().backward()
+    assert inputs.grad.any()
 
 
 @pytest.mark.parametrize(
@@ -350,11 +331,3 @@ def test_threads_get_the_kinematics_of_their_robots():
     for robot, kinematics in zip(robots, made, strict=True):
         expected = robot.forward_kinematics(joint_q, ["tip"]).positions
         np.testing.assert_allclose(kinematics(torch.tensor(joint_q)).positions, expected, atol=1e-12)
-
-
-def test_poses_have_gradients_when_nobody_has_the_kinematics_any_more():
-    joint_q = torch.zeros(7, requires_grad=True)
-    positions = TorchKinematics(load_robot("panda"), ["panda_hand"])(joint_q).positions
-    gc.collect()
-    positions.sum().backward()
-    assert joint_q.grad.any()

@@ -7,9 +7,7 @@ import torch
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.torch import TorchSolver, operators
 from objectives import IKObjectivePosture, InputError
-
-TOOL = [0.1, 0.0, 0.2, 0.5, -0.5, 0.5, 0.5]
-HANDS = ["left_panda_hand", "right_panda_hand"]
+from tests.frameworks.tool_arm import HANDS, TOOL
 
 
 class Devices:

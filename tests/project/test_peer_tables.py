@@ -20,7 +20,6 @@ ARGUMENTS_OF_MOVEIT = "consistency_limits solution_callback timeout return_appro
 
 
 def offered(peer):
-    """Names that a library offers."""
     if peer == "mink":
         return TASKS_AND_LIMITS.split()
     if peer == "moveit":

@@ -13,7 +13,6 @@ each_template = pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(
 
 
 def folder_of(path):
-    """The folder of templates that holds a template."""
     return next(parent for parent in path.parents if parent.name == "templates")
 
 
