@@ -7,6 +7,7 @@ All threads are profiled. Functions of Warp kernels run on devices and are left 
 
 import argparse
 import http.client
+import json
 import socket
 import sys
 import threading
@@ -27,7 +28,8 @@ from ik_service.settings import load_settings
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = tuple(str(ROOT / name) for name in ("ik_service", "objectives"))
-BODY = b'{"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1.0, 0.0, 0.0, 0.0]]}]}'
+TARGET = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1.0, 0.0, 0.0, 0.0]]}
+BODY = json.dumps({"targets": [TARGET]}).encode()
 WARM = 8
 BOUNDS = {"POST of one target": (120, 45), "IKSolver.solve": (40, 18)}
 

@@ -45,7 +45,7 @@ def test_equal_seeds_draw_equal_targets_and_others_do_not():
     panda = load_robot("panda")
     requests = (random_request(panda, ["panda_hand"], 4, seed) for seed in (1, 1, 2))
     for first, second, third in (
-        [request.arrays.positions[0] for request in requests],
+        [request.batch.positions[0] for request in requests],
         [PoseProblems.random(panda, ("panda_hand",), 4, seed).positions for seed in (1, 1, 2)],
     ):
         assert np.array_equal(first, second)

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ik_service.solver.launches import result
 
 from ik_service import IKSolver
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.solver import result
 from ik_service.solver.given import foreign_arrays
 
 CUDA = 2  # kDLCUDA

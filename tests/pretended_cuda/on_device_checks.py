@@ -5,7 +5,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver.launches import recording
+from ik_service.solver import recording
 from objectives import IKObjectivePosture, InputError
 from tests.pretended_cuda.conftest import COUNT, GPU, evidence, solver_of
 

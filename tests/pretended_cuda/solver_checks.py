@@ -19,11 +19,11 @@ from ik_service.collision.world import World
 from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver import recording
 from ik_service.solver.compiled import waves
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
-from ik_service.solver.launches import recording
 from objectives import InputError, ObjectiveError
 from tests.pretended_cuda.conftest import COUNT, CPU, GPU, draw, evidence, solve, solver_of
 from tests.pretended_cuda.device import SCHEDULES
@@ -201,7 +201,7 @@ def test_what_would_hold_up_everybody_is_refused_on_a_gpu_too(panda):
     cache, target = SolverCache(GPU, effort_most=7**3 * 100 * 1000), (Target("panda_hand"),)
 
     def ask(seeds):
-        options, arrays = SolverOptions(seeds=seeds, max_iterations=1000), TargetArrays.of([panda.positions[:1, 0]])
+        options, arrays = SolverOptions(seeds=seeds, max_iterations=1000), Batch.of([panda.positions[:1, 0]])
         return cache.solve(panda.robot, SolveRequest(target, arrays, options=options, engine="staged"))
 
     assert ask(2).success.all()

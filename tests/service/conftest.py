@@ -12,7 +12,7 @@ from ik_service.service import create_app
 from ik_service.service.catalog.entries import ServedRobot
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.settings import ServiceSettings
-from ik_service.solver.launches.result import join_results
+from ik_service.solver.result import join_results
 from tests.solver.test_collision import panda_with_spheres
 
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels

@@ -59,7 +59,7 @@ def test_float32_columns_reach_the_solver_as_they_are(client, poses, by_json, mo
     submit = pool.submit
     monkeypatch.setattr(pool, "submit", lambda *a, **k: (taken.append(a[1]), submit(*a, **k))[1])
     answer = answered(client, URL, asked(*(packed(one, "float32") for one in poses), options=SEEDS), MSGPACK)
-    assert taken[0].arrays.positions[0].dtype == np.float32
+    assert taken[0].batch.positions[0].dtype == np.float32
     assert answer["success"].all()
     near = np.abs(answer["joint_q"] - np.array(by_json["joint_q"])).max(axis=1) < FLOAT32_STEP
     assert near.mean() > 0.8  # a target rounded anew may find another of its solutions

@@ -16,8 +16,8 @@ from ik_service.service.queue.queued_request import QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import PacketLaunches
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 from objectives.errors import InputError
 from tests.service.conftest import assert_one_batch
@@ -27,7 +27,7 @@ from tests.service.pool.conftest import chain, solved_by
 def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
     joint_q = robot.random_joint_q(np.random.default_rng(seed), count)
     poses = robot.forward_kinematics(joint_q, links=[link])
-    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    arrays = Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
     return SolveRequest((Target(link, offset),), arrays)
 
 
@@ -146,13 +146,13 @@ def small_code(monkeypatch):
 def test_problems_of_the_staged_engine_are_refused_and_bounded_by_what_they_take_at_worst(real_pool):
     robot, pool = chain(40), real_pool
     most = int(EFFORT_MOST / 40**3)
-    far = TargetArrays.of([np.full((1, 3), 9.0)])
+    far = Batch.of([np.full((1, 3), 9.0)])
     request = SolveRequest((Target("l40"),), far, options=SolverOptions(seeds=1024, max_iterations=1000))
     with pytest.raises(InputError, match=f"'chain' with 40 DOFs.* seeds times max_iterations up to {most}"):
         solved_by(pool, robot, request)
     allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
     assert len(solved_by(pool, robot, allowed).result.success) == 1
-    here = TargetArrays.of([robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]])
+    here = Batch.of([robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]])
     slow = replace(request, arrays=here, options=SolverOptions(seeds=1024, max_iterations=100))
     assert solved_by(pool, robot, slow).result.success.all()
     bound = pool._batch_sizer._bounds[QueuedRequest(robot, slow, 0.0, 1.0).key]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ik_service import SolverOptions
-from ik_service.solver.launches import recording
+from ik_service.solver import recording
 from tests.solver.conftest import Reachable, assert_same_bytes, bare_robot, cpu_solver
 
 pytestmark = pytest.mark.usefixtures("each_way")

@@ -8,8 +8,8 @@ import pytest
 from ik_service import IKStatus, SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
 from ik_service.robots import HalfSpace, Sphere, World
-from ik_service.solver.launches.deadline import TIME_LEFT_MIN_S
-from ik_service.solver.second_tries import assisted_solves
+from ik_service.solver.deadline import TIME_LEFT_MIN_S
+from ik_service.solver.second_tries import second_tries
 from ik_service.solver.second_tries.collision_repair import STEPS_MAX
 from ik_service.solver.second_tries.near_spheres import NearSpheres
 from objectives import IKObjectiveLoop, IKObjectivePosture, InputError
@@ -264,7 +264,7 @@ def test_a_deadline_ends_the_search_after_a_step(panda, solver, monkeypatch):
     def with_time_left(options, began):
         return replace(options, deadline_s=TIME_LEFT_MIN_S if steps else 1000.0)
 
-    monkeypatch.setattr(assisted_solves, "with_time_left", with_time_left)
+    monkeypatch.setattr(second_tries, "with_time_left", with_time_left)
     result = solver.solve(*targets, world=WORLD, options=options | REPAIR)
     assert len(steps) == 1
     assert before.success.sum() == result.success.sum() < whole.success.sum()

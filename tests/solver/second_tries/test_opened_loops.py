@@ -6,7 +6,7 @@ import pytest
 from ik_service import Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
-from ik_service.solver.given.target_arrays import TargetArrays
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import as_target
 from ik_service.solver.second_tries.opened_loops import OpenedProblem
 from objectives import InputError
@@ -50,7 +50,7 @@ def test_poses_follow_through_one_weld_after_another(reference):
     tool = transform_multiply(pose_of(robot, joint_q, links[0]), TOOL[None])
     to_reference = transform_inverse(pose_of(robot, joint_q, reference))
     wanted = transform_multiply(to_reference, tool)
-    given = problem.given(TargetArrays((wanted[:, :3],), (wanted[:, 3:],), 1))
+    given = problem.given(Batch((wanted[:, :3],), (wanted[:, 3:],), 1))
     for k, link in enumerate(links):
         pose = transform_multiply(to_reference, pose_of(robot, joint_q, link))
         np.testing.assert_allclose(given.positions[k], pose[:, :3], atol=1e-12)
@@ -67,7 +67,7 @@ def test_nothing_follows_from_half_a_pose_or_through_other_joints(dual_panda, ho
     pin = dual_panda.with_loops([LoopConstraint("object", "revolute", RIGHT, LEFT, reference_offset=HELD)])
     assert OpenedProblem.of(pin, [Target(LEFT)]) is None
     problem = OpenedProblem.of(robot, [Target(LEFT)])
-    assert problem.given(TargetArrays((poses[:, 0, :3],), (None,), COUNT)) is None
+    assert problem.given(Batch((poses[:, 0, :3],), (None,), COUNT)) is None
     relative = OpenedProblem.of(robot, [Target(LEFT, reference_link=RIGHT)])
     assert relative is None  # the other hand stands still in its own frame
 

@@ -14,8 +14,8 @@ from ik_service.service.pool.pool_limits import PoolLimits
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import CompileFailedError, CompilingError, ExpiredError
 from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 from tests.bounded import PATIENCE_S
 from tests.service.pool.conftest import SlowBuilder, answers, numbered, numbers_of, solved_by
@@ -95,7 +95,7 @@ def test_what_took_too_long_is_built_again_for_those_who_still_wait(make_pool, p
     gone.cancel()
     builder.end(BuildEnd.ABANDONED)
     _, request, done, _ = builder.asked.pop()
-    assert request.arrays.positions[0][0, 0] == 1.0
+    assert request.batch.positions[0][0, 0] == 1.0
     done(BuildEnd.COMPILED)
     assert answers(waiting) == [[1]]
 
@@ -200,7 +200,7 @@ def test_what_the_solvers_own_thread_cannot_compile_or_keep_is_not_tried_again(
 
 def test_codes_differ_by_rows_and_not_by_values(panda):
     def code(positions=None, orientations_xyzw=None, link="panda_hand", options=None, **changes):
-        arrays = TargetArrays.of([np.zeros((2, 3)) if positions is None else positions], [orientations_xyzw])
+        arrays = Batch.of([np.zeros((2, 3)) if positions is None else positions], [orientations_xyzw])
         return SolveRequest((Target(link, **changes),), arrays, options=options or SolverOptions()).code_key
 
     one = np.array([0.1, 0, 0, 0, 0, 0, 1.0])
@@ -219,7 +219,7 @@ def test_codes_differ_by_rows_and_not_by_values(panda):
 
 def test_answers_of_a_process_that_compiles_apart_are_the_same(panda):
     poses = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(1), 3), links=["panda_link5"])
-    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    arrays = Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
     answers = []
     for apart in (True, False):
         pool = SolverPool("cpu", compile_apart=apart)

@@ -9,8 +9,8 @@ from ik_service.service.pool import solver_cache
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.objective_data import ObjectiveData
 from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 from objectives import IKObjectivePlane, IKObjectivePosture
 from tests.service.conftest import COLUMNS, assert_one_batch
@@ -30,7 +30,7 @@ def request_for(robot, count, seed, *, weight=0.01, alone=False):
     rng = np.random.default_rng(seed)
     poses = robot.forward_kinematics(robot.random_free_joint_q(rng, count), links=["panda_hand"])
     targets = () if alone else (Target("panda_hand"),)
-    arrays = TargetArrays((), (), count) if alone else TargetArrays.of([poses.positions[:, 0]])
+    arrays = Batch((), (), count) if alone else Batch.of([poses.positions[:, 0]])
     reference, points = robot.random_joint_q(rng, count), poses.positions[:, 0]
     weights = weight * (1.0 + rng.random((count, 7)))
     if seed % 2 == 0:

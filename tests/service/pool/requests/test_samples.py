@@ -9,8 +9,8 @@ from ik_service import load_robot
 from ik_service.robots import LoopConstraint
 from ik_service.service.queue.objective_data import ObjectiveData
 from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.target_arrays import TargetArrays
 from ik_service.solver.given.targets import Target
 from objectives import IKObjectivePosture
 from tests.fork_server import fork_server
@@ -39,7 +39,8 @@ robot, request = KINDS[os.environ["KIND"]]()
 wp.config.log_level = wp.LOG_WARNING
 sample = request.sample()
 assert sample.problem_count <= 4
-sample = replace(sample, initial_joint_q=np.tile(robot.mid_joint_q, (sample.problem_count, 1)))  # alike, by its key
+start = np.tile(robot.mid_joint_q, (sample.problem_count, 1))  # alike, by its key
+sample = replace(sample, batch=sample.batch._replace(start=start))
 need_kernels(robot, sample, "cpu")
 before = loaded()
 assert len(SolverCache("cpu").solve(robot, request).success) == request.problem_count
@@ -61,7 +62,7 @@ def test_a_sample_has_a_problem_of_each_pattern_of_weights():
     weights[900:, 1] = 0.0
     weights[900:, 2] = 0.5
     sample = numbered(0, 1000, weights=weights).sample()
-    assert sample.arrays.positions[0][:, 0].tolist() == [0.0, 500.0, 900.0]
+    assert sample.batch.positions[0][:, 0].tolist() == [0.0, 500.0, 900.0]
     assert sample.targets[0].row_weights.tolist() == weights[[0, 500, 900]].tolist()
 
 
@@ -74,9 +75,9 @@ def processes():
 def of_poses(robot, links, *, orientations=True, start=False, **options):
     poses = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(0), COUNT), links=links)
     positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
-    arrays = TargetArrays.of(positions, turned if orientations else None)
+    arrays = Batch.of(positions, turned if orientations else None)
     given = np.tile(robot.mid_joint_q, (COUNT, 1)) if start else None
-    return robot, SolveRequest(tuple(map(Target, links)), arrays, given, SolverOptions(**options))
+    return robot, SolveRequest(tuple(map(Target, links)), arrays._replace(start=given), SolverOptions(**options))
 
 
 def of_panda(**changes):
@@ -123,7 +124,7 @@ def posture_in_contact():
     robot = load_robot("panda")
     joint_q = robot.random_free_joint_q(np.random.default_rng(0), 1500)[[919, 1093, 1275]]
     poses = robot.forward_kinematics(joint_q, links=["panda_hand"])
-    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    arrays = Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
     return of_posture(SolveRequest((Target("panda_hand"),), arrays), robot, np.ones(7))
 
 
