@@ -4,15 +4,13 @@ No GPU is needed. The modules are those of a solve on any device, and the island
 the size of block that it is launched with, which is part of its key in the cache.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ik_service.ik_solver import IKSolver
-from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, CachedModule
-from ik_service.kernels.shipped_kernels import note_gpu_code
+from ik_service.kernels.kernel_cache import note_gpu_code
+from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, CachedModule, compile_together
 from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 
@@ -54,12 +52,11 @@ def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -
     """
     ptx = min(architectures)
     work = [
-        CachedModule(module, block, arch=number, use_ptx=use_ptx)
+        CachedModule(module, block, None, number, use_ptx)
         for module, block in modules.items()
         for number, use_ptx in (*((number, False) for number in architectures), (ptx, True))
     ]
     missing = [one for one in work if not one.is_whole()]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "ik-compiler") as executor:
-        list(executor.map(CachedModule.compile, missing))
+    compile_together(missing)
     note_gpu_code(architectures, ptx)
     return [one.path for one in missing]

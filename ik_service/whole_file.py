@@ -10,13 +10,16 @@ UNFINISHED = ".unfinished"
 """End of the name of a file that is being written."""
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object], unfinished: Path | None = None) -> None:
+def write_whole(
+    path: Path, write: Callable[[IO[bytes]], object], unfinished: Path | None = None, *, mode: int | None = None
+) -> None:
     """Write a file, in place of an earlier one.
 
     Args:
         path: The file.
         write: Writes its bytes to a file that is open.
         unfinished: Name of the file until it is whole, in the same folder; None: a hidden name of its own.
+        mode: Mode of the file, whatever the umask; None: as the umask says.
 
     Raises:
         OSError: The disk does not take it; an earlier file stays.
@@ -24,6 +27,8 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], unfinished: Pa
     unfinished = unfinished or path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
         with unfinished.open("wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -15,7 +15,7 @@ from ik_service.compiler import cpu_target
 from ik_service.errors import EngineError
 from ik_service.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.ik_solver import IKSolver
-from ik_service.kernels.kernel_loading import cached_files
+from ik_service.kernels import kernel_cache
 from ik_service.mechanism.names import leaf_links
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.service.pool.kernel_marks import mark_compiled
@@ -90,7 +90,7 @@ def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
             where = f"{warmed.engine} engine, {warmed.device}"
             line = f"{warmed.robot} {', '.join(warmed.links)}: {work}, {warmed.seconds:.2f} s ({where})"
             output_console().print(line, markup=False, soft_wrap=True)
-    folder, target = str(wp.config.kernel_cache_dir), cpu_target().name
+    folder, target = str(kernel_cache.folder()), cpu_target().name
     if as_json:
         report = {"cache": folder, "cpu_target": target, "robots": [asdict(warmed) for warmed in done]}
         print_json(report)
@@ -138,7 +138,8 @@ def link_sets(robot: RobotModel, links: Sequence[str]) -> list[tuple[str, ...]]:
 
 def compiled_objects() -> set[Path]:
     """Return the files with compiled code in the cache."""
-    return {path for path in cached_files() if path.suffix in OBJECT_SUFFIXES}
+    found = kernel_cache.entries(kernel_cache.folder())
+    return {Path(entry.path) for entry in found if entry.name.endswith(OBJECT_SUFFIXES)}
 
 
 def folders_of_this_process() -> set[str]:

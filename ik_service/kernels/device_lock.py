@@ -25,8 +25,7 @@ class SideBySide:
     def __init__(self) -> None:
         self._under_way = list[None]()  # an entry for each block; appending and removing one is atomic
         self._append, self._pop = self._under_way.append, self._under_way.pop
-        self._is_recording = False
-        self._recorded = threading.Event()
+        self._is_recording, self._recorded = False, threading.Event()
 
     def __enter__(self) -> None:
         """Begin a block, once no recording is under way."""
@@ -64,20 +63,16 @@ def turn_on(device: wp.Device | None) -> AbstractContextManager[object]:
 
 
 def recording() -> AbstractContextManager[bool]:
-    """Return what to hold while Warp records, beside the device lock.
-
-    It gives whether to record: False where launches of other threads have not ended in time.
-    """
+    """Return what to hold while Warp records, beside the device lock; it gives whether all launches ended in time."""
     return _ON_CPU.recording()
 
 
 def is_lost(device: wp.Device) -> bool:
     """Return whether a GPU works no more: an error has ended its context, or it is gone."""
-    if not device.is_cuda or device.is_capturing:  # while a graph is recorded nobody may wait
-        return False
     try:
-        with DEVICE_LOCK:
-            wp.synchronize_device(device)
+        if device.is_cuda and not device.is_capturing:  # while a graph is recorded nobody may wait
+            with DEVICE_LOCK:
+                wp.synchronize_device(device)
     except RuntimeError:
         return True
     return False

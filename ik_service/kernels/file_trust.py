@@ -1,8 +1,8 @@
-"""Which files are believed: those that only this user and root can have written.
+"""Trust in files: a file is believed where only this user and root can have written it, as ssh takes its files.
 
-It is the rule by which ssh takes its files. What a file says is believed, or its code run, where both the file and its
-folder belong to this user or to root, and neither a group nor others may write there. A group that has no other member
-does not count: it is how some systems make files, and how Kubernetes hands volumes to a container.
+What a file says is believed, or its code run, where both the file and its folder belong to this user or to root, and
+neither a group nor others may write there. A group that has no other member does not count: some systems make files
+with such a group, and Kubernetes hands volumes to a container with one.
 """
 
 import functools
@@ -16,19 +16,18 @@ ROOT = 0  # user and group
 
 
 def why_untrusted(path: str | os.PathLike[str]) -> str | None:
-    """Return why a file or folder is not believed, None where it is; of a link, that which it leads to.
+    """Return why a file or folder is not believed, as the end of a sentence, None where it is; links are followed.
 
     Raises:
         OSError: It is not there, or cannot be asked.
     """
-    return why_others_wrote(os.stat(path))
+    found = os.stat(path)
+    return f"belongs to user {found.st_uid}" if is_foreign(found) else why_others_may_write(found)
 
 
-def why_others_wrote(found: os.stat_result) -> str | None:
-    """Return who besides this user and root owns a file or may write it, as the end of a sentence; None if nobody."""
-    if found.st_uid not in (ROOT, os.geteuid()):
-        return f"belongs to user {found.st_uid}"
-    return why_others_may_write(found)
+def is_foreign(found: os.stat_result) -> bool:
+    """Return whether a file belongs to another user than this one and root."""
+    return found.st_uid not in (ROOT, os.geteuid())
 
 
 def why_others_may_write(found: os.stat_result) -> str | None:
@@ -44,10 +43,7 @@ def why_others_may_write(found: os.stat_result) -> str | None:
 
 @functools.cache
 def _is_own_group(gid: int) -> bool:
-    """Return whether this user is the one known member of a group.
-
-    A group of this process without a name, as those of containers, has no member that is known.
-    """
+    """Return whether this user is the one known member of a group; groups of containers have no known members."""
     if gid not in (os.getegid(), *os.getgroups()):
         return False
     try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
@@ -22,55 +23,11 @@ def has_host_copy(device: wp.Device) -> bool:
     return bool(device.is_cuda)
 
 
-class HostDeviceBlock:
-    """Memory for arrays that are copied together, all lines of all of them at once.
-
-    Args:
-        device: Where it lives.
-    """
-
-    def __init__(self, device: wp.Device) -> None:
-        self._device: wp.array[Any] = wp.zeros(BLOCK_BYTES, dtype=wp.uint8, device=device)
-        self._copied: wp.array[Any] = wp.zeros(BLOCK_BYTES, dtype=wp.uint8, device="cpu", pinned=device.is_cuda)
-        self._taken = 0
-
-    def take(self, shape: tuple[int, ...], dtype: Any) -> "tuple[wp.array[Any], wp.array[Any]] | None":
-        """Return an array on the device and its copy on the host, or None if there is no room for it."""
-        size = math.prod(shape) * int(wp.types.type_size_in_bytes(dtype))
-        first = -(-self._taken // ARRAY_ALIGNMENT) * ARRAY_ALIGNMENT
-        if size == 0 or first + size > BLOCK_BYTES:
-            return None
-        self._taken = first + size
-        pair = []
-        for memory in (self._device, self._copied):
-            array: Any = wp.array(ptr=memory.ptr + first, dtype=dtype, shape=shape, device=memory.device)
-            array.memory = memory  # as long as the array is held
-            pair.append(array)
-        return pair[0], pair[1]
-
-    def push(self, count: int) -> None:
-        """Have it copied from the host to the device."""
-        wp.copy(self._device, self._copied, count=self._taken)
-
-    def fetch(self, count: int) -> None:
-        """Have it copied from the device to the host."""
-        wp.copy(self._copied, self._device, count=self._taken)
-
-
 @cache
 def side_stream(device: str) -> wp.Stream | None:
-    """Return a stream for copies beside a device's own, made at the first call, with the device locked; a CPU has none.
-
-    Args:
-        device: Its name.
-    """
+    """Return a stream for copies beside the own one of a named device, made with the device locked; a CPU has none."""
     found = wp.get_device(device)
     return wp.Stream(found) if found.is_cuda else None
-
-
-def block_on(device: wp.Device) -> HostDeviceBlock | None:
-    """Return a block for arrays on a device; None where the host sees its memory."""
-    return HostDeviceBlock(device) if has_host_copy(device) else None
 
 
 class HostDeviceArray:
@@ -86,7 +43,6 @@ class HostDeviceArray:
         block: Where it is to stand beside others, if there is room.
 
     Attributes:
-        per_problem: As given.
         block: Where it stands beside others; None where it stands alone.
         device: The Warp array.
         host: The NumPy array.
@@ -100,20 +56,19 @@ class HostDeviceArray:
         device: wp.Device,
         *,
         per_problem: bool = True,
-        block: HostDeviceBlock | None = None,
+        block: "HostDeviceBlock | None" = None,
     ) -> None:
-        self.per_problem = per_problem
-        self.device: wp.array[Any]
-        self._copied: wp.array[Any] | None = None
-        self.has_host_copy = has_host_copy(device)
+        self._per_problem, self.has_host_copy = per_problem, has_host_copy(device)
         taken = None if block is None else block.take(shape, dtype)
         self.block = None if taken is None else block
+        self.device: wp.array[Any]
+        self._copied: wp.array[Any] | None = None
         if taken is not None:
             self.device, self._copied = taken
         else:
             self.device = wp.zeros(shape, dtype=dtype, device=device)
-        if self.has_host_copy and taken is None:
-            self._copied = wp.zeros(shape, dtype=dtype, device="cpu", pinned=device.is_cuda)
+            if self.has_host_copy:
+                self._copied = wp.zeros(shape, dtype=dtype, device="cpu", pinned=device.is_cuda)
         self.host: NDArray[Any] = (self._copied if self._copied is not None else self.device).numpy()
 
     def push(self, count: int) -> None:
@@ -141,24 +96,48 @@ class HostDeviceArray:
 
     def read(self, count: int) -> NDArray[Any]:
         """Return a copy of the lines of `count` problems, once what was fetched has been waited for."""
-        copied: NDArray[Any] = self.host[:count].copy()
-        return copied
+        return np.array(self.host[:count])
 
     def _numbers(self, count: int) -> int:
-        return count * (self.device.size // self.device.shape[0]) if self.per_problem else self.device.size
+        return count * (self.device.size // self.device.shape[0]) if self._per_problem else self.device.size
 
 
-def copied_together(arrays: Sequence[HostDeviceArray]) -> list[HostDeviceArray | HostDeviceBlock]:
+class HostDeviceBlock(HostDeviceArray):
+    """Memory for arrays that are copied together, all lines of all of them at once, on a device apart from the host."""
+
+    def __init__(self, device: wp.Device) -> None:
+        super().__init__((BLOCK_BYTES,), wp.uint8, device, per_problem=False)
+        self._taken = 0
+
+    def take(self, shape: tuple[int, ...], dtype: Any) -> list[Any] | None:
+        """Return an array on the device and its copy on the host, or None if there is no room for it."""
+        size = math.prod(shape) * int(wp.types.type_size_in_bytes(dtype))
+        first = -(-self._taken // ARRAY_ALIGNMENT) * ARRAY_ALIGNMENT
+        if size == 0 or first + size > BLOCK_BYTES:
+            return None
+        self._taken = first + size
+        memories: list[Any] = [self.device, self._copied]
+        pair = [wp.array(ptr=one.ptr + first, dtype=dtype, shape=shape, device=one.device) for one in memories]
+        for array, memory in zip(pair, memories, strict=True):
+            array.memory = memory  # as long as the array is held
+        return pair
+
+    def _numbers(self, count: int) -> int:
+        return self._taken
+
+
+def block_on(device: wp.Device) -> HostDeviceBlock | None:
+    """Return a block for arrays on a device; None where the host sees its memory."""
+    return HostDeviceBlock(device) if has_host_copy(device) else None
+
+
+def copied_together(arrays: Sequence[HostDeviceArray]) -> list[HostDeviceArray]:
     """Return what to copy so that arrays are copied: those that stand alone, and each block of others once."""
     return list(dict.fromkeys(array if array.block is None else array.block for array in arrays))
 
 
 class HostColumns:
-    """Arrays that are read together, line by line of problems.
-
-    Args:
-        arrays: The arrays by name.
-    """
+    """Arrays by name that are read together, line by line of problems."""
 
     def __init__(self, arrays: Mapping[str, HostDeviceArray]) -> None:
         self._arrays = {name: array.host for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""Loading of kernels from Warp's cache; missing ones are compiled side by side.
+"""Loading of kernels from Warp's cache; missing ones are compiled side by side, and whoever waits is told.
 
     modules -> loaded in this process? -> in the cache, trusted and undamaged? load : compile, write a checksum, load
 
@@ -20,18 +20,18 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import warp as wp
 
 from ik_service.errors import KernelBuildError, KernelCacheError
-from ik_service.kernels.cache_bound import MARKS, keep_bound, note_use
+from ik_service.kernels import kernel_cache
 from ik_service.kernels.kept_headers import header_at_hand
-from ik_service.kernels.kernel_trust import CHECKSUM, check_trust, checksum
 
 _logger = logging.getLogger(__name__)
 
@@ -40,15 +40,15 @@ LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none
 NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how errors of Warp begin
 NOT_BUILT = "CUDA kernel build failed"
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes, whose errors name no file
-_FIRST_IDS = itertools.count(1, 2**20)  # of what is loaded of modules that are unloaded again
 LOAD_TRIES = 3  # to load a module whose files vanish
 QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; any value but an empty one silences notices
 NOTICE_S = 0.5  # of compiling, before somebody who waits is told
 LINKS_TOLD = 3
-_THREAD = threading.local()  # `asked`: for whom kernels are compiled, and who is told
+_FIRST_IDS = itertools.count(1, 2**20)  # of what is loaded of modules that are unloaded again
 _HOLDERS: Counter[Any] = Counter()  # how many holders each module has
 _HOLDING = threading.RLock()  # reentrant: garbage may be collected while a thread holds the lock
-NOBODY: tuple[str, Callable[[str], None] | None] = ("", None)
+_ASKED: ContextVar[tuple[str, Callable[[str], None] | None]] = ContextVar("asked", default=("", None))
+"""For whom kernels are compiled, and who is told."""
 
 
 def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
@@ -62,23 +62,27 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
         KernelCacheError: Others may have written what is in the cache.
         OSError: The cache cannot be read, or not be written where it lacks a module; see `explained_cache_error`.
     """
-    blocks = [(module, _block(block, device)) for module, block in modules.items()]
-    waiting = [CachedModule(*one, device=device) for one in blocks if not is_loaded(*one, device)]
+    context = device.context if device.is_cuda else None
+    blocks = [(module, block if device.is_cuda else BLOCK_DIM) for module, block in modules.items()]
+    waiting = [CachedModule(*one, device) for one in blocks if (context, one[1]) not in one[0].execs]
     missing = [one for one in waiting if not one.is_whole()]
-    cores = len(os.sched_getaffinity(0))
     if missing:
-        with _Notice(len(missing)), ThreadPoolExecutor(min(cores, len(missing)), "ik-compiler") as executor:
-            list(executor.map(CachedModule.compile, missing))
+        with compiling_notice(len(missing)):
+            compile_together(missing)
     for one in waiting:
         one.load()
     if missing:
-        keep_bound()
+        kernel_cache.keep_bound()
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:
     """Load one module, as `load_kernels` does, before the solver knows its other modules."""
-    if not is_loaded(module, _block(LAUNCH_BLOCK, device), device):
-        load_kernels({module: LAUNCH_BLOCK}, device)
+    load_kernels({module: LAUNCH_BLOCK}, device)
+
+
+def loaded_modules() -> int:
+    """Return how many modules this process has loaded."""
+    return sum(bool(module.execs) for module in list(wp._src.context.user_modules.values()))
 
 
 def unload_with(holder: object, module: Any) -> None:
@@ -108,22 +112,8 @@ def _unload(module: Any) -> None:
         del modules[module.name]
 
 
-def loaded_modules() -> int:
-    """Return how many modules this process has loaded."""
-    return sum(bool(module.execs) for module in list(wp._src.context.user_modules.values()))
-
-
-def is_loaded(module: Any, block: int, device: wp.Device) -> bool:
-    """Return whether this process has a module loaded; asked in every solve, so it looks at nothing else."""
-    return (device.context if device.is_cuda else None, block) in module.execs
-
-
-def _block(block: int, device: wp.Device) -> int:
-    return block if device.is_cuda else BLOCK_DIM
-
-
 class CachedModule:
-    """A module for a device or an architecture, and its files in the cache.
+    """A module for a device or an architecture, and its files in the cache; `path` is the file with its code.
 
     Args:
         module: The Warp module.
@@ -134,39 +124,21 @@ class CachedModule:
     """
 
     def __init__(
-        self,
-        module: Any,
-        block: int,
-        *,
-        device: wp.Device | None = None,
-        arch: int | None = None,
-        use_ptx: bool | None = None,
+        self, module: Any, block: int, device: wp.Device | None, arch: int | None = None, use_ptx: bool | None = None
     ) -> None:
         self._module, self._block, self._device, self._use_ptx = module, block, device, use_ptx
         self._arch = arch if device is None else module._get_compile_arch(device)
-        identifier = module.get_module_identifier(block_dim=block)
-        self._folder = Path(str(wp.config.kernel_cache_dir), identifier)
-        name: str = module._get_compile_output_name(device, arch, use_ptx=use_ptx, block_dim=block)
-        self._names: tuple[str, str, str] = (name, module._get_meta_name(block_dim=block), f"{name}{CHECKSUM}")
-
-    @property
-    def path(self) -> Path:
-        """Where its code stands."""
-        return self._folder / self._names[0]
+        name = module._get_compile_output_name(device, arch, use_ptx=use_ptx, block_dim=block)
+        self.path = kernel_cache.folder() / module.get_module_identifier(block_dim=block) / name
+        self._meta = self.path.with_name(module._get_meta_name(block_dim=block))
 
     def is_whole(self) -> bool:
-        """Return whether the cache holds the module, undamaged.
-
-        Raises:
-            KernelCacheError: Others may have written it.
-        """
-        code, meta, said = paths = [self._folder / name for name in self._names]
-        try:
-            check_trust([self._folder, *paths])
-            json.loads(meta.read_bytes())
-            return said.read_bytes() == checksum(code)
-        except (FileNotFoundError, ValueError):
-            return False
+        """Return whether the cache holds the module, undamaged; KernelCacheError where others may have written it."""
+        with suppress(FileNotFoundError, ValueError):
+            has_code = kernel_cache.has_checksum(self.path, self._meta)
+            json.loads(self._meta.read_bytes())
+            return has_code
+        return False
 
     def load(self) -> None:
         """Load the module; compile it where it is missing or damaged."""
@@ -175,7 +147,7 @@ class CachedModule:
                 self.compile()
             try:
                 self._module.load(self._device, block_dim=self._block)
-                note_use(self._folder / self._names[2])
+                kernel_cache.note_use(self._meta)
                 return
             except Exception:  # another process has removed it in between
                 if not tries_left or self.is_whole():
@@ -183,30 +155,30 @@ class CachedModule:
 
     def compile(self) -> None:
         """Compile it in a folder of its own and put it in its place with a checksum: it is whole all the time."""
-        staged = self._folder.with_name(f"{self._folder.name}_s{os.getpid()}_{threading.get_ident()}")
-        options = self._module.resolved_options[self._block]
+        folder, name, options = self.path.parent, self.path.name, self._module.resolved_options[self._block]
+        staged = folder.with_name(f"{folder.name}_s{os.getpid()}_{threading.get_ident()}")
         try:
             with header_at_hand(options) if self._arch is None else nullcontext():
-                self._module._compile(
-                    self._device, staged, self._names[0], self._arch, use_ptx=self._use_ptx, options=options
-                )
-            (staged / self._names[2]).write_bytes(checksum(staged / self._names[0]))
+                self._module._compile(self._device, staged, name, self._arch, use_ptx=self._use_ptx, options=options)
+            kernel_cache.write_checksum(staged / name)
             for path in (*staged.iterdir(), staged):
                 path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o022)  # whatever the umask says
-            self._put(staged)
+            try:
+                staged.rename(folder)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                for path in sorted(staged.iterdir(), key=lambda path: path.suffix == kernel_cache.CHECKSUM):
+                    path.replace(folder / path.name)  # the checksum last
         finally:
             for left in staged.parent.glob(f"{staged.name}*"):  # with what Warp leaves of a compilation that failed
                 shutil.rmtree(left, ignore_errors=True)
 
-    def _put(self, staged: Path) -> None:
-        """Put what has been compiled in the place of what may be there."""
-        try:
-            staged.rename(self._folder)
-        except OSError as error:
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
-            for path in sorted(staged.iterdir(), key=lambda path: path.name == self._names[2]):  # the checksum last
-                path.replace(self._folder / path.name)
+
+def compile_together(modules: Sequence[CachedModule]) -> None:
+    """Compile modules side by side, as many at once as there are cores for this process."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "ik-compiler") as executor:
+        list(executor.map(CachedModule.compile, modules))
 
 
 def whom_of(robot: str, links: Sequence[str]) -> str:
@@ -229,60 +201,50 @@ class KernelsFor:
 
     def __enter__(self) -> None:
         """Note for which robot this thread compiles kernels."""
-        self._before = getattr(_THREAD, "asked", NOBODY)
-        _THREAD.asked = self._whom or self._before[0], self._tell or self._before[1]
+        self._before = _ASKED.get()
+        _ASKED.set((self._whom or self._before[0], self._tell or self._before[1]))
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Replace an error of the cache by an error that tells the user what to do."""
-        _THREAD.asked = self._before
+        _ASKED.set(self._before)
         explained = None if error is None else explained_cache_error(error)
         if explained is not None:
             raise explained from error
 
 
-class _Notice:
-    """Tells the user about a wait for the compiler: in the log, or on standard error of programs without a log.
+@contextmanager
+def compiling_notice(count: int) -> Iterator[None]:
+    """Tell of a wait for the compiler: in the log, and after `NOTICE_S` on standard error of programs without a log.
 
-    Args:
-        count: How many modules are compiled.
+    Without an error the seconds are told, too, and kept for the next notice about this number of modules.
     """
+    (whom, tell), kept = _ASKED.get(), kernel_cache.folder() / kernel_cache.MARKS / f"seconds_of_{count}"
+    text, said = f"Compiling code for {whom or 'a robot'}; later runs find it.", threading.Event()
+    with suppress(OSError, ValueError):
+        text += f" Last time it took {float(kept.read_text()):.1f} s."
 
-    def __init__(self, count: int) -> None:
-        self._said, self._times = threading.Event(), Path(str(wp.config.kernel_cache_dir), MARKS, f"seconds_of_{count}")
-        self._tell: Callable[[str], None] | None
-        whom, self._tell = getattr(_THREAD, "asked", NOBODY)
-        self._text = f"Compiling code for {whom or 'a robot'}; later runs find it."
-        with suppress(OSError, ValueError):
-            self._text += f" Last time it took {float(self._times.read_text()):.1f} s."
+    def say() -> None:
+        said.set()
+        _write(text)
 
-    def __enter__(self) -> None:
-        """Log the notice, and write it to standard error after `NOTICE_S`."""
-        _logger.info("%s", self._text)
-        if self._tell:
-            self._tell(self._text)
-        self._start, self._timer = time.perf_counter(), threading.Timer(NOTICE_S, self._say)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(self, kind: object, *error: object) -> None:
-        """Tell how many seconds compiling took, and keep the number for the next notice; a failure tells nothing."""
-        self._timer.cancel()
-        if self._tell:
-            self._tell("")
-        if kind is not None:
-            return
-        took = f"{time.perf_counter() - self._start:.1f}"
-        _logger.info("Compiled in %s s.", took)
-        if self._said.is_set():
-            _write(f"Compiled in {took} s.")
-        with suppress(OSError):  # a cache that is only read
-            self._times.parent.mkdir(mode=0o755, exist_ok=True)
-            self._times.touch(mode=0o644)  # whatever the umask: a file that others can write is not trusted
-            self._times.write_text(took)
-
-    def _say(self) -> None:
-        self._said.set()
-        _write(self._text)
+    _logger.info("%s", text)
+    if tell:
+        tell(text)
+    start, timer = time.perf_counter(), threading.Timer(NOTICE_S, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if tell:
+            tell("")
+    took = f"{time.perf_counter() - start:.1f}"
+    _logger.info("Compiled in %s s.", took)
+    if said.is_set():
+        _write(f"Compiled in {took} s.")
+    with suppress(OSError):  # a cache that is only read
+        kernel_cache.write(kept, took.encode())
 
 
 def _write(text: str) -> None:
@@ -295,28 +257,20 @@ def _write(text: str) -> None:
 
 def explained_cache_error(error: BaseException) -> KernelCacheError | None:
     """Return an error that explains one that comes from the kernel cache, or None for any other."""
-    folder = Path(str(wp.config.kernel_cache_dir))
-    if isinstance(error, OSError):
+    folder, said = kernel_cache.folder(), str(error)
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in NOT_WRITTEN):
         at_fault = folder if error.filename is None else Path(os.fsdecode(error.filename))
-        if error.filename is None and error.errno not in NOT_WRITTEN:
-            return None
         if at_fault.is_relative_to(folder) or folder.is_relative_to(at_fault):
             return KernelCacheError(
                 f"The kernel cache '{folder}' has no code that can be read for this robot and these targets, and it "
                 f"cannot be written: {error.strerror}. Fill it beforehand with 'ik-service warmup' as a user who may "
                 "write there, or let WARP_CACHE_PATH name a folder that can be written."
             )
-    if isinstance(error, json.JSONDecodeError) or str(error).startswith(NOT_LOADED):
-        return KernelCacheError(f"A file in the kernel cache '{folder}' is damaged: {error}. Delete that folder.")
-    if str(error).startswith(NOT_BUILT):
+    if isinstance(error, json.JSONDecodeError) or said.startswith(NOT_LOADED):
+        return KernelCacheError(f"A file in the kernel cache '{folder}' is damaged: {said}. Delete that folder.")
+    if said.startswith(NOT_BUILT):
         return KernelBuildError(
-            f"Kernels for a GPU cannot be compiled into the cache '{folder}': {error}. The log has the compiler's "
+            f"Kernels for a GPU cannot be compiled into the cache '{folder}': {said}. The log has the compiler's "
             "words. Check that the version of Warp is the one that is required, and that the card is one it supports."
         )
     return None
-
-
-def cached_files() -> set[Path]:
-    """Return the files in the cache; folders that other processes rename or remove meanwhile are passed over."""
-    cache = str(wp.config.kernel_cache_dir)
-    return {Path(folder, name) for folder, _, names in os.walk(cache) for name in names}

@@ -18,10 +18,6 @@ def func_native(text: str) -> Callable[[Stub], Stub]:
 
 
 def reference_to(kind: Any) -> Any:
-    """Return the type of an argument of Warp functions that is passed by reference.
-
-    Args:
-        kind: A Warp struct, vector or matrix.
-    """
+    """Return the type of an argument of Warp functions by which a struct, vector or matrix is passed by reference."""
     warp: Any = wp
     return warp.ref[kind]

@@ -14,9 +14,8 @@ import warp as wp
 
 from ik_service.errors import in_a_line
 from ik_service.kernels.device_lock import is_lost
+from ik_service.kernels.kernel_cache import check_cache, use_gpu_code, use_shipped_kernels
 from ik_service.kernels.kernel_loading import KernelsFor
-from ik_service.kernels.kernel_trust import check_cache
-from ik_service.kernels.shipped_kernels import use_gpu_code, use_shipped_kernels
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SolverOptions
 from ik_service.warp_start import start_warp

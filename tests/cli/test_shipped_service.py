@@ -10,7 +10,7 @@ import pytest
 import warp as wp
 
 from ik_service.cli.warmup_command import OBJECT_SUFFIXES
-from ik_service.kernels.cache_bound import MARKS
+from ik_service.kernels.kernel_cache import MARKS
 from ik_service.service.schema.examples import SOLVE_REQUESTS
 
 

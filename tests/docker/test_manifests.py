@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from ik_service.kernels import cache_bound
+from ik_service.kernels import kernel_cache
 from ik_service.service import create_app
 from ik_service.settings import ENV_PREFIX, ServiceSettings
 from tests.docker.dockerfile import only, variables
@@ -186,7 +186,7 @@ def mebibytes(quantity):
 
 def test_the_cache_of_kernels_stays_within_its_volume_and_that_within_the_disk_of_the_pod(overlay):
     volumes = {one["name"]: one["emptyDir"] for one in pod(overlay)["volumes"] if "emptyDir" in one}
-    bound = int(variables()[cache_bound.BOUND_VARIABLE]) * 1e6 / 2**20
+    bound = int(variables()[kernel_cache.BOUND_VARIABLE]) * 1e6 / 2**20
     assert 0.5 * mebibytes(volumes["kernels"]["sizeLimit"]) < bound < 0.8 * mebibytes(volumes["kernels"]["sizeLimit"])
     on_disk = sum(mebibytes(one["sizeLimit"]) for one in volumes.values() if one.get("medium") != "Memory")
     assert on_disk < mebibytes(container(overlay)["resources"]["limits"]["ephemeral-storage"])

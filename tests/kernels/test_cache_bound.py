@@ -5,8 +5,7 @@ import os
 import pytest
 import warp as wp
 
-from ik_service.kernels.cache_bound import BOUND_VARIABLE, MARKS, bound_bytes, keep_bound, note_use
-from ik_service.kernels.kernel_trust import check_cache
+from ik_service.kernels.kernel_cache import BOUND_VARIABLE, MARKS, bound_bytes, check_cache, keep_bound, note_use
 from objectives import InputError
 
 SIZE = 400_000  # bytes of each module

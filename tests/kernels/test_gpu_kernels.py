@@ -12,9 +12,9 @@ import ik_service
 from ik_service.cli.warmup_command import OBJECT_SUFFIXES
 from ik_service.errors import EngineError, KernelCacheError
 from ik_service.gpu_kernels import compile_for_gpus, gpu_modules
-from ik_service.kernels import shipped_kernels
+from ik_service.kernels import kernel_cache
+from ik_service.kernels.kernel_cache import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels
-from ik_service.kernels.shipped_kernels import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
@@ -149,10 +149,10 @@ def test_kernels_that_check_for_collision_compile(tmp_path, monkeypatch):
 
 def test_what_the_cache_holds_adds_up(tmp_path, monkeypatch):
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
-    assert shipped_kernels.read_gpu_code() == {}
+    assert kernel_cache.read_gpu_code() == {}
     note_gpu_code((90,), 90)
     note_gpu_code((75, 80), 75)
-    assert shipped_kernels.read_gpu_code() == {"cubins": [75, 80, 90], "ptx": 75}
+    assert kernel_cache.read_gpu_code() == {"cubins": [75, 80, 90], "ptx": 75}
 
 
 @pytest.mark.evidence

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import warp as wp
 
+from ik_service.cli.warmup_command import compiled_objects
 from ik_service.compiler import cpu_target
 from ik_service.compiler.code.cpu_targets import TARGETS
-from ik_service.kernels.kernel_loading import cached_files
 from tests.fork_server import fork_server
 from tests.kernels.cache_processes import COUNT, IMPORTS, SOLVES, Processes
 
@@ -164,7 +164,7 @@ def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path,
 
     def look():
         while not over.is_set():
-            found.add(frozenset(cached_files()))
+            found.add(frozenset(compiled_objects()))
 
     with ThreadPoolExecutor(1) as executor:
         looking = executor.submit(look)

@@ -9,7 +9,7 @@ import pytest
 import warp as wp
 
 from ik_service import IKSolver, KernelCacheError
-from ik_service.kernels import file_trust, kernel_trust
+from ik_service.kernels import file_trust, kernel_cache
 from ik_service.kernels.file_trust import why_others_may_write, why_untrusted
 from ik_service.kernels.kernel_loading import explained_cache_error
 
@@ -27,9 +27,9 @@ def cache(tmp_path, monkeypatch):
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(folder))
-    kernel_trust._check_folder.cache_clear()
+    kernel_cache._check_folder.cache_clear()
     yield folder
-    kernel_trust._check_folder.cache_clear()
+    kernel_cache._check_folder.cache_clear()
 
 
 def groups(monkeypatch, *, mine, name=None, members=(), primary_of=()):
@@ -57,7 +57,7 @@ def groups_are_forgotten():
 
 
 def test_a_cache_of_ones_own_is_believed(cache):
-    kernel_trust.check_cache()
+    kernel_cache.check_cache()
 
 
 @pytest.mark.parametrize("mode", [0o002, 0o020])
@@ -67,7 +67,7 @@ def test_a_cache_that_others_may_write_is_refused(cache, place, mode, monkeypatc
     path = cache / place
     path.chmod(path.stat().st_mode | mode)
     with pytest.raises(KernelCacheError, match="can be written by") as caught:
-        kernel_trust.check_cache()
+        kernel_cache.check_cache()
     for said in (str(path), "WARP_CACHE_PATH", "Delete it"):
         assert said in str(caught.value)
 
@@ -84,14 +84,14 @@ def test_what_belongs_to_another_user_is_refused(cache, place, monkeypatch):
 
     monkeypatch.setattr(os, "stat", as_if_foreign)
     with pytest.raises(KernelCacheError, match=f"'{foreign}' belongs to user {os.geteuid() + 1},"):
-        kernel_trust.check_cache()
+        kernel_cache.check_cache()
 
 
 def test_a_refusal_is_said_each_time(cache):
     cache.chmod(0o777)
     for _ in range(2):
         with pytest.raises(KernelCacheError):
-            kernel_trust.check_cache()
+            kernel_cache.check_cache()
 
 
 def test_the_end_of_a_link_is_looked_at_with_its_folder(cache, tmp_path):
@@ -100,13 +100,13 @@ def test_the_end_of_a_link_is_looked_at_with_its_folder(cache, tmp_path):
     (shipped / "code.o").touch(mode=0o644)
     (cache / "wp_module" / "linked.o").symlink_to(shipped / "code.o")
     (cache / "wp_module" / "stale.o").symlink_to(shipped / "gone.o")
-    kernel_trust.check_cache()
+    kernel_cache.check_cache()
     for path in (shipped, shipped / "code.o"):
         before = path.stat().st_mode
         path.chmod(0o777)
-        kernel_trust._check_folder.cache_clear()
+        kernel_cache._check_folder.cache_clear()
         with pytest.raises(KernelCacheError, match="can be written by every user"):
-            kernel_trust.check_cache()
+            kernel_cache.check_cache()
         path.chmod(before)
 
 

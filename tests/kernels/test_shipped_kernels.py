@@ -6,11 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import warp as wp
 
-from ik_service.kernels.shipped_kernels import SHIPPED_VARIABLE, link_kernels, use_shipped_kernels
+from ik_service.kernels import kernel_cache
+
+link_kernels = kernel_cache.use_shipped_kernels.__wrapped__
 
 
 @pytest.fixture
-def shipped(tmp_path):
+def shipped(tmp_path, monkeypatch):
+    monkeypatch.setenv(kernel_cache.SHIPPED_VARIABLE, str(tmp_path / "shipped"))
     folder = tmp_path / "shipped" / str(wp.config.version)
     for name in ("wp_a/a.o", "wp_a/a.meta", "wp_b/b.o", "marks/m"):
         path = folder / name
@@ -20,9 +23,10 @@ def shipped(tmp_path):
 
 
 @pytest.fixture
-def cache(tmp_path):
+def cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     folder.mkdir()
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(folder))
     return folder
 
 
@@ -30,32 +34,35 @@ def texts(folder):
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_every_file_is_linked_once(shipped, cache):
-    assert link_kernels(shipped, cache) == 4
+def test_every_file_is_linked_once_as_the_variable_says(shipped, cache):
+    link_kernels()
     assert texts(cache) == texts(shipped) != {}
-    assert all(path.is_symlink() for path in cache.rglob("*") if not path.is_dir())
-    assert link_kernels(shipped, cache) == 0
+    links = {path: path.lstat() for path in cache.rglob("*") if not path.is_dir()}
+    assert all(path.is_symlink() for path in links)
+    link_kernels()
+    assert {path: path.lstat() for path in links} == links
 
 
 def test_what_the_cache_has_of_its_own_stays(shipped, cache):
     (cache / "wp_a").mkdir()
     (cache / "wp_a" / "a.o").write_text("own")
-    link_kernels(shipped, cache)
-    assert texts(cache)["wp_a/a.o"] == "own"
-    assert texts(cache)["wp_b/b.o"] == "wp_b/b.o"
+    link_kernels()
+    assert texts(cache) == texts(shipped) | {"wp_a/a.o": "own"}
 
 
-def test_a_link_that_leads_nowhere_is_replaced(shipped, cache):
-    link_kernels(shipped, cache)
-    moved = shipped.rename(shipped.with_name("later"))
+def test_a_link_that_leads_nowhere_is_replaced(shipped, cache, monkeypatch):
+    link_kernels()
+    shipped.parent.rename(shipped.parents[1] / "later")
     assert texts(cache) == {}
-    assert link_kernels(moved, cache) == 4
-    assert texts(cache) == texts(moved)
+    monkeypatch.setenv(kernel_cache.SHIPPED_VARIABLE, str(shipped.parents[1] / "later"))
+    link_kernels()
+    assert len(texts(cache)) == 4
 
 
-def test_a_cache_that_is_the_shipped_one_stays_as_it_is(shipped):
+def test_a_cache_that_is_the_shipped_one_stays_as_it_is(shipped, monkeypatch):
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(shipped))
     before = texts(shipped)
-    assert link_kernels(shipped, shipped) == 0
+    link_kernels()
     assert texts(shipped) == before
 
 
@@ -63,18 +70,12 @@ def test_several_may_link_at_once(shipped, cache):
     for k in range(100):
         (shipped / "wp_a" / f"{k}.cubin").write_text(str(k))
     with ThreadPoolExecutor(4) as executor:
-        list(executor.map(lambda _: link_kernels(shipped, cache), range(4)))
+        list(executor.map(lambda _: link_kernels(), range(4)))
     assert texts(cache) == texts(shipped)
 
 
-def test_the_variable_names_the_folder_as_warp_does(shipped, cache, monkeypatch):
-    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(cache))
-    monkeypatch.setenv(SHIPPED_VARIABLE, str(shipped.parent))
-    use_shipped_kernels.__wrapped__()
-    assert texts(cache) == texts(shipped)
-
-
-def test_a_cache_that_cannot_be_written_is_an_error_with_its_name(shipped, cache, monkeypatch):
+@pytest.mark.usefixtures("shipped")
+def test_a_cache_that_cannot_be_written_is_an_error_with_its_name(cache, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(PermissionError(13, "no", str(cache / "x"))))
     with pytest.raises(PermissionError, match="cache"):
-        link_kernels(shipped, cache)
+        link_kernels()

@@ -184,14 +184,14 @@ MUTATIONS = (
     Mutation(
         "files of other users are believed",
         "ik_service/kernels/file_trust.py",
-        "if found.st_uid not in (ROOT, os.geteuid()):",
-        "if found.st_uid < 0:",
+        "return found.st_uid not in (ROOT, os.geteuid())",
+        "return found.st_uid < 0",
         KERNEL_TRUST,
     ),
     Mutation(
         "code that has not its checksum is run",
-        "ik_service/kernels/kernel_loading.py",
-        "return said.read_bytes() == checksum(code)",
+        "ik_service/kernels/kernel_cache.py",
+        "return said.read_bytes() == _checksum(path)",
         "return True",
         "tests/kernels/test_kernel_cache.py",
     ),

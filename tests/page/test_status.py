@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from ik_service.kernels.kernel_loading import KernelsFor, _Notice
+from ik_service.kernels.kernel_loading import KernelsFor, compiling_notice
 from ik_service.page import LocalSolving, PageError, words
 from tests.bounded import until
 
@@ -136,8 +136,8 @@ def test_the_wait_has_seconds_and_the_reason(guest, monkeypatch):
 def test_what_is_compiled_for_an_answer_is_known_while_it_is(monkeypatch, tmp_path):
     monkeypatch.setattr("warp.config.kernel_cache_dir", str(tmp_path))
     solving = LocalSolving("cpu")
-    with solving._explained(), KernelsFor("'panda' (panda_hand)"), _Notice(1):
+    with solving._explained(), KernelsFor("'panda' (panda_hand)"), compiling_notice(1):
         assert solving.compiling == "Compiling code for 'panda' (panda_hand); later runs find it."
     assert solving.compiling == ""
-    with KernelsFor("'panda'"), _Notice(1):
+    with KernelsFor("'panda'"), compiling_notice(1):
         assert solving.compiling == ""  # for somebody else

@@ -22,7 +22,7 @@ from pathlib import Path
 import warp as wp
 
 from ik_service.errors import KernelBuildError, KernelCacheError
-from ik_service.kernels.cache_bound import keep_bound
+from ik_service.kernels import kernel_cache
 from ik_service.robots import RobotModel
 from ik_service.service.pool.kernel_marks import put_mark
 from ik_service.service.pool.solver_cache import SolverCache
@@ -155,7 +155,7 @@ def fill_cache(
         else:
             fault = None
     if fault is None:
-        keep_bound()
+        kernel_cache.keep_bound()
         if mark is not None:
             put_mark(mark)
         return None
@@ -222,7 +222,7 @@ def remove_unfinished_kernels(pid: int, since: float) -> None:
         pid: Id of the process; a process on another machine may have the same one.
         since: Start of the process on the clock of the file system [s].
     """
-    for folder in Path(str(wp.config.kernel_cache_dir)).glob(f"*_p{pid}_t*"):
+    for folder in kernel_cache.folder().glob(f"*_p{pid}_t*"):
         with suppress(OSError):
             if folder.stat().st_mtime >= since - CLOCK_S:
                 shutil.rmtree(folder)

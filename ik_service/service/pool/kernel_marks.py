@@ -9,7 +9,7 @@ from pathlib import Path
 import warp as wp
 
 from ik_service.compiler import cpu_target
-from ik_service.kernels.cache_bound import MARKS
+from ik_service.kernels import kernel_cache
 from ik_service.robots import RobotModel
 from ik_service.service.queue.solve_request import SolveRequest
 
@@ -17,15 +17,14 @@ from ik_service.service.queue.solve_request import SolveRequest
 def put_mark(mark: Path) -> None:
     """Create the file that says that kernels are compiled."""
     with suppress(OSError):  # a cache that is only read
-        mark.parent.mkdir(mode=0o755, exist_ok=True)  # no umask: a folder that others can write is not trusted
-        mark.touch(mode=0o644)
+        kernel_cache.write(mark, b"")
 
 
 def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
     """Return the mark of the kernels of a request; it is the same for all GPUs."""
     code = (version("ik-service"), wp.__version__, device.partition(":")[0], cpu_target().name)
     key = (*code, robot.content_hash, request.code_key)
-    return Path(str(wp.config.kernel_cache_dir), MARKS, hashlib.sha256(repr(key).encode()).hexdigest())
+    return kernel_cache.folder() / kernel_cache.MARKS / hashlib.sha256(repr(key).encode()).hexdigest()
 
 
 def mark_compiled(robot: RobotModel, request: SolveRequest, device: str) -> None:
