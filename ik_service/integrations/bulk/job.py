@@ -64,20 +64,22 @@ class BulkJob:
 
     def __post_init__(self) -> None:
         """Check the values, without reading a file."""
-        if self.format not in FORMATS:
-            raise InputError(f"format is {self.format!r}. Allowed: {', '.join(FORMATS)}.")
+        one_file = isinstance(self.inputs, (str, bytes, os.PathLike))
+        allowed = {
+            "format": (self.format in FORMATS, ", ".join(FORMATS)),
+            "part_rows": (isinstance(self.part_rows, int) and self.part_rows >= 1, "a whole number of at least 1"),
+            "targets": (not isinstance(self.targets, str) and self.targets, "a list of link names or Targets"),
+            "inputs": (not one_file and self.inputs, "a list of files"),
+        }
+        for name, (is_allowed, values) in allowed.items():
+            if not is_allowed:
+                raise InputError(f"{name} is {getattr(self, name)!r}. Allowed: {values}.")
         if self.format == "parquet":
             parquet()
         if self.options.solutions > 1:
             raise InputError("Option solutions is above 1. A bulk job gives one solution to a problem.")
         if self.options.sensitivity is not None:
             raise InputError("Option sensitivity is given. A bulk job gives no derivatives.")
-        if not isinstance(self.part_rows, int) or self.part_rows < 1:
-            raise InputError(f"part_rows is {self.part_rows!r}. Allowed: a whole number of at least 1.")
-        if isinstance(self.targets, str) or not self.targets:
-            raise InputError(f"targets is {self.targets!r}. Allowed: a list of link names or Targets.")
-        if isinstance(self.inputs, str) or not self.inputs:
-            raise InputError(f"inputs is {self.inputs!r}. Allowed: a list of files.")
         for target in self.checked_targets:
             if has_lines(target):
                 raise InputError(f"Target '{target.link}' has data per problem. A bulk job has one line for all.")
@@ -91,11 +93,9 @@ class BulkJob:
 def open_targets(path: str) -> Any:
     """Open a file of targets: `NpzTargets` or `ParquetTargets`; InputError where it is neither."""
     suffix = Path(path).suffix.lower()
-    if suffix == ".npz":
-        return NpzTargets(path)
-    if suffix == ".parquet":
-        return parquet().ParquetTargets(path)
-    raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
+    if suffix not in (".npz", ".parquet"):
+        raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
+    return NpzTargets(path) if suffix == ".npz" else parquet().ParquetTargets(path)
 
 
 def parquet() -> Any:
@@ -121,10 +121,10 @@ class InputFile(NamedTuple):
         """Return a file as it is now; OSError where it is gone."""
         state = os.stat(path)
         with open(path, "rb") as file:
-            ends = hashlib.sha256(file.read(END_BYTES))
+            ends = file.read(END_BYTES)
             file.seek(max(0, state.st_size - END_BYTES))
-            ends.update(file.read(END_BYTES))
-        return cls(path, rows, state.st_size, state.st_mtime_ns, ends.hexdigest())
+            ends += file.read(END_BYTES)
+        return cls(path, rows, state.st_size, state.st_mtime_ns, hashlib.sha256(ends).hexdigest())
 
 
 class Part(NamedTuple):
@@ -201,14 +201,13 @@ class BulkPlan:
     def description(self) -> dict[str, Any]:
         """Return what the results depend on, as JSON gives it back."""
         job = self.job
-        found: dict[str, Any] = {"robot.name": job.robot.name, "robot.content": job.robot.content_hash}
         options = asdict(job.options) | {"jacobian_mode": job.options.jacobian_type().name.lower()}
-        found |= {f"options.{name}": value for name, value in options.items()}
-        for k, target in enumerate(job.checked_targets):
-            found |= {f"targets[{k}].{name}": value for name, value in asdict(target).items()}
+        groups: dict[str, dict[str, Any]] = {"robot": {"name": job.robot.name, "content": job.robot.content_hash}}
+        groups |= {"options": options}
+        groups |= {f"targets[{k}]": asdict(target) for k, target in enumerate(job.checked_targets)}
         for k, file in enumerate(self.inputs):
-            known = file._replace(path=os.path.basename(file.path))._asdict()
-            found |= {f"inputs[{k}].{name}": value for name, value in known.items()}
+            groups[f"inputs[{k}]"] = file._asdict() | {"path": os.path.basename(file.path)}
+        found = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
         found |= {"columns": list(self.shapes), "format": job.format, "part_rows": job.part_rows}
         found["version"] = version("ik-service")
         plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda array: array.tolist()))

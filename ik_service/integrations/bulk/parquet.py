@@ -29,28 +29,27 @@ class ParquetTargets:
             raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
         except pa.ArrowException as error:
             raise InputError(f"'{path}' is not a Parquet file: {error}.") from error
-        names = set(self._file.schema_arrow.names)
-        self._split = {name: own for name, own in CSV_COLUMNS.items() if name not in names and set(own) <= names}
+        names = self._file.schema_arrow.names
+        self._split = {name: own for name, own in CSV_COLUMNS.items() if name not in names and {*own} <= {*names}}
         joined = {own for several in self._split.values() for own in several}
-        self.column_names = (*self._split, *(name for name in self._file.schema_arrow.names if name not in joined))
-        self._decoded: tuple[int, int, Any] = -1, -1, None
+        self.column_names = (*self._split, *(name for name in names if name not in joined))
+        self._decoded: tuple[range, Any] = range(0), None
 
     def check(self, shapes: Shapes) -> int:
         """Check the types of these columns, and shapes as far as types tell; return the number of rows."""
         self._shapes = dict(shapes)
         for name, shape in shapes.items():
-            is_split = name in self._split
-            if is_split:
-                check_shape(self.path, name, [len(self._split[name])], shape)
-            for own in self._split.get(name, (name,)):
+            split = self._split.get(name)
+            if split:
+                check_shape(self.path, name, [len(split)], shape)
+            for own in split or (name,):
                 found = kind = self._file.schema_arrow.field(own).type
                 sizes = []
                 while is_list(kind):
                     sizes.append(kind.list_size if pa.types.is_fixed_size_list(kind) else -1)
                     kind = kind.value_type
-                is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
-                if not is_number or bool(sizes) == is_split:
-                    wanted = "numbers" if is_split else f"lists of {shape} numbers"
+                if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)) or bool(sizes) == bool(split):
+                    wanted = "numbers" if split else f"lists of {shape} numbers"
                     raise InputError(f"'{self.path}': column '{own}' is of type {found}. Give {wanted}.")
                 if sizes and -1 not in sizes and sizes != [math.prod(shape)]:
                     check_shape(self.path, name, sizes, shape)
@@ -61,24 +60,26 @@ class ParquetTargets:
         metadata = self._file.metadata
         ends = np.cumsum([metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)])
         begin, end = np.searchsorted(ends, [first, first + count - 1], side="right").tolist()
-        if self._decoded[:2] != (begin, end):
-            self._decoded = -1, -1, None  # frees its memory before the next
-            names = [own for name in self._shapes for own in self._split.get(name, (name,))]
-            try:
-                groups = self._file.read_row_groups(list(range(begin, end + 1)), columns=names, use_threads=False)
-            except (OSError, pa.ArrowException) as error:
-                where = f"'{self.path}' cannot be read in row groups {begin} to {end}"
-                raise InputError(f"{where}: {str(error)[:200]}.") from error
-            self._decoded = begin, end, groups
-        table = self._decoded[2].slice(first - (int(ends[begin - 1]) if begin else 0), count)
+        table = self._row_groups(range(begin, end + 1)).slice(first - (int(ends[begin - 1]) if begin else 0), count)
         columns = {}
         for name, shape in self._shapes.items():
-            if name in self._split:
-                numbers = [numbers_of(table.column(own).combine_chunks(), ()) for own in self._split[name]]
-                columns[name] = np.stack(numbers, axis=1)
-            else:
-                columns[name] = numbers_of(table.column(name).combine_chunks(), shape)
+            split = self._split.get(name)
+            arrays = [
+                numbers_of(table.column(own).combine_chunks(), () if split else shape) for own in split or (name,)
+            ]
+            columns[name] = np.stack(arrays, axis=1) if split else arrays[0]
         return columns
+
+    def _row_groups(self, groups: range) -> Any:
+        if self._decoded[0] != groups:
+            self._decoded = range(0), None  # frees its memory before the next
+            names = [own for name in self._shapes for own in self._split.get(name, (name,))]
+            try:
+                self._decoded = groups, self._file.read_row_groups(list(groups), columns=names, use_threads=False)
+            except (OSError, pa.ArrowException) as error:
+                where = f"'{self.path}' cannot be read in row groups {groups[0]} to {groups[-1]}"
+                raise InputError(f"{where}: {str(error)[:200]}.") from error
+        return self._decoded[1]
 
 
 def is_list(kind: Any) -> bool:

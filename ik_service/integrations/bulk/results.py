@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import zipfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,21 +44,18 @@ def open_folder(plan: BulkPlan) -> IO[bytes]:
         names = {path.name for path in folder.iterdir() if not path.name.startswith(".")} - {LOCK}
         if names and DESCRIPTION not in names:
             raise InputError(f"'{folder}' holds {min(names)!r} and no bulk job. Give an empty or a new folder.")
-        lock = (folder / LOCK).open("wb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.close()
-            raise InputError(f"Another process is at work in '{folder}'. Wait for it, or end it.") from error
-        except OSError:  # some network disks have no locks
-            pass
-        try:
+        with ExitStack() as opened:
+            lock = opened.enter_context((folder / LOCK).open("wb"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(f"Another process is at work in '{folder}'. Wait for it, or end it.") from error
+            except OSError:  # some network disks have no locks
+                pass
             _describe(plan, folder / DESCRIPTION)
             for path in folder.glob(f".*{UNFINISHED}"):  # of workers that were killed
                 path.unlink(missing_ok=True)
-        except BaseException:
-            lock.close()
-            raise
+            opened.pop_all()
     except OSError as error:
         raise InputError(f"Cannot use '{folder}' for results: {error.strerror}.") from error
     return lock
@@ -70,9 +67,10 @@ def _describe(plan: BulkPlan, path: Path) -> None:
     if not path.exists():
         write_whole(path, lambda file: file.write(json.dumps(wanted, indent=1).encode()))
         return
-    found: dict[str, Any] = {}  # of a damaged one
-    with suppress(ValueError):
-        found = json.loads(path.read_bytes())
+    read = None
+    with suppress(ValueError):  # of a damaged one
+        read = json.loads(path.read_bytes())
+    found: dict[str, Any] = read if isinstance(read, dict) else {}
     names = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
     if names:
         said = "; ".join(f"{name} is {found.get(name)!r} there and {wanted.get(name)!r} here" for name in names[:3])
@@ -90,20 +88,15 @@ def columns_of(result: IKResult) -> dict[str, NDArray[Any]]:
 def write_part(plan: BulkPlan, part: Part, arrays: dict[str, NDArray[Any]], status_counts: list[int]) -> None:
     """Write the results of a part; OSError where the disk does not take them."""
     robot, path = plan.job.robot, plan.part_path(part)
-    notes: dict[str, Any] = {
-        "job": plan.digest,
-        "part": part.number,
-        "robot": robot.name,
-        "links": [target.link for target in plan.job.checked_targets],
-        "joint_names": list(robot.joint_names),
-        "coordinate_names": list(robot.coordinate_names),
-        "status_counts": status_counts,
-    }
+    links = [target.link for target in plan.job.checked_targets]
+    notes: dict[str, Any] = {"job": plan.digest, "part": part.number, "robot": robot.name, "links": links}
+    notes |= {"joint_names": list(robot.joint_names), "coordinate_names": list(robot.coordinate_names)}
+    notes["status_counts"] = status_counts
     if path.suffix == ".parquet":
         write_whole(path, lambda file: parquet().write_table(file, arrays, UNITS, notes))
     else:
         beside = {"status_names": STATUS_WORDS, "status_counts": status_counts, "notes": json.dumps(notes)}
-        stored: dict[str, Any] = arrays | {name: np.array(value) for name, value in beside.items()}
+        stored: dict[str, Any] = {**arrays, **beside}
         write_whole(path, lambda file: np.savez(file, **stored))
 
 

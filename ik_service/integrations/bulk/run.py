@@ -113,7 +113,7 @@ def solve_job(
         FailedPartsError: Some parts have no results.
     """
     workers, waiting = workers or LocalWorker(), list[Part]()
-    progress = progress or (lambda done, total: None)
+    tell = progress or (lambda done, total: None)
     with workers.connected(job.device) as device:
         plan = BulkPlan.of(job, device)
         report = BulkReport(plan.problem_count, len(plan.parts), plan.passed_over)
@@ -125,11 +125,11 @@ def solve_job(
                 else:
                     report.add(_report(part, counts, resumed_parts=1))
             over = report.done
-            progress(over, plan.problem_count)
+            tell(over, plan.problem_count)
             for made in workers.run(plan, waiting, mark_faulty) if waiting else ():
                 report.add(made)
                 over += made.problem_count
-                progress(over, plan.problem_count)
+                tell(over, plan.problem_count)
     if report.failures:
         raise FailedPartsError(report)
     return report
@@ -243,20 +243,20 @@ class RayWorkers:
 
 
 def _solve_on_ray(shared: bytes, digest: str, part: Part) -> BulkReport:
-    plan: BulkPlan = pickle.loads(shared)[0]
-    if plan.digest != digest:
-        return _failed(part, f"{socket.gethostname()} has ik-service {version('ik-service')}, the job another version.")
     try:
-        return _ray_worker(shared).solve_part(part)
+        return _ray_worker(shared, digest).solve_part(part)
     except IKError as error:  # no solver can be made there
         return _failed(part, str(error))
 
 
 @lru_cache(maxsize=1)
-def _ray_worker(shared: bytes) -> "PartWorker":
+def _ray_worker(shared: bytes, digest: str) -> "PartWorker":
     """The worker of a process of the cluster; Ray keeps the process from part to part."""
+    plan, mark_faulty = pickle.loads(shared)
+    if plan.digest != digest:
+        raise EngineError(f"{socket.gethostname()} has ik-service {version('ik-service')}, the job another version.")
     wp.config.log_level = wp.LOG_WARNING
-    return PartWorker(*pickle.loads(shared))
+    return PartWorker(plan, mark_faulty)
 
 
 class PartWorker:
@@ -269,7 +269,7 @@ class PartWorker:
         self._solver = IKSolver(job.robot, targets, device=plan.device, threads=threads, options=job.options)
         poses = {"positions": np.zeros(3), "orientations_xyzw": np.array([0.0, 0.0, 0.0, 1.0])}
         one = {name: np.tile(pose, (1, len(targets), 1)) for name, pose in poses.items() if name in plan.shapes}
-        self._columns = columns_of(self._answer(one))  # a first solve compiles kernels, and shows what there will be
+        self._columns = self._answer(one)  # a first solve compiles kernels, and shows what there will be
 
     def solve_part(self, part: Part) -> BulkReport:
         """Solve a part and write its results; the report has the reason where that fails."""
@@ -296,30 +296,29 @@ class PartWorker:
 
     def _solve(self, part: Part, columns: Columns) -> dict[str, NDArray[Any]]:
         arrays = {"problem": np.arange(part.first_problem, part.first_problem + part.row_count, dtype=np.int64)}
-        for name, one in self._columns.items():
-            arrays[name] = np.empty((part.row_count, *one.shape[1:]), one.dtype)
+        for name, one in self._columns.items():  # all is invalid until there is an answer
+            nothing = INVALID.get(name, np.nan if one.dtype.kind == "f" else 0)
+            arrays[name] = np.full((part.row_count, *one.shape[1:]), nothing, one.dtype)
         for begin in range(0, part.row_count, SOLVED_AT_ONCE):
             given = {name: array[begin : begin + SOLVED_AT_ONCE] for name, array in columns.items()}
             rows = np.arange(begin, min(begin + SOLVED_AT_ONCE, part.row_count))
             try:
-                found = columns_of(self._answer(given))
+                found = self._answer(given)
             except InputError as error:
                 faulty = faulty_rows(self._plan.job.robot, given)
                 if not faulty.any():  # not the fault of a row
                     raise
                 if not self._mark_faulty:
                     raise self._row_error(part, begin + int(np.argmax(faulty)), columns) from error
-                for name, one in self._columns.items():
-                    arrays[name][rows[faulty]] = INVALID.get(name, np.nan if one.dtype.kind == "f" else 0)
                 rows, given = rows[~faulty], {name: array[~faulty] for name, array in given.items()}
-                found = columns_of(self._answer(given)) if len(rows) else {}
+                found = self._answer(given) if len(rows) else {}
             for name, values in found.items():
                 arrays[name][rows] = values
         return arrays
 
-    def _answer(self, given: Columns) -> IKResult:
+    def _answer(self, given: Columns) -> dict[str, NDArray[Any]]:
         poses = given.get("positions"), given.get("orientations_xyzw")
-        return self._solver.solve(*poses, initial_joint_q=given.get("initial_joint_q"))
+        return columns_of(self._solver.solve(*poses, initial_joint_q=given.get("initial_joint_q")))
 
     def _row_error(self, part: Part, row: int, columns: Columns) -> InputError:
         """The error of a row of a part, with its file and its row there."""

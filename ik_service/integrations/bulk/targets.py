@@ -1,7 +1,6 @@
 """Files of targets, their columns and checks; archives of `numpy.savez` are read here, Parquet beside it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,12 @@ class NpzTargets:
     """An archive of `numpy.savez`; the arrays that are read are in memory as a whole."""
 
     def __init__(self, path: str) -> None:
-        self.path, self._arrays = path, dict[str, NDArray[Any]]()
-        with _reading(path), open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            self.column_names = tuple(archive.files)
+        self.path = path
+        self.column_names, self._arrays = _read_archive(path, ())
 
     def check(self, shapes: Shapes) -> int:
         """Read these columns, check types, shapes and checksums, and return the number of rows."""
-        with _reading(self.path), open(self.path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            for name in shapes:
-                with _reading(self.path, f": column '{name}'"):
-                    self._arrays[name] = archive[name]
+        _, self._arrays = _read_archive(self.path, shapes)
         for name, array in self._arrays.items():
             if array.dtype.kind not in "fiu":
                 raise InputError(f"'{self.path}': column '{name}' is of type {array.dtype}. Give numbers.")
@@ -51,13 +46,15 @@ class NpzTargets:
         return {name: as_floats(array[first : first + count]) for name, array in self._arrays.items()}
 
 
-@contextmanager
-def _reading(path: str, what: str = "") -> Iterator[None]:
-    """Raise errors of reading an archive, or one array of it, as InputError."""
+def _read_archive(path: str, names: Iterable[str]) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
+    """Return the names of all arrays of an archive, and the arrays of these names; InputError where that fails."""
+    arrays, what = dict[str, NDArray[Any]](), ""
     try:
-        yield
-    except InputError:
-        raise
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            for name in names:
+                what = f": column '{name}'"
+                arrays[name] = archive[name]
+            return tuple(archive.files), arrays
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
     except Exception as error:  # several packages read archives, each with its own errors
@@ -79,8 +76,8 @@ def chosen_shapes(
         InputError: A column is not known, or none of them has targets.
     """
     several = (target_count,) if target_count > 1 else ()
-    known = {"positions": (*several, 3), "orientations_xyzw": (*several, 4)}
-    known["initial_joint_q"] = (robot.joint_coord_count,)
+    starts = (robot.joint_coord_count,)
+    known = {"positions": (*several, 3), "orientations_xyzw": (*several, 4), "initial_joint_q": starts}
     for name in present if asked is None else asked:
         if name not in known and not (asked is None and name == ID_COLUMN):
             options = " ".join(f"--column {own}" for own in known if own in present)
@@ -101,15 +98,12 @@ def check_shape(path: str, name: str, found: Sequence[int], wanted: Sequence[int
 
 def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
     """Return which problems have numbers that a solver refuses, shape [n]."""
-    count = len(next(iter(columns.values())))
-    faulty = np.zeros(count, dtype=bool)
-    for array in columns.values():
-        faulty |= ~(np.abs(array.reshape(count, -1)) <= NUMBER_MAX).all(axis=1)
+    allowed = [np.abs(array) <= NUMBER_MAX for array in columns.values()]
     if "orientations_xyzw" in columns:
-        length = np.linalg.norm(columns["orientations_xyzw"].astype(np.float64), axis=-1).reshape(count, -1)
-        faulty |= ~(np.abs(length - 1.0) <= UNIT_TOLERANCE).all(axis=1)
-    if "initial_joint_q" in columns:
-        for first in robot.quaternion_starts.values():
-            quaternions_xyzw = columns["initial_joint_q"][:, first : first + 4].astype(np.float64)
-            faulty |= ~(np.linalg.norm(quaternions_xyzw, axis=1) >= MIN_QUATERNION_LENGTH)
+        lengths = np.linalg.norm(columns["orientations_xyzw"].astype(np.float64), axis=-1)
+        allowed.append(np.abs(lengths - 1.0) <= UNIT_TOLERANCE)
+    for first in robot.quaternion_starts.values() if "initial_joint_q" in columns else ():
+        quaternions_xyzw = columns["initial_joint_q"][:, first : first + 4].astype(np.float64)
+        allowed.append(np.linalg.norm(quaternions_xyzw, axis=1) >= MIN_QUATERNION_LENGTH)
+    faulty: NDArray[np.bool_] = ~np.all([one.reshape(len(one), -1).all(axis=1) for one in allowed], axis=0)
     return faulty
