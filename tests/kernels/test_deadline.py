@@ -19,31 +19,30 @@ OPTIONS = ({}, {"precision": "float64"}, {"best_of": "cost", "seeds": 8}, {"solu
 
 
 @pytest.fixture(scope="module")
-def given():
-    robot = ik_service.load_robot("panda", collision="ignore")
-    drawn = Reachable.draw(robot, ["panda_hand"], COUNT)
+def given(panda):
+    """Positions, of which each fourth is out of reach, and orientations."""
+    drawn = Reachable.draw(panda, ["panda_hand"], COUNT)
     positions = drawn.positions[:, 0].copy()
-    positions[::4] *= 3.0  # out of reach: their searches are long
-    return robot, positions, drawn.orientations_xyzw[:, 0]
+    positions[::4] *= 3.0  # their searches are long
+    return positions, drawn.orientations_xyzw[:, 0]
 
 
 @pytest.fixture(scope="module")
-def solver(given):
-    return IKSolver(given[0], ["panda_hand"], device="cpu")
+def solver(panda):
+    return IKSolver(panda, ["panda_hand"], device="cpu")
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_deadline_that_does_not_come_changes_nothing(solver, given, options):
-    expected = solver.solve(*given[1:], options=options)
-    found = solver.solve(*given[1:], options={"deadline_s": 1e6, **options})
-    assert_same_bytes(found, expected)
+    expected = solver.solve(*given, options=options)
+    assert_same_bytes(solver.solve(*given, options={"deadline_s": 1e6, **options}), expected)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("deadline_s", [1e-9, 3e-4, 1e-3, 3e-3, 1e-2])
 def test_what_is_not_done_by_then_says_so(solver, given, options, deadline_s):
-    expected = solver.solve(*given[1:], options=options)
-    found = solver.solve(*given[1:], options={"deadline_s": deadline_s, **options})
+    expected = solver.solve(*given, options=options)
+    found = solver.solve(*given, options={"deadline_s": deadline_s, **options})
     late = found.status == DEADLINE
     assert not found.success[late].any()
     errors = np.nan_to_num(found.position_error[:, 0]), np.nan_to_num(found.orientation_error[:, 0])
@@ -59,24 +58,22 @@ def test_what_is_not_done_by_then_says_so(solver, given, options, deadline_s):
     if deadline_s == 1e-9 and options.get("precision") != "float64":  # which goes on from there
         assert (found.joint_q == found.joint_q[0]).all()  # where they start
         assert (found.iterations == 0).all()
-    assert_same_bytes(solver.solve(*given[1:], options=options), expected)
+    assert_same_bytes(solver.solve(*given, options=options), expected)
 
 
-def test_objectives_alone_are_at_no_minimum_that_nobody_looked_for(given):
-    robot = given[0]
-    solver = IKSolver(robot, objectives=[IKObjectivePosture(robot.mid_joint_q + 0.1)], device="cpu")
+def test_objectives_alone_are_at_no_minimum_that_nobody_looked_for(panda):
+    solver = IKSolver(panda, objectives=[IKObjectivePosture(panda.mid_joint_q + 0.1)], device="cpu")
     assert solver.solve(problem_count=3).success.all()
     found = solver.solve(problem_count=3, options={"deadline_s": 1e-9})
     assert (found.status == DEADLINE).all()
     assert not found.success.any()
-    assert found.joint_q.tobytes() == np.tile(robot.mid_joint_q.astype(np.float32), (3, 1)).tobytes()
+    assert found.joint_q.tobytes() == np.tile(panda.mid_joint_q.astype(np.float32), (3, 1)).tobytes()
 
 
-@pytest.mark.parametrize("arguments", [{"engine": "staged"}, {"engine": "staged", "options": UNRECORDED}])
-def test_the_staged_engine_has_one_too(given, arguments):
-    robot, positions, orientations = given
-    solver = IKSolver(robot, ["panda_hand"], device="cpu", **arguments)
-    few = positions[:40], orientations[:40]
+@pytest.mark.parametrize("options", [None, UNRECORDED])
+def test_the_staged_engine_has_one_too(panda, given, options):
+    solver = IKSolver(panda, ["panda_hand"], device="cpu", engine="staged", options=options)
+    few = [array[:40] for array in given]
     expected = solver.solve(*few)
     assert_same_bytes(solver.solve(*few, options={"deadline_s": 1e6}), expected)
     found = solver.solve(*few, options={"deadline_s": 1e-9})
@@ -84,38 +81,29 @@ def test_the_staged_engine_has_one_too(given, arguments):
     assert not found.success.any()
     assert (found.joint_q == found.joint_q[0]).all()  # where they start
     some = solver.solve(*few, options={"deadline_s": 0.02})
-    late = some.status == DEADLINE
-    assert not some.success[late].any()
+    assert not some.success[some.status == DEADLINE].any()
     assert some.joint_q[some.success].tobytes() == expected.joint_q[some.success].tobytes()
     assert_same_bytes(solver.solve(*few), expected)
 
 
-def test_problems_whose_seeds_have_all_run_are_not_late(given):
-    robot, positions, orientations = given
-    solver = IKSolver(robot, ["panda_hand"], device="cpu", engine="staged", options=ik_service.SolverOptions(seeds=1))
-    expected = solver.solve(positions[:8], orientations[:8])
+def test_problems_whose_seeds_have_all_run_are_not_late(panda, given, monkeypatch):
+    solver = IKSolver(panda, ["panda_hand"], device="cpu", engine="staged", options=ik_service.SolverOptions(seeds=1))
+    few = [array[:8] for array in given]
+    expected = solver.solve(*few)
     assert not expected.success.all()
-    stop_at_the_end(solver)
-    found = solver.solve(positions[:8], orientations[:8], options={"deadline_s": 1e6})
-    assert_same_bytes(found, expected)
-
-
-def stop_at_the_end(solver):
-    """Has the deadline come when the last attempts have run."""
-    batch = solver._core.engine.batch
-    works = batch._work
+    works = solver._core.engine.batch._work
 
     def work(use_graph):
         works(use_graph)
-        solver._core.work.problems.stop()
+        solver._core.work.problems.stop()  # the deadline comes when the last attempts have run
 
-    batch._work = work
+    monkeypatch.setattr(solver._core.engine.batch, "_work", work)
+    assert_same_bytes(solver.solve(*few, options={"deadline_s": 1e6}), expected)
 
 
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
-def test_loading_and_recording_do_not_count(given, engine, monkeypatch):
-    robot, positions, orientations = given
-    solver = IKSolver(robot, ["panda_hand"], device="cpu", engine=engine)
+def test_loading_and_recording_do_not_count(panda, given, engine, monkeypatch):
+    solver = IKSolver(panda, ["panda_hand"], device="cpu", engine=engine)
     prepare, now = solver._core.engine.prepare, [0.0]
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
@@ -124,15 +112,13 @@ def test_loading_and_recording_do_not_count(given, engine, monkeypatch):
         return prepare(*arguments)
 
     monkeypatch.setattr(solver._core.engine, "prepare", slow)
-    place = positions[1:2], orientations[1:2]  # in reach
-    assert solver.solve(*place, options={"deadline_s": 10.0}).success.all()
+    in_reach = [array[1:2] for array in given]
+    assert solver.solve(*in_reach, options={"deadline_s": 10.0}).success.all()
 
 
-def test_a_solver_is_warmed_up_by_solves(given):
-    robot, positions, orientations = given
-    solver = IKSolver(robot, ["panda_hand"], device="cpu")
-    place = positions[:1], orientations[:1]
-    expected = IKSolver(robot, ["panda_hand"], device="cpu").solve(*place, options={"seeds": 3})
+def test_a_solver_is_warmed_up_by_solves(panda, given):
+    solver, place = IKSolver(panda, ["panda_hand"], device="cpu"), [array[:1] for array in given]
+    expected = IKSolver(panda, ["panda_hand"], device="cpu").solve(*place, options={"seeds": 3})
     solver.warmup(*place, options={"seeds": 3})
     plans = {key: dict(plan.recording._graphs) for key, plan in solver._core.engine.plans.items()}
     assert [list(graphs) for graphs in plans.values()] == [[1]]
@@ -140,7 +126,7 @@ def test_a_solver_is_warmed_up_by_solves(given):
     assert {key: dict(plan.recording._graphs) for key, plan in solver._core.engine.plans.items()} == plans
 
 
-def test_it_is_a_number():
-    for wrong in (0.0, -1.0, np.nan, True, "1"):
-        with pytest.raises(InputError, match="Option deadline_s"):
-            ik_service.SolverOptions(deadline_s=wrong)
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, True, "1"])
+def test_it_is_a_number(wrong):
+    with pytest.raises(InputError, match="Option deadline_s"):
+        ik_service.SolverOptions(deadline_s=wrong)

@@ -36,28 +36,19 @@ def test_a_gpu_is_taken_in_turns_and_a_cpu_is_not(is_cuda):
     assert not is_locked()
 
 
-def test_arrays_of_another_device_are_read_with_the_device_to_oneself(monkeypatch):
-    class Elsewhere:
-        def __dlpack_device__(self):
-            return (CUDA, 0)
+class OnGPU:
+    """An array of Warp, or one that Warp makes of what another package gives it."""
 
-        __dlpack__ = None
+    device = SimpleNamespace(is_cuda=True)
 
-    shared = SimpleNamespace(numpy=lambda: np.array([is_locked()]))
-    monkeypatch.setattr(foreign_arrays.wp, "from_dlpack", lambda value: shared)
-    assert foreign_arrays.as_numpy("positions", Elsewhere()).tolist() == [True]
-    assert not is_locked()
+    def numpy(self):
+        return np.array([is_locked()])
 
 
-def test_warp_arrays_of_a_gpu_are_read_with_the_device_to_oneself(monkeypatch):
-    class OnGPU:
-        device = SimpleNamespace(is_cuda=True)
-
-        def numpy(self):
-            return np.array([is_locked()])
-
-    monkeypatch.setattr(foreign_arrays, "wp", SimpleNamespace(array=OnGPU))
-    assert foreign_arrays.as_numpy("positions", OnGPU()).tolist() == [True]
+@pytest.mark.parametrize("array", [OnGPU(), SimpleNamespace(__dlpack__=None, __dlpack_device__=lambda: (CUDA, 0))])
+def test_arrays_of_a_gpu_are_read_with_the_device_to_oneself(array, monkeypatch):
+    monkeypatch.setattr(foreign_arrays, "wp", SimpleNamespace(array=OnGPU, from_dlpack=lambda value: OnGPU()))
+    assert foreign_arrays.as_numpy("positions", array).tolist() == [True]
     assert not is_locked()
 
 

@@ -10,12 +10,14 @@ from tests.solver.conftest import assert_same_bytes, use_threads
 
 __all__ = ["given"]  # the fixture
 FEW = 40  # problems
+MANY = {"seeds": 4096}
+BEFORE_THAT = {"deadline_s": 1e6, **MANY}  # seeds that are asked for are then the most that are tried
 
 
 @pytest.fixture
-def solver(given, monkeypatch):
+def solver(panda, monkeypatch):
     use_threads(monkeypatch)
-    return IKSolver(given[0], ["panda_hand"], device="cpu", engine="compiled")
+    return IKSolver(panda, ["panda_hand"], device="cpu", engine="compiled")
 
 
 def stop_at(turn, solver, monkeypatch):
@@ -36,23 +38,27 @@ def stop_at(turn, solver, monkeypatch):
 
 @pytest.mark.evidence_cases("options1", "options3")
 @pytest.mark.parametrize("options", OPTIONS)
-def test_a_deadline_that_does_not_come_changes_nothing(solver, given, options):
-    few = [one[:FEW] for one in given[1:]]
+def test_the_first_wave_is_made_in_any_case_and_a_deadline_that_does_not_come_changes_nothing(solver, given, options):
+    few = [one[:FEW] for one in given]
     expected = solver.solve(*few, options=options)
     found = solver.solve(*few, options={"deadline_s": 1e6, **options})
     assert_same_bytes(found, expected)
     assert DEADLINE not in found.status
+    found = solver.solve(*few, options={"deadline_s": 1e-9, **options})
+    late, reachable = found.status == DEADLINE, np.arange(FEW) % 4 > 0
+    assert not found.success[late].any()
+    assert found.success[reachable].mean() > 0.5
+    assert late[expected.success & ~found.success].all()
+    assert_same_bytes(solver.solve(*few, options=options), expected)
 
 
 @pytest.mark.evidence
 @pytest.mark.parametrize("turn", [0, 1])
 def test_what_is_solved_before_stays_and_the_rest_says_so(solver, given, turn, monkeypatch):
-    options = {"seeds": 4096}
-    whole = solver.solve(*given[1:], options=options)
-    options_then = {"deadline_s": 1e6, **options}  # seeds that are asked for are then the most that are tried
-    expected = solver.solve(*given[1:], options=options_then)
+    whole = solver.solve(*given, options=MANY)
+    expected = solver.solve(*given, options=BEFORE_THAT)
     turns = stop_at(turn, solver, monkeypatch)
-    found = solver.solve(*given[1:], options=options_then)
+    found = solver.solve(*given, options=BEFORE_THAT)
     assert turns == [turn + 1]
     late = found.status == DEADLINE
     assert 0 < late.sum() < COUNT
@@ -64,36 +70,22 @@ def test_what_is_solved_before_stays_and_the_rest_says_so(solver, given, turn, m
     assert same.sum() > 0.9 * (~late).sum()
     assert (found.seed_index <= expected.seed_index)[late].all()
     turns.clear()
-    assert_same_bytes(solver.solve(*given[1:], options=options), whole)
+    assert_same_bytes(solver.solve(*given, options=MANY), whole)
     assert turns[0] > turn + 1
-
-
-@pytest.mark.evidence_cases("options1", "options3")
-@pytest.mark.parametrize("options", OPTIONS)
-def test_the_first_wave_is_made_in_any_case(solver, given, options):
-    few = [one[:FEW] for one in given[1:]]
-    found = solver.solve(*few, options={"deadline_s": 1e-9, **options})
-    expected = solver.solve(*few, options=options)
-    late, reachable = found.status == DEADLINE, np.arange(FEW) % 4 > 0
-    assert not found.success[late].any()
-    assert found.success[reachable].mean() > 0.5
-    assert late[expected.success & ~found.success].all()
-    assert_same_bytes(solver.solve(*few, options=options), expected)
 
 
 @pytest.mark.evidence
 def test_no_island_of_several_is_late_where_all_are_solved(monkeypatch):
     use_threads(monkeypatch)
-    robot = load_robot("dual_panda", collision="ignore")
-    hands = ["left_panda_hand", "right_panda_hand"]
+    robot, hands = load_robot("dual_panda", collision="ignore"), ["left_panda_hand", "right_panda_hand"]
     solver = IKSolver(robot, hands, device="cpu", engine="compiled")
     poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(1), 50), hands)
     positions = poses.positions.copy()
     positions[::5, 1] *= 3.0  # the right hand's target is out of reach
     targets = [positions[:, k] for k in (0, 1)], [poses.orientations_xyzw[:, k] for k in (0, 1)]
-    expected = solver.solve(*targets, options={"seeds": 4096})
+    expected = solver.solve(*targets, options=MANY)
     stop_at(0, solver, monkeypatch)
-    found = solver.solve(*targets, options={"seeds": 4096, "deadline_s": 1e6})
+    found = solver.solve(*targets, options=BEFORE_THAT)
     late = found.islands.status == DEADLINE
     assert late[::5, 1].all()
     assert (found.islands.success == expected.islands.success)[~late].all()
@@ -102,32 +94,31 @@ def test_no_island_of_several_is_late_where_all_are_solved(monkeypatch):
 
 
 def test_seeds_that_have_all_run_are_not_late(solver, given):
-    expected = solver.solve(*given[1:], options={"seeds": 1})
+    expected = solver.solve(*given, options={"seeds": 1})
     assert not expected.success.all()
-    assert_same_bytes(solver.solve(*given[1:], options={"seeds": 1, "deadline_s": 1e-9}), expected)
+    assert_same_bytes(solver.solve(*given, options={"seeds": 1, "deadline_s": 1e-9}), expected)
 
 
 def test_after_a_deadline_that_is_over_there_is_one_wave(solver, given, monkeypatch):
     turns = stop_at(-1, solver, monkeypatch)
-    found = solver.solve(*given[1:], options={"seeds": 4096, "deadline_s": 1e-9})
+    found = solver.solve(*given, options={"deadline_s": 1e-9, **MANY})
     assert turns == [0]
     assert (found.status == DEADLINE).any()
 
 
 def test_the_same_solve_again_is_as_if_nothing_had_ended_it(solver, given, monkeypatch):
-    options = {"seeds": 4096, "deadline_s": 1e6}
-    expected = solver.solve(*given[1:], options=options)
+    expected = solver.solve(*given, options=BEFORE_THAT)
     with monkeypatch.context() as patch:
         stop_at(0, solver, patch)
-        assert (solver.solve(*given[1:], options=options).status == DEADLINE).any()
-    assert_same_bytes(solver.solve(*given[1:], options=options), expected)
+        assert (solver.solve(*given, options=BEFORE_THAT).status == DEADLINE).any()
+    assert_same_bytes(solver.solve(*given, options=BEFORE_THAT), expected)
 
 
 @pytest.mark.parametrize("seeds", [2, 5, 64, 4096])
 def test_a_deadline_after_the_last_wave_ends_nothing(solver, given, seeds, monkeypatch):
     monkeypatch.setattr(waves, "WAVE_ATTEMPTS_MAX", 1)  # an attempt for each problem
     options = {"seeds": seeds, "deadline_s": 1e6}
-    expected = solver.solve(*given[1:], options=options)
+    expected = solver.solve(*given, options=options)
 
     def capture_while(condition, body):
         while condition.numpy()[0] > 0:
@@ -135,16 +126,15 @@ def test_a_deadline_after_the_last_wave_ends_nothing(solver, given, seeds, monke
         solver._core.work.problems.stop()
 
     monkeypatch.setattr(waves.wp, "capture_while", capture_while)
-    assert_same_bytes(solver.solve(*given[1:], options=options), expected)
+    assert_same_bytes(solver.solve(*given, options=options), expected)
 
 
 @pytest.mark.parametrize("options", [{"best_of": "cost"}, {"solutions": 4}, {"best_of": "nearest", "solutions": 2}])
-def test_nothing_of_other_problems_is_taken_for_attempts(solver, given, options, monkeypatch):
+def test_nothing_of_other_problems_is_taken_for_attempts(panda, solver, given, options, monkeypatch):
     monkeypatch.setattr(waves, "WAVE_ATTEMPTS_MAX", 1)
-    robot, positions, orientations = given
     options = {"seeds": 64, **options}
-    solver.solve(positions[::-1].copy(), orientations[::-1].copy(), options=options)
-    found = solver.solve(positions, orientations, options={**options, "deadline_s": 1e-9})
+    solver.solve(*[array[::-1].copy() for array in given], options=options)
+    found = solver.solve(*given, options={**options, "deadline_s": 1e-9})
     assert (found.status == DEADLINE).any()
-    reached = robot.forward_kinematics(found.joint_q, ["panda_hand"]).positions[:, 0]
-    assert np.abs(reached - positions)[found.success].max() < 1e-3
+    reached = panda.forward_kinematics(found.joint_q, ["panda_hand"]).positions[:, 0]
+    assert np.abs(reached - given[0])[found.success].max() < 1e-3

@@ -24,7 +24,6 @@ from tests.gpu_code.test_cuda_registers import chain
 ARCHITECTURES = (75, 90)
 CONTEXT = wp._src.context
 TOOLKIT = (13, 4)
-HANDS = ["left_panda_hand", "right_panda_hand"]
 BARRIER_S = 300.0  # that one compiler waits for the other to begin; it ends at once where both do
 
 
@@ -91,20 +90,17 @@ def test_every_module_of_a_solve_is_compiled_for_each_architecture_and_as_ptx(co
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("driver", [(13, 0), (13, 4), (14, 0)])
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_a_card_with_code_of_its_own_takes_that_whatever_its_driver(arch, driver, compiled, monkeypatch):
+@pytest.mark.parametrize(
+    ("arch", "driver", "code"),
+    [(arch, driver, f".sm{arch}.cubin") for arch in ARCHITECTURES for driver in ((13, 0), (13, 4), (14, 0))]
+    + [(arch, TOOLKIT, ".sm75.ptx") for arch in (89, 103, 121, 130)],
+)
+def test_a_card_takes_code_of_its_own_whatever_its_driver_and_others_take_the_ptx(
+    arch, driver, code, compiled, monkeypatch
+):
     found = found_by(Card(arch, driver), compiled, monkeypatch)
     assert len(found) == 4
-    assert all(path.endswith(f".sm{arch}.cubin") for path in found)
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("arch", [89, 103, 121, 130])
-def test_other_cards_with_a_recent_driver_take_the_ptx(arch, compiled, monkeypatch):
-    found = found_by(Card(arch, TOOLKIT), compiled, monkeypatch)
-    assert len(found) == 4
-    assert all(path.endswith(".sm75.ptx") for path in found)
+    assert all(path.endswith(code) for path in found)
 
 
 @pytest.mark.evidence
@@ -126,18 +122,27 @@ def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
 
 
 @pytest.mark.evidence
-def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
-    robot = ik_service.load_robot("ur5e", collision="ignore")
-    solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
-    modules = gpu_modules(solver, float64_finish=True)
-    launched = [one.kernel.module for one in island_kernels(solver, precision="float64")]
-    assert [modules[module] for module in launched] == [WAVE_BLOCK_DIM, 256]
+@pytest.mark.parametrize(
+    ("robot", "links", "precision", "blocks"),
+    [
+        ("ur5e", ["tool0"], "float64", [WAVE_BLOCK_DIM, 256]),
+        ("dual_panda", ["left_panda_hand", "right_panda_hand"], "float32", [WAVE_BLOCK_DIM] * 2),
+    ],
+)
+def test_modules_are_those_of_the_launches_with_their_blocks(robot, links, precision, blocks):
+    solver = ik_service.IKSolver(ik_service.load_robot(robot, collision="ignore"), links, device="cpu")
+    modules = gpu_modules(solver, float64_finish=precision == "float64")
+    kernels = island_kernels(solver, precision=precision)
+    assert [modules[one.kernel.module] for one in kernels] == blocks
+    launched = [item for kernel in kernels for item in kernel.blocks().items()]
+    assert len(launched) == len(blocks) + blocks.count(WAVE_BLOCK_DIM)  # with what keeps the best of a wave
+    assert [modules[module] for module, _ in launched] == [block for _, block in launched]
     assert SOLVE_EXTRAS in modules
 
 
 @pytest.mark.evidence
-def test_kernels_that_check_for_collision_compile(tmp_path, monkeypatch):
-    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+@pytest.mark.usefixtures("cache")
+def test_kernels_that_check_for_collision_compile():
     plain, checked = (
         gpu_modules(ik_service.IKSolver(ik_service.load_robot("ur5e", collision=collision), ["tool0"], device="cpu"))
         for collision in ("ignore", "read")
@@ -147,22 +152,12 @@ def test_kernels_that_check_for_collision_compile(tmp_path, monkeypatch):
     assert {path.suffix for path in compile_for_gpus(own, ARCHITECTURES[:1])} == {".cubin", ".ptx"}
 
 
-def test_what_the_cache_holds_adds_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+@pytest.mark.usefixtures("cache")
+def test_what_the_cache_holds_adds_up():
     assert kernel_cache.read_gpu_code() == {}
     note_gpu_code((90,), 90)
     note_gpu_code((75, 80), 75)
     assert kernel_cache.read_gpu_code() == {"cubins": [75, 80, 90], "ptx": 75}
-
-
-@pytest.mark.evidence
-def test_modules_are_those_of_the_launches_with_their_blocks():
-    solver = ik_service.IKSolver(ik_service.load_robot("dual_panda", collision="ignore"), HANDS, device="cpu")
-    modules = gpu_modules(solver)
-    launched = [item for kernel in island_kernels(solver) for item in kernel.blocks().items()]
-    assert len(launched) == 4
-    for module, block in launched:
-        assert modules[module] == block
 
 
 def test_islands_that_are_too_large_for_a_gpu_are_told():
@@ -170,9 +165,7 @@ def test_islands_that_are_too_large_for_a_gpu_are_told():
         gpu_modules(ik_service.IKSolver(chain(60), ["link60"], device="cpu"))
 
 
-def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, monkeypatch):
-    wp.init()
-    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(cache, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(wp._src.build, "load_cuda", lambda path, device: None)
     monkeypatch.setattr(CONTEXT.runtime, "get_device", lambda device: device)
@@ -186,7 +179,7 @@ def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, mon
     modules = {SOLVE_IO: 256, WAVES: KEEP_BLOCK}
     with pytest.raises(KernelCacheError, match="Failed to load CUDA module"), KernelsFor():
         load_kernels(modules, Card(90, TOOLKIT))
-    made = sorted(path.name for path in tmp_path.glob("*/*") if path.suffix in (*OBJECT_SUFFIXES, ".sha256"))
+    made = sorted(path.name for path in cache.glob("*/*") if path.suffix in (*OBJECT_SUFFIXES, ".sha256"))
     assert len(made) == 4
     assert [f"{name}.sha256" for name in made[::2]] == made[1::2]
 

@@ -1,5 +1,6 @@
 """The kernel cache: what fills it, who may share it, and what becomes of a cache that is damaged or read-only."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -24,12 +25,9 @@ try:
 except ik_service.KernelCacheError as error:
     report(error=str(error))
 """
-
-
-@pytest.fixture(scope="module")
-def run():
-    with fork_server(IMPORTS) as server:
-        yield Processes(server)
+STAGED = "import ik_service.solver; make = ik_service.IKSolver\n" + FAILS.replace(
+    "solve()", 'make(panda, ["panda_hand"], device="cpu", engine="staged").solve(*wanted)'
+)
 
 
 def files(cache):
@@ -40,18 +38,18 @@ def objects(cache):
     return [path for path in files(cache) if path.suffix == ".o"]
 
 
+def packet(cache):
+    """The object of the islands."""
+    return next(cache.glob("*/wp_packet*/*.o"))
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     """A cache that `ik-service warmup panda` has filled, and what it printed."""
     cache = tmp_path_factory.mktemp("filled")
     command = [sys.executable, "-c", "from ik_service.cli import main; main()", "warmup", "panda", "--device", "cpu"]
-    done = subprocess.run(
-        [*command, "--json"],
-        env=os.environ | {"WARP_CACHE_PATH": str(cache)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = os.environ | {"WARP_CACHE_PATH": str(cache)}
+    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=True)
     return cache, json.loads(done.stdout)
 
 
@@ -75,20 +73,20 @@ def read_only(tmp_path):
         path.chmod(0o755)
 
 
-def test_warmup_tells_what_it_compiled(filled):
+def test_warmup_tells_what_it_compiled_and_nothing_is_compiled_after_it(run, filled, cache, read_only):
     (panda,) = filled[1]["robots"]
-    assert panda["robot"] == "panda"
-    assert panda["links"] == ["panda_hand"]
-    assert panda["engine"] == "compiled"
-    assert panda["compiled"] == len(objects(filled[0])) == MODULES
-
-
-def test_after_warmup_nothing_is_compiled(run, cache):
+    assert {name: panda[name] for name in ("robot", "links", "engine", "compiled")} == {
+        "robot": "panda",
+        "links": ["panda_hand"],
+        "engine": "compiled",
+        "compiled": len(objects(cache)),
+    }
+    assert panda["compiled"] == MODULES
     before = files(cache)
-    found = run(SOLVES, cache)
-    assert found["compiled"] == 0
-    assert found["solved"] == COUNT
-    assert files(cache) == before
+    for prepared in (lambda folder: folder, read_only):
+        found = run(SOLVES, prepared(cache))
+        assert (found["compiled"], found["solved"]) == (0, COUNT)
+        assert files(cache) == before
 
 
 def test_data_compile_nothing_and_other_rows_do(run, cache):
@@ -118,26 +116,34 @@ report(data=counts, rows=rows, link=link, offsets=[counted(lambda: solve(targets
 
 
 @pytest.mark.evidence
-def test_processes_fill_one_cache_at_once(run, tmp_path):
-    results = [run.finish(process) for process in [run.start(SOLVES, tmp_path) for _ in range(2)]]
-    assert results[0]["joint_q"] == results[1]["joint_q"]
-    assert [result["solved"] for result in results] == [COUNT] * 2
-    assert len(objects(tmp_path)) == MODULES
-    assert not [path for path in tmp_path.glob("*/*") if "_p" in path.name.rpartition("_")[0][-12:]]
+def test_processes_that_meet_in_an_empty_or_damaged_cache_all_solve(run, tmp_path):
+    def solve_at_once():
+        results = [run.finish(process) for process in [run.start(SOLVES, tmp_path) for _ in range(2)]]
+        assert [result["solved"] for result in results] == [COUNT] * 2
+        assert results[0]["joint_q"] == results[1]["joint_q"]
+        assert len(objects(tmp_path)) == MODULES
+        assert not [path for path in tmp_path.glob("*/*") if "_p" in path.name.rpartition("_")[0][-12:]]
+
+    solve_at_once()
+    for path in objects(tmp_path):
+        path.write_bytes(path.read_bytes()[:1000])
+    solve_at_once()
 
 
-def test_a_filled_cache_may_be_read_only(run, cache, read_only):
-    found = run(SOLVES, read_only(cache))
-    assert found["solved"] == COUNT
-    assert found["compiled"] == 0
-
-
-def test_a_read_only_cache_that_lacks_code_says_what_to_do(run, cache, read_only):
-    shutil.rmtree(next(cache.glob("*/wp_packet*")))
-    error = run(FAILS, read_only(cache))["error"]
-    assert str(cache) in error
-    assert "ik-service warmup" in error
-    assert "WARP_CACHE_PATH" in error
+@pytest.mark.parametrize(
+    ("spoil", "code", "words"),
+    [
+        (lambda cache: shutil.rmtree(packet(cache).parent), FAILS, ["ik-service warmup", "WARP_CACHE_PATH"]),
+        (lambda cache: None, STAGED, ["ik-service warmup"]),
+        (lambda cache: packet(cache).write_bytes(packet(cache).read_bytes()[:1000]), FAILS, []),
+    ],
+    ids=["lacks code", "lacks code of the staged engine", "damaged"],
+)
+def test_a_read_only_cache_that_has_not_what_is_needed_is_an_error(run, cache, read_only, spoil, code, words):
+    spoil(cache)
+    error = run(code, read_only(cache))["error"]
+    for word in (str(cache), *words):
+        assert word in error
 
 
 @pytest.mark.parametrize("place", ["", "new/folder"])
@@ -145,13 +151,6 @@ def test_a_folder_in_which_no_cache_can_be_made_says_what_to_do(run, tmp_path, r
     error = run(FAILS, read_only(tmp_path) / place)["error"]
     assert str(tmp_path / place) in error
     assert "WARP_CACHE_PATH" in error
-
-
-def test_the_staged_engine_says_it_too(run, cache, read_only):
-    code = "import ik_service.solver; make = ik_service.IKSolver\n" + FAILS.replace(
-        "solve()", 'make(panda, ["panda_hand"], device="cpu", engine="staged").solve(*wanted)'
-    )
-    assert "ik-service warmup" in run(code, read_only(cache))["error"]
 
 
 @pytest.mark.evidence
@@ -197,51 +196,31 @@ report(solved=int(solve().success.sum()), taken=len(taken))
     assert found == {"solved": COUNT, "taken": 2}
 
 
-DAMAGES = {
-    "empty": lambda content: b"",
-    "zeros within": lambda content: content[:64] + bytes(len(content) - 2064) + content[-2000:],
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_object_is_compiled_anew(run, cache, damage):
-    (path,) = cache.glob("*/wp_packet*/*.o")
-    whole = path.read_bytes()
-    path.write_bytes(DAMAGES[damage](whole))
-    found = run(SOLVES, cache)
-    assert found["solved"] == COUNT
-    assert len(path.read_bytes()) == len(whole)
-
-
-@pytest.mark.evidence
-def test_processes_that_meet_in_a_damaged_cache_all_solve(run, cache):
-    for path in cache.glob("*/wp_*/*.o"):
-        path.write_bytes(path.read_bytes()[:1000])
-    results = [run.finish(process) for process in [run.start(SOLVES, cache) for _ in range(2)]]
-    assert [result["solved"] for result in results] == [COUNT] * 2
-
-
-@pytest.mark.parametrize("kind", ["packet", "ik_service_solve_io"])
-def test_an_object_without_a_checksum_is_compiled_anew(run, cache, kind):
-    (path,) = cache.glob(f"*/wp_{kind}*/*.o")
-    path.with_name(f"{path.name}.sha256").unlink()
-    before = path.stat().st_ino
+@pytest.mark.parametrize(
+    ("kind", "suffix", "damage"),
+    [
+        ("packet", ".o", lambda content: b""),
+        ("packet", ".o", lambda content: content[:64] + bytes(len(content) - 2064) + content[-2000:]),
+        ("packet", ".sha256", None),
+        ("ik_service_solve_io", ".sha256", None),
+        ("packet", ".meta", lambda content: content[:5]),
+    ],
+    ids=["empty", "zeros within", "no checksum", "no checksum of what all share", "metadata"],
+)
+def test_what_is_damaged_is_compiled_anew(run, cache, kind, suffix, damage):
+    (code,) = cache.glob(f"*/wp_{kind}*/*.o")
+    (path,) = code.parent.glob(f"*{suffix}")
+    before, size = code.stat().st_ino, code.stat().st_size
+    content = path.read_bytes()
+    path.unlink()
+    if damage is not None:
+        path.write_bytes(damage(content))
     assert run(SOLVES, cache)["solved"] == COUNT
-    assert path.stat().st_ino != before
-    assert path.with_name(f"{path.name}.sha256").exists()
-
-
-def test_damaged_metadata_are_made_anew(run, cache):
-    (path,) = cache.glob("*/wp_packet*/*.meta")
-    path.write_bytes(path.read_bytes()[:5])
-    assert run(SOLVES, cache)["solved"] == COUNT
-    json.loads(path.read_bytes())
-
-
-def test_a_damaged_object_in_a_read_only_cache_is_an_error(run, cache, read_only):
-    (path,) = cache.glob("*/wp_packet*/*.o")
-    path.write_bytes(path.read_bytes()[:1000])
-    assert str(cache) in run(FAILS, read_only(cache))["error"]
+    assert code.stat().st_ino != before
+    assert code.stat().st_size == size
+    said = code.with_name(f"{code.name}.sha256").read_text()
+    assert said == hashlib.sha256(code.read_bytes()).hexdigest()
+    json.loads(next(code.parent.glob("*.meta")).read_bytes())
 
 
 @pytest.mark.evidence
@@ -260,36 +239,27 @@ def test_lower_targets_have_code_of_their_own_and_the_same_answers(run, cache):
     assert len(objects(cache)) == before + MODULES
 
 
-def test_code_that_another_user_may_have_put_there_is_not_run(run, cache):
-    (path,) = cache.glob("*/wp_packet*/*.o")
-    path.chmod(0o666)
-    error = run(FAILS, cache)["error"]
+REPLACED_LATER = """
+solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+os.chmod(os.environ["REPLACED"], 0o666)
+solve = lambda: solver.solve(*wanted)
+"""
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_code_that_another_user_may_have_put_there_is_not_run(run, cache, is_later):
+    path = packet(cache)
+    path.chmod(0o644 if is_later else 0o666)
+    error = run(REPLACED_LATER + FAILS if is_later else FAILS, cache, REPLACED=str(path))["error"]
     assert f"'{path}' can be written by every user" in error
     assert "WARP_CACHE_PATH" in error
 
 
-def test_code_is_looked_at_again_when_it_is_loaded(run, cache):
-    found = run(
-        """
-import os
-solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
-os.chmod(os.environ["REPLACED"], 0o666)
-try:
-    solver.solve(*wanted)
-except ik_service.KernelCacheError as error:
-    report(error=str(error))
-""",
-        cache,
-        REPLACED=str(next(cache.glob("*/wp_packet*/*.o"))),
-    )
-    assert "can be written by every user" in found["error"]
-
-
 def test_what_is_compiled_is_for_its_user_to_write_whatever_the_umask(run, tmp_path):
-    found = run("import os\nos.umask(0o002)\n" + SOLVES, tmp_path)
+    found = run("os.umask(0o002)\n" + SOLVES, tmp_path)
     assert found["compiled"] == MODULES
-    modes = [path.stat().st_mode & 0o777 for path in objects(tmp_path)]
-    assert modes == [0o644] * MODULES
+    modes = {path.stat().st_mode & 0o022 for path in tmp_path.glob("*/**/*")}
+    assert modes == {0}
 
 
 @pytest.mark.evidence
@@ -300,7 +270,7 @@ def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(run, cach
     os.utime(old / "code.o", (0, 0))
     found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
     assert (found["compiled"], old.exists()) == (0, True)  # only who compiles removes
-    shutil.rmtree(next(cache.glob("*/wp_packet*")))
+    shutil.rmtree(packet(cache).parent)
     found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
     assert (found["solved"], old.exists()) == (COUNT, False)
     assert len(objects(cache)) == MODULES

@@ -6,7 +6,6 @@ import pwd
 from types import SimpleNamespace
 
 import pytest
-import warp as wp
 
 from ik_service import IKSolver, KernelCacheError
 from ik_service.kernels import file_trust, kernel_cache
@@ -18,18 +17,20 @@ PLACES = ["", "wp_module", "wp_module/code.o", "wp_module/code.o.sha256", "ik_se
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
+def cache(cache):
     for name in PLACES[2:]:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
-    for path in [folder, *folder.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(folder))
+        (cache / name).parent.mkdir(mode=0o755, exist_ok=True)
+        (cache / name).touch(mode=0o644)
+        (cache / name).chmod(0o644)
     kernel_cache._check_folder.cache_clear()
-    yield folder
+    yield cache
     kernel_cache._check_folder.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def groups_are_forgotten():
+    yield
+    file_trust._is_own_group.cache_clear()
 
 
 def groups(monkeypatch, *, mine, name=None, members=(), primary_of=()):
@@ -50,26 +51,17 @@ def groups(monkeypatch, *, mine, name=None, members=(), primary_of=()):
     file_trust._is_own_group.cache_clear()
 
 
-@pytest.fixture(autouse=True)
-def groups_are_forgotten():
-    yield
-    file_trust._is_own_group.cache_clear()
-
-
-def test_a_cache_of_ones_own_is_believed(cache):
-    kernel_cache.check_cache()
-
-
 @pytest.mark.parametrize("mode", [0o002, 0o020])
 @pytest.mark.parametrize("place", PLACES)
-def test_a_cache_that_others_may_write_is_refused(cache, place, mode, monkeypatch):
+def test_a_cache_that_others_may_write_is_refused_each_time(cache, place, mode, monkeypatch):
     groups(monkeypatch, mine=[])
     path = cache / place
     path.chmod(path.stat().st_mode | mode)
-    with pytest.raises(KernelCacheError, match="can be written by") as caught:
-        kernel_cache.check_cache()
-    for said in (str(path), "WARP_CACHE_PATH", "Delete it"):
-        assert said in str(caught.value)
+    for _ in range(2):
+        with pytest.raises(KernelCacheError, match="can be written by") as caught:
+            kernel_cache.check_cache()
+        for said in (str(path), "WARP_CACHE_PATH", "Delete it"):
+            assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -85,13 +77,6 @@ def test_what_belongs_to_another_user_is_refused(cache, place, monkeypatch):
     monkeypatch.setattr(os, "stat", as_if_foreign)
     with pytest.raises(KernelCacheError, match=f"'{foreign}' belongs to user {os.geteuid() + 1},"):
         kernel_cache.check_cache()
-
-
-def test_a_refusal_is_said_each_time(cache):
-    cache.chmod(0o777)
-    for _ in range(2):
-        with pytest.raises(KernelCacheError):
-            kernel_cache.check_cache()
 
 
 def test_the_end_of_a_link_is_looked_at_with_its_folder(cache, tmp_path):
@@ -137,12 +122,9 @@ def test_what_is_not_there_is_not_taken_for_believed(tmp_path):
         why_untrusted(tmp_path / "none")
 
 
-@pytest.mark.parametrize("said", ["Failed to load CPU module 'm'", "Failed to load CUDA module 'm' (device='cuda:0')"])
-def test_code_that_cannot_be_loaded_is_an_error_of_the_cache(cache, said):
-    assert str(cache) in str(explained_cache_error(Exception(said)))
-
-
-def test_a_gpu_build_that_fails_is_an_error_of_the_cache(cache):
+def test_errors_of_loading_and_building_are_errors_of_the_cache(cache):
+    for said in ("Failed to load CPU module 'm'", "Failed to load CUDA module 'm' (device='cuda:0')"):
+        assert str(cache) in str(explained_cache_error(Exception(said)))
     told = explained_cache_error(Exception("CUDA kernel build failed with error code 6"))
     assert "error code 6" in str(told)
     assert explained_cache_error(Exception("Something else")) is None

@@ -2,18 +2,9 @@
 
 import re
 
-import pytest
+from tests.kernels.cache_processes import COUNT
 
-from tests.fork_server import fork_server
-from tests.kernels.cache_processes import COUNT, IMPORTS, Processes
-
-
-@pytest.fixture(scope="module")
-def run():
-    with fork_server(IMPORTS) as server:
-        yield Processes(server)
-
-
+BEGINS = "Compiling code for 'panda' (panda_hand); later runs find it."
 TELLS = """
 import logging
 told = []
@@ -29,21 +20,16 @@ report(told=told, first=first)
 """
 
 
-def test_a_solve_tells_that_it_compiles_and_no_later_one_does(run, tmp_path):
+def test_a_solve_tells_that_it_compiles_and_how_long_that_took_the_last_time(run, tmp_path):
     found = run(TELLS, tmp_path)
     assert found["first"] == len(found["told"]) == 2
-    assert found["told"][0] == "Compiling code for 'panda' (panda_hand); later runs find it."
+    assert found["told"][0] == BEGINS
     assert re.fullmatch(r"Compiled in \d+\.\d s\.", found["told"][1])
     assert run(TELLS, tmp_path)["told"] == []
-
-
-def test_a_notice_says_how_long_it_took_last_time(run, tmp_path):
-    first = run(TELLS, tmp_path)["told"]
     for path in tmp_path.glob("*/wp_*/*.o"):
         path.unlink()
-    again = run(TELLS, tmp_path)["told"]
-    took = first[-1].removeprefix("Compiled in ")
-    assert again[0].endswith(f" Last time it took {took}")
+    took = found["told"][1].removeprefix("Compiled in ")
+    assert run(TELLS, tmp_path)["told"][0].endswith(f" Last time it took {took}")
 
 
 WHO_ASKS = """
@@ -58,9 +44,7 @@ report(told=told, first=first)
 
 
 def test_who_asks_is_told_when_compiling_begins_and_when_it_ends(run, tmp_path):
-    found = run(WHO_ASKS, tmp_path)
-    assert found["told"] == ["Compiling code for 'panda' (panda_hand); later runs find it.", ""]
-    assert found["first"] == 2
+    assert run(WHO_ASKS, tmp_path) == {"told": [BEGINS, ""], "first": 2}
 
 
 NO_LOG = """
@@ -82,15 +66,12 @@ report(first=first.splitlines(), later=sys.stderr.getvalue()[len(first):])
 """
 
 
-def test_where_no_log_is_kept_it_is_said_on_standard_error(run, tmp_path):
+def test_where_no_log_is_kept_it_is_said_on_standard_error_unless_silenced(run, tmp_path):
     found = run(NO_LOG, tmp_path, SEEN="yes")
-    assert found["first"][0] == "ik-service: Compiling code for 'panda' (panda_hand); later runs find it."
+    assert found["first"][0] == f"ik-service: {BEGINS}"
     assert re.fullmatch(r"ik-service: Compiled in \d+\.\d s\.", found["first"][1])
     assert found["later"] == ""
-
-
-def test_a_variable_silences_notices(run, tmp_path):
-    assert run(NO_LOG, tmp_path, SEEN="", IK_SERVICE_QUIET="1") == {"first": [], "later": ""}
+    assert run(NO_LOG, tmp_path / "new", SEEN="", IK_SERVICE_QUIET="1") == {"first": [], "later": ""}
 
 
 DEAF = """

@@ -12,7 +12,7 @@ import ik_service
 from ik_service import IKSolver
 from ik_service.kernels import device_lock
 from ik_service.kernels.device_lock import SideBySide, recording, turn_on
-from tests.bounded import PATIENCE_S
+from tests.bounded import PATIENCE_S, until
 from tests.solver.conftest import Reachable
 
 CPU = wp.get_device("cpu")
@@ -29,42 +29,30 @@ def solve(solver, given):
     return solver.solve(given.positions[:, 0], given.orientations_xyzw[:, 0]).joint_q.tobytes()
 
 
-def test_nothing_is_recorded_while_another_thread_launches(monkeypatch):
-    begun, over = threading.Event(), threading.Event()
+def test_nothing_is_recorded_while_another_thread_launches_and_no_launch_begins_while_it_is():
+    events, begun, over = [], threading.Event(), threading.Event()
 
     def launch():
-        with turn_on(CPU):
-            begun.set()
-            over.wait(PATIENCE_S)
-
-    other = threading.Thread(target=launch)
-    other.start()
-    begun.wait(PATIENCE_S)
-    with recording() as may_record:
-        assert not may_record
-    over.set()
-    other.join()
-    with recording() as may_record:
-        assert may_record
-
-
-def test_launches_of_other_threads_begin_after_a_recording():
-    events, began = [], threading.Event()
-
-    def launch():
-        began.set()
+        begun.set()
         with turn_on(CPU):
             events.append("launched")
+            over.wait(PATIENCE_S)
 
     with recording() as may_record:
         assert may_record
         other = threading.Thread(target=launch)
         other.start()
-        began.wait(PATIENCE_S)
+        begun.wait(PATIENCE_S)
         other.join(0.05)  # as long as it is given, it does not begin
         events.append("recorded")
+    until(lambda: len(events) == 2)
+    with recording() as may_record:
+        assert not may_record
+    over.set()
     other.join(PATIENCE_S)
     assert events == ["recorded", "launched"]
+    with recording() as may_record:
+        assert may_record
 
 
 @pytest.mark.parametrize("engine", ["compiled", "staged"])

@@ -3,9 +3,6 @@
 import re
 from pathlib import Path
 
-from tests.fork_server import fork_server
-from tests.kernels.cache_processes import IMPORTS, Processes
-
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernel_cache.md"
 CALLS = {
     "whole poses": "solve()",
@@ -55,8 +52,7 @@ def table():
     return {name: re.findall(r"`(\w+)`", modules) for name, modules in rows if name in CALLS}
 
 
-def test_calls_compile_what_the_table_says_and_nothing_else(tmp_path):
-    with fork_server(IMPORTS) as server:
-        found = Processes(server)(PROGRAM, tmp_path)["found"]
+def test_calls_compile_what_the_table_says_and_nothing_else(run, tmp_path):
+    found = run(PROGRAM, tmp_path)["found"]
     assert {name: sorted(map(short_name, folders)) for name, folders in found.items()} == table()
     assert list(table()) == list(CALLS)

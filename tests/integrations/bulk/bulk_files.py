@@ -5,11 +5,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from ik_service import IKSolver, load_robot
-from ik_service.integrations.bulk import BulkJob
+from ik_service.integrations.bulk import BulkJob, solve_job
+from objectives import InputError
 
 COUNT, PART_ROWS = 600, 100
+PARTS = COUNT // PART_ROWS
 LINK = "panda_hand"
 
 
@@ -29,10 +32,10 @@ def write_targets(path, columns, **options):
     return path
 
 
-def random_columns(robot, links, count, seed=0):
-    """Reachable targets and starts."""
-    rng = np.random.default_rng(seed)
-    poses = robot.forward_kinematics(robot.random_free_joint_q(rng, count), links=links)
+def random_columns(robot=None, links=(LINK,), count=COUNT):
+    """Reachable targets and starts; of a Panda by itself."""
+    robot, rng = robot or load_robot("panda"), np.random.default_rng(0)
+    poses = robot.forward_kinematics(robot.random_free_joint_q(rng, count), links=list(links))
     one = len(links) == 1
     return {
         "positions": poses.positions[:, 0] if one else poses.positions,
@@ -41,9 +44,41 @@ def random_columns(robot, links, count, seed=0):
     }
 
 
+def rows(columns, selected):
+    return {name: array[selected] for name, array in columns.items()}
+
+
+def without(columns, *names):
+    return {name: array for name, array in columns.items() if name not in names}
+
+
 def panda_job(inputs, output: Path, **options):
     given = {"targets": [LINK], "device": "cpu", "part_rows": PART_ROWS} | options
+    inputs = [inputs] if isinstance(inputs, Path) else inputs
     return BulkJob(robot=given.pop("robot", None) or load_robot("panda"), inputs=inputs, output=output, **given)
+
+
+def solve(inputs, output, workers=None, *, mark_faulty=False, progress=None, **options):
+    """The report on a job of a Panda."""
+    return solve_job(panda_job(inputs, output, **options), workers, mark_faulty=mark_faulty, progress=progress)
+
+
+def refused(message, inputs, output, error=InputError, **options):
+    """The error of a job that is refused with a message."""
+    with pytest.raises(error, match=message) as caught:
+        solve(inputs, output, **options)
+    return caught.value
+
+
+def interrupted(inputs, output, after):
+    """Runs a job until some problems are done with."""
+
+    def stop(done, _):
+        if done >= after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(inputs, output, progress=stop)
 
 
 def directly(columns, robot=None, links=(LINK,), **options):

@@ -35,11 +35,6 @@ def blocks(language):
     return found
 
 
-@pytest.fixture
-def columns():
-    return random_columns(load_robot("panda"), [LINK], COUNT)
-
-
 def test_a_folder_without_results_is_told(tmp_path):
     with pytest.raises(InputError, match="holds no results of a bulk job"):
         read_results(tmp_path / "nowhere")

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ik_service import load_robot
-from ik_service.integrations.bulk import FailedPartsError, read_results, solve_job
+from ik_service.integrations.bulk import FailedPartsError, read_results
 from ik_service.integrations.bulk.job import BulkPlan, InputFile
 from ik_service.integrations.bulk.parquet import ParquetTargets, numbers_of
 from ik_service.integrations.bulk.targets import NpzTargets
-from objectives import InputError
 from tests.integrations.bulk.bulk_files import (
     COUNT,
     LINK,
@@ -26,6 +25,10 @@ from tests.integrations.bulk.bulk_files import (
     panda_job,
     part_bytes,
     random_columns,
+    refused,
+    rows,
+    solve,
+    without,
     write_targets,
 )
 
@@ -33,17 +36,13 @@ SHORT = 30
 KINDS = pytest.mark.parametrize("kind", [".parquet", ".npz"])
 
 
-@pytest.fixture(scope="module")
-def columns():
-    return random_columns(load_robot("panda"), [LINK], COUNT)
-
-
+@pytest.fixture
 def short(columns):
-    return {name: array[:SHORT] for name, array in columns.items()}
+    return rows(columns, slice(SHORT))
 
 
-def without(columns, name):
-    return {other: array for other, array in columns.items() if other != name}
+def narrow(c):
+    return c | {"positions": c["positions"][:, :2]}
 
 
 BAD_FILES = {
@@ -53,112 +52,91 @@ BAD_FILES = {
         lambda c: c | {"orientation": c["positions"]},
         r"column 'orientation' is not known.*--column positions --column orientations_xyzw",
     ),
-    "narrow positions": ("t.npz", lambda c: c | {"positions": c["positions"][:, :2]}, r"shape \[n, 2\]. Give \[n, 3\]"),
-    "narrow lists": ("t.parquet", lambda c: c | {"positions": c["positions"][:, :2]}, r"shape \[n, 2\]. Give \[n, 3\]"),
+    "narrow positions": ("t.npz", narrow, r"shape \[n, 2\]. Give \[n, 3\]"),
+    "narrow lists": ("t.parquet", narrow, r"shape \[n, 2\]. Give \[n, 3\]"),
     "wide starts": ("t.npz", lambda c: c | {"initial_joint_q": np.zeros((SHORT, 9))}, r"'initial_joint_q' .*\[n, 7\]"),
     "words": ("t.npz", lambda c: c | {"positions": np.full((SHORT, 3), "x")}, "'positions' is of type <U1"),
     "objects": ("t.npz", lambda c: c | {"positions": np.full((SHORT, 3), None)}, "'positions' cannot be read.*Object"),
     "unequal lengths": ("t.npz", lambda c: c | {"positions": c["positions"][:9]}, "different numbers of problems"),
+    "words.parquet": ("t.parquet", {"positions": ["a"] * 3}, "'positions' is of type string. Give lists"),
+    "scalars.parquet": ("t.parquet", {"positions": [1.0] * 3}, "'positions' is of type double. Give lists"),
+    "text.parquet": ("t.parquet", "x,y,z\n1,2,3\n", "not a Parquet file"),
+    "text.npz": ("t.npz", "x,y,z\n1,2,3\n", "cannot be read as a plain array of numpy.savez"),
+    "text.csv": ("t.csv", "x,y,z\n1,2,3\n", "'.csv'. Allowed in a bulk job: .parquet, .npz"),
+    "none.parquet": ("t.parquet", None, "Cannot read"),
+    "none.npz": ("t.npz", None, "Cannot read .*: No such file"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_FILES)
-def test_a_file_that_does_not_fit_is_named_with_its_column(columns, tmp_path, case):
-    name, changed, message = BAD_FILES[case]
-    targets = write_targets(tmp_path / name, changed(short(columns)))
-    with pytest.raises(InputError, match=message) as caught:
-        solve_job(panda_job([targets], tmp_path / "results"))
-    assert name in str(caught.value)
+def test_a_file_that_does_not_fit_is_named_with_its_column(short, tmp_path, case):
+    name, content, message = BAD_FILES[case]
+    if callable(content):
+        write_targets(tmp_path / name, content(short))
+    elif isinstance(content, dict):
+        pq.write_table(pa.table(content), tmp_path / name)
+    elif content:
+        (tmp_path / name).write_text(content)
+    assert name in str(refused(message, tmp_path / name, tmp_path / "results"))
     assert not (tmp_path / "results").exists()
 
 
-def test_files_of_other_kinds_are_refused(tmp_path):
-    cases = {
-        "words.parquet": "'positions' is of type string. Give lists",
-        "scalars.parquet": "'positions' is of type double. Give lists",
-        "text.parquet": "not a Parquet file",
-        "text.npz": "cannot be read as a plain array of numpy.savez",
-        "text.csv": "'.csv'. Allowed in a bulk job: .parquet, .npz",
-        "none.parquet": "Cannot read",
-        "none.npz": "Cannot read .*: No such file",
-    }
-    pq.write_table(pa.table({"positions": ["a"] * 3}), tmp_path / "words.parquet")
-    pq.write_table(pa.table({"positions": [1.0] * 3}), tmp_path / "scalars.parquet")
-    for name in ("text.parquet", "text.npz", "text.csv"):
-        (tmp_path / name).write_text("x,y,z\n1,2,3\n")
-    for name, message in cases.items():
-        with pytest.raises(InputError, match=message) as caught:
-            solve_job(panda_job([tmp_path / name], tmp_path / "results"))
-        assert name in str(caught.value)
-
-
-def flip_a_bit(path, offset):
+def flip_a_bit(path, array):
     content = bytearray(path.read_bytes())
-    content[offset] ^= 1
+    content[content.index(array.tobytes())] ^= 1
     path.write_bytes(content)
 
 
 def test_an_array_that_has_not_its_checksum_is_refused_with_its_name(columns, tmp_path):
     targets = write_targets(tmp_path / "t.npz", columns)
-    flip_a_bit(targets, targets.read_bytes().index(columns["orientations_xyzw"][300].tobytes()))
-    with pytest.raises(InputError, match=r"t.npz': column 'orientations_xyzw' cannot be read .*CRC"):
-        solve_job(panda_job([targets], tmp_path / "results"))
+    flip_a_bit(targets, columns["orientations_xyzw"][300])
+    refused(r"t.npz': column 'orientations_xyzw' cannot be read .*CRC", targets, tmp_path / "results")
     assert not (tmp_path / "results").exists()
-    solve_job(panda_job([targets], tmp_path / "results", columns=["positions"]))  # of what is read
+    solve(targets, tmp_path / "results", columns=["positions"])  # of what is read
 
 
 def test_a_page_of_parquet_that_has_not_its_checksum_fails_its_part_alone(columns, tmp_path):
     options = {"compression": "none", "use_dictionary": False, "row_group_size": PART_ROWS}
     targets = write_targets(tmp_path / "t.parquet", columns, write_page_checksum=True, **options)
-    flip_a_bit(targets, targets.read_bytes().index(columns["positions"][300].tobytes()))
-    with pytest.raises(
-        FailedPartsError, match=r"^1 of 6 .*t.parquet' cannot be read in row groups 3 to 3: .*CRC"
-    ) as caught:
-        solve_job(panda_job([targets], tmp_path / "results"))
-    assert list(caught.value.report.failures) == [3]
+    flip_a_bit(targets, columns["positions"][300])
+    named = r"^1 of 6 .*t.parquet' cannot be read in row groups 3 to 3: .*CRC"
+    assert [*refused(named, targets, tmp_path / "results", FailedPartsError).report.failures] == [3]
     assert len(part_bytes(tmp_path / "results")) == 5
 
 
 @pytest.mark.parametrize("shape", [b"(-9, 3)", b"((((((("])
 def test_a_damaged_header_of_an_array_is_an_archive_that_cannot_be_used(columns, tmp_path, shape):
-    targets = write_targets(tmp_path / "targets.npz", {"positions": short(columns)["positions"][:1]})
-    whole = targets.read_bytes()
-    said = b"(1, 3), }    "
-    assert whole.count(said) == 1
-    targets.write_bytes(whole.replace(said, (shape + b", }").ljust(len(said))))
-    with pytest.raises(InputError, match=r"targets.npz'"):
-        solve_job(panda_job([targets], tmp_path / "results"))
+    targets = write_targets(tmp_path / "targets.npz", {"positions": columns["positions"][:1]})
+    content, said = targets.read_bytes(), b"(1, 3), }    "
+    assert content.count(said) == 1
+    targets.write_bytes(content.replace(said, (shape + b", }").ljust(len(said))))
+    refused(r"targets.npz'", targets, tmp_path / "results")
 
 
-def test_every_file_has_the_columns_of_the_first(columns, tmp_path):
-    first = write_targets(tmp_path / "first.parquet", short(columns))
-    second = write_targets(tmp_path / "second.npz", without(short(columns), "initial_joint_q"))
-    with pytest.raises(InputError, match=r"second.npz' has no column 'initial_joint_q'"):
-        solve_job(panda_job([first, second], tmp_path / "results"))
-    with pytest.raises(InputError, match=r"first.parquet' has a column 'initial_joint_q', which .*second.npz' has not"):
-        solve_job(panda_job([second, first], tmp_path / "results"))
+def test_every_file_has_the_columns_of_the_first(short, tmp_path):
+    first = write_targets(tmp_path / "first.parquet", short)
+    second = write_targets(tmp_path / "second.npz", without(short, "initial_joint_q"))
+    refused(r"second.npz' has no column 'initial_joint_q'", [first, second], tmp_path / "results")
+    extra = r"first.parquet' has a column 'initial_joint_q', which .*second.npz' has not"
+    refused(extra, [second, first], tmp_path / "results")
 
 
-def test_columns_that_are_named_are_read_and_others_passed_over(columns, tmp_path):
+def test_columns_that_are_named_are_read_and_others_passed_over(short, tmp_path):
     others = {"number": np.arange(SHORT), "note": np.array("made today"), "objects": np.full(2, None)}
-    targets = write_targets(tmp_path / "targets.npz", short(columns) | others)
-    solve_job(panda_job([targets], tmp_path / "results", columns=["positions", "orientations_xyzw"]))
-    expected = directly(without(short(columns), "initial_joint_q"))
-    np.testing.assert_array_equal(read_results(tmp_path / "results")["joint_q"], expected.joint_q)
-    bare = write_targets(tmp_path / "bare.npz", without(short(columns), "initial_joint_q"))
-    with pytest.raises(InputError, match="has no column 'initial_joint_q'"):
-        solve_job(panda_job([bare], tmp_path / "r2", columns=["positions", "initial_joint_q"]))
-    with pytest.raises(InputError, match="column 'number' is not known"):
-        solve_job(panda_job([targets], tmp_path / "r3", columns=["positions", "number"]))
+    targets = write_targets(tmp_path / "targets.npz", short | others)
+    bare = without(short, "initial_joint_q")
+    solve(targets, tmp_path / "results", columns=list(bare))
+    np.testing.assert_array_equal(read_results(tmp_path / "results")["joint_q"], directly(bare).joint_q)
+    lacking, named = write_targets(tmp_path / "bare.npz", bare), ["positions", "initial_joint_q"]
+    refused("has no column 'initial_joint_q'", lacking, tmp_path / "r2", columns=named)
+    refused("column 'number' is not known", targets, tmp_path / "r3", columns=["positions", "number"])
 
 
 def test_empty_files_are_passed_over_and_nothing_else_is_refused(columns, tmp_path):
-    nothing = {name: array[:0] for name, array in columns.items()}
-    empty = [write_targets(tmp_path / f"empty{kind}", nothing) for kind in (".npz", ".parquet")]
-    with pytest.raises(InputError, match=r"No targets in .*empty.npz.*empty.parquet"):
-        solve_job(panda_job(empty, tmp_path / "results"))
-    some = write_targets(tmp_path / "some.npz", short(columns))
-    report = solve_job(panda_job([empty[0], some, empty[1]], tmp_path / "results"))
+    empty = [write_targets(tmp_path / f"empty{kind}", rows(columns, slice(0))) for kind in (".npz", ".parquet")]
+    refused(r"No targets in .*empty.npz.*empty.parquet", empty, tmp_path / "results")
+    some = write_targets(tmp_path / "some.npz", rows(columns, slice(SHORT)))
+    report = solve([empty[0], some, empty[1]], tmp_path / "results")
     assert (report.part_count, report.problem_count) == (1, SHORT)
 
 
@@ -169,32 +147,26 @@ def one_number_a_column(columns):
 
 
 @pytest.mark.parametrize("asked", [None, ["positions", "orientations_xyzw"]])
-def test_parquet_may_have_the_columns_of_csv_and_an_id(columns, tmp_path, asked):
-    given = without(short(columns), "initial_joint_q")
-    numbers = tmp_path / "numbers.parquet"
-    pq.write_table(pa.table(one_number_a_column(given) | {"id": [f"row {k}" for k in range(SHORT)]}), numbers)
-    report = solve_job(panda_job([numbers], tmp_path / "results", columns=asked))
-    assert report.passed_over == (() if asked else ("id",))
-    answer = directly(given)
+def test_parquet_may_have_the_columns_of_csv_and_an_id(short, tmp_path, asked):
+    bare, numbers = without(short, "initial_joint_q"), tmp_path / "numbers.parquet"
+    pq.write_table(pa.table(one_number_a_column(bare) | {"id": [f"row {k}" for k in range(SHORT)]}), numbers)
+    assert solve(numbers, tmp_path / "results", columns=asked).passed_over == (() if asked else ("id",))
+    answer = directly(bare)
     assert answer.success.all()
     np.testing.assert_array_equal(read_results(tmp_path / "results")["joint_q"], answer.joint_q)
 
 
 def test_parquet_with_the_columns_of_csv_may_mix_types_and_lack_numbers(columns, tmp_path):
-    table = one_number_a_column({name: array[:4] for name, array in columns.items()})
-    table |= {"x": pa.array([0.4, None, 0.3, 0.2], pa.float32())}
-    targets = tmp_path / "t.parquet"
+    table = one_number_a_column(rows(columns, slice(4))) | {"x": pa.array([0.4, None, 0.3, 0.2], pa.float32())}
+    targets, results = tmp_path / "t.parquet", tmp_path / "results"
     pq.write_table(pa.table(table), targets)
-    with pytest.raises(FailedPartsError, match=r"t.parquet' row 1: positions\[0, 0\] is nan"):
-        solve_job(panda_job([targets], tmp_path / "results"))
-    with pytest.raises(InputError, match=r"'positions' has shape \[n, 3\]. Give \[n, 2, 3\]"):
-        solve_job(panda_job([targets], tmp_path / "results", targets=[LINK, "panda_link6"]))
+    refused(r"t.parquet' row 1: positions\[0, 0\] is nan", targets, results, FailedPartsError)
+    several = [LINK, "panda_link6"]
+    refused(r"'positions' has shape \[n, 3\]. Give \[n, 2, 3\]", targets, results, targets=several)
     pq.write_table(pa.table(table | {"qx": ["a"] * 4}), targets)
-    with pytest.raises(InputError, match=r"t.parquet': column 'qx' is of type string. Give numbers"):
-        solve_job(panda_job([targets], tmp_path / "results"))
+    refused(r"t.parquet': column 'qx' is of type string. Give numbers", targets, results)
     pq.write_table(pa.table({name: table[name] for name in ("x", "y", "qx")}), targets)
-    with pytest.raises(InputError, match=r"column 'x' is not known"):
-        solve_job(panda_job([targets], tmp_path / "results"))
+    refused(r"column 'x' is not known", targets, results)
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
@@ -232,90 +204,69 @@ def test_parts_hold_all_rows_in_order_and_no_more_than_they_may(rows, most):
     assert all(0 < part.row_count <= most for part in parts)
 
 
-def nan(columns):
-    columns["positions"][432, 1] = np.nan
-
-
-def long_quaternion(columns):
-    columns["orientations_xyzw"][432] *= 1.5
-
-
-def far_start(columns):
-    columns["initial_joint_q"][432, 6] = 1e12
-
-
-FAULTS = {nan: r"positions\[0, 1\] is nan", long_quaternion: "of length 1.5", far_start: "1000000000000"}
+FAULTS = {
+    "nan": ("positions", lambda row: row * [1, np.nan, 1], r"positions\[0, 1\] is nan"),
+    "long_quaternion": ("orientations_xyzw", lambda row: row * 1.5, "of length 1.5"),
+    "far_start": ("initial_joint_q", lambda row: np.append(row[:6], 1e12), "1000000000000"),
+}
 
 
 @KINDS
-@pytest.mark.parametrize("spoil", FAULTS)
-def test_a_faulty_row_fails_its_part_alone_and_can_be_marked_later(columns, tmp_path, kind, spoil):
-    good = directly(columns)
-    spoilt = {name: array.copy() for name, array in columns.items()}
-    spoil(spoilt)
-    before = {name: array[:50] for name, array in columns.items()}
-    inputs = [write_targets(tmp_path / "before.npz", before), write_targets(tmp_path / f"faulty{kind}", spoilt)]
-    job = panda_job(inputs, tmp_path / "results")
-    named = rf"^1 of 7 parts failed.*faulty{kind}' row 432: .*{FAULTS[spoil]}"
-    with pytest.raises(FailedPartsError, match=named) as caught:
-        solve_job(job)
-    assert list(caught.value.report.failures) == [5]
-    assert caught.value.report.done == 50 + COUNT - PART_ROWS
-    assert len(part_bytes(tmp_path / "results")) == 6
-    report = solve_job(job, mark_faulty=True)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_row_fails_its_part_alone_and_can_be_marked_later(columns, tmp_path, kind, fault):
+    good, (name, spoilt, message) = directly(columns), FAULTS[fault]
+    before = write_targets(tmp_path / "before.npz", rows(columns, slice(50)))
+    columns[name][432] = spoilt(columns[name][432])
+    inputs, folder = [before, write_targets(tmp_path / f"faulty{kind}", columns)], tmp_path / "results"
+    named = rf"^1 of 7 parts failed.*faulty{kind}' row 432: .*{message}"
+    report = refused(named, inputs, folder, FailedPartsError).report
+    assert (list(report.failures), report.done) == ([5], 50 + COUNT - PART_ROWS)
+    assert len(part_bytes(folder)) == 6
+    report = solve(inputs, folder, mark_faulty=True)
     assert (report.resumed_parts, report.status_counts["invalid"]) == (6, 1)
-    results = {name: array[50:] for name, array in read_results(tmp_path / "results").items()}
+    results = rows(read_results(folder), slice(50, None))
     others = np.arange(COUNT) != 432
     np.testing.assert_array_equal(results["joint_q"][others], good.joint_q[others])
     assert results["status"][432] == "invalid"
     assert (results["success"][432], results["iterations"][432], results["seed_index"][432]) == (False, 0, -1)
     assert np.isnan([*results["joint_q"][432], results["cost"][432], results["position_error_m"][432]]).all()
-    fresh = panda_job(inputs, tmp_path / "fresh")
-    solve_job(fresh, mark_faulty=True)
-    assert part_bytes(tmp_path / "fresh") == part_bytes(tmp_path / "results")
+    solve(inputs, tmp_path / "fresh", mark_faulty=True)
+    assert part_bytes(tmp_path / "fresh") == part_bytes(folder)
 
 
 @KINDS
 def test_a_part_of_faulty_rows_alone_can_be_marked(columns, tmp_path, kind):
-    positions = columns["positions"][:6].copy()
+    positions = columns["positions"][:6]
     positions[2:4] = np.nan
-    targets = write_targets(tmp_path / f"targets{kind}", {"positions": positions})
-    job = panda_job([targets], tmp_path / "results", part_rows=2)
-    with pytest.raises(FailedPartsError, match=r"^1 of 3 parts failed.* row 2: positions"):
-        solve_job(job)
-    assert solve_job(job, mark_faulty=True).status_counts["invalid"] == 2
-    invalid = read_results(tmp_path / "results")["status"] == "invalid"
-    assert invalid.tolist() == [False, False, True, True, False, False]
+    targets, folder = write_targets(tmp_path / f"targets{kind}", {"positions": positions}), tmp_path / "results"
+    refused(r"^1 of 3 parts failed.* row 2: positions", targets, folder, FailedPartsError, part_rows=2)
+    assert solve(targets, folder, mark_faulty=True, part_rows=2).status_counts["invalid"] == 2
+    assert (read_results(folder)["status"] == "invalid").tolist() == [False, False, True, True, False, False]
 
 
 @pytest.mark.evidence
 def test_a_quaternion_of_a_start_without_length_is_a_faulty_row(tmp_path):
-    robot = load_robot("humanoid")
+    robot, folder = load_robot("humanoid"), tmp_path / "results"
     links = [robot.link_names[-1]]
     columns = random_columns(robot, links, 4)
     columns["initial_joint_q"][2, 3:7] = 0.0
-    targets = write_targets(tmp_path / "targets.npz", columns)
-    job = panda_job([targets], tmp_path / "results", robot=robot, targets=links)
-    with pytest.raises(FailedPartsError, match=r"row 2: .*length zero"):
-        solve_job(job)
-    assert solve_job(job, mark_faulty=True).status_counts["invalid"] == 1
-    assert read_results(tmp_path / "results")["status"][2] == "invalid"
+    targets, given = write_targets(tmp_path / "targets.npz", columns), {"robot": robot, "targets": links}
+    refused(r"row 2: .*length zero", targets, folder, FailedPartsError, **given)
+    assert solve(targets, folder, mark_faulty=True, **given).status_counts["invalid"] == 1
+    assert read_results(folder)["status"][2] == "invalid"
 
 
 def test_a_list_that_is_missing_or_too_short_is_a_faulty_row(columns, tmp_path):
     positions = columns["positions"][:5].tolist()
-    positions[1], positions[3] = None, [0.1, 0.2]
-    positions[4] = [0.1, None, 0.2]
-    targets = tmp_path / "lists.parquet"
+    positions[1], positions[3], positions[4] = None, [0.1, 0.2], [0.1, None, 0.2]
+    targets, folder = tmp_path / "lists.parquet", tmp_path / "results"
     pq.write_table(pa.table({"positions": positions}), targets)
-    with pytest.raises(FailedPartsError, match=r"lists.parquet' row 1: positions"):
-        solve_job(panda_job([targets], tmp_path / "results"))
-    solve_job(panda_job([targets], tmp_path / "results"), mark_faulty=True)
-    results = read_results(tmp_path / "results")
-    assert (results["status"] == "invalid").tolist() == [False, True, False, True, True]
+    refused(r"lists.parquet' row 1: positions", targets, folder, FailedPartsError)
+    solve(targets, folder, mark_faulty=True)
+    assert (read_results(folder)["status"] == "invalid").tolist() == [False, True, False, True, True]
     pq.write_table(pa.table({"positions": [[0.1, 0.2]] * 5}), targets)
-    with pytest.raises(FailedPartsError, match=r"lists.parquet' row 0: positions.* of another length"):
-        solve_job(panda_job([targets], tmp_path / "others"))
+    another = r"lists.parquet' row 0: positions.* of another length"
+    refused(another, targets, tmp_path / "others", FailedPartsError)
 
 
 def test_a_file_that_changes_under_way_fails_what_is_left(columns, tmp_path):
@@ -325,16 +276,14 @@ def test_a_file_that_changes_under_way_fails_what_is_left(columns, tmp_path):
         if done == PART_ROWS:
             os.utime(targets, ns=(0, 0))
 
-    with pytest.raises(FailedPartsError, match=r"^5 of 6 parts.*t.npz' has changed while") as caught:
-        solve_job(panda_job([targets], tmp_path / "results"), progress=touch)
-    assert caught.value.report.done == PART_ROWS
+    changed = r"^5 of 6 parts.*t.npz' has changed while"
+    error = refused(changed, targets, tmp_path / "results", FailedPartsError, progress=touch)
+    assert error.report.done == PART_ROWS
 
 
-@pytest.mark.parametrize("reader", [ParquetTargets, NpzTargets])
-def test_a_file_that_is_written_while_it_is_read_fails_the_part(columns, tmp_path, monkeypatch, reader):
-    kind = ".parquet" if reader is ParquetTargets else ".npz"
-    targets = write_targets(tmp_path / f"targets{kind}", short(columns))
-    read = reader.read
+@pytest.mark.parametrize(("kind", "reader"), [(".parquet", ParquetTargets), (".npz", NpzTargets)])
+def test_a_file_that_is_written_while_it_is_read_fails_the_part(short, tmp_path, monkeypatch, kind, reader):
+    targets, read = write_targets(tmp_path / f"targets{kind}", short), reader.read
 
     def read_and_write(self, *arguments):
         found = read(self, *arguments)
@@ -342,17 +291,15 @@ def test_a_file_that_is_written_while_it_is_read_fails_the_part(columns, tmp_pat
         return found
 
     monkeypatch.setattr(reader, "read", read_and_write)
-    with pytest.raises(FailedPartsError, match=rf"^1 of 1 parts failed.*targets{kind}' has changed while the job"):
-        solve_job(panda_job([targets], tmp_path / "results"))
+    changed = rf"^1 of 1 parts failed.*targets{kind}' has changed while the job"
+    refused(changed, targets, tmp_path / "results", FailedPartsError)
     assert part_bytes(tmp_path / "results") == {}
 
 
-def test_without_pyarrow_there_is_npz(columns, tmp_path, monkeypatch):
-    targets = write_targets(tmp_path / "t.npz", short(columns))
+def test_without_pyarrow_there_is_npz(short, tmp_path, monkeypatch):
+    targets, advice = write_targets(tmp_path / "t.npz", short), r"pip install '\.\[bulk\]'"
     for name in ("pyarrow", "ik_service.integrations.bulk.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"pip install '\.\[bulk\]'"):
-        panda_job([targets], tmp_path / "results")
-    with pytest.raises(InputError, match=r"pip install '\.\[bulk\]'"):
-        solve_job(panda_job([Path("t.parquet")], tmp_path / "results", format="npz"))
-    assert solve_job(panda_job([targets], tmp_path / "results", format="npz")).solved > 0
+    refused(advice, targets, tmp_path / "results")
+    refused(advice, Path("t.parquet"), tmp_path / "results", format="npz")
+    assert solve(targets, tmp_path / "results", format="npz").solved > 0
