@@ -117,9 +117,10 @@ class HostDeviceBlock(HostDeviceArray):
             return None
         self._taken = first + size
         memories: list[Any] = [self.device, self._copied]
-        pair = [wp.array(ptr=one.ptr + first, dtype=dtype, shape=shape, device=one.device) for one in memories]
-        for array, memory in zip(pair, memories, strict=True):
-            array.memory = memory  # as long as the array is held
+        pair: list[Any] = []
+        for memory in memories:
+            pair.append(wp.array(ptr=memory.ptr + first, dtype=dtype, shape=shape, device=memory.device))
+            pair[-1].memory = memory  # as long as the array is held
         return pair
 
     def _numbers(self, count: int) -> int:

@@ -62,9 +62,8 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
         KernelCacheError: Others may have written what is in the cache.
         OSError: The cache cannot be read, or not be written where it lacks a module; see `explained_cache_error`.
     """
-    context = device.context if device.is_cuda else None
-    blocks = [(module, block if device.is_cuda else BLOCK_DIM) for module, block in modules.items()]
-    waiting = [CachedModule(*one, device) for one in blocks if (context, one[1]) not in one[0].execs]
+    places = {module: _place(block, device) for module, block in modules.items()}
+    waiting = [CachedModule(module, place[1], device) for module, place in places.items() if place not in module.execs]
     missing = [one for one in waiting if not one.is_whole()]
     if missing:
         with compiling_notice(len(missing)):
@@ -76,8 +75,14 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:
-    """Load one module, as `load_kernels` does, before the solver knows its other modules."""
-    load_kernels({module: LAUNCH_BLOCK}, device)
+    """Load one module, as `load_kernels` does, before the solver knows its other modules; called in every solve."""
+    if _place(LAUNCH_BLOCK, device) not in module.execs:
+        load_kernels({module: LAUNCH_BLOCK}, device)
+
+
+def _place(block: int, device: wp.Device) -> tuple[Any, int]:
+    """Return the context and the size of block by which Warp knows what is loaded of a module for a device."""
+    return (device.context, block) if device.is_cuda else (None, BLOCK_DIM)
 
 
 def loaded_modules() -> int:

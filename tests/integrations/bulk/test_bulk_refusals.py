@@ -111,7 +111,6 @@ def test_a_folder_with_other_files_or_another_process_is_refused(targets, tmp_pa
         ({"targets": [Target(LINK, row_weights=np.ones((2, 6)))]}, InputError, "data per problem"),
         ({"options": SolverOptions(solutions=2)}, InputError, "solutions is above 1"),
         ({"device": "abacus"}, InputError, "abacus"),
-        ({"workers": LocalWorker(threads=0)}, IKError, "threads"),
     ],
 )
 def test_wrong_jobs_are_refused_before_a_folder_is_made(targets, folder, options, error, message):
@@ -119,10 +118,11 @@ def test_wrong_jobs_are_refused_before_a_folder_is_made(targets, folder, options
     assert not folder.exists()
 
 
-def test_inputs_that_are_no_list_of_files_are_refused(targets, folder):
+def test_inputs_that_are_no_list_of_files_and_a_worker_without_threads_are_refused(targets, folder):
     for inputs in ([], (), str(targets), targets, bytes(targets)):
         with pytest.raises(InputError, match=r"inputs is .*\. Allowed: a list of files\."):
             BulkJob(robot=load_robot("panda"), targets=[LINK], inputs=inputs, output=folder)
+    refused("threads", targets, folder, IKError, workers=LocalWorker(threads=0))
 
 
 def test_a_disk_that_does_not_take_results_fails_the_part(targets, folder, monkeypatch):
