@@ -20,7 +20,7 @@ BALL = wp.constant(int(JointType.BALL))
 def joint_frame(
     parent: int, joint: int, instance: int, joint_X_p: wp.array[wp.transform], body_q: wp.array2d[wp.transform]
 ):
-    """Return the joint-parent frame of a joint in the world: where the child sits when the joint is at zero."""
+    """Return the joint-parent frame of a joint in the world: the pose of the child at coordinate zero."""
     frame = joint_X_p[joint]
     if parent >= 0:
         frame = body_q[instance, parent] * joint_X_p[joint]
@@ -30,7 +30,7 @@ def joint_frame(
 @wp.func
 @typing.no_type_check
 def turn_about(axis: wp.vec3, angle: float):
-    """Return the rotation by an angle [rad] about a unit axis, which needs no normalising."""
+    """Return the rotation by an angle [rad] about a unit axis."""
     s = wp.sin(0.5 * angle)
     return wp.quat(axis[0] * s, axis[1] * s, axis[2] * s, wp.cos(0.5 * angle))
 
@@ -92,22 +92,8 @@ def forward_kinematics(
         model: The robot on the device of the arrays.
         joint_q: Coordinates [m or rad, quaternions xyzw], shape [n_batch, joint_coord_count].
         body_q: Out: body poses in the world frame [m, xyzw], shape [n_batch, body_count]. Must not alias `joint_q`.
-        stale: 0 for the instances whose poses are those of `joint_q` already, int32 [n_batch]; None for none of them.
+        stale: 0 where `body_q` fits `joint_q` already and the instance is skipped, int32 [n_batch]; None skips none.
     """
-    wp.launch(
-        _forward_kinematics,
-        dim=joint_q.shape[0],
-        inputs=[
-            model.joint_count,
-            model.joint_kind,
-            model.joint_parent,
-            model.joint_q_start,
-            model.joint_qd_start,
-            model.joint_X_p,
-            model.joint_axis,
-            joint_q,
-            stale,
-        ],
-        outputs=[body_q],
-        device=model.device,
-    )
+    joints = [model.joint_count, model.joint_kind, model.joint_parent, model.joint_q_start, model.joint_qd_start]
+    inputs = [*joints, model.joint_X_p, model.joint_axis, joint_q, stale]
+    wp.launch(_forward_kinematics, joint_q.shape[0], inputs, [body_q], device=model.device)

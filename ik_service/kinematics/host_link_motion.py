@@ -1,4 +1,4 @@
-"""Motion of links in float64 on the host: Jacobians and their rates, from the motion subspace of all bodies."""
+"""Motion of links in float64 on the host: Jacobians and their time derivatives, from the motion subspace."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def jacobian_dot(
 
 
 def _place(robot: KinematicRobot, motion: BodyMotion, link: int) -> tuple[Float64Array, NDArray[np.bool_]]:
-    """Give where the origin of a link is in the world, shape [n, 3], and which DOFs move it."""
+    """Give the origin of a link in the world, shape [n, 3], and a mask of the DOFs that move the link."""
     body, T_body_link = int(robot.link_body[link]), robot.link_X_body[link]
     n = len(motion.joint_q)
     carrier = motion.T_world_body[:, body] if body >= 0 else np.tile(identity_transform(), (n, 1))
@@ -55,14 +55,14 @@ def _place(robot: KinematicRobot, motion: BodyMotion, link: int) -> tuple[Float6
 
 
 def _moved(twists: Float64Array, point: Float64Array, moving: NDArray[np.bool_]) -> Float64Array:
-    """Give the velocity of a point [n, 3] and the turn by twists [n, dofs, 6] at the world origin, [n, 6, dofs]."""
+    """Move twists [n, dofs, 6] from the world origin to a point [n, 3]; give [n, 6, dofs]."""
     linear = twists[..., :3] + cross(twists[..., 3:], point[:, np.newaxis])
     both: Float64Array = np.concatenate([linear, twists[..., 3:]], axis=-1).transpose(0, 2, 1)
     return both * moving
 
 
 def _folded(robot: KinematicRobot, jacobians: Float64Array) -> Float64Array:
-    """Add the columns of followers to those of their leaders; theirs become zero."""
+    """Add the columns of followers (mimic joints) to the columns of the leaders, and zero the followers' columns."""
     for follower in robot.follower_dofs:
         jacobians[..., robot.dof_leader[follower]] += robot.dof_multiplier[follower] * jacobians[..., follower]
         jacobians[..., follower] = 0.0
@@ -70,7 +70,7 @@ def _folded(robot: KinematicRobot, jacobians: Float64Array) -> Float64Array:
 
 
 def moving_dofs(robot: KinematicRobot, body: int) -> NDArray[np.bool_]:
-    """Tell which DOFs move a body, shape [joint_dof_count]; none move the world, body -1."""
+    """Give a mask of the DOFs that move a body, shape [joint_dof_count]; none move the world, body -1."""
     moving = np.zeros(robot.joint_dof_count, dtype=bool)
     while body >= 0:
         moving[robot.joint_qd_start[body] : robot.joint_qd_start[body + 1]] = True

@@ -1,7 +1,7 @@
-"""Forward kinematics and centres of mass in float64 on the host: every solution is verified by these poses.
+"""Forward kinematics and centres of mass in float64 on the host; the solver verifies every solution with these poses.
 
-Loops over joints and is vectorised over configurations, components first ([4, n] and [3, n]) so that every operation
-runs over contiguous memory; long batches go in blocks that stay in the cache.
+The code loops over joints and is vectorised over configurations. Arrays have components first ([4, n] and [3, n]), so
+memory is contiguous; long batches are split into blocks that fit into the cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from objectives.errors import InputError
 from objectives.model import BodyMass
 
 CONFIGURATIONS_PER_BLOCK = 2048
-"""Configurations per block: the arrays of one joint then fit into the second-level cache."""
+"""Configurations per block: the arrays of one joint fit into the second-level cache."""
 
 
 class LinkPoses(NamedTuple):
@@ -41,7 +41,7 @@ class BodyPose(NamedTuple):
 
 
 def joint_steps(robot: KinematicRobot) -> tuple[JointStep, ...]:
-    """Compute the constants of every joint."""
+    """Precompute the constants of every joint."""
     steps = []
     for joint in range(robot.joint_count):
         X_p = robot.joint_X_p[joint]
@@ -95,19 +95,19 @@ def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
 
 
 def chosen_links(robot: KinematicRobot, links: Sequence[str] | None) -> Sequence[int]:
-    """Give the indices of links by names, None for all; UnknownNameError, or InputError for a text, not a list."""
+    """Give the indices of named links, None for all; UnknownNameError, or InputError for a text instead of a list."""
     if isinstance(links, str):
         raise InputError(f"links must be a list of names, got the text {links!r}.")
     return range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
 
 
 def blocks_of(n: int) -> Iterator[slice]:
-    """Give the blocks of long batches."""
+    """Split n configurations into blocks."""
     return (slice(start, min(start + CONFIGURATIONS_PER_BLOCK, n)) for start in range(0, n, CONFIGURATIONS_PER_BLOCK))
 
 
 def _with_ancestors(robot: KinematicRobot, bodies: set[int]) -> list[int]:
-    """Give the bodies and all that carry them, parents first."""
+    """Give bodies with all their ancestors, parents first."""
     needed = bodies - {-1}
     for body in range(robot.body_count - 1, -1, -1):
         if body in needed and robot.joint_parent[body] >= 0:
@@ -116,20 +116,22 @@ def _with_ancestors(robot: KinematicRobot, bodies: set[int]) -> list[int]:
 
 
 def poses_of_bodies(robot: KinematicRobot, configurations: Float64Array, bodies: Sequence[int]) -> dict[int, BodyPose]:
-    """Give the world poses of bodies at checked configurations [n, joint_coord_count]; parents first, none left out."""
+    """Give the world poses of bodies at checked configurations [n, joint_coord_count].
+
+    `bodies` has parents before children, and every ancestor of its bodies.
+    """
     columns = np.ascontiguousarray(configurations.T)
     poses: dict[int, BodyPose] = {}
     for body in bodies:
         step = robot.joint_steps[body]
-        parent = poses[step.parent] if step.parent >= 0 else _world(columns.shape[1])
+        parent = poses[step.parent] if step.parent >= 0 else world_pose(columns.shape[1])
         poses[body] = moved(step, parent, columns[step.coordinates])
     return poses
 
 
-def _world(n: int) -> BodyPose:
-    q_xyzw = np.zeros((4, n))
-    q_xyzw[3] = 1.0
-    return BodyPose(np.zeros((3, n)), q_xyzw)
+def world_pose(n: int) -> BodyPose:
+    """Give n copies of the identity pose."""
+    return BodyPose(np.zeros((3, n)), np.tile([[0.0], [0.0], [0.0], [1.0]], (1, n)))
 
 
 def _carried(poses: dict[int, BodyPose], body: int, T_body_link: Float64Array) -> BodyPose:
@@ -137,7 +139,7 @@ def _carried(poses: dict[int, BodyPose], body: int, T_body_link: Float64Array) -
         return BodyPose(T_body_link[:3, np.newaxis], T_body_link[3:, np.newaxis])
     pose = poses[body]
     q_xyzw = pose.q_xyzw
-    if T_body_link[3:6].any():  # w is 1 too where the rotation is small
+    if T_body_link[3:6].any():  # not a test of w: w rounds to 1 for small rotations
         q_xyzw = _times(_right_multiplication(T_body_link[3:]), q_xyzw)
     return BodyPose(shifted(pose, T_body_link[:3]), q_xyzw)
 
@@ -151,7 +153,7 @@ def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
     """Rotate a vector, shape [3] or [3, n], by quaternions [4, n], shape [3, n]."""
     x, y, z, w = q_xyzw
     a, b, c = vector
-    # twice the cross product of the quaternion's vector part and the vector
+    # 2 (vector part of the quaternion) x vector
     u, v, t = y * c - z * b, z * a - x * c, x * b - y * a
     u, v, t = u + u, v + v, t + t
     first = a + w * u + (y * t - z * v)
@@ -163,7 +165,7 @@ def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
 
 
 def moved(step: JointStep, parent: BodyPose, q: Float64Array) -> BodyPose:
-    """Give the pose of a joint's child from that of its parent and the joint's coordinates [coordinates, n]."""
+    """Give the pose of a joint's child from the pose of the parent and the joint's coordinates [coordinates, n]."""
     position = shifted(parent, step.origin)
     kind = step.joint_type
     if kind is JointType.PRISMATIC:
@@ -175,7 +177,8 @@ def moved(step: JointStep, parent: BodyPose, q: Float64Array) -> BodyPose:
         return BodyPose(position + rotated(parent.q_xyzw, slide), _turned(step, parent.q_xyzw, q[2]))
     if kind is JointType.FLOATING:
         position = position + rotated(parent.q_xyzw, _times(step.axes[:3].T, q[:3]))
-    return BodyPose(position, _product(_times(step.turn[:4], parent.q_xyzw), q[-4:]))
+    turned = quaternion_multiply(_times(step.turn[:4], parent.q_xyzw).T, q[-4:].T)
+    return BodyPose(position, np.moveaxis(turned, -1, 0))
 
 
 def _turned(step: JointStep, q_xyzw: Float64Array, angle: Float64Array) -> Float64Array:
@@ -187,21 +190,17 @@ def _turned(step: JointStep, q_xyzw: Float64Array, angle: Float64Array) -> Float
 
 
 def _times(matrix: Float64Array, columns: Float64Array) -> Float64Array:
-    """Give a matrix times columns [k, n], added in one order: BLAS has another for each number of columns.
+    """Multiply a matrix and columns [k, n]; the order of additions does not depend on n, as it would with BLAS.
 
-    `einsum` has another for one column alone, which is therefore computed as two.
+    `einsum` adds in another order for a single column, so a single column is computed twice.
     """
     if columns.shape[1] == 1:
         return np.asarray(np.einsum("ij,jn->in", matrix, np.repeat(columns, 2, axis=1))[:, :1])
     return np.asarray(np.einsum("ij,jn->in", matrix, columns))
 
 
-def _product(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Array:
-    return np.moveaxis(quaternion_multiply(a_xyzw.T, b_xyzw.T), -1, 0)
-
-
 def body_masses(robot: KinematicRobot) -> tuple[BodyMass, ...]:
-    """Give the bodies that have mass; see ``RobotModel.body_masses``."""
+    """Sum up the masses of the links of each body; see ``RobotModel.body_masses``."""
     found = []
     for body in range(-1, robot.body_count):
         links = np.flatnonzero((robot.link_body == body) & (robot.link_mass > 0.0))

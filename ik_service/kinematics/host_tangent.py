@@ -1,7 +1,7 @@
 """Tangents in float64 on the host: motion subspace, integration, random configurations.
 
-The tangent of every joint is expressed in its joint-parent frame: floating (v, w) with v the velocity of the child's
-origin, ball w; a rotation is integrated by the left product ``exp(w) * q``.
+A joint's tangent is expressed in the joint-parent frame. Floating joint: (v, w), v the velocity of the child's origin;
+ball joint: w. Rotations are integrated by the left product ``exp(w) * q``.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.kinematics.host_poses import BodyPose, poses_of_bodies, rotated
+from ik_service.kinematics.host_poses import poses_of_bodies, rotated, world_pose
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array, cross, quaternion_exp, quaternion_multiply
@@ -17,12 +17,12 @@ from objectives.errors import InputError
 
 
 class BodyMotion(NamedTuple):
-    """Poses of all bodies and how DOFs move them, in many configurations.
+    """Poses of all bodies and their motion subspace, in many configurations.
 
     Attributes:
         joint_q: The configurations, shape [n, joint_coord_count].
         T_world_body: [m, xyzw], shape [n, body_count, 7].
-        S: Twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].
+        S: Motion subspace: twist per unit velocity of each DOF, world frame, shape [n, joint_dof_count, 6].
     """
 
     joint_q: Float64Array
@@ -31,15 +31,14 @@ class BodyMotion(NamedTuple):
 
 
 def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
-    """Give the poses of all bodies together with the motion subspace."""
+    """Compute the poses of all bodies and the motion subspace."""
     configurations = checked_joint_q(robot, joint_q)
     n = len(configurations)
     poses = poses_of_bodies(robot, configurations, range(robot.body_count))
-    still = np.tile([[0.0], [0.0], [0.0], [1.0]], (1, n))
     twists = np.zeros((n, robot.joint_dof_count, 6))
     T_world_body = np.empty((n, robot.body_count, 7))
     for body, step in enumerate(robot.joint_steps):
-        parent = poses[step.parent] if step.parent >= 0 else BodyPose(np.zeros((3, n)), still)
+        parent = poses[step.parent] if step.parent >= 0 else world_pose(n)
         origin = poses[body].position.T
         T_world_body[:, body, :3], T_world_body[:, body, 3:] = origin, poses[body].q_xyzw.T
         first = int(robot.joint_qd_start[body])
@@ -54,12 +53,12 @@ def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
 
 
 def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
-    """Give the time derivative of the motion subspace at velocities [n, joint_dof_count], [n, joint_dof_count, 6].
+    """Give the time derivative of the motion subspace, [n, joint_dof_count, 6], at velocities [n, joint_dof_count].
 
-    Axes turn with the body that carries the joint; those of angular DOFs pass through the child's origin.
+    A joint's axes turn with the parent body; axes of angular DOFs pass through the child's origin.
     """
     rate = np.zeros_like(motion.S)
-    twists = np.zeros((len(joint_qd), robot.body_count + 1, 6))  # the last is that of the world
+    twists = np.zeros((len(joint_qd), robot.body_count + 1, 6))  # the last twist, index -1, belongs to the world
     for body, step in enumerate(robot.joint_steps):
         own = slice(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1]))
         linear = own.start + step.joint_type.linear_dof_count
@@ -94,7 +93,7 @@ def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float
 def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> Float64Array:
     """Draw configurations uniformly inside the limits, shape [n, joint_coord_count]; see ``RobotModel.random_joint_q``.
 
-    A limit on one side opens a range as wide as that of no limits. InputError where n is negative.
+    The range of a DOF with one limit is as wide as the range without limits. InputError for a negative n.
     """
     if n < 0:
         raise InputError(f"n must not be negative, got {n}.")
@@ -102,7 +101,7 @@ def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> F
     for joint, first in robot.quaternion_starts.items():
         gaussian = rng.standard_normal((n, 4))
         if robot.dof_active[robot.joint_qd_start[joint + 1] - 1] < 0:
-            continue  # drawn all the same: other numbers do not depend on what is locked
+            continue  # drawn although locked: locking a joint must not change the numbers of other joints
         joint_q[:, first : first + 4] = gaussian / np.linalg.norm(gaussian, axis=-1, keepdims=True)
     lower, upper = _ranges(robot)
     coordinate = robot.dof_coordinate[robot.active_dof]

@@ -1,4 +1,4 @@
-"""Integration on the manifold: a step in the DOFs applied to the coordinates, quaternions kept at unit length."""
+"""Integration on the manifold: a step in the DOFs applied to the coordinates; quaternions keep unit length."""
 
 import typing
 
@@ -7,13 +7,13 @@ import warp as wp
 from ik_service.kinematics.forward_kinematics import BALL, FLOATING
 from ik_service.mechanism.device_model import DeviceModel
 
-SERIES_BELOW = wp.constant(1.0e-4)  # squared angle under which the series is exact in float32
+SERIES_BELOW = wp.constant(1.0e-4)  # below this squared angle the series is exact in float32
 
 
 @wp.func
 @typing.no_type_check
 def quat_exp(w: wp.vec3):
-    """Return the quaternion xyzw of a rotation vector [rad]; smooth at zero, where a tape differentiates it."""
+    """Return the quaternion xyzw of a rotation vector [rad]; smooth at zero, so that a tape can differentiate there."""
     angle2 = wp.dot(w, w)
     scale = 0.5 - angle2 / 48.0
     real = 1.0 - angle2 / 8.0
@@ -27,18 +27,14 @@ def quat_exp(w: wp.vec3):
 @wp.func
 @typing.no_type_check
 def turned(q: wp.quat, rotation_vector: wp.vec3):
-    """Return a unit quaternion (xyzw) after a rotation in the world frame.
-
-    The compiled iteration does the same by polynomials without a sine, see `compiler.code.iteration`; `robots.tangent`
-    does it on the host.
-    """
+    """Return a unit quaternion (xyzw) after a rotation in the world frame."""
     return wp.normalize(quat_exp(rotation_vector) * q)
 
 
 @wp.func
 @typing.no_type_check
 def left_tangent(q: wp.quat, gradient: wp.quat):
-    """Return the derivative by a rotation in the world frame from that by the entries of a unit quaternion (xyzw)."""
+    """Turn a gradient by the entries of a unit quaternion (xyzw) into the gradient by a rotation in the world frame."""
     axis = wp.vec3(q[0], q[1], q[2])
     by_axis = wp.vec3(gradient[0], gradient[1], gradient[2])
     return 0.5 * (q[3] * by_axis + wp.cross(axis, by_axis) - gradient[3] * axis)
@@ -85,15 +81,9 @@ def integrate(
     Args:
         model: The robot on the device of the arrays.
         joint_q: Coordinates before the step, shape [n_batch, joint_coord_count].
-        dq_dof: Step in the DOFs [m or rad], shape [n_batch, joint_dof_count]. All DOFs: coupling and locking are the
-            responsibility of the caller.
-        joint_q_out: Out: coordinates after the step, shape [n_batch, joint_coord_count]. May alias `joint_q` where no
-            tape is recording.
+        dq_dof: Step in all DOFs [m or rad], shape [n_batch, joint_dof_count]; the caller couples and locks joints.
+        joint_q_out: Out: coordinates after the step, shape [n_batch, joint_coord_count]. May alias `joint_q` while no
+            tape records.
     """
-    wp.launch(
-        _integrate,
-        dim=(joint_q.shape[0], model.joint_count),
-        inputs=[model.joint_kind, model.joint_q_start, model.joint_qd_start, joint_q, dq_dof],
-        outputs=[joint_q_out],
-        device=model.device,
-    )
+    inputs = [model.joint_kind, model.joint_q_start, model.joint_qd_start, joint_q, dq_dof]
+    wp.launch(_integrate, (joint_q.shape[0], model.joint_count), inputs, [joint_q_out], device=model.device)

@@ -1,4 +1,4 @@
-"""Motion subspace of a batch: the twist with which a body moves per unit of each of its joint's velocities."""
+"""Motion subspace of a batch: the twist of a body per unit velocity of each DOF of the joint above the body."""
 
 import typing
 
@@ -46,25 +46,13 @@ def _motion_subspace(
 def motion_subspace(model: DeviceModel, body_q: wp.array[typing.Any], joint_S_s: wp.array[typing.Any]) -> None:
     """Write the motion-subspace column of every DOF.
 
-    Column d is the twist, at the world origin and in the world frame, linear then angular, of every body that DOF d
-    moves, per unit of that DOF's velocity. A point x of such a body moves with `linear + angular x x`.
+    Column d is the twist of every body moved by DOF d, per unit velocity of DOF d: at the world origin, in the world
+    frame, linear then angular. A point x of such a body moves with `linear + angular x x`.
 
     Args:
         model: The robot on the device of the arrays.
         body_q: Body poses in the world frame, shape [n_batch, body_count].
         joint_S_s: Out: columns [m/s, rad/s per unit], shape [n_batch, joint_dof_count].
     """
-    wp.launch(
-        _motion_subspace,
-        dim=body_q.shape[0],
-        inputs=[
-            model.joint_kind,
-            model.joint_parent,
-            model.joint_qd_start,
-            model.joint_X_p,
-            model.joint_axis,
-            body_q,
-        ],
-        outputs=[joint_S_s],
-        device=model.device,
-    )
+    inputs = [model.joint_kind, model.joint_parent, model.joint_qd_start, model.joint_X_p, model.joint_axis, body_q]
+    wp.launch(_motion_subspace, body_q.shape[0], inputs, [joint_S_s], device=model.device)

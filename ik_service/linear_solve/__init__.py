@@ -1,4 +1,4 @@
-"""Islands of trees and rows, and the block-decomposed normal equations over them."""
+"""Islands of trees and rows, and the normal equations, block by block: a block per island."""
 
 from ik_service.linear_solve.block import damped_steps, normal_equations
 from ik_service.linear_solve.equations import ActiveDofs, Equations, allocate_equations

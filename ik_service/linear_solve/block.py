@@ -1,9 +1,9 @@
-"""Block-decomposed normal equations: J'J and J'r of every island of every instance, and damped steps from them.
+"""Block-decomposed normal equations: J'J and J'r of every island of every instance, and the damped steps.
 
-Each island is gathered, formed, factored and solved alone, by one thread, in storage of its own: sum n_i^3 work, and
-nothing of the size of the whole system is touched. Within an island DOFs and rows keep their order. Vectors over the
-DOFs stand in island order: entry `dofadr + a` belongs to DOF `dof[dofadr + a]`. No tiles: they are
-unsafe across CPU threads and slower at these sizes. Runs once an iteration.
+One thread gathers, forms, factors and solves one island in the island's own storage: work sum n_i^3, no array of the
+size of the whole system. DOFs and rows keep their order within an island. Vectors over DOFs are in island order: entry
+`dofadr + a` belongs to DOF `dof[dofadr + a]`. No Warp tiles: tiles are unsafe across CPU threads and slower at these
+sizes. Runs once per iteration.
 """
 
 import typing
@@ -25,12 +25,12 @@ from ik_service.linear_solve.small_block import (
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def _normal_equations(
-    small: int,  # islands of at most so many DOFs are treated elsewhere
+    small: int,  # islands with at most this many DOFs are left to `small_block`
     active: ActiveDofs,
     islands: Islands,
     # rows
     problem_idx: wp.array[wp.int32],  # [n_batch]
-    running: wp.array2d[wp.int32],  # [n_batch, trees], 0: the island needs nothing
+    running: wp.array2d[wp.int32],  # [n_batch, trees], 0: skip the island
     residuals: wp.array2d[float],  # [n_batch, total_residuals]
     jacobian: wp.array3d[float],  # [n_batch, total_residuals, joint_dof_count]
     equations_out: Equations,
@@ -89,12 +89,12 @@ def normal_equations(
     rows: "tuple[wp.array[typing.Any], wp.array[typing.Any]]",
     equations: Equations,
 ) -> None:
-    """Gather J and r of every running island and form its J'J and J'r.
+    """Gather J and r of every running island and form J'J and J'r.
 
     Args:
         active: The constant map from DOFs to active DOFs.
         islands: Islands of every problem.
-        instances: Problem of each instance [n_batch], and which of its islands run [n_batch, trees], int32.
+        instances: Problem of each instance [n_batch]; mask of running islands [n_batch, trees], int32.
         rows: Residuals [n_batch, total_residuals] and Jacobian [n_batch, total_residuals, joint_dof_count].
         equations: Out.
     """
@@ -109,7 +109,7 @@ def normal_equations(
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def _damped_steps(
-    small: int,  # islands of at most so many DOFs are treated elsewhere
+    small: int,  # islands with at most this many DOFs are left to `small_block`
     islands: Islands,
     problem_idx: wp.array[wp.int32],  # [n_batch]
     running: wp.array2d[wp.int32],  # [n_batch, trees]
@@ -138,13 +138,13 @@ def damped_steps(
     damping: "tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]",
     equations: Equations,
 ) -> None:
-    """Solve (J'J + damping I) d = -J'r over the DOFs that are not at a bound, for all candidates of running islands.
+    """Solve (J'J + damping I) d = -J'r over the DOFs not at a bound, for all candidates of running islands.
 
     Args:
         islands: Islands of every problem.
-        instances: Problem of each instance [n_batch], and which of its islands run [n_batch, trees], int32.
-        damping: Damping per instance and island, then its factor and the length of the step per candidate.
-        equations: In: J'J, J'r and which DOFs are at a bound; out: factors and steps.
+        instances: Problem of each instance [n_batch]; mask of running islands [n_batch, trees], int32.
+        damping: Damping per instance and island; per candidate, a factor of the damping and a scale of the step.
+        equations: In: J'J, J'r and the mask of DOFs at a bound; out: factors and steps.
     """
     count, trees = instances[1].shape
     dim, device = (count, damping[1].shape[0], trees), instances[1].device

@@ -1,9 +1,9 @@
-"""Factors of J'J + damping I of one island, and the triangular solves with them.
+"""Factors of J'J + damping I of one island, and triangular solves.
 
-Twice: over device arrays, for islands of any size, and in registers, with loops unrolled, for few DOFs. The first are
-loops of C++ over neighbours in memory, which compilers turn into vector instructions. DOFs at their bounds take no
-part. The diagonal of a factor holds inverse pivots. A pivot below the floor is one that rounding has
-made too small. The third factorisation, that of generated iterations, is text: `compiler.code.steps.elimination`.
+Two versions: over device arrays for islands of any size (C++ loops over contiguous memory, vectorised by the compiler),
+and in registers with unrolled loops for few DOFs. DOFs at a bound are left out. The diagonal of a factor holds inverse
+pivots. Pivots have a floor, because rounding can make a pivot too small. Generated iterations have a third version, as
+text: `compiler.code.elimination`.
 """
 
 import functools
@@ -58,7 +58,7 @@ def _factor_and_solve(
     damping: float,
     least: float,
 ):
-    """Do what `eliminate` says, from the last DOF to the first: limbs stay apart, and zeros are left out."""
+    """Run `eliminate` from the last DOF to the first: no fill-in between limbs, zeros skipped."""
 
 
 @wp.func
@@ -66,7 +66,7 @@ def _factor_and_solve(
 def eliminate(equations: Equations, i: int, t: int, first: int, dofs: int, block: int, damping: float, floor: float):
     """Factor an island's J'J + damping I = L' D L, solve L' y = -J'r, leave D^-1 y in line t; return y' D^-1 y.
 
-    That is what the step lowers |r|^2 by if rows are straight: g' (J'J + damping I)^-1 g.
+    The result, g' (J'J + damping I)^-1 g, is the decrease of |r|^2 by the step if the rows are linear.
     """
     _factor_and_solve(
         equations.hessian,
@@ -103,16 +103,15 @@ for (int a = 0; a < dofs; ++a) solved[a] *= scale;
 def finish_step(
     factor: wp.array2d[float], step: wp.array2d[float], t: int, first: int, dofs: int, block: int, scale: float
 ):
-    """Solve L d = D^-1 y in place after `eliminate`, and scale it."""
+    """Solve L d = D^-1 y in place after `eliminate`, and scale d."""
 
 
 @functools.cache
 def elimination_in_registers(size: int) -> Any:
-    """Return the function that does the same for `size` DOFs.
+    """Return the elimination of `size` DOFs in registers, as a Warp function.
 
-    It takes the lower triangle of J'J, the diagonal of J'J + damping I, the right-hand side and the floor of a pivot,
-    and returns the factor below its diagonal, its inverse pivots and the solution. The row of a DOF that takes no part
-    is that of a unit matrix.
+    Arguments: lower triangle of J'J, diagonal of J'J + damping I, right-hand side, floor of pivots. Results: factor
+    below the diagonal, inverse pivots, solution. A DOF left out has a row of the unit matrix.
     """
     Vector: Any = wp.types.vector(size, float)
     Matrix: Any = wp.types.matrix((size, size), float)

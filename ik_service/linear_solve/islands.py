@@ -1,8 +1,8 @@
-"""Islands: trees that rows couple, found per problem on the device by flood fill.
+"""Islands: trees coupled by rows, found per problem on the device by flood fill.
 
-A row that is switched on joins all trees of its support. Islands are numbered by their lowest tree; a tree that no row
-touches is in none. Nothing depends on values: a coupling that happens to vanish at some configuration still couples.
-Runs once a solve; the partition is fixed for the whole of it.
+An enabled row joins all trees of its support. Islands are numbered by their lowest tree; a tree without rows is in no
+island. Only the sparsity pattern counts: an entry that vanishes at some configuration still couples. Runs once per
+solve.
 """
 
 import typing
@@ -19,27 +19,27 @@ from ik_service.linear_solve.structure import RowStructure, zeroed
 class Islands:
     """The islands of every problem, one line per problem.
 
-    A pair `badr`, `b` lists the b of every island, increasing; offsets past the last island repeat.
+    A pair of arrays `badr`, `b` lists the b of every island, increasing; offsets past the last island repeat.
     """
 
     nisland: wp.array[wp.int32]  # [problems]: number of islands
-    tree_island: wp.array2d[wp.int32]  # [problems, trees]: island of each tree, -1 where no row touches it
-    row_island: wp.array2d[wp.int32]  # [problems, rows]: of each row, -1 where it is off or its support is empty
+    tree_island: wp.array2d[wp.int32]  # [problems, trees]: island of each tree, -1 for a tree without rows
+    row_island: wp.array2d[wp.int32]  # [problems, rows]: island of each row, -1: row disabled, or support empty
     dofadr: wp.array2d[wp.int32]  # [problems, trees + 1]
     dof: wp.array2d[wp.int32]  # [problems, dofs]: DOFs of the system
     rowadr: wp.array2d[wp.int32]  # [problems, trees + 1]
     row: wp.array2d[wp.int32]  # [problems, rows]
     coordadr: wp.array2d[wp.int32]  # [problems, trees + 1]
-    coord: wp.array2d[wp.int32]  # [problems, coordinates]: those that move with the island
-    hessian_adr: wp.array2d[wp.int32]  # [problems, trees + 1]: where an island's square block starts in storage for all
-    jacobian_adr: wp.array2d[wp.int32]  # [problems, trees + 1]: the same for its DOFs x rows block
-    stack: wp.array2d[wp.int32]  # [problems, trees]: scratch of the flood fill, where a tree is pushed but once
-    smallest: int  # DOFs of the smallest island that there can be: those of the smallest tree
-    largest: int  # DOFs of the largest: all of them
+    coord: wp.array2d[wp.int32]  # [problems, coordinates]: coordinates moved by the island
+    hessian_adr: wp.array2d[wp.int32]  # [problems, trees + 1]: first entry of the island's DOFs x DOFs block in storage
+    jacobian_adr: wp.array2d[wp.int32]  # [problems, trees + 1]: first entry of the island's rows x DOFs block
+    stack: wp.array2d[wp.int32]  # [problems, trees]: scratch of the flood fill; each tree is pushed once
+    smallest: int  # DOFs of the smallest possible island: the smallest tree
+    largest: int  # DOFs of the largest possible island: all DOFs
 
 
 def allocate_islands(structure: Any, problem_count: int) -> Any:
-    """Return `Islands` with room for those of `problem_count` problems."""
+    """Return `Islands` with room for `problem_count` problems."""
     trees, rows = structure.tree_count, structure.row_count
     widths = {"tree_island": trees, "row_island": rows, "row": rows, "stack": trees}
     widths |= {"dof": structure.dof_tree.shape[0], "coord": structure.coordinate_tree.shape[0]}
@@ -103,7 +103,7 @@ def grouped(
     island_adr: wp.array2d[wp.int32],
     island_item: wp.array2d[wp.int32],
 ):
-    """List the items of every island in increasing order, by counting; an item's island is that of its tree."""
+    """List the items (DOFs or coordinates) of every island in increasing order, by counting sort."""
     count = tree_island.shape[1]
     for island in range(count + 1):
         island_adr[p, island] = 0
@@ -120,7 +120,7 @@ def grouped(
             if island >= 0:
                 island_item[p, island_adr[p, island]] = item
                 island_adr[p, island] = island_adr[p, island] + 1
-    for reverse in range(count):  # every offset has moved to the next one's place
+    for reverse in range(count):  # the loop above moved every offset one place on
         island = count - reverse
         island_adr[p, island] = island_adr[p, island - 1]
     island_adr[p, 0] = 0
@@ -156,13 +156,13 @@ def _list_members(structure: RowStructure, islands_out: Islands):
 def record_discovery(
     structure: RowStructure, row_on: wp.array[Any], islands: Islands, *, join: bool
 ) -> list[wp.Launch]:
-    """Return the launches that find the islands of every problem, to be repeated with little ado.
+    """Record the launches that find the islands of every problem.
 
     Args:
         structure: Rows and trees.
-        row_on: Rows that are switched on, int32 [problems, rows].
-        islands: Out: the islands; every entry is written. It must outlive the launches, as must `row_on`.
-        join: Whether to put all touched trees into one island: the dense system.
+        row_on: Enabled rows, int32 [problems, rows]; must outlive the launches.
+        islands: Out: the islands; every entry is written; must outlive the launches.
+        join: Whether all trees with rows form one island: the dense system.
     """
     problems, device = row_on.shape[0], row_on.device
     inputs = [int(join), structure, row_on, islands]
@@ -171,7 +171,7 @@ def record_discovery(
 
 
 def discover_islands(structure: RowStructure, row_on: wp.array[Any], islands: Islands, *, join: bool) -> None:
-    """Find the islands of every problem; arguments as for `record_discovery`."""
+    """Find the islands of every problem; the arguments are described in `record_discovery`."""
     for launch in record_discovery(structure, row_on, islands, join=join):
         launch.launch()
 
@@ -182,12 +182,12 @@ Int32Array = NDArray[np.int32]
 def find_islands(
     incidence: NDArray[np.bool_], row_on: NDArray[np.bool_], *, join: bool = False
 ) -> tuple[int, Int32Array, Int32Array]:
-    """Return the islands of one problem: their number; island of each tree and of each row, -1 for none.
+    """Find the islands of one problem on the host: number of islands; island of each tree and of each row, -1: none.
 
     Args:
-        incidence: Whether the support of a row holds DOFs of a tree, shape [rows, trees].
-        row_on: Whether a row is switched on, shape [rows].
-        join: Whether all touched trees are one island.
+        incidence: Whether the support of a row contains DOFs of a tree, shape [rows, trees].
+        row_on: Enabled rows, shape [rows].
+        join: Whether all trees with rows form one island.
     """
     trees = incidence.shape[1]
     parent = list(range(trees))

@@ -1,6 +1,6 @@
-"""J'J and J'r of one island, row by row, and the decrease that they predict: loops of C++ over neighbours in memory.
+"""J'J and J'r of one island, row by row, and the predicted decrease of the cost: C++ loops over contiguous memory.
 
-Entries of J that are zero are left out, as those of DOFs that do not move a row's link are.
+Zero entries of J (DOFs that do not move the row's link) are skipped.
 """
 
 import typing
@@ -46,7 +46,7 @@ def predict_decrease(
     dofs: int,
     block: int,
 ):
-    """Write by how much a step lowers an island's cost, if rows are straight."""
+    """Write the decrease of an island's cost by a step, predicted by the linear model."""
 
 
 @wp.func_native("""
@@ -91,7 +91,7 @@ def gather_rows(
     i: int,
     place: int,
 ):
-    """Write the rows of an island over its active DOFs, from a place of its line on."""
+    """Copy the Jacobian rows of an island, reduced to active DOFs, into line i from entry `place` on."""
 
 
 @wp.func_native("""
@@ -132,4 +132,4 @@ def add_rows(
     block: int,
     place: int,
 ):
-    """Add the rows of an island to its J'J and J'r, three at a time: those of a link depend on the same DOFs."""
+    """Add the rows of an island to J'J and J'r, three at a time: three rows of a link depend on the same DOFs."""

@@ -1,7 +1,7 @@
-"""The same equations as `block`, for islands of few DOFs: all of one island in registers, loops unrolled.
+"""The normal equations of `block` for islands of few DOFs: one island in registers, loops unrolled.
 
-A kernel is made for a padded size; an island of fewer DOFs fills the rest with a unit diagonal. On the CPU this takes
-half the time of the loops over memory.
+A kernel has a padded size; an island of fewer DOFs fills the rest with a unit diagonal. On CPUs this takes half the
+time of the loops over memory.
 """
 
 import functools
@@ -13,13 +13,13 @@ from ik_service.linear_solve.equations import ActiveDofs, Equations
 from ik_service.linear_solve.factors import elimination_in_registers
 from ik_service.linear_solve.islands import Islands
 
-PADDED_SIZE = 8  # covers every arm of six or seven joints
-PIVOT_MIN = wp.constant(1.0e-20)  # keeps the factor finite where rounding makes a pivot vanish
+PADDED_SIZE = 8  # enough for an arm of six or seven joints
+PIVOT_MIN = wp.constant(1.0e-20)  # keeps the factor finite if rounding makes a pivot vanish
 
 
 @functools.cache
 def small_normal_equations_kernel(size: int, coupled: bool) -> wp.Kernel:
-    """Return the kernel for islands of at most `size` DOFs, on robots with or without followers."""
+    """Return the kernel of `normal_equations` for at most `size` DOFs; `coupled`: the robot has mimic joints."""
     Vector = wp.types.vector(size, float)
     Index = wp.types.vector(size, int)
     Matrix = wp.types.matrix((size, size), float)
@@ -76,7 +76,7 @@ def small_normal_equations_kernel(size: int, coupled: bool) -> wp.Kernel:
 
 @functools.cache
 def small_damped_steps_kernel(size: int) -> wp.Kernel:
-    """Return the kernel for islands of at most `size` DOFs."""
+    """Return the kernel of `damped_steps` for at most `size` DOFs."""
     eliminate = elimination_in_registers(size)
     Vector = wp.types.vector(size, float)
     Matrix = wp.types.matrix((size, size), float)

@@ -1,4 +1,4 @@
-"""The constant part of an island problem on the device: which rows touch which trees, as structs of arrays."""
+"""Incidence of rows and trees on the device, constant per robot and set of rows, as structs of arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 
 def zeroed(struct: Any, device: wp.Device, other: int | tuple[int, ...], **shapes: int | tuple[int, ...]) -> Any:
-    """Return a Warp struct whose arrays are zero: of the shapes that are named, others of one shape.
+    """Return a Warp struct with zeroed arrays: named arrays get their shape, all others the shape `other`.
 
-    Members that are no arrays are left to the caller. TypeError where the struct has no array of a name.
+    Members without arrays are left to the caller. TypeError for the name of no array.
     """
     arrays = struct()
     members: Mapping[str, Any] = struct.vars
@@ -25,17 +25,17 @@ def zeroed(struct: Any, device: wp.Device, other: int | tuple[int, ...], **shape
 
 @wp.struct
 class RowStructure:
-    """Which trees each row joins, and what each tree holds.
+    """Trees of each row's support, and rows, DOFs and coordinates of each tree.
 
-    A pair of arrays named `a_badr`, `a_b` lists the b of every a: those of a stand at `a_b[a_badr[a] : a_badr[a + 1]]`.
+    A pair of arrays `a_badr`, `a_b` lists the b of every a: `a_b[a_badr[a] : a_badr[a + 1]]`.
     """
 
     row_treeadr: wp.array[wp.int32]  # [rows + 1]
     row_tree: wp.array[wp.int32]  # trees in the support of each row, increasing
     tree_rowadr: wp.array[wp.int32]  # [trees + 1]
-    tree_row: wp.array[wp.int32]  # rows whose support holds DOFs of each tree, increasing
+    tree_row: wp.array[wp.int32]  # rows whose support contains DOFs of each tree, increasing
     dof_tree: wp.array[wp.int32]  # [dofs]: tree of each DOF of the system
-    coordinate_tree: wp.array[wp.int32]  # [coordinates]: tree of each coordinate, -1 where none moves it
+    coordinate_tree: wp.array[wp.int32]  # [coordinates]: tree of each coordinate, -1: no tree moves the coordinate
     smallest: int  # DOFs of the smallest tree
     largest: int  # DOFs of all trees
 
@@ -58,11 +58,8 @@ def row_structure(
 ) -> Any:
     """Return the `RowStructure` of a system on a device.
 
-    Args:
-        incidence: Whether the support of a row holds DOFs of a tree, shape [rows, trees].
-        dof_tree: Tree of each DOF, shape [dofs].
-        coordinate_tree: Tree of each coordinate, -1 for none, shape [coordinates].
-        device: Where the arrays are to live.
+    `incidence` says whether the support of a row contains DOFs of a tree, shape [rows, trees]; `dof_tree` [dofs] and
+    `coordinate_tree` [coordinates] give trees, -1 for none.
     """
     structure: Any = RowStructure()
     names = ("row_treeadr", "row_tree", "tree_rowadr", "tree_row", "dof_tree", "coordinate_tree")
@@ -75,6 +72,6 @@ def row_structure(
 
 
 def _lists(incidence: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Offsets and column numbers of the true entries, row by row."""
+    """Give offsets and column numbers of the true entries, row by row (CSR)."""
     offsets = np.concatenate([[0], np.cumsum(incidence.sum(axis=1))])
     return offsets, np.nonzero(incidence)[1]
