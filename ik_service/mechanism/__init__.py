@@ -1,1 +1,1 @@
-"""A robot as numbers: joints, links, trees, couplings, limits and names; kinds of loops and spheres as data."""
+"""A robot as numbers: joints, links, trees, couplings, limits, names; loops and collision spheres as data."""

@@ -1,7 +1,4 @@
-"""The arrays that a robot is made of, and those that follow from them.
-
-All arrays are read-only. ``RobotModel`` adds what can be done with them.
-"""
+"""Arrays of a robot, and derived arrays; all are read-only. ``RobotModel`` adds the functions."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -27,7 +24,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 CONSTRAINTS = ("loops", "velocity_constraints", "coordinate_constraints")
-"""Fields that hold constraints."""
+"""Names of the fields with constraints."""
 _OPTIONAL = (*CONSTRAINTS, "collision_model")
 
 
@@ -35,41 +32,41 @@ _OPTIONAL = (*CONSTRAINTS, "collision_model")
 class RobotArrays:
     """A robot with a fixed root, all arrays read-only.
 
-    Body ``j`` is the child link of moving joint ``j``; bodies stand depth-first from the root, children in document
-    order, so that parents come first and subtrees are contiguous. Fixed joints are folded, their links kept as frames.
-    ``T_world_body = T_world_parent * joint_X_p * T_joint(q)``; the first two factors make the joint-parent frame, in
-    which axes and tangents are given.
+    Body ``j`` is the child link of moving joint ``j``. Bodies are in depth-first order from the root, children in
+    document order: parents come first and subtrees are contiguous. Fixed joints are folded; their links stay as frames.
+    ``T_world_body = T_world_parent * joint_X_p * T_joint(q)``; the first two factors are the joint-parent frame, the
+    frame of axes and tangents.
 
     Attributes:
         name: Name of the robot; not part of ``content_hash``.
         joint_names: Names of the moving joints, length joint_count.
         link_names: Names of all links depth-first, then of added frames, length link_count.
         link_parent: Link above each link, -1 for the root, shape [link_count].
-        link_body: Body that carries each link, -1 for a static one, shape [link_count].
+        link_body: Body that carries each link, -1 for a static link, shape [link_count].
         link_X_body: ``T_body_link`` (static links: ``T_world_link``) [m, xyzw], shape [link_count, 7].
         link_mass: Mass of each link [kg], 0 where the file gives none, shape [link_count].
-        link_com: Centre of that mass in the link's frame [m], shape [link_count, 3].
+        link_com: Centre of mass in the link's frame [m], shape [link_count, 3].
         joint_type: ``JointType`` values, shape [joint_count].
         joint_parent: Body that carries each joint, -1 for the world, shape [joint_count].
         joint_X_p: Joint-parent frame in the parent body [m, xyzw], shape [joint_count, 7].
         joint_axis: Unit axis of each DOF in the joint-parent frame, shape [joint_dof_count, 3].
-        joint_limit_lower: Lower limit per DOF [m or rad], -inf where none, shape [joint_dof_count].
-        joint_limit_upper: Upper limit per DOF [m or rad], +inf where none, shape [joint_dof_count].
-        joint_velocity_limit: Largest speed per DOF [m/s or rad/s], inf where none, shape [joint_dof_count].
-        joint_effort_limit: Largest force or torque per DOF [N or N m], inf where none, shape [joint_dof_count].
-        joint_acceleration_limit: Largest acceleration per DOF [m/s^2 or rad/s^2], inf where none, [joint_dof_count].
-        dof_leader: DOF that each DOF follows, itself where it leads, shape [joint_dof_count].
-        dof_multiplier: Coordinate = multiplier * leader's + offset; 1 where it leads, shape [joint_dof_count].
-        dof_offset: Offset of that coupling [m or rad], 0 where it leads, shape [joint_dof_count].
-        locked: Locked joints and their coordinates; their followers are locked through them.
-        loops: Loops that the robot closes.
-        coordinate_constraints: Constraints between the coordinates of its joints.
+        joint_limit_lower: Lower limit per DOF [m or rad], -inf for none, shape [joint_dof_count].
+        joint_limit_upper: Upper limit per DOF [m or rad], +inf for none, shape [joint_dof_count].
+        joint_velocity_limit: Largest speed per DOF [m/s or rad/s], inf for none, shape [joint_dof_count].
+        joint_effort_limit: Largest force or torque per DOF [N or N m], inf for none, shape [joint_dof_count].
+        joint_acceleration_limit: Largest acceleration per DOF [m/s^2 or rad/s^2], inf for none, [joint_dof_count].
+        dof_leader: Leader of each DOF (mimic joints), the DOF itself if the DOF follows none, shape [joint_dof_count].
+        dof_multiplier: Coordinate = multiplier * coordinate of the leader + offset; 1 for leaders, [joint_dof_count].
+        dof_offset: Offset of the coupling [m or rad], 0 for leaders, shape [joint_dof_count].
+        locked: Locked joints and their coordinates; followers of locked joints are locked, too.
+        loops: Closed loops.
+        coordinate_constraints: Constraints between coordinates of joints.
         velocity_constraints: Constraints on velocities alone.
-        collision_model: Spheres that cover its links, and which may not touch; None where none is known.
-        warnings: What of the robot's file is not read, or read otherwise than it says, a sentence each; not part of
+        collision_model: Spheres on links, and pairs of links to check; None if unknown.
+        warnings: Parts of the robot's file that are ignored or read differently, a sentence each; not part of
             ``content_hash``.
-        dropped_constraints: Names of the constraints that were left out when this robot was cut out of another; not
-            part of ``content_hash``.
+        dropped_constraints: Names of constraints lost when this robot was cut out of another robot; not part of
+            ``content_hash``.
     """
 
     name: str
@@ -101,11 +98,7 @@ class RobotArrays:
     collision_model: CollisionModel | None = None
 
     def __post_init__(self) -> None:
-        """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
-
-        Raises:
-            InputError: A number is too large for float32 to compute with.
-        """
+        """Make every array read-only, with 0.0 for -0.0, so that equal models hash equally; check sizes of numbers."""
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             if isinstance(value, np.ndarray):
@@ -114,20 +107,20 @@ class RobotArrays:
         _check_numbers(self)
 
     def __reduce__(self) -> tuple[type["RobotArrays"], tuple[object, ...]]:
-        """Pickle what the constructor takes: read-only arrays come back read-only, device views are made anew."""
+        """Pickle the constructor's arguments: the constructor makes copies read-only; device views are made anew."""
         values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return type(self), tuple({**values, "locked": dict(self.locked)}.values())
 
     @cached_property
     def content_hash(self) -> str:
-        """Hex digest of everything but its name and what was left out; equal digests mean interchangeable models."""
+        """Hex digest of all fields but name, warnings and dropped constraints; equal for interchangeable models."""
         digest = sha256()
         for item in dataclasses.fields(self)[1:]:
             value = getattr(self, item.name)
             if item.name in ("warnings", "dropped_constraints") or (item.name in _OPTIONAL and not value):
                 continue
             if item.name == "joint_acceleration_limit" and np.isinf(value).all():
-                continue  # the digest that robots had before there was any of these
+                continue  # keeps the digests of robots from before this field existed
             if isinstance(value, CollisionModel):
                 digest.update(f"{item.name} {value.content_hash}\n".encode())
             elif isinstance(value, np.ndarray):
@@ -139,7 +132,7 @@ class RobotArrays:
 
     @property
     def every_constraint(self) -> tuple[LoopConstraint | CoordinateConstraint, ...]:
-        """The constraints on positions in the order of results: loops, then those of coordinates."""
+        """Constraints on positions in the order of results: loops, then coordinate constraints."""
         return self.loops + self.coordinate_constraints
 
     @property
@@ -174,12 +167,12 @@ class RobotArrays:
 
     @property
     def joint_ancestor(self) -> Int32Array:
-        """Joint above each joint, -1 where there is none, shape [joint_count]."""
+        """Joint above each joint, -1 for none, shape [joint_count]."""
         return self.joint_parent
 
     @cached_property
     def joint_articulation(self) -> Int32Array:
-        """Number of the subtree of the root that each joint belongs to, shape [joint_count]."""
+        """Index of each joint's subtree of the root, shape [joint_count]."""
         return read_only(np.cumsum(self.joint_parent < 0, dtype=np.int32) - np.int32(1))
 
     @cached_property
@@ -194,7 +187,7 @@ class RobotArrays:
 
     @cached_property
     def dof_joint(self) -> Int32Array:
-        """Joint that each DOF belongs to, shape [joint_dof_count]."""
+        """Joint of each DOF, shape [joint_dof_count]."""
         return read_only(np.repeat(self.joint_child, np.diff(self.joint_qd_start)))
 
     @cached_property
@@ -205,18 +198,18 @@ class RobotArrays:
 
     @cached_property
     def quaternion_starts(self) -> dict[int, int]:
-        """First coordinate of the quaternion of each joint that has one, by joint."""
+        """First coordinate of the quaternion, by joint; ball and floating joints only."""
         offsets = [JointType(t).quaternion_offset for t in self.joint_type]
         return {j: int(self.joint_q_start[j]) + offset for j, offset in enumerate(offsets) if offset is not None}
 
     @cached_property
     def follower_dofs(self) -> Int32Array:
-        """DOFs that follow another, increasing, shape [followers]."""
+        """Followers (DOFs of mimic joints), increasing, shape [followers]."""
         return read_only(np.flatnonzero(self.dof_leader != np.arange(self.joint_dof_count)).astype(np.int32))
 
     @cached_property
     def dof_coordinate(self) -> Int32Array:
-        """Coordinate that a DOF changes one to one, -1 for rotations of ball and floating joints, [joint_dof_count]."""
+        """Coordinate of each DOF, -1 for rotations of ball and floating joints, shape [joint_dof_count]."""
         coordinates = np.full(self.joint_qd_start[-1], -1, dtype=np.int32)
         for joint, joint_type in enumerate(map(JointType, self.joint_type)):
             start, stop = self.joint_qd_start[joint], self.joint_qd_start[joint + 1]
@@ -227,7 +220,7 @@ class RobotArrays:
 
 
 def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    """Give a contiguous read-only copy with -0.0 turned into 0.0, so that equal models hash equally."""
+    """Copy an array, contiguous and read-only, with 0.0 for -0.0: equal models hash equally."""
     frozen = np.array(array, order="C")
     frozen[frozen == 0] = 0
     frozen.setflags(write=False)
@@ -239,7 +232,7 @@ def _starts(counts: list[int]) -> Int32Array:
 
 
 def _check_numbers(robot: RobotArrays) -> None:
-    """Refuse numbers of a robot that are not finite or too large: InputError names the joint or link, and the bound."""
+    """Raise InputError for numbers that are not finite or too large; the message names joint or link, and the bound."""
     joints, links = robot.joint_names, robot.link_names
     dof_joints = [joints[joint] for joint in robot.dof_joint]
     _check("Joint", joints, "frame in its parent body", robot.joint_X_p, MAX_POSITION)

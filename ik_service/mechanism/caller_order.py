@@ -1,4 +1,4 @@
-"""Columns of a caller's joint arrays, in an order of joints of the caller's own."""
+"""Columns of joint arrays in the caller's order of joints."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,17 +12,15 @@ from objectives.errors import InputError
 
 
 class CallerOrder:
-    """Columns of a caller among the robot's coordinates and DOFs.
+    """Map from the caller's columns to the robot's coordinates and DOFs.
 
     Args:
         robot: The robot.
-        joint_order: Names of joints; None is the robot's own order. Locked joints and those that follow others may be
-            left out.
+        joint_order: Names of joints; None for the robot's order. Locked joints and mimic joints may be left out.
 
     Attributes:
-        coordinates: Coordinate of the robot in each of the caller's columns of joint_q; all of them in the robot's own
-            order.
-        dofs: DOF of the robot in each of the caller's columns of joint_qd, alike.
+        coordinates: Coordinate of the robot for each column of the caller's joint_q.
+        dofs: DOF of the robot for each column of the caller's joint_qd.
         joint_names: Names of the caller's joints.
         coordinate_names: Names of the caller's columns of joint_q.
         dof_names: Names of the caller's columns of joint_qd.
@@ -30,7 +28,7 @@ class CallerOrder:
 
     Raises:
         UnknownNameError: The robot has no joint of a name.
-        InputError: A joint is named twice, or one that can move is missing.
+        InputError: A joint is named twice, or a joint that can move is missing.
     """
 
     def __init__(self, robot: KinematicRobot, joint_order: Sequence[str] | None) -> None:
@@ -60,15 +58,15 @@ class CallerOrder:
         self._quaternions = [(k, dof_at[starts[c]]) for k, c in enumerate(self.coordinates.tolist()) if c in starts]
 
     def coordinates_of(self, joint_q: NDArray[Any]) -> NDArray[Any]:
-        """Return the caller's columns of arrays [..., joint_coord_count]: the array itself in the robot's own order."""
+        """Pick the caller's columns of an array [..., joint_coord_count]; no copy if the order is the robot's own."""
         return joint_q if self.is_own else joint_q[..., self.coordinates]
 
     def dofs_of(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the caller's columns of arrays [..., joint_dof_count] alike."""
+        """Pick the caller's columns of an array [..., joint_dof_count]; no copy if the order is the robot's own."""
         return values if self.is_own else values[..., self.dofs]
 
     def coordinate_rates(self, joint_q: Float64Array, dof_rates: Float64Array) -> Float64Array:
-        """Return rates of the caller's columns of joint_q, [n, coordinates, ...], by those of DOFs, [n, DOFs, ...]."""
+        """Turn rates of the caller's DOFs [n, DOFs, ...] into rates of columns of joint_q [n, coordinates, ...]."""
         found = np.zeros((len(joint_q), len(self.coordinates), *dof_rates.shape[2:]))
         coordinate, dof = self._scalar
         found[:, coordinate] = dof_rates[:, dof]

@@ -1,4 +1,4 @@
-"""The collision model of a robot: spheres that cover its links, and which links may not touch."""
+"""Collision model of a robot: spheres that cover links, and pairs of links checked for self-collision."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from objectives.errors import InputError
 
 LinkPair = tuple[str, str]
 MAX_SPHERES = 4096
-"""Most spheres of a robot."""
+"""Largest number of spheres of a robot."""
 
 
 @dataclass(frozen=True, eq=False)
 class CollisionModel:
-    """Spheres that cover the links of a robot, and which links may not touch, read-only.
+    """Spheres that cover the links of a robot, and pairs of links for self-collision; read-only.
 
     Attributes:
-        spheres: By link, centres in its frame [m] and radii [m], shape [spheres of the link, 4].
-        pairs: Links that are checked against each other.
-        left_out: Pairs that are not checked, by the reason.
+        spheres: By link: centres in the link's frame [m] and radii [m], shape [spheres of the link, 4].
+        pairs: Pairs of links that are checked.
+        left_out: Pairs of links that are not checked, by reason.
     """
 
     spheres: Mapping[str, Float64Array]
@@ -37,11 +37,11 @@ class CollisionModel:
         pairs: Iterable[LinkPair],
         left_out: Mapping[str, Iterable[LinkPair]] | None = None,
     ) -> None:
-        """Copy and check what is given; every pair gets its links in alphabetical order.
+        """Copy and check the arguments; every pair gets its links in alphabetical order.
 
         Raises:
-            InputError: Something is of the wrong type, spheres have no shape [k, 4] of finite numbers, a radius is not
-                positive, there are none or too many, or a pair is none of two links with spheres.
+            InputError: An argument has the wrong type, spheres are not finite numbers of shape [k, 4], a radius is not
+                positive, there is no sphere or too many, or a pair is not two links with spheres.
         """
         for what, given in (("spheres", spheres), ("left_out", {} if left_out is None else left_out)):
             if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
@@ -68,7 +68,7 @@ class CollisionModel:
 
     @property
     def distance_count(self) -> int:
-        """Number of distances between spheres that a check of one configuration looks at."""
+        """Number of distances between spheres to check one configuration."""
         return sum(len(self.spheres[a]) * len(self.spheres[b]) for a, b in self.pairs)
 
     @cached_property
@@ -80,7 +80,7 @@ class CollisionModel:
         return digest.hexdigest()
 
     def of_links(self, links: Collection[str]) -> "CollisionModel | None":
-        """Give the model of some of the links; None where none of them has spheres."""
+        """Give the model of some links; None if no such link has spheres."""
         kept = {link: own for link, own in self.spheres.items() if link in links}
         if not kept:
             return None
@@ -91,10 +91,9 @@ class CollisionModel:
         )
 
     def without_pairs(self, pairs: Iterable[LinkPair], reason: str) -> "CollisionModel":
-        """Give a model that does not check some pairs, with the reason; pairs that it does not check stay as they are.
+        """Give a model without checks of some pairs, for a reason; InputError if a pair is not two links with spheres.
 
-        Raises:
-            InputError: A pair is none of two links with spheres.
+        Pairs that are not checked already keep their reason.
         """
         left_out = set(checked_pairs(pairs, self.spheres)) & set(self.pairs)
         kept = [pair for pair in self.pairs if pair not in left_out]
@@ -103,7 +102,7 @@ class CollisionModel:
 
 
 def checked_pairs(pairs: Iterable[LinkPair], links: Collection[str]) -> tuple[LinkPair, ...]:
-    """Give pairs sorted, each once, its links in alphabetical order; InputError for other than pairs of `links`."""
+    """Sort pairs, each once, links in alphabetical order; InputError for anything but pairs of `links`."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise InputError(f"Pairs must be a list, each the names of two links, got {pairs!r:.80}.")
     found = set()
@@ -126,7 +125,7 @@ def _checked_pair(pair: object) -> LinkPair:
 
 
 def checked_spheres(what: str, values: ArrayLike) -> Float64Array:
-    """Copy spheres, centres and radii [m], read-only, shape [k, 4]; for other numbers InputError about `what`."""
+    """Copy spheres, centres and radii [m], read-only, shape [k, 4]; InputError about `what` for other numbers."""
     try:
         spheres = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Checks of configurations, tangents and numbers per DOF that callers give."""
+"""Checks of the caller's configurations, tangents and numbers per DOF."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,24 +12,23 @@ from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
 MIN_QUATERNION_LENGTH = 1e-6
-"""A shorter quaternion has no direction left in float32."""
+"""A shorter quaternion has no direction in float32."""
 MAX_QUATERNION_NUMBER = 1e100
-"""The length of a quaternion with larger numbers may overflow; it is made shorter first."""
+"""Quaternions with larger numbers are scaled down first, because their length may overflow."""
 
 
 def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
     """Read configurations as float64 with unit quaternions, shape [n, joint_coord_count].
 
-    It is the caller's own array where nothing had to change.
+    The caller's float64 array is returned uncopied if the robot has no quaternions.
 
     Raises:
         InputError: Wrong shape, non-finite values, or a quaternion of length zero.
     """
     array = _checked_rows(joint_q, robot.joint_coord_count, "joint_q", robot.name)
-    copied = False
+    if robot.quaternion_starts:
+        array = array.copy()
     for joint, start in robot.quaternion_starts.items():
-        if not copied:
-            array, copied = array.copy(), True
         q_xyzw = array[:, start : start + 4]
         largest = np.abs(q_xyzw).max(axis=-1, keepdims=True, initial=0.0)
         np.divide(q_xyzw, largest, out=q_xyzw, where=largest > MAX_QUATERNION_NUMBER)
@@ -42,7 +41,7 @@ def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
 
 
 def checked_tangent(robot: RobotArrays, dq: ArrayLike, what: str = "dq") -> Float64Array:
-    """Read tangents as float64, shape [n, joint_dof_count]; for another shape or infinities InputError about `what`."""
+    """Read tangents as float64, shape [n, joint_dof_count]; InputError about `what` for other shapes or infinities."""
     return _checked_rows(dq, robot.joint_dof_count, what, robot.name)
 
 
@@ -61,11 +60,11 @@ def _checked_rows(values: ArrayLike, width: int, what: str, robot_name: str) -> 
 
 
 def dof_values(robot: KinematicRobot, name: str, given: Any, default: Float64Array) -> Float64Array:
-    """Return a number for every DOF, [joint_dof_count]: one for all, by names of joints, or an array; else the default.
+    """Return a number per DOF, [joint_dof_count], from a number, a mapping by joint names, an array, or the default.
 
     Raises:
         UnknownNameError: The robot has no joint of a name.
-        InputError: Another shape, or a number below 0; the message calls them `name`.
+        InputError: Wrong shape, or a number below 0; the message names the argument `name`.
     """
     values = default.astype(np.float64)
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Constraints between coordinates of joints: polynomials, such as of cams and of gears inside of loops."""
+"""Constraints between coordinates of joints: polynomials, for cams and for gears inside loops."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from objectives.tasks.coupling import IKObjectiveCoupling
 
 @dataclass(frozen=True)
 class CoordinateConstraint:
-    """A joint whose coordinate is a polynomial in that of another joint.
+    """A constraint: the coordinate of a joint is a polynomial in the coordinate of a reference joint.
 
-    A solver meets it as it closes loops. What is linear can as well be eliminated, as URDF's `mimic`: then it costs
-    nothing, but it is not enabled per problem, and no loop may force both joints.
+    A solver treats this constraint like a loop closure. Linear couplings may be mimic joints instead (URDF's `mimic`):
+    a mimic joint costs nothing, but cannot be disabled per problem, and no loop may force both joints.
 
     Attributes:
         name: Name of the constraint.
         joint: Name of the joint.
-        reference_joint: Name of the other joint.
-        coefficients: Those of the polynomial, the constant first; of a gear its offset and ratio.
+        reference_joint: Name of the reference joint.
+        coefficients: Coefficients of the polynomial, the constant first; for a gear: offset and ratio.
     """
 
     name: str
@@ -28,7 +28,7 @@ class CoordinateConstraint:
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Take numbers of any type as floats; InputError for one joint alone, or not 2 to 16 finite coefficients."""
+        """Convert coefficients to floats; InputError for equal joints, or not 2 to 16 finite coefficients."""
         given = numbers_of(f"Constraint '{self.name}': coefficients", self.coefficients)
         object.__setattr__(self, "coefficients", given)
         try:
@@ -37,27 +37,27 @@ class CoordinateConstraint:
             raise InputError(f"Constraint '{self.name}': {error}") from None
 
     def rows(self, weight: float = 1.0) -> IKObjectiveCoupling:
-        """Make the objective of its row, bound to nothing, with a factor [1/m or 1/rad]."""
+        """Make the objective of the constraint's row, unbound, with a factor [1/m or 1/rad]."""
         return IKObjectiveCoupling(self.joint, self.reference_joint, self.coefficients, weight=weight)
 
     @property
     def kind(self) -> str:
-        """Kind of the constraint."""
+        """Kind of the constraint, always "polynomial"."""
         return "polynomial"
 
     @property
     def joints(self) -> tuple[str, str]:
-        """The joints that it couples."""
+        """Names of the joint and of the reference joint."""
         return self.joint, self.reference_joint
 
 
 def checked_coordinate_constraints(
     constraints: Iterable[CoordinateConstraint], joints: Collection[str], scalar: Collection[str], names: Iterable[str]
 ) -> tuple[CoordinateConstraint, ...]:
-    """Give constraints as a tuple; `scalar` are joints of one coordinate, `names` those of other constraints.
+    """Check constraints; `scalar`: joints with one coordinate; `names`: names of other constraints.
 
     Raises:
-        InputError: Two constraints have one name, or a joint is not in the robot or has several coordinates.
+        InputError: Two constraints have the same name, a joint is unknown, or a joint has several coordinates.
     """
     found, taken = [], set(names)
     for one in all_of(CoordinateConstraint, constraints):

@@ -1,7 +1,7 @@
-"""Mimic couplings, locks and limits: which DOFs a solver may move and what the others do then.
+"""Mimic joints, locks and limits: the active DOFs of a solver, and the coordinates of all other DOFs.
 
-A follower's coordinate is ``multiplier * leader + offset``; every leader leads itself. Limits of followers, mapped to
-the leader, narrow the leader's.
+A follower's coordinate is ``multiplier * leader + offset``. Limits of followers, mapped to the leader, narrow the
+leader's limits.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,11 @@ from ik_service.mechanism.kinematic_robot import ActiveMap, KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 
 LIMIT_SLACK = 1e-9
-"""Limits of a leader and its followers may miss each other by this much [m or rad]: decimals in files are rounded."""
+"""Tolerated gap between the limits of a leader and of a follower [m or rad]: decimals in files are rounded."""
 
 
 def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upper: Float64Array) -> int:
-    """Narrow limits of all DOFs, in place, at a follower's leader, so that the follower is inside its own.
-
-    Returns the leader.
-    """
+    """Narrow the limits of a follower's leader, in place, by the follower's limits; return the leader."""
     leader = int(robot.dof_leader[follower])
     own = float(robot.joint_limit_lower[follower]), float(robot.joint_limit_upper[follower])
     low, high = mapped_limits(robot, follower, *own)
@@ -33,8 +30,8 @@ def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upp
 
 
 def leader_interval(multiplier: float, offset: float, lower: float, upper: float) -> tuple[float, float]:
-    """Give the interval of a leader in which its follower is between two limits; an empty one is (inf, -inf)."""
-    if multiplier == 0.0:  # it stands still: any leader will do, or none
+    """Map a follower's limits to the leader: an interval of the leader's coordinate; empty: (inf, -inf)."""
+    if multiplier == 0.0:  # the follower stands still: any leader coordinate is allowed, or none
         is_inside = lower - offset <= LIMIT_SLACK and upper - offset >= -LIMIT_SLACK
         return (-np.inf, np.inf) if is_inside else (np.inf, -np.inf)
     low, high = np.sort((np.array([lower, upper]) - offset) / multiplier)
@@ -42,28 +39,28 @@ def leader_interval(multiplier: float, offset: float, lower: float, upper: float
 
 
 def mapped_limits(robot: RobotArrays, follower: int, lower: float, upper: float) -> tuple[float, float]:
-    """Give the interval of a leader in which its follower, whose multiplier is not 0, is between two limits."""
+    """Map limits of a follower of a robot to the leader; see `leader_interval`."""
     return leader_interval(float(robot.dof_multiplier[follower]), float(robot.dof_offset[follower]), lower, upper)
 
 
 def follower_numbers(robot: RobotArrays, dofs: Sequence[int], lower: NDArray[Any], upper: NDArray[Any]) -> Float64Array:
-    """Give multiplier, offset, lower and upper limit of followers, shape [followers, 4], from limits of all DOFs."""
+    """Stack multiplier, offset, lower and upper limit of followers, shape [followers, 4], from limits of all DOFs."""
     columns = (robot.dof_multiplier, robot.dof_offset, lower, upper)
     return np.stack([np.asarray(column, np.float64)[list(dofs)] for column in columns], axis=-1)
 
 
 def leader_limits(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
-    """Give the limits of every DOF, those of leaders narrowed by their followers, each of shape [joint_dof_count]."""
+    """Give lower and upper limits of all DOFs, [joint_dof_count] each, with leaders narrowed by their followers."""
     lower, upper = robot.joint_limit_lower.copy(), robot.joint_limit_upper.copy()
     for follower in robot.follower_dofs:
         narrow_leader(robot, int(follower), lower, upper)
-    crossed = lower > upper  # by less than LIMIT_SLACK, or the model would not exist
+    crossed = lower > upper  # by less than LIMIT_SLACK; larger gaps are refused when a robot is read
     lower[crossed] = upper[crossed] = 0.5 * (lower[crossed] + upper[crossed])
     return lower, upper
 
 
 def active_map(robot: KinematicRobot) -> ActiveMap:
-    """Number the DOFs that may move and give their limits and the configuration in the middle."""
+    """Number the active DOFs; give their limits and the configuration in the middle of the limits."""
     dof_count = robot.joint_dof_count
     leads = robot.dof_leader == np.arange(dof_count)
     locked = np.repeat([name in robot.locked for name in robot.joint_names], np.diff(robot.joint_qd_start)).astype(bool)
@@ -121,22 +118,22 @@ def clamp_joint_q(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     completed = complete_joint_q(robot, clamped)
     follower = np.flatnonzero(~leads)
     own = robot.dof_coordinate[follower]
-    # multiplier * limit + offset may pass the follower's own limit by the last bit
+    # multiplier * limit + offset may exceed the follower's limit by the last bit
     completed[:, own] = np.clip(completed[:, own], robot.joint_limit_lower[follower], robot.joint_limit_upper[follower])
     return completed
 
 
 Float32Array = NDArray[np.float32]
 FOLLOWER_ROUNDINGS = 4.0
-"""Roundings between a leader's coordinate and its follower's in float32: multiplier, offset, product, sum."""
+"""Roundings between the coordinates of leader and follower in float32: multiplier, offset, product, sum."""
 UNIT_ROUNDOFF = 2.0**-24
 """Largest relative error of one rounding to float32."""
 
 
 def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Float32Array]:
-    """Round limits of any shape to float32, lower ones up and upper ones down, never crossed.
+    """Round limits of any shape to float32, lower limits up and upper limits down, never crossed.
 
-    Where no float32 lies between two limits (a joint that cannot move), both become the one nearest to their middle.
+    If no float32 lies between two limits (a joint that cannot move), both become the float32 nearest to their middle.
     """
     low, high = lower.astype(np.float32), upper.astype(np.float32)
     low = np.where(low < lower, np.nextafter(low, np.float32(np.inf)), low)
@@ -147,11 +144,11 @@ def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Flo
 
 
 def active_inwards(robot: KinematicRobot) -> tuple[Float32Array, Float32Array]:
-    """Round active limits inwards, [active_dof_count], so far that followers in float32 stay inside their own."""
+    """Round active limits inwards, [active_dof_count], far enough to keep followers inside their limits in float32."""
     lower, upper = robot.active_limit_lower.copy(), robot.active_limit_upper.copy()
     for dof in robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]:
         multiplier, offset = float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof])
-        if multiplier == 0.0 or (abs(multiplier) == 1.0 and offset == 0.0):  # stands still, or is exact in float32
+        if multiplier == 0.0 or (abs(multiplier) == 1.0 and offset == 0.0):  # no motion, or exact in float32
             continue
         active = robot.dof_active[dof]
         own = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])

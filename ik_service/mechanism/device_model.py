@@ -1,6 +1,7 @@
-"""The view of a robot that kernels read: the same arrays in float32 and int32 on one device.
+"""View of a robot for kernels: the robot's arrays in float32 and int32 on one device.
 
-Made once per robot and device. Limits are rounded inwards: what is inside them in float32 is inside the exact ones.
+Made once per robot and device. Limits are rounded inwards: a float32 inside the rounded limits is inside the exact
+limits.
 """
 
 import threading
@@ -23,42 +24,26 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True, eq=False)
 class DeviceModel:
-    """Arrays of a robot on one device; names and meanings are those of ``RobotModel``, but for the joint types.
+    """Arrays of a robot on one device, with the names, meanings and shapes of ``RobotModel``.
 
-    What objectives may read is ``objectives.IKModel``: an objective that reads a ``newton.Model`` can read this.
+    Objectives read the members of ``objectives.IKModel``: an objective for a ``newton.Model`` works with this class.
 
     Attributes:
-        robot: The model that this is a view of.
-        device: The Warp device that holds the arrays.
-        joint_type: ``IKJointType`` values, which are those of Newton, shape [joint_count].
-        joint_kind: ``JointType`` values, which kernels of this package read, shape [joint_count].
-        joint_parent: Shape [joint_count].
-        joint_child: Shape [joint_count].
-        joint_ancestor: Shape [joint_count].
-        joint_articulation: Shape [joint_count].
-        joint_q_start: Shape [joint_count + 1].
-        joint_qd_start: Shape [joint_count + 1].
-        joint_dof_dim: Linear and angular DOFs, shape [joint_count, 2].
-        articulation_start: First joint of each subtree of the root and, last, their number, [articulation_count + 1].
-        joint_X_p: Joint-parent frames [m, xyzw], shape [joint_count].
-        joint_X_c: Joint frames in the child bodies, which are those of the bodies: identity, shape [joint_count].
-        body_com: Centre of mass of each body in its frame [m], zero where it has no mass, shape [body_count].
+        robot: The robot.
+        device: The Warp device of the arrays.
+        joint_type: ``IKJointType`` values (numbers of Newton), shape [joint_count].
+        joint_kind: ``JointType`` values, for kernels of this package, shape [joint_count].
+        articulation_start: First joint of each subtree of the root and, last, joint_count, [articulation_count + 1].
+        joint_X_p: Joint-parent frames [m, xyzw], shape [joint_count] of transforms.
+        joint_X_c: Joint frames in the child bodies, always identity, shape [joint_count] of transforms.
+        joint_axis: Unit axes in the joint-parent frame, shape [joint_dof_count] of vectors.
+        body_com: Centre of mass of each body in the body's frame [m], zero without mass, shape [body_count].
         joint_q: Copy of ``mid_joint_q`` that objectives may read and write, shape [joint_coord_count].
-        body_q: Poses of the bodies there [m, xyzw], shape [body_count].
-        joint_axis: Unit axes in the joint-parent frame, shape [joint_dof_count].
-        joint_limit_lower: Rounded upwards, shape [joint_dof_count].
-        joint_limit_upper: Rounded downwards, shape [joint_dof_count].
-        joint_velocity_limit: Shape [joint_dof_count].
-        joint_effort_limit: Shape [joint_dof_count].
-        dof_coordinate: Shape [joint_dof_count].
-        dof_leader: Shape [joint_dof_count].
-        dof_multiplier: Shape [joint_dof_count].
-        dof_offset: Shape [joint_dof_count].
-        dof_active: Shape [joint_dof_count].
-        active_dof: Shape [active_dof_count].
-        active_limit_lower: Rounded inwards so far that followers stay inside theirs too, shape [active_dof_count].
-        active_limit_upper: The same from above, shape [active_dof_count].
-        mid_joint_q: Shape [joint_coord_count].
+        body_q: Poses of the bodies at ``mid_joint_q`` [m, xyzw], shape [body_count].
+        joint_limit_lower: Lower limits, rounded upwards, shape [joint_dof_count].
+        joint_limit_upper: Upper limits, rounded downwards, shape [joint_dof_count].
+        active_limit_lower: Lower limits of active DOFs, rounded up until followers stay inside their limits, too.
+        active_limit_upper: Upper limits of active DOFs, rounded down likewise.
     """
 
     robot: KinematicRobot
@@ -138,7 +123,7 @@ class DeviceModel:
 
     @property
     def body_masses(self) -> tuple[BodyMass, ...]:
-        """Bodies that have mass; see ``RobotModel.body_masses``."""
+        """Bodies with mass; see ``RobotModel.body_masses``."""
         return self.robot.body_masses
 
     def link_frame(self, name: str) -> tuple[int, Float64Array]:
@@ -147,7 +132,7 @@ class DeviceModel:
 
 
 def on_device(robot: KinematicRobot, device: str) -> DeviceModel:
-    """Give the view of a robot on a device, made once; safe from several threads. InputError: no such device."""
+    """Give the view of a robot on a device, made once; thread-safe. InputError: no such device."""
     start_warp()
     try:
         place = wp.get_device(device)
@@ -176,30 +161,20 @@ def _make(robot: KinematicRobot, device: wp.Device) -> DeviceModel:
         "mid_joint_q": mid_joint_q,
         "joint_q": mid_joint_q,
     }
-    first_joints = np.flatnonzero(robot.joint_parent < 0)  # an articulation begins where a joint stands on the world
+    first_joints = np.flatnonzero(robot.joint_parent < 0)  # an articulation begins at each child joint of the world
     integers = {name: getattr(robot, name) for name in _INT_FIELDS} | {
         "joint_type": np.array([_NEWTON_TYPES[JointType(kind)] for kind in robot.joint_type], dtype=np.int32),
         "joint_kind": robot.joint_type,
         "articulation_start": np.append(first_joints, robot.joint_count),
     }
-    ints: dict[str, Any] = {name: wp.array(values, dtype=wp.int32, device=device) for name, values in integers.items()}
-    rounded: dict[str, Any] = {
-        name: wp.array(values, dtype=wp.float32, device=device) for name, values in floats.items()
-    }
     transforms = {"joint_X_p": robot.joint_X_p, "body_q": robot.body_poses(robot.mid_joint_q)[0]}
     transforms["joint_X_c"] = np.tile(identity_transform(), (robot.joint_count, 1))
-    placed: dict[str, Any] = {
-        name: wp.array(values, dtype=wp.transform, device=device) for name, values in transforms.items()
+    vectors = {"joint_axis": robot.joint_axis, "body_com": _body_com(robot)}
+    values = ((wp.int32, integers), (wp.float32, floats), (wp.transform, transforms), (wp.vec3, vectors))
+    arrays: dict[str, Any] = {
+        name: wp.array(numbers, dtype=dtype, device=device) for dtype, own in values for name, numbers in own.items()
     }
-    return DeviceModel(
-        robot=robot,
-        device=device,
-        joint_axis=wp.array(robot.joint_axis, dtype=wp.vec3, device=device),
-        body_com=wp.array(_body_com(robot), dtype=wp.vec3, device=device),
-        **ints,
-        **rounded,
-        **placed,
-    )
+    return DeviceModel(robot=robot, device=device, **arrays)
 
 
 def _body_com(robot: KinematicRobot) -> Float64Array:

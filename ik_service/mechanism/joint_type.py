@@ -1,14 +1,14 @@
-"""The joint types, with their numbers of coordinates and DOFs and the names of those.
+"""Joint types: names and numbers of coordinates and DOFs.
 
-The tangent frame of every type is the joint-parent frame ``T_world_parent * joint_X_p``; ``docs/conventions.md`` writes
-the formulas out.
+The tangent frame of every type is the joint-parent frame ``T_world_parent * joint_X_p``; ``docs/conventions.md`` has
+the formulas.
 """
 
 from enum import IntEnum
 
 
 class JointType(IntEnum):
-    """Type of a joint; the values are those of ``RobotModel.joint_type``."""
+    """Type of a joint, an entry of ``RobotModel.joint_type``."""
 
     REVOLUTE = 0
     CONTINUOUS = 1
@@ -20,32 +20,32 @@ class JointType(IntEnum):
 
     @property
     def coordinate_components(self) -> tuple[str, ...]:
-        """Names of the coordinates within the joint; a scalar joint has one, without a name."""
+        """Names of the coordinates within the joint; a scalar joint has one coordinate, with an empty name."""
         return _COORDINATES.get(self, ("",))
 
     @property
     def dof_components(self) -> tuple[str, ...]:
-        """Names of the DOFs within the joint; a scalar joint has one, without a name."""
+        """Names of the DOFs within the joint; a scalar joint has one DOF, with an empty name."""
         return _DOFS.get(self, ("",))
 
     @property
     def linear_dof_count(self) -> int:
-        """Number of DOFs that translate; they stand before those that rotate."""
+        """Number of translational DOFs; translational DOFs stand before rotational DOFs."""
         return _LINEAR.get(self, 0)
 
     @property
     def is_scalar(self) -> bool:
-        """True for a joint of exactly one coordinate."""
+        """True for a joint with exactly one coordinate."""
         return self in (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PRISMATIC)
 
     @property
     def repeats_each_turn(self) -> bool:
-        """True if the last coordinate is an angle that leaves the pose as it is when it changes by a turn."""
+        """True if the last coordinate is an angle: a whole turn does not change the pose."""
         return self in (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PLANAR)
 
     @property
     def quaternion_offset(self) -> int | None:
-        """Place of the quaternion among the joint's coordinates; None where there is none."""
+        """Index of the quaternion's first number among the joint's coordinates; None without quaternion."""
         return {JointType.FLOATING: 3, JointType.BALL: 0}.get(self)
 
 

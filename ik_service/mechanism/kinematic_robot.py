@@ -1,7 +1,4 @@
-"""The abstract class below `RobotModel`, which functions on robots take, and the records that it names.
-
-The functions stand in `structure`, `host_kinematics` and `variants`; `RobotModel` implements the class by them.
-"""
+"""Abstract base class of `RobotModel`, the type of robots in lower rooms, and its records."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -21,16 +18,16 @@ from objectives.model import BodyMass
 class JointStep:
     """Constants of one joint.
 
-    With the parent's quaternion p: the child's is ``turn[:4] @ p`` at angle zero, and
-    ``cos(angle / 2) * turn[:4] @ p + sin(angle / 2) * turn[4:] @ p`` in general.
+    With the parent's quaternion p, the child's quaternion is
+    ``cos(angle / 2) * turn[:4] @ p + sin(angle / 2) * turn[4:] @ p``.
 
     Attributes:
-        joint_type: Its type.
-        parent: Body that carries it, -1 for the world.
-        coordinates: Where its coordinates stand in joint_q.
+        joint_type: Type of the joint.
+        parent: Parent body, -1 for the world.
+        coordinates: The joint's slice of joint_q.
         origin: Origin of the joint-parent frame in the parent body [m], shape [3].
-        axes: Axes of its DOFs in the parent body, shape [dofs, 3].
-        turn: Two right-multiplications by constant quaternions, one above the other, shape [8, 4].
+        axes: Axes of the DOFs in the parent body, shape [dofs, 3].
+        turn: Matrices of two right-multiplications by constant quaternions, stacked, shape [8, 4].
     """
 
     joint_type: JointType
@@ -49,12 +46,12 @@ class KinematicTrees:
         ntree: Number of trees.
         tree_dofadr: First entry of each tree in `tree_dof`, shape [ntree].
         tree_dofnum: Number of active DOFs of each tree, shape [ntree].
-        tree_dof: Active DOFs, those of a tree together and increasing within it, shape [active_dof_count].
-        dof_place: Where each active DOF stands in `tree_dof`, shape [active_dof_count].
+        tree_dof: Active DOFs, tree by tree, increasing within a tree, shape [active_dof_count].
+        dof_place: Index of each active DOF in `tree_dof`, shape [active_dof_count].
         active_treeid: Tree of each active DOF, shape [active_dof_count].
-        dof_treeid: Tree that moves each DOF, -1 where locked, shape [joint_dof_count].
-        body_treeid: Tree of each body, -1 where static, shape [body_count].
-        coordinate_treeid: Tree that moves each coordinate, -1 where none does, shape [joint_coord_count].
+        dof_treeid: Tree that moves each DOF, -1 for locked DOFs, shape [joint_dof_count].
+        body_treeid: Tree of each body, -1 for static bodies, shape [body_count].
+        coordinate_treeid: Tree that moves each coordinate, -1 for none, shape [joint_coord_count].
     """
 
     ntree: int
@@ -73,7 +70,7 @@ class KinematicTrees:
 
 @dataclass(frozen=True, eq=False)
 class ActiveMap:
-    """The DOFs that a solver may move, all arrays read-only; see the properties of `KinematicRobot`."""
+    """Active DOFs of a robot, all arrays read-only; see the properties of `KinematicRobot`."""
 
     dof_active: Int32Array
     active_dof: Int32Array
@@ -83,21 +80,21 @@ class ActiveMap:
 
 
 class KinematicRobot(RobotArrays, ABC):
-    """A robot's arrays and what is computed from them; `RobotModel` documents each abstract member."""
+    """Arrays of a robot and derived members; `RobotModel` documents each abstract member."""
 
     @property
     @abstractmethod
     def active_map(self) -> ActiveMap:
-        """The DOFs that a solver may move, their limits, and the configuration in the middle."""
+        """Active DOFs (the DOFs that a solver may move), their limits, and the configuration in the middle."""
 
     @property
     def active_dof_count(self) -> int:
-        """Number of DOFs that a solver may move: neither locked nor followers."""
+        """Number of active DOFs: DOFs that a solver may move, neither locked nor followers."""
         return len(self.active_dof)
 
     @property
     def dof_active(self) -> Int32Array:
-        """Active DOF that moves each DOF, -1 where locked, shape [joint_dof_count]."""
+        """Active DOF that moves each DOF, -1 for locked DOFs, shape [joint_dof_count]."""
         return self.active_map.dof_active
 
     @property
@@ -107,23 +104,23 @@ class KinematicRobot(RobotArrays, ABC):
 
     @property
     def active_limit_lower(self) -> Float64Array:
-        """Lower limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
+        """Lower limit of each active DOF, narrowed by limits of followers, shape [active_dof_count]."""
         return self.active_map.active_limit_lower
 
     @property
     def active_limit_upper(self) -> Float64Array:
-        """Upper limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
+        """Upper limit of each active DOF, narrowed by limits of followers, shape [active_dof_count]."""
         return self.active_map.active_limit_upper
 
     @property
     def mid_joint_q(self) -> Float64Array:
-        """The middle of the limits, 0 (clamped) without; locked joints where they are, shape [joint_coord_count]."""
+        """Middle of the limits, 0 (clamped) without two limits; locked joints locked, shape [joint_coord_count]."""
         return self.active_map.mid_joint_q
 
     @property
     @abstractmethod
     def length_unit(self) -> float:
-        """Length that counts as a metre does for robots of usual size [m]."""
+        """Unit of length of the robot [m]: 1 for robots of usual size."""
 
     @property
     @abstractmethod
@@ -133,7 +130,7 @@ class KinematicRobot(RobotArrays, ABC):
     @property
     @abstractmethod
     def body_masses(self) -> tuple[BodyMass, ...]:
-        """Bodies that have mass."""
+        """Bodies with mass."""
 
     @property
     @abstractmethod
@@ -152,13 +149,13 @@ class KinematicRobot(RobotArrays, ABC):
 
     @cached_property
     def device_models(self) -> dict[str, Any]:
-        """Views of the robot for kernels (`DeviceModel`) that `on_device` has made, by device."""
+        """Cache of `on_device`: views of the robot for kernels (`DeviceModel`), by device."""
         return {}
 
     @property
     @abstractmethod
     def body_spheres(self) -> Any:
-        """The spheres of the collision model (`BodySpheres`)."""
+        """Spheres of the collision model (`BodySpheres`)."""
 
     @abstractmethod
     def joint_index(self, name: str) -> int:
@@ -169,12 +166,9 @@ class KinematicRobot(RobotArrays, ABC):
         """Give the index of a link."""
 
     def link_frame(self, name: str) -> tuple[int, Float64Array]:
-        """Give the body that carries a link and ``T_body_link`` [m, xyzw], shape [7].
+        """Give the body that carries a link and ``T_body_link`` [m, xyzw], shape [7]; UnknownNameError: no such link.
 
-        The body is -1 for a static link, and the transform ``T_world_link`` then.
-
-        Raises:
-            UnknownNameError: The robot has no such link.
+        For a static link: -1 and ``T_world_link``.
         """
         index = self.link_index(name)
         return int(self.link_body[index]), self.link_X_body[index]
@@ -193,4 +187,4 @@ class KinematicRobot(RobotArrays, ABC):
 
 
 Robot = TypeVar("Robot", bound=KinematicRobot)
-"""The class of a robot from which another of the same class is derived."""
+"""Class of a robot, for functions that return a robot of the same class."""

@@ -1,6 +1,6 @@
-"""Loops of a robot: pairs of frames that a joint holds together, beside the joints of the tree.
+"""Loop constraints of a robot: pairs of frames joined by a joint that is not in the tree.
 
-Checks of entries that all kinds of constraints share are at the top.
+Checks shared by all kinds of constraints are at the top.
 """
 
 from collections.abc import Container, Iterable
@@ -17,7 +17,7 @@ Constraint = TypeVar("Constraint")
 
 
 def all_of(kind: type[Constraint], values: object) -> list[Constraint]:
-    """Return constraints of a kind; InputError where they are no list of such."""
+    """Read a list of constraints of a kind; InputError for anything else."""
     given = list(values) if isinstance(values, Iterable) else []
     found = [one for one in given if isinstance(one, kind)]
     if not isinstance(values, Iterable) or len(found) < len(given):
@@ -26,7 +26,7 @@ def all_of(kind: type[Constraint], values: object) -> list[Constraint]:
 
 
 def numbers_of(what: str, values: object) -> tuple[float, ...]:
-    """Return numbers as floats; InputError, about `what`, where they are no list of numbers."""
+    """Read a list of numbers as floats; InputError about `what` for anything else."""
     given = list(values) if isinstance(values, Iterable) else []
     found = [float(one) for one in given if isinstance(one, Real)]
     if not isinstance(values, Iterable) or len(found) < len(given):
@@ -35,7 +35,7 @@ def numbers_of(what: str, values: object) -> tuple[float, ...]:
 
 
 def require_number(what: str, value: object) -> None:
-    """Refuse what is neither a number nor None with an InputError about `what`."""
+    """Raise an InputError about `what` unless the value is a number or None."""
     if value is not None and not isinstance(value, Real):
         raise InputError(f"{what} is {in_a_line(value)}. Allowed: a number.")
 
@@ -46,23 +46,23 @@ IDENTITY: Transform = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class LoopConstraint:
-    """A joint that closes a loop of links: a frame on a link stands to a frame on another as the joint allows.
+    """A joint that closes a loop of links: a constraint between a frame on a link and a frame on another link.
 
-    Axes of joints are the z axes of both frames. What each joint fixes is in the table of ``IKObjectiveLoop``.
+    Joint axes are the z axes of both frames. The table of ``IKObjectiveLoop`` lists the rows of each joint.
 
     Attributes:
         name: Name of the loop.
-        joint: One of its joints.
+        joint: Name of the joint, from the table of ``IKObjectiveLoop``.
         link: Link that carries the frame.
         reference_link: Link that carries the reference frame; None for the world.
         offset: ``T_link_frame``, position [m] and quaternion xyzw.
-        reference_offset: The same of the reference frame.
-        pitch: Way along the axis per angle about it [m/rad], of a helical joint.
+        reference_offset: ``T_reference_link_frame``, position [m] and quaternion xyzw.
+        pitch: Pitch of a helical joint: translation along the axis per angle [m/rad].
         distance: Distance of the origins [m], of joint "distance".
-        limits: Lower and upper limit of each coordinate of the joint [m or rad], infinite where there is none, as in
+        limits: Lower and upper limit of each coordinate of the joint [m or rad], infinite for none, as in
             ``IKObjectiveLoop``; None for no limits.
-        slack: How far rows of the joint may be off [m or rad], pairs or a mapping by the names of the rows; None for
-            what `with_loops` finds: slack of rows that only rounded numbers keep from being redundant.
+        slack: Tolerance per row of the joint [m or rad], pairs or a mapping by row names; None lets `with_loops`
+            choose: slack for rows that are redundant but for rounded numbers.
     """
 
     name: str
@@ -77,11 +77,11 @@ class LoopConstraint:
     slack: tuple[tuple[str, float], ...] | None = None
 
     def __post_init__(self) -> None:
-        """Take numbers of any type as floats.
+        """Convert numbers to floats, and check all fields.
 
         Raises:
-            InputError: There is no such joint, a number is missing or does not belong to it, both frames are on one
-                link, an offset is not seven finite numbers with a quaternion of unit length, or limits are not allowed.
+            InputError: The joint is unknown, a number is missing or not for this joint, both frames are on one link, an
+                offset is not seven finite numbers with a unit quaternion, or limits are not allowed.
         """
         for field in ("offset", "reference_offset"):
             values = numbers_of(f"Loop '{self.name}': {field}", getattr(self, field))
@@ -102,13 +102,13 @@ class LoopConstraint:
             object.__setattr__(self, "slack", tuple((name, float(one)) for name, one in dict(self.slack).items()))
 
     def __repr__(self) -> str:
-        """Give the fields, limits and slack only where there are some: digests of robots are of this."""
+        """Show the fields, without empty limits and slack: the text enters digests of robots."""
         given = {one.name: getattr(self, one.name) for one in fields(self)}
         shown = [f"{k}={v!r}" for k, v in given.items() if v or k not in ("limits", "slack")]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def rows(self, weight: float = 1.0) -> IKObjectiveLoop:
-        """Make the objective of its rows, bound to nothing, with a factor for all of them [1/m and 1/rad]."""
+        """Make the objective of the loop's rows, unbound, with a factor for all rows [1/m and 1/rad]."""
         return IKObjectiveLoop(
             self.link,
             self.reference_link,
@@ -124,27 +124,27 @@ class LoopConstraint:
 
     @property
     def kind(self) -> str:
-        """Kind of the constraint: its joint."""
+        """Kind of the constraint: the joint's name."""
         return self.joint
 
     @property
     def size(self) -> float:
-        """The pitch or the distance; 0 for a joint that has neither."""
+        """The pitch or the distance; 0 for joints without such a number."""
         return self.pitch or self.distance or 0.0
 
     @property
     def limited(self) -> tuple[int, ...]:
-        """Coordinates of the joint that have limits, by their numbers."""
+        """Indices of the joint's coordinates with limits."""
         return () if self.limits is None else limited_coordinates(self.joint, self.limits)
 
     @property
     def limit_numbers(self) -> dict[str, float]:
-        """Numbers of the rows of limits by the names that ``limit_group`` has for them."""
+        """Constants of the rows of limits, by the names of ``limit_group``."""
         return {} if self.limits is None else limit_numbers(self.joint, self.limits, self.limited)
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The links that it joins, the world left out."""
+        """Links joined by the loop, without the world."""
         return (self.link,) if self.reference_link is None else (self.link, self.reference_link)
 
     @property
@@ -154,12 +154,12 @@ class LoopConstraint:
 
     @property
     def frames(self) -> frozenset[tuple[str | None, Transform]]:
-        """Both frames, each as its link and where it stands there."""
+        """Both frames, each as link and offset."""
         return frozenset({(self.link, self.offset), (self.reference_link, self.reference_offset)})
 
 
 def checked_loops(loops: Iterable[LoopConstraint], link_names: Container[str]) -> tuple[LoopConstraint, ...]:
-    """Give loops as a tuple; InputError where two have one name or say the same, or a link is not in the robot."""
+    """Check loops; InputError for two loops of the same name or the same frames and joint, or an unknown link."""
     found: dict[str, LoopConstraint] = {}
     said: dict[object, str] = {}
     for loop in all_of(LoopConstraint, loops):

@@ -1,6 +1,6 @@
-"""Names of coordinates and DOFs, and look-ups by name with messages that help."""
+"""Names of coordinates and DOFs, and look-ups by name with helpful messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ik_service.mechanism.arrays import RobotArrays
@@ -10,7 +10,7 @@ from ik_service.mechanism.loops import LoopConstraint
 from objectives.errors import InputError, UnknownNameError, near_names
 
 MAX_LISTED = 60
-"""Names that a message lists at most."""
+"""Largest number of names in a message."""
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class DofInfo:
     """Description of a DOF.
 
     Attributes:
-        name: Its name, as in ``dof_names``.
-        joint: Name of its joint.
-        component: Which DOF of the joint (``vx``, ``angle``); empty for a scalar joint.
-        lower: Lower limit [m or rad], -inf where none.
-        upper: Upper limit [m or rad], +inf where none.
-        active: Whether an active DOF moves it; False where it is locked.
+        name: Name, as in ``dof_names``.
+        joint: Name of the joint.
+        component: Component of the joint (``vx``, ``angle``); empty for a scalar joint.
+        lower: Lower limit [m or rad], -inf for none.
+        upper: Upper limit [m or rad], +inf for none.
+        active: Whether an active DOF moves this DOF; False for locked DOFs.
     """
 
     name: str
@@ -36,33 +36,25 @@ class DofInfo:
 
 def coordinate_names(robot: KinematicRobot) -> tuple[str, ...]:
     """Give the name of each coordinate, length joint_coord_count."""
-    return tuple(
-        _joined(joint, component)
-        for joint, joint_type in zip(robot.joint_names, robot.joint_type, strict=True)
-        for component in JointType(joint_type).coordinate_components
-    )
+    return _joined(zip(robot.joint_names, (JointType(t).coordinate_components for t in robot.joint_type), strict=True))
 
 
 def dof_names(robot: KinematicRobot) -> tuple[str, ...]:
     """Give the name of each DOF, length joint_dof_count."""
-    return tuple(
-        _joined(joint, component)
-        for joint, joint_type in zip(robot.joint_names, robot.joint_type, strict=True)
-        for component in JointType(joint_type).dof_components
-    )
+    return _joined(zip(robot.joint_names, (JointType(t).dof_components for t in robot.joint_type), strict=True))
 
 
 def closing_coordinate_names(loops: Sequence[LoopConstraint]) -> tuple[str, ...]:
     """Give the name of each coordinate of the joints that close loops."""
-    return tuple(_joined(loop.name, one) for loop in loops for one in loop.rows().closing_coordinate_names)
+    return _joined((loop.name, loop.rows().closing_coordinate_names) for loop in loops)
 
 
-def _joined(joint: str, component: str) -> str:
-    return f"{joint}/{component}" if component else joint
+def _joined(joints: Iterable[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+    return tuple(f"{joint}/{part}" if part else joint for joint, components in joints for part in components)
 
 
 def dof_at(robot: KinematicRobot, index: int) -> DofInfo:
-    """Describe a DOF; InputError where there is no such DOF."""
+    """Describe a DOF; InputError for an unknown index."""
     if not 0 <= index < robot.joint_dof_count:
         raise InputError(f"DOF {index} is not in robot '{robot.name}': it has DOFs 0 to {robot.joint_dof_count - 1}.")
     joint = int(robot.dof_joint[index])
@@ -78,13 +70,13 @@ def dof_at(robot: KinematicRobot, index: int) -> DofInfo:
 
 
 def leaf_links(robot: RobotArrays) -> list[str]:
-    """Give the links that move and carry no further link, in the order of `link_names`."""
+    """Give the moving links without child links, in the order of `link_names`."""
     inner = set(robot.link_parent.tolist())
     return [name for k, name in enumerate(robot.link_names) if robot.link_body[k] >= 0 and k not in inner]
 
 
 def index_of(robot: KinematicRobot, what: str, names: Sequence[str], name: str) -> int:
-    """Find a "Link" or "Joint" by name; UnknownNameError, with the names there are and the closest ones, for none."""
+    """Find a "Link" or "Joint" by name; UnknownNameError, with the closest names and all names, for an unknown name."""
     try:
         return names.index(name)
     except ValueError:
@@ -93,7 +85,7 @@ def index_of(robot: KinematicRobot, what: str, names: Sequence[str], name: str) 
 
 
 def unknown_name(opening: str, what: str, names: Sequence[str], name: object) -> str:
-    """Give a message about an unknown name: the opening, the closest names, and the list."""
+    """Write a message about an unknown name: the opening, the closest names, and the list."""
     close = near_names(str(name), names, 3)
     hint = f" Did you mean {' or '.join(repr(candidate) for candidate in close)}?" if close else ""
     listed = ", ".join(names[:MAX_LISTED]) or "none"

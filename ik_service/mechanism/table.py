@@ -1,15 +1,15 @@
-"""A robot as a table of text, for people: its DOFs, their limits and what moves them."""
+"""A robot as a table of text: DOFs, their limits and their movers."""
 
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 
 ROWS_MOST = 18
-"""DOFs that are shown; the table fits a screen of 24 lines."""
+"""Largest number of DOFs shown; the table fits a screen of 24 lines."""
 HEAD = ("DOF", "type", "lower", "upper", "moved by")
 
 
 def table(robot: KinematicRobot, title: str) -> str:
-    """Give the title and a line for each DOF, those past `ROWS_MOST` counted."""
+    """Write the title and a line per DOF; DOFs past `ROWS_MOST` are only counted."""
     rows = [HEAD, *(_row(robot, dof) for dof in range(min(robot.joint_dof_count, ROWS_MOST)))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [title]
@@ -28,7 +28,7 @@ def _row(robot: KinematicRobot, dof: int) -> tuple[str, ...]:
 
 
 def mover(robot: KinematicRobot, dof: int) -> str:
-    """Say what moves a DOF: the solver, nothing, or its leader and how."""
+    """Name the mover of a DOF: the solver, nothing, or the leader with multiplier and offset."""
     leader = int(robot.dof_leader[dof])
     if leader == dof:
         return "the solver" if robot.dof_active[dof] >= 0 else "nothing: locked"

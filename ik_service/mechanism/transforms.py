@@ -1,7 +1,7 @@
 """Rotations and rigid transforms in float64 on the host, vectorised over leading axes.
 
 Quaternions are xyzw, shape [..., 4]. A transform is a position and a quaternion, shape [..., 7]: ``T_a_b`` takes points
-given in frame b to frame a. Used when robots are built and when their configurations are judged, never inside a solve.
+in frame b to frame a. Used to build robots and to check configurations, never inside a solve.
 """
 
 import numpy as np
@@ -11,28 +11,27 @@ from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
 UNBOUNDED = 1e6
-"""A position limit of this size [m or rad] or more is a way of saying that there is none."""
+"""Position limits of this size or more [m or rad] mean "no limit"."""
 MAX_NUMBER = 1e6
-"""Largest number in an origin [m or rad], a coupling, a locked value or a mass [kg]; what is computed from such numbers
-is far from overflow in float32, and millimetres are lost before."""
+"""Largest number in an origin [m or rad], a coupling, a locked value or a mass [kg]: far from overflow in float32."""
 UNBOUNDED_RATE = 1e9
-"""A velocity or effort of this size or more is a way of saying that there is no limit."""
+"""Velocity or effort limits of this size or more mean "no limit"."""
 MAX_POSITION = 1e9
-"""Largest coordinate of a frame in its body [m], all fixed joints and added frames on the way summed up."""
+"""Largest coordinate of a frame in its body [m], fixed joints and added frames summed up."""
 
 
 Float64Array = NDArray[np.float64]
 SMALL_ANGLE = 1e-8
-"""Below this angle [rad] sin(x)/x is 1 to the last bit of float64."""
+"""Below this angle [rad] sin(x)/x equals 1 in float64."""
 
 
 def identity_transform() -> Float64Array:
-    """Give the transform that moves nothing, shape [7]."""
+    """Give the identity transform, shape [7]."""
     return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
 
 def cross(a: Float64Array, b: Float64Array) -> Float64Array:
-    """Give the cross products of vectors [..., 3], with the bytes of ``np.cross``."""
+    """Give cross products of vectors [..., 3], equal to ``np.cross`` bit by bit."""
     ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
     bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
     x = ay * bz - az * by
@@ -77,7 +76,7 @@ def quaternion_from_axis_angle(axis: Float64Array, angle: Float64Array | float) 
 
 
 def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> Float64Array:
-    """Give the rotation Rz(yaw) Ry(pitch) Rx(roll), angles in radians, shape [4]: the convention of URDF."""
+    """Give the rotation Rz(yaw) Ry(pitch) Rx(roll), angles [rad], shape [4], as in URDF."""
     x, y, z = np.eye(3)
     zy = quaternion_multiply(quaternion_from_axis_angle(z, yaw), quaternion_from_axis_angle(y, pitch))
     return quaternion_multiply(zy, quaternion_from_axis_angle(x, roll))
@@ -86,7 +85,7 @@ def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> Float64Array:
 def quaternion_exp(rotation_vector: Float64Array) -> Float64Array:
     """Give the unit quaternion of rotation vectors [rad, shape ..., 3], shape [..., 4]."""
     angle = np.linalg.norm(rotation_vector, axis=-1, keepdims=True)
-    # sin(x/2)/x tends to 1/2 and is 0/0 at zero.
+    # sin(x/2)/x tends to 1/2, but is 0/0 at zero
     safe = np.where(angle < SMALL_ANGLE, 1.0, angle)
     scale = np.where(angle < SMALL_ANGLE, 0.5, np.sin(0.5 * safe) / safe)
     return np.concatenate([scale * rotation_vector, np.cos(0.5 * angle)], axis=-1)
@@ -102,9 +101,9 @@ def rotation_vector(q_xyzw: Float64Array) -> Float64Array:
 
 
 def quaternion_between(start: Float64Array, end: Float64Array) -> Float64Array:
-    """Give the smallest rotation that takes the unit vector ``start`` [3] to ``end`` [3], shape [4]."""
+    """Give the smallest rotation from the unit vector ``start`` [3] to ``end`` [3], shape [4]."""
     cosine = float(start @ end)
-    if cosine < -1.0 + 1e-12:  # opposite: any perpendicular axis is smallest; take one that does not vanish
+    if cosine < -1.0 + 1e-12:  # opposite vectors: any perpendicular axis will do
         perpendicular = cross(start, np.eye(3)[int(np.argmin(np.abs(start)))])
         return np.append(perpendicular / np.linalg.norm(perpendicular), 0.0)
     q_xyzw = np.append(cross(start, end), 1.0 + cosine)
@@ -124,10 +123,9 @@ def transform_inverse(T_a_b: Float64Array) -> Float64Array:
 
 
 def checked_transform(values: ArrayLike, what: str) -> Float64Array:
-    """Read one transform, position [m] and quaternion xyzw, shape [7], and normalise its quaternion.
+    """Read one transform, position [m] and quaternion xyzw, shape [7], and normalise the quaternion.
 
-    Raises:
-        InputError: Not 7 finite numbers, or a quaternion further from unit length than ``UNIT_TOLERANCE``, of `what`.
+    InputError about `what`: not 7 finite numbers, or a quaternion further from unit length than ``UNIT_TOLERANCE``.
     """
     try:
         transform = np.array(values, dtype=np.float64)

@@ -1,9 +1,8 @@
 """Kinematic trees over the active DOFs of a robot.
 
-A body belongs to the tree of the nearest active DOF above it; bodies that no active DOF moves are static and belong to
-none, so the world, a base and a locked torso connect nothing. DOFs on one path, of one joint, or moved together by a
-mimic coupling are in one tree. Field names are those of MuJoCo. Paths of links through the tree, the two links of each
-constraint, and the reach of a robot with the unit of length that follows from it are here, too.
+A body belongs to the tree of the nearest active DOF above the body; static bodies belong to no tree, so the world, a
+base and a locked torso connect nothing. DOFs on one path, of one joint, or coupled by mimic joints are in one tree.
+Field names follow MuJoCo. Also here: paths of links, links of constraints, reach and unit of length of a robot.
 """
 
 import math
@@ -20,7 +19,7 @@ from ik_service.mechanism.velocities import VelocityConstraint
 
 
 def kinematic_trees(robot: KinematicRobot) -> KinematicTrees:
-    """Give the trees of a robot."""
+    """Compute the trees of a robot."""
     representative, nearest = _joined(robot)
     active_treeid = np.unique(representative, return_inverse=True)[1].astype(np.int32).reshape(-1)
     ntree = int(active_treeid.max()) + 1 if active_treeid.size else 0
@@ -46,13 +45,13 @@ def kinematic_trees(robot: KinematicRobot) -> KinematicTrees:
 
 
 def _looked_up(values: Int32Array, index: NDArray[np.int32]) -> Int32Array:
-    """Values by index, -1 where the index is negative."""
+    """Give values by index, -1 for negative indices."""
     padded = np.append(values, np.int32(-1))
     return np.asarray(padded[np.where(index >= 0, index, len(values))], dtype=np.int32)
 
 
 def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
-    """Give the lowest active DOF of each active DOF's tree, and some active DOF at or above each body (-1: none)."""
+    """Give the lowest active DOF of each active DOF's tree, and an active DOF at or above each body (-1: none)."""
     parent = np.arange(robot.active_dof_count, dtype=np.int32)
 
     def find(a: int) -> int:
@@ -76,7 +75,7 @@ def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
 
 
 def path_to_root(robot: KinematicRobot, link: int) -> list[int]:
-    """Give a link and all above it, the root last."""
+    """Give a link and its ancestors, the root last."""
     path = []
     while link >= 0:
         path.append(link)
@@ -85,7 +84,7 @@ def path_to_root(robot: KinematicRobot, link: int) -> list[int]:
 
 
 def path_between(robot: KinematicRobot, first: int, second: int) -> tuple[list[int], int]:
-    """Give the links on the way from one to another, both among them, and the one of them that is above the others."""
+    """Give the path of links from one link to another, both included, and the lowest common ancestor."""
     up, down = path_to_root(robot, first), path_to_root(robot, second)
     common = next(link for link in up if link in down)
     return [*up[: up.index(common)], common, *reversed(down[: down.index(common)])], common
@@ -95,12 +94,12 @@ Constraint: TypeAlias = LoopConstraint | VelocityConstraint | CoordinateConstrai
 
 
 def constraints_of(robot: RobotArrays) -> tuple[Constraint, ...]:
-    """Give loops, then constraints on velocities, then those between coordinates."""
+    """Give loops, then velocity constraints, then coordinate constraints."""
     return (*robot.loops, *robot.velocity_constraints, *robot.coordinate_constraints)
 
 
 def constraint_ends(robot: KinematicRobot, constraint: Constraint) -> tuple[int, int]:
-    """Give the links of both frames, the root for the world; or those that both joints move."""
+    """Give the links of both frames, the root for the world; of a coordinate constraint the child links of joints."""
     if isinstance(constraint, CoordinateConstraint):
         joint, reference_joint = map(robot.joint_index, constraint.joints)
         return moved_link(robot, joint), moved_link(robot, reference_joint)
@@ -109,17 +108,17 @@ def constraint_ends(robot: KinematicRobot, constraint: Constraint) -> tuple[int,
 
 
 def moved_link(robot: RobotArrays, joint: int) -> int:
-    """Give the link whose frame is that of the body of a joint: the first that stands on the body."""
+    """Give the child link of a joint: the first link on the joint's body."""
     return int(np.argmax(robot.link_body == joint))
 
 
-USUAL_REACH = 64.0  # [m]: up to this, and down to one over it, a robot is of usual size
+USUAL_REACH = 64.0  # [m]: robots with a reach from 1 / USUAL_REACH to USUAL_REACH are of usual size
 
 
 def reach(robot: KinematicRobot) -> float:
-    """Give the longest way from the first joint of a chain to one of its links, joint by joint [m].
+    """Give the longest path from the first joint of a chain to a link, summed joint by joint [m].
 
-    Locked joints count like others; where the first joint stands does not, nor how far sliders go.
+    Locked joints count; the position of the first joint and travels of prismatic joints do not.
     """
     length = np.zeros(robot.joint_count)
     for joint, parent in enumerate(robot.joint_parent):
@@ -131,7 +130,7 @@ def reach(robot: KinematicRobot) -> float:
 
 
 def length_unit(robot: KinematicRobot) -> float:
-    """Give the length that counts as a metre does [m]: 1 for usual sizes, else the power of two nearest the reach."""
+    """Give the robot's unit of length [m]: 1 for usual sizes, else the power of two nearest the reach."""
     size = reach(robot)
     if size == 0.0 or 1.0 / USUAL_REACH <= size <= USUAL_REACH:
         return 1.0

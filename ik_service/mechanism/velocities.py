@@ -1,4 +1,4 @@
-"""Constraints on velocities alone: they hold no position, and count where robots move."""
+"""Constraints on velocities alone (rolling, gears): no constraint on positions, used by controllers."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -11,37 +11,37 @@ from objectives.tasks.velocity import VelocityObjective
 from objectives.tasks.velocity_rows import MovingPair
 
 ROLLING = ("rolling", "no_sideslip")
-"""Kinds that have a radius."""
+"""Kinds with a radius."""
 GEAR = "gear"
 VELOCITY_KINDS = (*ROLLING, "constant_velocity", GEAR)
 
 
 @dataclass(frozen=True)
 class VelocityConstraint:
-    """One row on how a frame on a link moves against a frame on another, which no position answers for.
+    """One row on the velocity of a frame on a link relative to a frame on another link (nonholonomic constraint).
 
-    | kind | what stands still |
+    | kind | quantity held at zero velocity |
     |---|---|
-    | rolling | the lowest point of a wheel against the ground, along the wheel's way |
-    | no_sideslip | the same point across that way |
-    | constant_velocity | the relative turn about the line halfway between both axes, as in a joint of two shafts |
-    | gear | the turn of a link about its axis less ratio times that of the other about its, both against the carrier |
+    | rolling | lowest point of a wheel against the ground, along the rolling direction |
+    | no_sideslip | lowest point of a wheel against the ground, across the rolling direction |
+    | constant_velocity | relative rotation about the line halfway between both axes, as in a joint of two shafts |
+    | gear | rotation of a link about its axis minus ratio times rotation of the other link, both against the carrier |
 
-    The frame of a wheel stands at its centre with z along its axle, that of the ground with z upwards. Axes of shafts
-    and gears are the z axes of both frames. Gears between two joints hold their positions too where they are stated as
-    one joint that mimics the other, or as a ``CoordinateConstraint``.
+    The frame of a wheel is at the wheel's centre with z along the axle; the ground frame has z upwards. Axes of shafts
+    and gears are the z axes of both frames. For gears that hold positions, too, use a mimic joint or a
+    ``CoordinateConstraint``.
 
     Attributes:
         name: Name of the constraint.
-        kind: One of the table.
+        kind: A kind of the table.
         link: Link that carries the frame: the wheel, or a shaft or gear.
         reference_link: Link that carries the reference frame: the ground, or the other shaft or gear; None for the
-            world, which is no gear.
+            world (not for gears).
         offset: ``T_link_frame``, position [m] and quaternion xyzw.
-        reference_offset: The same of the reference frame.
+        reference_offset: ``T_reference_link_frame``, position [m] and quaternion xyzw.
         radius: Radius of the wheel [m].
-        ratio: How far the gear on ``link`` turns while the other turns by 1; below 0 where it turns the other way.
-        carrier: Link that carries the bearings of both gears; None for the world.
+        ratio: Rotation of the gear on ``link`` per rotation of the other gear; negative for opposite directions.
+        carrier: Link with the bearings of both gears; None for the world.
     """
 
     name: str
@@ -55,11 +55,11 @@ class VelocityConstraint:
     carrier: str | None = None
 
     def __post_init__(self) -> None:
-        """Take numbers of any type as floats.
+        """Convert numbers to floats, and check all fields.
 
         Raises:
-            InputError: There is no such kind, the radius is missing, not positive or does not belong to it, both frames
-                are on one link, or an offset is no transform.
+            InputError: The kind is unknown, the radius is missing, not positive or not for this kind, both frames are
+                on one link, or an offset is no transform.
         """
         if self.kind not in VELOCITY_KINDS:
             allowed = ", ".join(map(repr, VELOCITY_KINDS))
@@ -92,12 +92,12 @@ class VelocityConstraint:
             raise InputError(f"Constraint '{self.name}' is a gear with the world. Allowed: two links.")
 
     def rows(self, weight: float = 1.0) -> VelocityObjective:
-        """Make the objective of its row over a motion, bound to nothing, with its factor [1/m or 1/rad]."""
+        """Make the objective of the constraint's row over a motion, unbound, with a factor [1/m or 1/rad]."""
         return VelocityObjective(self.parts, weight=weight)
 
     @property
     def parts(self) -> tuple[MovingPair, ...]:
-        """The pairs of frames whose speeds add up to what stands still."""
+        """Pairs of frames; the sum of their speeds is held at zero."""
         if self.kind != GEAR or self.ratio is None or self.reference_link is None:
             ends = self.link, self.reference_link, self.offset, self.reference_offset
             return (MovingPair(self.kind, *ends, self.radius or 1.0),)
@@ -108,7 +108,7 @@ class VelocityConstraint:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The links that it is about, the world left out."""
+        """Links of the constraint, without the world."""
         return tuple(link for link in (self.link, self.reference_link, self.carrier) if link is not None)
 
     @property
@@ -120,10 +120,10 @@ class VelocityConstraint:
 def checked_velocity_constraints(
     constraints: Iterable[VelocityConstraint], link_names: Collection[str], names: Iterable[str]
 ) -> tuple[VelocityConstraint, ...]:
-    """Give constraints as a tuple; `names` are those of the robot's other constraints.
+    """Check constraints; `names`: names of the robot's other constraints.
 
     Raises:
-        InputError: Two constraints have one name or say the same, or one names a link that the robot does not have.
+        InputError: Two constraints have the same name or the same content, or a link is unknown.
     """
     found, taken = [], set(names)
     said: dict[VelocityConstraint, str] = {}
