@@ -1,1 +1,1 @@
-"""Closed chains on the host: how far loops are open, closing them, motions that keep them closed, and their rows."""
+"""Closed chains on the host: loop closure errors, closing loops, motions with closed loops, and rows of constraints."""

@@ -1,4 +1,4 @@
-"""Closing loops: the configuration that descent from the start finds, others where it fails, and assembly modes."""
+"""Closing loops: descent from the start configuration, further starts if the descent fails, and assembly modes."""
 
 from collections.abc import Iterator
 
@@ -15,15 +15,15 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array, quaternion_conjugate, quaternion_multiply, rotation_vector
 
 ANOTHER_MODE = 1e-4
-"""Bodies of two assembly modes stand at least this far apart [m or rad]."""
+"""Smallest distance between bodies of two assembly modes [m or rad]."""
 ATTEMPTS = 16
-"""Starts of a configuration that does not close from the given one, and again for each mode that is wanted."""
+"""Starts for a configuration that does not close, and for each wanted assembly mode."""
 
 
 def nearest_closed(
     rows: BoundedRows, start: Float64Array, free: BoolArray, on: BoolArray, attempts: int, rng: np.random.Generator
 ) -> Descent:
-    """Close from the start, and where that fails from other starts: the closed one nearest to the start is kept."""
+    """Close loops from the start; if that fails, from other starts: keep the closed result nearest to the start."""
     problem = ClosingProblem(rows, free)
     found = close_from(problem, start, on)
     failed = np.flatnonzero(~is_closed(found))
@@ -31,8 +31,9 @@ def nearest_closed(
         return found
     others = other_starts(rows.robot, start[failed], free, rows.robot.random_joint_q(rng, attempts - 1))
     tried = close_from(problem, others, np.repeat(on[failed], attempts - 1, axis=0))
-    on_nearest_turns(rows.robot, tried.joint_q, np.repeat(start[failed], attempts - 1, axis=0))
-    far = distance(rows.robot, tried.joint_q, np.repeat(start[failed], attempts - 1, axis=0))
+    begins = np.repeat(start[failed], attempts - 1, axis=0)
+    on_nearest_turns(rows.robot, tried.joint_q, begins)
+    far = distance(rows.robot, tried.joint_q, begins)
     far = np.where(is_closed(tried), far, np.inf).reshape(len(failed), attempts - 1)
     best = far.argmin(axis=1)
     solved = np.isfinite(far.min(axis=1))
@@ -44,7 +45,7 @@ def nearest_closed(
 
 
 def is_closed(found: Descent) -> BoolArray:
-    """Tell which configurations are closed, shape [n]."""
+    """Give a mask of the closed configurations, shape [n]."""
     return np.asarray(np.abs(found.rows).max(axis=1, initial=0.0) <= CLOSED)
 
 
@@ -57,9 +58,9 @@ def statuses(found: Descent) -> NDArray[np.int32]:
 def assembly_modes(
     rows: BoundedRows, first: Descent, free: BoolArray, on: BoolArray, count: int, rng: np.random.Generator
 ) -> tuple[Float64Array, NDArray[np.int32]]:
-    """Give assembly modes, the nearest first, [n, count, joint_coord_count], NaN where there are fewer; and how many.
+    """Find assembly modes, nearest first, [n, count, joint_coord_count], padded with NaN; and their number [n].
 
-    What drives the mechanism stays where it is in `first`, which is the first mode where it is closed.
+    Independent DOFs keep their coordinates of `first`. The first mode is `first`, if closed.
     """
     robot, n = rows.robot, len(first.joint_q)
     modes = np.full((n, count, robot.joint_coord_count), np.nan)
@@ -82,7 +83,7 @@ def assembly_modes(
 
 
 def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
-    """Choose which of the free active DOFs follow from the others, for each configuration, [n, active_dof_count]."""
+    """Choose dependent DOFs among the free active DOFs, for each configuration, [n, active_dof_count]."""
     _, jacobian = rows.equations.values_and_jacobian(joint_q)
     own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:, : jacobian.shape[1], np.newaxis]
     chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
@@ -90,16 +91,16 @@ def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on
 
 
 def _by_choice(chosen: BoolArray) -> Iterator[tuple[BoolArray, NDArray[np.intp]]]:
-    """Give each line that occurs, and the numbers of the lines that are like it."""
+    """Give each distinct line, and the indices of the lines equal to it."""
     lines, which = np.unique(chosen, axis=0, return_inverse=True)
     for k, line in enumerate(lines):
         yield line, np.flatnonzero(which.reshape(-1) == k)
 
 
 def other_starts(robot: KinematicRobot, start: Float64Array, free: BoolArray, drawn: Float64Array) -> Float64Array:
-    """Give configurations in which only free DOFs differ from the start, shape [n * drawn, joint_coord_count].
+    """Combine starts and drawn coordinates of free DOFs, shape [n * drawn, joint_coord_count].
 
-    All get the same draws, so that each ends as it would alone.
+    All starts get the same draws, so that results do not depend on the batch.
     """
     starts, drawn = np.repeat(start, len(drawn), axis=0), np.tile(drawn, (len(start), 1))
     moved = np.append(free, False)[robot.dof_active]
@@ -112,7 +113,7 @@ def other_starts(robot: KinematicRobot, start: Float64Array, free: BoolArray, dr
 
 
 def distance(robot: KinematicRobot, a: Float64Array, b: Float64Array) -> Float64Array:
-    """Give how far configurations are apart, over coordinates and the angles of quaternions, shape [n]."""
+    """Give distances of configurations, over coordinates and the angles of quaternions, shape [n]."""
     scalar = robot.dof_coordinate[robot.dof_coordinate >= 0]
     squares = ((a[:, scalar] - b[:, scalar]) ** 2).sum(axis=1)
     for first in robot.quaternion_starts.values():
@@ -121,10 +122,10 @@ def distance(robot: KinematicRobot, a: Float64Array, b: Float64Array) -> Float64
     return np.asarray(np.sqrt(squares))
 
 
-def on_nearest_turns(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array) -> Float64Array:
-    """Turn continuous joints by whole turns to where they are nearest to the start, in place.
+def on_nearest_turns(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array) -> None:
+    """Move continuous joints by whole turns, in place, nearest to the start.
 
-    Joints that another follows, or that an equation between coordinates is about, stay: a turn moves the others.
+    Joints in mimic couplings or coordinate constraints are left: a whole turn would move the coupled joint.
     """
     coupled = {*robot.follower_dofs, *robot.dof_leader[robot.follower_dofs]}
     equated = {joint for one in robot.coordinate_constraints for joint in one.joints}
@@ -133,11 +134,10 @@ def on_nearest_turns(robot: KinematicRobot, joint_q: Float64Array, start: Float6
         if kind == JointType.CONTINUOUS and int(robot.joint_qd_start[joint]) not in coupled:
             k = int(robot.joint_q_start[joint])
             joint_q[:, k] += 2.0 * np.pi * np.round((start[:, k] - joint_q[:, k]) / (2.0 * np.pi))
-    return joint_q
 
 
 def _distinct(robot: KinematicRobot, joint_q: Float64Array) -> Float64Array:
-    """Give the first configuration and, nearest to it first, those whose bodies stand elsewhere."""
+    """Give the first configuration and, nearest first, further configurations with other poses of bodies."""
     near = np.argsort(distance(robot, joint_q, joint_q[:1]), kind="stable")
     poses = robot.body_poses(joint_q)
     kept: list[int] = []

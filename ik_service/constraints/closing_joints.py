@@ -1,7 +1,7 @@
-"""Closing joints: the joint of each loop as a chain of elementary joints that stands on the reference frame.
+"""Closing joints: the joint of each loop as a chain of elementary joints on the reference frame.
 
-A robot with these chains has coordinates for its tree and for its closing joints; every loop is closed where the end of
-its chain meets the frame. Followed by nothing, so that only this module knows the kinds of joints one by one.
+A robot with these chains has coordinates for the tree and for the closing joints; a loop is closed if the end of the
+chain meets the frame. Only this module distinguishes the kinds of closing joints.
 """
 
 import dataclasses
@@ -34,11 +34,11 @@ class _Part(NamedTuple):
     """An elementary joint of a closing joint.
 
     Attributes:
-        name: Name within the closing joint; empty where it is all of it.
-        joint_type: Its type.
-        axis: Its axis, of a scalar joint.
-        is_screw: Whether it follows the part before it, pitch times its angle.
-        is_distant: Whether it stands at the loop's distance along x.
+        name: Name within the closing joint; empty for the only part.
+        joint_type: Type of the part.
+        axis: Axis of a scalar joint.
+        is_screw: Whether this part follows the part before: pitch times angle.
+        is_distant: Whether this part is at the loop's distance along x.
     """
 
     name: str
@@ -66,13 +66,13 @@ CLOSING_PARTS: Mapping[str, tuple[_Part, ...]] = {
         _BALL._replace(is_distant=True),
     ),
 }
-"""Elementary joints of each kind of closing joint, from the reference frame on."""
+"""Elementary joints of each kind of closing joint, starting at the reference frame."""
 
 
 def with_closing_joints(robot: Robot) -> Robot:
-    """Give a robot whose last joints are the closing joints of its loops, and whose loops weld frames to their ends.
+    """Append the closing joints of all loops to a robot; the new loops weld the frames to the ends of the chains.
 
-    Its coordinates and DOFs are those of the robot, then those of the closing joints in the order of the loops.
+    Coordinates and DOFs: first the tree, then the closing joints in the order of the loops.
     """
     frames = frame_pairs(robot, robot.loops)
     chain = _Chain(robot)
@@ -91,14 +91,14 @@ def with_closing_joints(robot: Robot) -> Robot:
 
 
 def _weld_slack(own: dict[str, float]) -> tuple[tuple[str, float], ...]:
-    """Give the slack of a weld to the end of a closing joint, which turns about z, from that of the joint's rows."""
+    """Turn the slack of a joint's rows into the slack of the weld at the end of the closing joint."""
     across, tilt = (max(own.get(name, 0.0) for name in names) for names in (("px", "py"), ("ex", "ey", "zx", "zy")))
     found = {"px": across, "py": across, "pz": own.get("pz"), "ex": tilt, "ey": tilt, "ez": own.get("ez")}
     return tuple((name, one) for name, one in found.items() if one)
 
 
 class _Chain:
-    """Bodies to be appended to a robot."""
+    """Bodies to append to a robot."""
 
     def __init__(self, robot: KinematicRobot) -> None:
         self._bodies, self._links = robot.body_count, len(robot.link_names)
@@ -112,7 +112,7 @@ class _Chain:
         self._multipliers: list[float] = []
 
     def add(self, loop: LoopConstraint, part: _Part, body: int, T_body_joint: Float64Array) -> int:
-        """Put one joint on a body; give the body that it moves."""
+        """Put one joint on a body; return the index of the new body."""
         name = f"{loop.name}/{part.name}" if part.name else loop.name
         for names, taken in zip((self._names, self.link_names), self._taken, strict=True):
             names.append(_free_name(name, taken))
@@ -123,7 +123,7 @@ class _Chain:
         return self._bodies + len(self._names) - 1
 
     def appended(self, robot: Robot, loops: Sequence[LoopConstraint]) -> Robot:
-        """Give the robot with the bodies, one link on each, and other loops."""
+        """Append the bodies, one link on each, to the robot, and replace the loops."""
         count = len(self._names)
         axes = [FREE_AXES.get(part.joint_type, part.axis[np.newaxis]) for part in self._parts]
         dof_counts = [len(one) for one in axes]
@@ -166,7 +166,7 @@ class _Chain:
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """Give the name, marked by strokes if it is taken, and take it."""
+    """Reserve a name; add primes to a name that is taken."""
     while name in taken:
         name += "'"
     taken.add(name)
@@ -174,9 +174,9 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def closing_coordinates(loops: Sequence[LoopConstraint], poses: Float64Array) -> Float64Array:
-    """Measure closing joints where they come nearest to closing loops, shape [n, closing coordinates].
+    """Measure coordinates of closing joints, nearest to loop closure, shape [n, closing coordinates].
 
-    `poses` are those of frames and reference frames, shape [2, n, loops, 7].
+    `poses` are the poses of frames and reference frames, shape [2, n, loops, 7].
     """
     found = [np.zeros((poses.shape[1], 0))]
     for k, loop in enumerate(loops):
@@ -189,7 +189,7 @@ def closing_coordinates(loops: Sequence[LoopConstraint], poses: Float64Array) ->
 
 
 def _stated(loop: LoopConstraint, poses: Float64Array) -> Float64Array:
-    """Evaluate the stated coordinates of a closing joint, shape [n, coordinates]; of a screw, its way too."""
+    """Evaluate the stated coordinates of a closing joint, shape [n, coordinates]; for a screw also the translation."""
     coordinates = evaluated(closing_statement(loop.joint), loop.size, poses)
     return np.column_stack([coordinates, loop.size * coordinates]) if loop.joint == "helical" else coordinates
 
@@ -207,4 +207,4 @@ _CONTACTS: Mapping[str, Callable[[Float64Array], list[Float64Array]]] = {
     "point_in_plane": lambda T: [T[:, :2], T[:, 3:]],
     "distance": _distance,
 }
-"""Joints whose coordinates are of use here alone: a solver does not report them."""
+"""Coordinates used in this module only: solvers do not report them."""

@@ -1,4 +1,4 @@
-"""The constraints of a robot by name: their rows in both packings, their links, their closing joints' coordinates."""
+"""Constraints of a robot by name: rows in both packings, links, coordinates of closing joints."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,7 @@ from objectives.tasks.loop import LOOP_COMPONENTS
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConstraintList:
-    """Constraints in the order in which the robot has them.
-
-    Attributes:
-        robot: The robot.
-    """
+    """Constraints of `robot`, in the robot's order."""
 
     robot: KinematicRobot
 
@@ -36,27 +32,23 @@ class ConstraintList:
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
-        """Loops, then constraints on velocities, then those between coordinates."""
+        """Loops, then velocity constraints, then coordinate constraints."""
         return constraints_of(self.robot)
 
     def __getitem__(self, name: str) -> Constraint:
-        """Give the constraint of a name.
-
-        Raises:
-            UnknownNameError: There is none; the message lists them and the closest ones.
-        """
+        """Find a constraint by name; UnknownNameError, with the closest and all names, for an unknown name."""
         return self.constraints[constraint_index(self.names(), name)]
 
     def names(self, kind: str | None = None, enabled: ArrayLike | None = None) -> tuple[str, ...]:
-        """Name the constraints, those of one kind, or those that a mask enables, shape [constraints].
+        """List names of constraints: all, of one kind, or enabled by a mask of shape [constraints].
 
-        The kind of a loop is its joint, that between coordinates ``"polynomial"``.
+        The kind of a loop is the joint, the kind of a coordinate constraint ``"polynomial"``.
         """
         on = np.ones(len(self), dtype=bool) if enabled is None else self.mask(enabled)[0]
         return tuple(one.name for one, is_on in zip(self, on, strict=True) if is_on and kind in (None, one.kind))
 
     def enabled(self, names: Sequence[str]) -> BoolArray:
-        """Give the mask that enables these constraints and disables all others, shape [constraints].
+        """Make a mask that enables the named constraints only, shape [constraints].
 
         Raises:
             UnknownNameError: There is no constraint of a name.
@@ -69,7 +61,7 @@ class ConstraintList:
         return mask
 
     def mask(self, enabled: ArrayLike | None) -> BoolArray:
-        """Read which constraints are enabled, shape [1 or n, constraints]; None enables all.
+        """Check a mask of constraints, shape [1 or n, constraints]; None enables all.
 
         Raises:
             InputError: Not booleans of shape [constraints] or [n, constraints].
@@ -83,11 +75,7 @@ class ConstraintList:
         return mask.reshape(-1, len(self))
 
     def of_link(self, link: str, kind: str | None = None) -> tuple[str, ...]:
-        """Name the constraints, or those of one kind, that are about a link or the joint that moves it.
-
-        Raises:
-            UnknownNameError: The robot has no such link.
-        """
+        """List names of constraints, or of one kind, on a link or the joint above; UnknownNameError: no such link."""
         own, found = self.robot.link_index(link), []
         for one in self:
             is_carrier = isinstance(one, VelocityConstraint) and one.carrier == link
@@ -96,7 +84,7 @@ class ConstraintList:
         return tuple(found)
 
     def loop_links(self, name: str) -> tuple[str, ...]:
-        """Name the links that make a loop: those on the ways to both frames that move against each other.
+        """List names of the moving links of a loop: links on the paths from the common ancestor to both frames.
 
         Raises:
             UnknownNameError: There is no such constraint.
@@ -121,63 +109,43 @@ class ConstraintList:
 
     @property
     def residual_count(self) -> int:
-        """Number of rows in residual packing: those that the joint of each loop does not leave free."""
+        """Number of rows in residual packing: the rows fixed by the joint of each loop."""
         return self._residual_map.count
 
     def error_row_at(self, row: int) -> ConstraintRow:
-        """Name a row of the error packing.
-
-        Raises:
-            InputError: There is no such row.
-        """
+        """Name a row of the error packing; InputError for an unknown row."""
         return self._error_map.row_at(row)
 
     def error_rows(self, name: str) -> slice:
-        """Give the rows of a constraint in error packing.
-
-        Raises:
-            UnknownNameError: There is no such constraint.
-        """
+        """Give the rows of a constraint in error packing; UnknownNameError for an unknown name."""
         return self._error_map.rows(name)
 
     def residual_row_at(self, row: int) -> ConstraintRow:
-        """Name a row of the residual packing.
-
-        Raises:
-            InputError: There is no such row.
-        """
+        """Name a row of the residual packing; InputError for an unknown row."""
         return self._residual_map.row_at(row)
 
     def residual_rows(self, name: str) -> slice:
-        """Give the rows of a constraint in residual packing.
-
-        Raises:
-            UnknownNameError: There is no such constraint.
-        """
+        """Give the rows of a constraint in residual packing; UnknownNameError for an unknown name."""
         return self._residual_map.rows(name)
 
     @cached_property
     def _error_rows(self) -> ErrorRows:
-        return ErrorRows.of(self.robot)
+        return ErrorRows(self.robot)
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
-        """Names of the coordinates of the closing joints: the constraint's, with ``/angle`` and the like."""
+        """Names of the coordinates of the closing joints: the constraint's name, with ``/angle`` or similar."""
         rows = self._error_rows
         return tuple(rows.whole.coordinate_names[k] for k in rows.coordinates[self.robot.joint_coord_count :])
 
     @property
     def dof_names(self) -> tuple[str, ...]:
-        """Names of the DOFs of the closing joints alike."""
+        """Names of the DOFs of the closing joints: the constraint's name, with ``/angle`` or similar."""
         rows = self._error_rows
         return tuple(rows.whole.dof_names[k] for k in rows.dofs[self.robot.joint_dof_count :])
 
     def coordinate_at(self, column: int) -> DofInfo:
-        """Describe a column of the error packing: a DOF of the tree, or of a closing joint after them.
-
-        Raises:
-            InputError: There is no such column.
-        """
+        """Describe a column of the error packing, a DOF of tree or closing joint; InputError for an unknown column."""
         rows = self._error_rows
         if not 0 <= column < len(rows.dofs):
             last = len(rows.dofs) - 1

@@ -1,4 +1,4 @@
-"""The constraints of a robot and their kinematics without targets: `robot.constraints`."""
+"""Constraints of a robot and their kinematics without targets: `robot.constraints`."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -29,17 +29,17 @@ from objectives.errors import InputError
 
 
 class ConstraintSet(ConstraintList):
-    """Constraints that close loops of a robot: immutable, in float64 on the host, over many configurations at once.
+    """Constraints of a robot: immutable, in float64 on the host, over many configurations at once.
 
-    Configurations are [joint_coord_count] (then n = 1) or [n, joint_coord_count], rates alike. Rows stand in two
-    packings. *Error packing*: six rows per loop, the position [m] and rotation vector [rad] of its frame in the frame
-    where its closing joint ends, over the DOFs of the tree and then of the closing joints; there, joint_q and rates may
-    have columns for the closing joints too, which otherwise stand and move as comes nearest to closing. *Residual
-    packing*: the rows of ``IKObjectiveLoop``, over the DOFs of the tree. Rows are there whether constraints are enabled
-    or not; `enabled` says which are to be met, for all or each configuration, shape [constraints] or [n, constraints].
+    Configurations and rates have the shape [joint_coord_count or joint_dof_count] (n = 1) or [n, ...]. Rows have two
+    packings. *Error packing*: six rows per loop, the pose of the frame in the frame at the end of the closing joint,
+    as position [m] and rotation vector [rad]; columns are the DOFs of the tree, then of the closing joints. In this
+    packing, joint_q and rates may include the closing joints; otherwise closing joints take the coordinates and rates
+    nearest to loop closure. *Residual packing*: the rows of ``IKObjectiveLoop``, over the DOFs of the tree. Disabled
+    constraints keep their rows; `enabled` is a mask of constraints to meet, shape [constraints] or [n, constraints].
 
-    All methods raise InputError for arrays of a wrong shape or that are not finite, and UnknownNameError for names that
-    the robot does not have.
+    All methods raise InputError for arrays of a wrong shape or with infinite numbers, and UnknownNameError for unknown
+    names.
     """
 
     def __repr__(self) -> str:
@@ -55,23 +55,23 @@ class ConstraintSet(ConstraintList):
         """Move configurations with closing joints along tangents with closing joints; see ``RobotModel.integrate``."""
         rows = self._error_rows
         whole_q = rows.configurations(joint_q)
-        dq = rows.velocities(whole_q, dq) @ rows.spread.T
+        dq = rows.rates(whole_q, dq) @ rows.spread.T
         return integrate(rows.whole, whole_q, dq)[:, rows.coordinates]
 
     def error_frames(self, joint_q: ArrayLike) -> Float64Array:
-        """Give the frames of loops and the ends of their closing joints in the world, shape [2, n, constraints, 7]."""
+        """Give poses of the loops' frames and of the ends of closing joints in the world, [2, n, constraints, 7]."""
         return self._error_rows.frames.poses(self._motion(joint_q).T_world_body)
 
     def error(self, joint_q: ArrayLike) -> Float64Array:
-        """Give how far frames are from where they close their loops, shape [n, error_count]."""
+        """Give the loop closure errors of frames, shape [n, error_count]."""
         return self._error_rows.error(self._motion(joint_q))
 
     def error_gradient(self, joint_q: ArrayLike) -> Float64Array:
-        """Give the derivatives of `error` by all DOFs, shape [n, error_count, DOFs with those of closing joints]."""
+        """Give the derivatives of `error` by the DOFs of tree and closing joints, shape [n, error_count, DOFs]."""
         return self._error_rows.gradient(self._motion(joint_q))
 
     def jacobian(self, joint_q: ArrayLike) -> Float64Array:
-        """Give the map of velocities to `error_velocity`, shape [n, error_count, DOFs with those of closing joints]."""
+        """Give the map of velocities to `error_velocity`, DOFs of tree and closing joints, [n, error_count, DOFs]."""
         return self._error_rows.jacobian(self._motion(joint_q))
 
     def jacobian_dot(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
@@ -80,14 +80,14 @@ class ConstraintSet(ConstraintList):
         return self._error_rows.jacobian_dot(body_motion(self._error_rows.whole, whole_q), qd)
 
     def error_velocity(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
-        """Give the velocity and angular velocity of frames against the ends of closing joints, [n, error_count]."""
+        """Give linear and angular velocities of frames relative to the ends of closing joints, [n, error_count]."""
         whole_q, qd = self._moving(joint_q, joint_qd)
         return applied(self._error_rows.jacobian(body_motion(self._error_rows.whole, whole_q)), qd)
 
     def error_acceleration(self, joint_q: ArrayLike, joint_qd: ArrayLike, joint_qdd: ArrayLike) -> Float64Array:
         """Give the time derivative of `error_velocity`, shape [n, error_count]."""
         rows, (whole_q, qd) = self._error_rows, self._moving(joint_q, joint_qd)
-        whole_q, qdd = _alike(whole_q, "joint_qdd", rows.accelerations(whole_q, qd, joint_qdd))
+        whole_q, qdd = _alike(whole_q, "joint_qdd", rows.rates(whole_q, joint_qdd, qd))
         motion = body_motion(rows.whole, whole_q)
         return applied(rows.jacobian(motion), qdd) + rows.drift(motion, np.broadcast_to(qd, qdd.shape))
 
@@ -96,19 +96,19 @@ class ConstraintSet(ConstraintList):
 
     def _moving(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> tuple[Float64Array, Float64Array]:
         whole_q = self._error_rows.configurations(joint_q)
-        return _alike(whole_q, "joint_qd", self._error_rows.velocities(whole_q, joint_qd))
+        return _alike(whole_q, "joint_qd", self._error_rows.rates(whole_q, joint_qd))
 
     # ------------------------------------------------------------------ residual packing
     @cached_property
     def _residual(self) -> ResidualRows:
-        return ResidualRows.of(self.robot)
+        return ResidualRows(self.robot)
 
     @cached_property
     def _bounded(self) -> BoundedRows:
-        return BoundedRows.of(self._residual)
+        return BoundedRows(self._residual)
 
     def residual(self, joint_q: ArrayLike) -> Float64Array:
-        """Give the rows that joints of loops do not leave free, shape [n, residual_count]."""
+        """Give the rows fixed by the joints of loops, shape [n, residual_count]."""
         return self._residual.values_and_jacobian(checked_joint_q(self.robot, joint_q))[0]
 
     def residual_jacobian(self, joint_q: ArrayLike) -> Float64Array:
@@ -117,7 +117,7 @@ class ConstraintSet(ConstraintList):
 
     @property
     def closing_row_count(self) -> int:
-        """Number of rows that `close` works with: those of the residual packing, and of limits of closing joints."""
+        """Number of rows in `close`: rows of the residual packing and rows of limits of closing joints."""
         return self.residual_count + len(self._bounded.constraint)
 
     # ------------------------------------------------------------------ solves
@@ -131,19 +131,19 @@ class ConstraintSet(ConstraintList):
         attempts: int = closing.ATTEMPTS,
         seed: int = 0,
     ) -> Closure:
-        """Find configurations near to given ones that close all enabled loops within the joint limits.
+        """Close all enabled loops within the joint limits, near the given configurations.
 
-        Steps go from the given configuration; where they do not close, from others, of which the one that ends nearest
-        counts. With `solutions`, what drives the mechanism is then held, and other ways to assemble the rest are
-        looked for.
+        Steps start at the given configuration. If these steps do not close the loops, further starts are tried and the
+        nearest result is kept. With `solutions` above 1, independent DOFs are then held, and other assembly modes of
+        the mechanism are searched.
 
         Args:
-            joint_q: Where to start.
-            frozen: Names of joints or DOFs that stay where they are, to the bit and also outside their limits.
-            enabled: Constraints to be closed; None for all.
-            solutions: Assembly modes wanted.
-            attempts: Starts tried at most.
-            seed: Of the random numbers for starts.
+            joint_q: Start configurations.
+            frozen: Names of joints or DOFs to keep exactly, also outside their limits.
+            enabled: Constraints to close; None for all.
+            solutions: Number of assembly modes wanted.
+            attempts: Largest number of starts.
+            seed: Seed of the random starts.
 
         Raises:
             InputError: `solutions` or `attempts` is below 1.
@@ -156,7 +156,7 @@ class ConstraintSet(ConstraintList):
         found = closing.nearest_closed(self._bounded, start, free, on, attempts, rng)
         modes = number = None
         if solutions > 1:
-            rng = np.random.default_rng([seed, 1])  # whatever has been drawn before
+            rng = np.random.default_rng([seed, 1])  # independent of the draws above
             modes, number = closing.assembly_modes(self._bounded, found, free, on, solutions, rng)
         given = np.broadcast_to(np.asarray(joint_q, np.float64), start.shape)
         closed_q = restored(self.robot, found.joint_q, given, free)
@@ -175,13 +175,13 @@ class ConstraintSet(ConstraintList):
     def velocity(
         self, joint_q: ArrayLike, joint_qd: ArrayLike, frozen: Sequence[str] = (), *, enabled: ArrayLike | None = None
     ) -> FeasibleVelocity:
-        """Find the velocities nearest to given ones with which enabled loops stay as they are.
+        """Find the nearest velocities that keep enabled loops closed.
 
         Args:
-            joint_q: Configurations, closed ones as a rule.
-            joint_qd: Velocities wanted; followers and locked joints move as they do.
-            frozen: Names of joints or DOFs that keep their velocities to the bit.
-            enabled: Constraints that count; None for all.
+            joint_q: Configurations, normally closed.
+            joint_qd: Velocities wanted; followers move with their leaders, locked joints not at all.
+            frozen: Names of joints or DOFs with exactly the wanted velocities.
+            enabled: Constraints to keep; None for all.
         """
         q, qd = _alike(
             checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd, "joint_qd")
@@ -202,14 +202,14 @@ class ConstraintSet(ConstraintList):
         *,
         enabled: ArrayLike | None = None,
     ) -> FeasibleAcceleration:
-        """Find the accelerations nearest to given ones with which the rates of enabled loops stay as they are.
+        """Find the nearest accelerations that keep the rates of enabled loops constant.
 
         Args:
-            joint_q: Configurations, closed ones as a rule.
-            joint_qd: Velocities there, feasible ones as a rule.
-            joint_qdd: Accelerations wanted; followers and locked joints move as they do.
-            frozen: Names of joints or DOFs that keep their accelerations to the bit.
-            enabled: Constraints that count; None for all.
+            joint_q: Configurations, normally closed.
+            joint_qd: Velocities, normally feasible.
+            joint_qdd: Accelerations wanted; followers move with their leaders, locked joints not at all.
+            frozen: Names of joints or DOFs with exactly the wanted accelerations.
+            enabled: Constraints to keep; None for all.
         """
         q, qd = _alike(
             checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd, "joint_qd")
@@ -219,22 +219,23 @@ class ConstraintSet(ConstraintList):
         qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
         drift, free = self._residual.accelerations(q, qd), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
-        closing_qdd = self._error_rows.accelerations(*self._moving(q, qd), rates)[:, self.robot.joint_dof_count :]
+        whole_q, whole_qd = self._moving(q, qd)
+        closing_qdd = self._error_rows.rates(whole_q, rates, whole_qd)[:, self.robot.joint_dof_count :]
         return FeasibleAcceleration(rates, closing_qdd, rest, self._residual_map.largest(rest))
 
     def partition(
         self, joint_q: ArrayLike, independent: Sequence[str] | None = None, *, enabled: ArrayLike | None = None
     ) -> DofPartition:
-        """Divide the DOFs that may move into those that drive the mechanism and those that follow from them.
+        """Divide the active DOFs into independent DOFs, which drive the mechanism, and dependent DOFs.
 
         Args:
-            joint_q: Configurations, closed ones as a rule; the choice is made in the first.
-            independent: Names of joints or DOFs to drive it by; None to choose.
+            joint_q: Configurations, normally closed; the first configuration decides.
+            independent: Names of joints or DOFs that drive the mechanism; None to choose.
             enabled: Constraints that count; None for all.
 
         Raises:
-            InputError: The named ones are not as many as there are freedoms, or do not drive it; the message has the
-                rank and the reason.
+            InputError: The number of named DOFs is not the mobility, or the named DOFs do not drive the mechanism; the
+                message has the rank and the reason.
         """
         q, on = _alike(checked_joint_q(self.robot, joint_q), "enabled", self._rows_on(enabled))
         values, jacobian = self._residual.values_and_jacobian(q)
@@ -252,17 +253,17 @@ class ConstraintSet(ConstraintList):
         enabled: ArrayLike | None = None,
         close: bool = True,
     ) -> SweptPath:
-        """Move a coordinate from one value to another by steps and close the loops at each.
+        """Move a coordinate step by step between two values, and close the loops at each step.
 
         Args:
             joint: Name of a joint of the tree, or of the part of a closing joint, such as ``pin`` or ``slot/z``.
             bounds: First and last value [m or rad].
             step: Step between values, above 0.
-            component: Component of a joint that has several DOFs.
-            joint_q: Where to start; None for the middle of the limits.
-            frozen: Names of further joints or DOFs that stay where they are.
-            enabled: Constraints to be closed; None for all.
-            close: Whether to close loops; False to move that coordinate alone.
+            component: Component of a joint with several DOFs.
+            joint_q: Start configurations; None for the middle of the limits.
+            frozen: Names of further joints or DOFs to hold.
+            enabled: Constraints to close; None for all.
+            close: Whether to close loops; False moves the coordinate alone.
         """
         is_tree = joint in self.robot.joint_names
         rows = self._bounded if is_tree else self._whole_rows
@@ -295,18 +296,18 @@ class ConstraintSet(ConstraintList):
     @cached_property
     def _whole_rows(self) -> BoundedRows:
         """Rows over the tree and the closing joints: each loop is a weld."""
-        return BoundedRows.of(ResidualRows.of(self._error_rows.whole))
+        return BoundedRows(ResidualRows(self._error_rows.whole))
 
     def _closing_part(self, joint_q: Float64Array) -> Float64Array:
         return self.with_closing_joints(joint_q)[:, self.robot.joint_coord_count :]
 
     @property
     def _holds_positions(self) -> BoolArray:
-        """True for constraints that hold positions, shape [constraints]."""
+        """Mask of the constraints on positions, shape [constraints]."""
         return np.array([not isinstance(one, VelocityConstraint) for one in self], dtype=bool)
 
     def _bounded_on(self, enabled: ArrayLike | None) -> BoolArray:
-        """Give which rows of positions are enabled, those of limits behind them, shape [1 or n, rows]."""
+        """Give a mask of enabled rows of positions, then of limits, shape [1 or n, rows]."""
         return self._bounded.enabled(self._rows_on(enabled, of_positions=True), self.mask(enabled))
 
     def _errors(self, joint_q: Float64Array, residual: Float64Array) -> Float64Array:
@@ -314,13 +315,13 @@ class ConstraintSet(ConstraintList):
         return np.maximum(self._residual_map.largest(residual), self._bounded.errors(joint_q, len(self)))
 
     def _rows_on(self, enabled: ArrayLike | None, *, of_positions: bool = False) -> BoolArray:
-        """Give which rows of the residual packing are enabled, shape [1 or n, residual_count]."""
+        """Give a mask of enabled rows of the residual packing, shape [1 or n, residual_count]."""
         mask = self.mask(enabled)
         return np.asarray(self._residual_map.of_rows(mask & self._holds_positions if of_positions else mask))
 
 
 def _alike(joint_q: np.ndarray, other: str, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give configurations and another array with as many lines, one line counting for all; InputError otherwise."""
+    """Broadcast configurations and another array to the same number of lines; InputError if the numbers differ."""
     if len(joint_q) != len(b) and 1 not in (len(joint_q), len(b)):
         raise InputError(f"joint_q has {len(joint_q)} lines and {other} {len(b)}; they must be as many, or one.")
     n = len(b) if len(joint_q) == 1 else len(joint_q)

@@ -1,4 +1,4 @@
-"""Closing loops by damped Gauss-Newton steps within joint limits, and velocities near wanted ones that keep loops."""
+"""Closing loops by damped Gauss-Newton steps within joint limits, and the nearest velocities that keep loops closed."""
 
 from typing import NamedTuple
 
@@ -15,25 +15,25 @@ from ik_service.mechanism.transforms import Float64Array
 CLOSED = 1e-10
 """Largest row of a closed loop [m and rad]."""
 ENOUGH = 1e-13
-"""Largest row at which steps end [m and rad]: rounding is near."""
+"""Largest row at which the descent ends [m and rad], near rounding."""
 DESCENT_ITERATIONS = 100
 MAX_HOLDS = 4
-"""Number of times that a step is computed again without the DOFs that it pushes against their limits."""
+"""Largest number of recomputed steps per iteration; each holds the DOFs pushed against their limits (active set)."""
 STALLED_SHARE = 1e-9
-"""A step that lowers the sum of squares by less than this share ends the descent."""
+"""Smallest relative decrease of the sum of squares; a smaller decrease ends the descent."""
 FACTOR_START, FACTOR_UP, FACTOR_DOWN, FACTOR_MIN, FACTOR_MAX = 1e-2, 6.0, 0.2, 1e-6, 1e6
-"""Damping is this factor times the squared rows, so that it fades where loops close."""
+"""Damping factor: damping = factor * sum of squared rows, so damping vanishes as loops close."""
 DAMPING_FLOOR = 1e-14
-"""Least damping as a share of the rows' squares: dependent rows are borne, and cost no digit of the others."""
+"""Smallest damping relative to the rows' squares: keeps dependent rows solvable without losing digits."""
 
 
 class Descent(NamedTuple):
-    """End of a descent.
+    """Result of a descent.
 
     Attributes:
-        joint_q: Shape [n, joint_coord_count].
-        rows: Rows there, shape [n, rows].
-        held: Whether a limit held a DOF that may move at the end, or was beyond that of a closing joint, shape [n].
+        joint_q: Final configurations, shape [n, joint_coord_count].
+        rows: Rows at `joint_q`, shape [n, rows].
+        held: Whether a limit held a free DOF at the end, or a closing joint is beyond its limit, shape [n].
         iterations: Steps tried, shape [n].
     """
 
@@ -44,12 +44,7 @@ class Descent(NamedTuple):
 
 
 class ClosingProblem:
-    """Rows and free DOFs of a closing problem.
-
-    Args:
-        rows: The rows of the robot's loops.
-        free: Which active DOFs may move, shape [active_dof_count].
-    """
+    """Rows of the loops, and the mask of free active DOFs, shape [active_dof_count], of a closing problem."""
 
     def __init__(self, rows: BoundedRows, free: BoolArray) -> None:
         robot = rows.robot
@@ -61,37 +56,37 @@ class ClosingProblem:
         self._lower, self._upper = robot.active_limit_lower, robot.active_limit_upper
 
     def clamped(self, joint_q: Float64Array) -> Float64Array:
-        """Give copies with the free coordinates inside their limits and followers in their places."""
+        """Copy configurations, clamp free coordinates into their limits, and set followers."""
         inside = joint_q.copy()
         limits = self._lower[self._scalar], self._upper[self._scalar]
         inside[:, self._coordinate] = np.clip(inside[:, self._coordinate], *limits)
         return complete_joint_q(self._robot, inside)
 
     def linearised(self, joint_q: Float64Array, on: BoolArray) -> tuple[Float64Array, Float64Array]:
-        """Give the enabled rows, 0 for others, and their derivatives by free active DOFs."""
+        """Give enabled rows (others 0) and their derivatives by free active DOFs."""
         values, jacobian = self._rows.values_and_jacobian(joint_q)
         if self._has_followers:
             by_active = jacobian @ (self._spread * self._free)
-        else:  # the product waits for threads of BLAS where there are hundreds of joints
+        else:  # no matrix product: with hundreds of joints the product waits for threads of BLAS
             by_active = np.ascontiguousarray(jacobian[..., self._robot.active_dof]) * self._free
         return values * on, by_active * on[..., np.newaxis]
 
     def beyond(self, rows: Float64Array) -> BoolArray:
-        """Tell where a closing joint is beyond its limits, from the enabled rows, shape [n]."""
+        """Give a mask of configurations with a closing joint beyond its limits, from the enabled rows, shape [n]."""
         limits = rows[:, rows.shape[1] - len(self._rows.constraint) :]
         return np.asarray((np.abs(limits) > CLOSED).any(axis=1))
 
     def stepped(self, joint_q: Float64Array, change: Float64Array) -> Float64Array:
-        """Move configurations by changes of active DOFs, frozen coordinates equal to the bit."""
+        """Move configurations by changes of active DOFs; frozen coordinates stay exactly equal."""
         robot = self._robot
-        dq = np.pad(change, ((0, 0), (0, 1)))[:, robot.dof_active] * robot.dof_multiplier  # -1 is a DOF that stays
+        dq = np.pad(change, ((0, 0), (0, 1)))[:, robot.dof_active] * robot.dof_multiplier  # index -1: locked DOF, 0
         moved = self.clamped(integrate(robot, joint_q, dq))
         return restored(robot, moved, joint_q, self._free)
 
     def bounded_step(
         self, joint_q: Float64Array, rows: Float64Array, jacobian: Float64Array, damping: Float64Array
     ) -> tuple[Float64Array, BoolArray]:
-        """Give the damped step of least change, and which DOFs limits hold, each of shape [n, active]."""
+        """Give the damped step within limits, and the mask of DOFs held by limits, shape [n, active] each."""
         place = np.zeros((len(joint_q), len(self._free)))
         place[:, self._scalar] = joint_q[:, self._coordinate]
         scalar = np.zeros_like(self._free)
@@ -109,7 +104,7 @@ class ClosingProblem:
 
 
 def restored(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array, free: BoolArray) -> Float64Array:
-    """Put quaternions that no free DOF moves back to where they were, in place: integration rounds them."""
+    """Restore quaternions of joints without free DOFs, in place: integration has rounded these quaternions."""
     moved = np.append(free, False)[robot.dof_active]
     for joint, first in robot.quaternion_starts.items():
         if not moved[robot.joint_qd_start[joint + 1] - 3 : robot.joint_qd_start[joint + 1]].any():
@@ -127,7 +122,7 @@ def damped_step(jacobian: Float64Array, rows: Float64Array, damping: Float64Arra
 
 
 def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> Descent:
-    """Step from configurations until enabled rows, `on` [n, rows], are met or no step brings them nearer."""
+    """Descend from configurations until the enabled rows, `on` [n, rows], are met or stop to decrease."""
     joint_q = problem.clamped(start)
     rows, jacobian = problem.linearised(joint_q, on)
     n = len(joint_q)
@@ -148,7 +143,7 @@ def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> D
         factor[k] = np.maximum(factor[k] * np.where(better, FACTOR_DOWN, FACTOR_UP), FACTOR_MIN)
         iterations[k] += 1
         near = np.abs(rows[k]).max(axis=1) <= ENOUGH
-        exact = (np.abs(rows[k]).max(axis=1) <= CLOSED) & ~better  # rounding is all that is left
+        exact = (np.abs(rows[k]).max(axis=1) <= CLOSED) & ~better  # only rounding is left
         stalled = (factor[k] > FACTOR_MAX) | (better & (trial_squares > (1.0 - STALLED_SHARE) * squares))
         running[k] = ~(near | exact | stalled)
     return Descent(joint_q, rows, held | problem.beyond(rows), iterations)
@@ -162,15 +157,15 @@ def nearest_rates(
     free: BoolArray,
     on: BoolArray,
 ) -> tuple[Float64Array, Float64Array]:
-    """Find rates of all DOFs with which enabled rows stand still, and what is left of all rows.
+    """Find the nearest rates of all DOFs that hold the enabled rows; give rates and remaining rates of all rows.
 
     Args:
-        robot: The robot; its followers go with their leaders, its locked joints stand still.
+        robot: The robot; followers move with their leaders, locked joints not at all.
         jacobian: Derivatives of the rows by all DOFs, shape [n, rows, joint_dof_count].
-        drift: Rates of the rows when all rates are zero, shape [n, rows].
-        wanted: Rates to be near to, shape [n, joint_dof_count].
-        free: Which active DOFs may get other rates than wanted, shape [active_dof_count].
-        on: Whether rows are enabled, shape [n, rows].
+        drift: Rates of the rows at zero rates of DOFs, shape [n, rows].
+        wanted: Wanted rates, shape [n, joint_dof_count].
+        free: Mask of active DOFs whose rates may differ from `wanted`, shape [active_dof_count].
+        on: Mask of enabled rows, shape [n, rows].
     """
     spread = coupling_matrix(robot)
     columns = jacobian @ spread

@@ -1,10 +1,8 @@
-"""The two frames of each constraint: where they stand on bodies, and which DOFs move them."""
+"""The two frames of each constraint: their offsets on bodies, and the DOFs that move them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.kinematics.host_link_motion import moving_dofs
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -16,27 +14,33 @@ SIDES = 2
 """The frame, then the reference frame."""
 
 
-@dataclass(frozen=True, eq=False)
 class FramePairs:
-    """Frames of loops on a robot, in the order of the loops; the frame first, then the reference frame.
+    """Frames of constraints on a robot, in the order of the constraints: the frame, then the reference frame.
 
     Attributes:
-        body: Body that carries each frame, -1 for what stands still, shape [2, loops].
+        body: Body that carries each frame, -1 for static frames, shape [2, loops].
         T_body_frame: Frames in their bodies (in the world for body -1) [m, xyzw], shape [2, loops, 7].
         moved: Whether a DOF moves the frame, shape [2, loops, joint_dof_count].
     """
 
-    body: NDArray[np.intp]
-    T_body_frame: Float64Array
-    moved: NDArray[np.bool_]
+    def __init__(self, robot: KinematicRobot, loops: Sequence[LoopConstraint] | Sequence[MovingPair]) -> None:
+        places = [
+            [_place(robot, one.link, np.array(one.offset)) for one in loops],
+            [_place(robot, one.reference_link, np.array(one.reference_offset)) for one in loops],
+        ]
+        bodies, shape = [[body for body, _ in side] for side in places], (SIDES, len(loops))
+        self.body = np.array(bodies, dtype=np.intp).reshape(shape)
+        self.T_body_frame = np.array([[T for _, T in side] for side in places]).reshape(*shape, 7)
+        moved = np.array([[moving_dofs(robot, one) for one in side] for side in bodies], dtype=bool)
+        self.moved = moved.reshape(*shape, robot.joint_dof_count)
 
     @property
     def moves_apart(self) -> Float64Array:
-        """1 where a DOF moves the frame alone, -1 where the reference frame alone, shape [loops, joint_dof_count]."""
+        """1 for a DOF that moves the frame alone, -1 for the reference frame alone, shape [loops, joint_dof_count]."""
         return np.asarray(self.moved[0].astype(float) - self.moved[1])
 
     def poses(self, T_world_body: Float64Array) -> Float64Array:
-        """Place the frames in the world, shape [2, n, loops, 7], by poses of all bodies, shape [n, body_count, 7]."""
+        """Give the frames in the world, shape [2, n, loops, 7], from poses of all bodies, shape [n, body_count, 7]."""
         world = np.broadcast_to(identity_transform(), (len(T_world_body), 1, 7))
         with_world = np.concatenate([T_world_body, world], axis=1)
         shape = (len(T_world_body), *self.T_body_frame.shape[1:])
@@ -46,23 +50,6 @@ class FramePairs:
                 for side in range(SIDES)
             ]
         )
-
-
-def frame_pairs(robot: KinematicRobot, loops: Sequence[LoopConstraint] | Sequence[MovingPair]) -> FramePairs:
-    """Place the frames of constraints on the bodies of a robot."""
-    places = [
-        [_place(robot, one.link, np.array(one.offset)) for one in loops],
-        [_place(robot, one.reference_link, np.array(one.reference_offset)) for one in loops],
-    ]
-    bodies = [[body for body, _ in side] for side in places]
-    shape = (SIDES, len(loops))
-    return FramePairs(
-        body=np.array(bodies, dtype=np.intp).reshape(shape),
-        T_body_frame=np.array([[T for _, T in side] for side in places]).reshape(*shape, 7),
-        moved=np.array([[moving_dofs(robot, one) for one in side] for side in bodies], dtype=bool).reshape(
-            *shape, robot.joint_dof_count
-        ),
-    )
 
 
 def _place(robot: KinematicRobot, link: str | None, offset: Float64Array) -> tuple[int, Float64Array]:

@@ -1,4 +1,4 @@
-"""Linear rows over DOFs: which DOFs may move, solutions of least change, and rank."""
+"""Linear rows over DOFs: masks of free DOFs, least-norm solutions, and rank."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,13 @@ from objectives.errors import InputError, UnknownNameError
 
 BoolArray = NDArray[np.bool_]
 RANK_TOLERANCE = 1e-8
-"""Share of the largest singular value below which one counts as zero: configurations are closed to 1e-10."""
+"""Singular values below this share of the largest count as zero: configurations are closed to 1e-10."""
 ZERO_SINGULAR = 1e-12
-"""A singular value [m or rad per unit] below which rows are zero, whatever the largest is."""
+"""Singular values below this [m or rad per unit] always count as zero."""
 
 
 def coupling_matrix(robot: KinematicRobot) -> Float64Array:
-    """Give what active DOFs move: changes of all DOFs by changes of active ones, shape [joint_dof_count, active]."""
+    """Give the map of changes of active DOFs to changes of all DOFs, shape [joint_dof_count, active]."""
     matrix = np.zeros((robot.joint_dof_count, robot.active_dof_count))
     moved = np.flatnonzero(robot.dof_active >= 0)
     matrix[moved, robot.dof_active[moved]] = robot.dof_multiplier[moved]
@@ -26,11 +26,9 @@ def coupling_matrix(robot: KinematicRobot) -> Float64Array:
 
 
 def named_dofs(robot: KinematicRobot, names: Sequence[str], what: str) -> list[int]:
-    """Find DOFs by names of joints or DOFs; errors call the list `what`.
+    """Find DOFs by names of joints or DOFs.
 
-    Raises:
-        UnknownNameError: The robot has neither a joint nor a DOF of a name.
-        InputError: The names are a text instead of a list.
+    UnknownNameError for a name of no joint and no DOF, InputError for a text instead of a list; both name `what`.
     """
     if isinstance(names, str):
         raise InputError(f"{what} must be a list of names, got the text {names!r}.")
@@ -48,7 +46,7 @@ def named_dofs(robot: KinematicRobot, names: Sequence[str], what: str) -> list[i
 
 
 def free_dofs(robot: KinematicRobot, frozen: Sequence[str]) -> BoolArray:
-    """Tell which active DOFs may move, shape [active_dof_count]; a follower is frozen with its leader."""
+    """Give a mask of the free active DOFs, shape [active_dof_count]; freezing a follower freezes the leader."""
     free = np.ones(robot.active_dof_count, dtype=bool)
     active = robot.dof_active[named_dofs(robot, frozen, "frozen")]
     free[active[active >= 0]] = False
@@ -56,12 +54,12 @@ def free_dofs(robot: KinematicRobot, frozen: Sequence[str]) -> BoolArray:
 
 
 def applied(matrices: Float64Array, vectors: Float64Array) -> Float64Array:
-    """Give matrices [n, rows, columns] times vectors [n, columns], shape [n, rows]."""
+    """Multiply matrices [n, rows, columns] and vectors [n, columns], shape [n, rows]."""
     return np.asarray((matrices @ vectors[..., np.newaxis])[..., 0])
 
 
 def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
-    """Give the smallest change [n, columns] that brings rest [n, rows] + rows change nearest to 0; rows may depend."""
+    """Give the least-norm change [n, columns] that minimises |rest + rows change|, rest [n, rows]; any rank."""
     return -applied(np.asarray(np.linalg.pinv(rows, rcond=RANK_TOLERANCE), np.float64), rest)
 
 

@@ -1,4 +1,4 @@
-"""Coordinates that drive a mechanism, those that follow, and rows that are redundant or contradict others."""
+"""Independent and dependent DOFs of a mechanism, and redundant or conflicting rows."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,9 @@ from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
 CONFLICT_MIN = 1e-8
-"""Rest of a redundant row [m or rad] from which on it conflicts: closed ones are within 1e-10."""
+"""Smallest residual of a redundant row [m or rad] that counts as a conflict: closed rows are within 1e-10."""
 GOOD_ENOUGH = 0.1
-"""A column may be dependent if it adds at least this share of what the best one adds; of these the last one is."""
+"""Pivot threshold: the last column with at least this share of the largest norm becomes dependent."""
 
 
 def partitioned(
@@ -33,9 +33,9 @@ def partitioned(
     row_map: RowMap,
     independent: Sequence[str] | None = None,
 ) -> DofPartition:
-    """Divide the active DOFs by rows [n, rows] and their Jacobian [n, rows, joint_dof_count].
+    """Divide the active DOFs, from rows [n, rows] and their Jacobian [n, rows, joint_dof_count].
 
-    Arguments and errors are those of `ConstraintSet.partition`; `on` says which rows are enabled, shape [n, rows].
+    See `ConstraintSet.partition` for arguments and errors; `on` is a mask of enabled rows, shape [n, rows].
     """
     spread = coupling_matrix(robot)
     rows = (jacobian @ spread) * on[..., np.newaxis]
@@ -65,7 +65,7 @@ def partitioned(
 
 
 def dependent_columns(rows: Float64Array, rank: int) -> BoolArray:
-    """Choose independent columns of a matrix [rows, columns], as many as its rank; late ones where it costs little."""
+    """Choose `rank` linearly independent columns of a matrix [rows, columns], late columns if well conditioned."""
     rest = rows.copy()
     chosen = np.zeros(rows.shape[1], dtype=bool)
     for _ in range(rank):
@@ -73,7 +73,7 @@ def dependent_columns(rows: Float64Array, rank: int) -> BoolArray:
         column = int(np.flatnonzero(sizes >= GOOD_ENOUGH * sizes.max())[-1])
         chosen[column] = True
         direction = rest[:, column] / sizes[column]
-        for _again in range(2):  # twice is enough
+        for _again in range(2):  # two passes of Gram-Schmidt remove the rounding of one
             rest -= np.outer(direction, direction @ rest)
     return chosen
 
@@ -81,7 +81,7 @@ def dependent_columns(rows: Float64Array, rank: int) -> BoolArray:
 def _rest_of(
     robot: KinematicRobot, rows: Float64Array, rank: NDArray[np.intp], independent: Sequence[str]
 ) -> BoolArray:
-    """Give the active DOFs that are not among the independent ones, if they follow from these."""
+    """Give a mask of the dependent DOFs for chosen independent DOFs; InputError for a wrong choice."""
     active = robot.dof_active[named_dofs(robot, independent, "independent")]
     dependent = np.ones(robot.active_dof_count, dtype=bool)
     dependent[active[active >= 0]] = False
@@ -102,7 +102,7 @@ def _rest_of(
 
 
 def _conditions(columns: Float64Array) -> Float64Array:
-    """Give the ratio of the largest and smallest singular value of [n, rows, dependent], inf where one is zero."""
+    """Give condition numbers of columns [n, rows, dependent], inf for singular columns."""
     if columns.shape[2] == 0:
         return np.ones(len(columns))
     sizes = np.linalg.svd(columns, compute_uv=False)
@@ -114,13 +114,13 @@ def _conditions(columns: Float64Array) -> Float64Array:
 def verdicts(
     rows: Float64Array, values: Float64Array, share: float = RANK_TOLERANCE, size: float = 0.0
 ) -> tuple[BoolArray, BoolArray]:
-    """Find rows that depend on earlier rows, and the dependent rows whose values contradict the earlier ones.
+    """Find redundant rows (linearly dependent on earlier rows), and redundant rows whose values conflict.
 
     Args:
-        rows: Shape [n, rows, columns].
-        values: Their values, shape [n, rows].
-        share: A row depends on earlier rows if these leave less of the row than this share of all rows.
-        size: Least norm that all rows together are taken to have.
+        rows: Rows, shape [n, rows, columns].
+        values: Values of the rows, shape [n, rows].
+        share: A row is redundant if its part orthogonal to earlier rows is below this share of the norm of all rows.
+        size: Lower bound of the norm of all rows.
     """
     n, count, _ = rows.shape
     least = np.maximum(share * np.maximum(np.linalg.norm(rows, axis=(1, 2)), size), ZERO_SINGULAR)

@@ -1,15 +1,14 @@
-"""Residual packing: the rows that the joints of loops state, their Jacobian and their second time derivative.
+"""Residual packing: the rows of constraints, their Jacobian and their second time derivative.
 
-Rows of limits stand behind them: how far closing joints are beyond their limits, 0 within.
+Rows of limits follow: the distance of a closing joint beyond its limits, 0 inside.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.constraints.frame_pairs import FramePairs, frame_pairs
+from ik_service.constraints.frame_pairs import FramePairs
 from ik_service.constraints.linear_algebra import BoolArray, applied
 from ik_service.constraints.scalar_rows import ScalarRows
 from ik_service.constraints.statements import TWIST, RowStatement, evaluated, limit_statement, or_zero, row_statement
@@ -19,12 +18,12 @@ from ik_service.mechanism.transforms import Float64Array
 
 
 class LoopRows(NamedTuple):
-    """The rows of one loop: of its joint, or of limits of this.
+    """Rows of one loop's joint, or of limits of this joint.
 
     Attributes:
         size: Pitch or distance of the loop.
-        stated: Its rows.
-        numbers: Further numbers that they need, by name.
+        stated: Rows as expressions.
+        numbers: Further constants of the rows, by name.
     """
 
     size: float
@@ -35,7 +34,7 @@ class LoopRows(NamedTuple):
 def loop_values_and_jacobians(
     loops: Sequence[LoopRows], frames: FramePairs, motion: BodyMotion
 ) -> tuple[list[Float64Array], list[Float64Array]]:
-    """Give for each loop the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
+    """Give the rows of each loop, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
     poses, n, columns = frames.poses(motion.T_world_body), len(motion.S), frames.moves_apart
     values, jacobians = [], []
     for k, (size, stated, numbers) in enumerate(loops):
@@ -47,31 +46,23 @@ def loop_values_and_jacobians(
     return values, jacobians
 
 
-@dataclass(frozen=True, eq=False)
 class ResidualRows:
-    """The rows of a robot's constraints.
+    """Rows of a robot's constraints.
 
     Attributes:
         robot: The robot.
-        loops: Rows of its loops.
+        loops: Rows of the loops.
         frames: Frames of the loops.
-        scalar: The rows behind those of loops.
+        scalar: Rows of all other constraints.
     """
 
-    robot: KinematicRobot
-    loops: tuple[LoopRows, ...]
-    frames: FramePairs
-    scalar: ScalarRows
-
-    @classmethod
-    def of(cls, robot: KinematicRobot) -> "ResidualRows":
-        """Collect the rows of the constraints of a robot."""
+    def __init__(self, robot: KinematicRobot) -> None:
         slack = [dict(loop.slack or ()) for loop in robot.loops]
-        loops = (
+        self.loops = [
             LoopRows(loop.size, row_statement(loop.joint, tuple(own)), own)
             for loop, own in zip(robot.loops, slack, strict=True)
-        )
-        return cls(robot, tuple(loops), frame_pairs(robot, robot.loops), ScalarRows.of(robot))
+        ]
+        self.robot, self.frames, self.scalar = robot, FramePairs(robot, robot.loops), ScalarRows(robot)
 
     def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Give the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
@@ -98,35 +89,27 @@ class ResidualRows:
         return np.concatenate(found, axis=1)
 
 
-@dataclass(frozen=True, eq=False)
 class BoundedRows:
-    """The rows of a robot's constraints, then those of the limits of the joints that close its loops.
+    """Rows of a robot's constraints, then rows of limits of closing joints.
 
     Attributes:
         robot: The robot.
-        equations: The rows of the constraints.
+        equations: Rows of the constraints.
         frames: Frames of the loops whose joints have limits.
-        limits: Their rows.
-        constraint: Number of the constraint of each of these rows.
+        limits: Rows of limits, loop by loop.
+        constraint: Index of the constraint, for each row of limits.
     """
 
-    robot: KinematicRobot
-    equations: ResidualRows
-    frames: FramePairs
-    limits: tuple[LoopRows, ...]
-    constraint: tuple[int, ...]
-
-    @classmethod
-    def of(cls, equations: ResidualRows) -> "BoundedRows":
-        """Add the limits to the rows of a robot's constraints."""
-        robot = equations.robot
+    def __init__(self, equations: ResidualRows) -> None:
+        robot = self.robot = equations.robot
+        self.equations = equations
         loops = {k: loop for k, loop in enumerate(robot.loops) if loop.limited}
-        limits = tuple(
+        self.frames = FramePairs(robot, list(loops.values()))
+        self.limits = [
             LoopRows(loop.size, limit_statement(loop.joint, loop.limited), loop.limit_numbers)
             for loop in loops.values()
-        )
-        owners = tuple(k for k, one in zip(loops, limits, strict=True) for _ in one.stated.rows)
-        return cls(robot, equations, frame_pairs(robot, tuple(loops.values())), limits, owners)
+        ]
+        self.constraint = [k for k, one in zip(loops, self.limits, strict=True) for _ in one.stated.rows]
 
     def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Give the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
@@ -137,18 +120,18 @@ class BoundedRows:
         return np.concatenate([values, beyond], axis=1), np.concatenate([jacobian, by_dofs], axis=1)
 
     def beyond(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Give the same of the limits alone."""
+        """Give rows and derivatives of the limits alone; see `values_and_jacobian`."""
         motion = body_motion(self.robot, joint_q)
         values, jacobians = loop_values_and_jacobians(self.limits, self.frames, motion)
         return np.concatenate(values, axis=1), np.concatenate(jacobians, axis=1)
 
     def enabled(self, on: BoolArray, constraints: BoolArray) -> BoolArray:
-        """Give which rows are enabled, from the same of the constraints' rows and of constraints, [n, constraints]."""
-        return np.concatenate([on, constraints[:, list(self.constraint)]], axis=1) if self.limits else on
+        """Give a mask of enabled rows, from masks of the constraints' rows and of constraints, [n, constraints]."""
+        return np.concatenate([on, constraints[:, self.constraint]], axis=1) if self.limits else on
 
     def errors(self, joint_q: Float64Array, count: int) -> Float64Array:
-        """Give how far each constraint is beyond a limit at most, 0 where it has none, shape [n, count]."""
+        """Give the largest distance beyond a limit, by constraint, 0 without limits, shape [n, count]."""
         found = np.zeros((len(joint_q), count))
         if self.limits:
-            np.maximum.at(found.T, list(self.constraint), np.abs(self.beyond(joint_q)[0]).T)
+            np.maximum.at(found.T, self.constraint, np.abs(self.beyond(joint_q)[0]).T)
         return found

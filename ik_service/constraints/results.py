@@ -1,4 +1,4 @@
-"""Results of closing loops and of moving with them."""
+"""Results of closing loops and of motions with closed loops."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,8 +16,8 @@ class ClosureStatus(IntEnum):
 
     Attributes:
         CLOSED: All rows of enabled constraints are within 1e-10 [m and rad].
-        OPEN: No start led there; rows contradict each other or what is frozen, or more starts are needed.
-        BLOCKED_BY_LIMITS: Joints at their limits are in the way.
+        OPEN: No start closed the loops: rows contradict each other or frozen joints, or more starts are needed.
+        BLOCKED_BY_LIMITS: Joint limits prevent closing.
     """
 
     CLOSED = 0
@@ -27,18 +27,17 @@ class ClosureStatus(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Closure:
-    """Configurations that close loops, or come as near as was found.
+    """Configurations with closed loops, or the nearest found.
 
     Attributes:
         joint_q: Shape [n, joint_coord_count].
-        closing_joint_q: Coordinates of the closing joints there, shape [n, closing coordinates].
+        closing_joint_q: Coordinates of the closing joints, shape [n, closing coordinates].
         status: ``ClosureStatus`` values, shape [n].
-        residual: All rows there, those of disabled constraints too, residual packing, shape [n, residual_count].
+        residual: All rows, also of disabled constraints, in residual packing, shape [n, residual_count].
         constraint_error: Largest row of each constraint, shape [n, constraints].
-        iterations: Steps of the attempt that is returned, shape [n].
-        solutions: The assembly modes found, nearest first, NaN where there are fewer, shape [n, solutions, ...]; None
-            unless asked for.
-        solution_count: How many there are, shape [n]; None alike.
+        iterations: Steps of the returned attempt, shape [n].
+        solutions: Assembly modes, nearest first, padded with NaN, shape [n, solutions, ...]; None for one solution.
+        solution_count: Number of assembly modes found, shape [n]; None for one solution.
     """
 
     joint_q: Float64Array
@@ -52,12 +51,12 @@ class Closure:
 
     @property
     def closed(self) -> BoolArray:
-        """True for closed configurations, shape [n]."""
+        """Mask of the closed configurations, shape [n]."""
         return np.asarray(self.status == ClosureStatus.CLOSED)
 
     @property
     def status_names(self) -> list[str]:
-        """The statuses in words."""
+        """Names of the statuses, in lower case."""
         return [ClosureStatus(one).name.lower() for one in self.status]
 
 
@@ -68,9 +67,9 @@ class FeasibleVelocity:
     Attributes:
         joint_qd: Shape [n, joint_dof_count].
         closing_joint_qd: Velocities of the closing joints, shape [n, closing DOFs].
-        residual: Rates of all rows, residual packing, shape [n, residual_count]: what is left of those of enabled
-            constraints is what frozen and locked joints do not allow.
-        constraint_error: The largest of each constraint, shape [n, constraints].
+        residual: Rates of all rows, residual packing, shape [n, residual_count]; frozen and locked joints can leave
+            rates of enabled constraints.
+        constraint_error: Largest rate of each constraint, shape [n, constraints].
     """
 
     joint_qd: Float64Array
@@ -87,7 +86,7 @@ class FeasibleAcceleration:
         joint_qdd: Shape [n, joint_dof_count].
         closing_joint_qdd: Accelerations of the closing joints, shape [n, closing DOFs].
         residual: Second time derivatives of all rows, residual packing, shape [n, residual_count].
-        constraint_error: The largest of each constraint, shape [n, constraints].
+        constraint_error: Largest second derivative of each constraint, shape [n, constraints].
     """
 
     joint_qdd: Float64Array
@@ -98,18 +97,18 @@ class FeasibleAcceleration:
 
 @dataclass(frozen=True, eq=False)
 class DofPartition:
-    """Coordinates that a mechanism can be driven by, and those that follow.
+    """Independent DOFs, which drive a mechanism, and dependent DOFs.
 
-    One choice for all configurations; where it is a poor one shows in `condition`.
+    The choice is the same for all configurations; `condition` shows its quality.
 
     Attributes:
         independent: Names of the independent DOFs.
-        dependent: Names of the dependent DOFs; locked ones and followers are in neither.
-        rank: Independent rows of enabled constraints, shape [n].
-        condition: Condition of the rows over the dependent DOFs, inf where these do not follow, shape [n].
+        dependent: Names of the dependent DOFs; locked DOFs and followers are in neither list.
+        rank: Rank of the rows of enabled constraints, shape [n].
+        condition: Condition number of the rows over the dependent DOFs, inf for singular rows, shape [n].
         reduced_map: B of dq = B dz, z the independent DOFs, shape [n, joint_dof_count, independent].
-        redundant: Rows that say what rows before them say, residual packing, shape [n, residual_count].
-        conflicting: Those of them that cannot be met together with the rows before them, to first order, same shape.
+        redundant: Mask of rows dependent on earlier rows, residual packing, shape [n, residual_count].
+        conflicting: Mask of redundant rows whose values contradict earlier rows, to first order, same shape.
         row_map: Names of the rows.
     """
 
@@ -133,10 +132,10 @@ class DofPartition:
 
 @dataclass(frozen=True, eq=False)
 class SweptPath:
-    """A coordinate moved step by step, with loops closed at each.
+    """A coordinate moved step by step, with loops closed at each step.
 
     Attributes:
-        values: What the coordinate is, shape [steps].
+        values: Values of the coordinate, shape [steps].
         joint_q: Shape [n, steps, joint_coord_count].
         closing_joint_q: Coordinates of the closing joints, shape [n, steps, closing coordinates].
         status: ``ClosureStatus`` values, shape [n, steps].

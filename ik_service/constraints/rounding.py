@@ -1,4 +1,4 @@
-"""Rows of loops that only rounded numbers keep from being redundant: with a slack they do not make a linkage rigid."""
+"""Slack for rows of loops that are redundant but for rounded numbers; without slack such rows make a linkage rigid."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from ik_service.mechanism.transforms import Float64Array
 from objectives.tasks.loop import LOOP_COMPONENTS
 
 PRECISION = 5e-4
-"""Misfit that counts as rounding [rad, and share of the longest lever]: ten numbers, half a fourth digit off each."""
+"""Largest misfit explained by rounding [rad, and share of the longest lever]: ten numbers, half a fourth digit each."""
 SLACK_FACTOR, SLACK_MIN = 4.0, 1e-6
-"""The slack of a row is this factor times the largest misfit found, to two digits; at least the tolerance of a loop."""
+"""Slack of a row over the largest misfit found (rounded to two digits), and least slack: the tolerance of a loop."""
 STARTS, STEPS, STEP_MOST, MOTION, WORK_MOST = 8, 10, 1.0, 0.2, 600
-"""Start configurations, steps that close the loop from each, longest step, motion between two closed configurations
-[rad or m]; and loops times joints, above which the rows of no loop are examined."""
+"""Start configurations, closing steps per start, longest step [rad or m], motion between two closed configurations
+[rad or m]; and the largest product of loops and joints, above which no loop is examined."""
 STANDSTILL = 1e-6
-"""A loop that moves by less is rigid whatever its slack is [rad or m]."""
+"""A loop with less motion is rigid, with any slack [rad or m]."""
 
 
 def with_slack(robot: Robot) -> Robot:
-    """Give rows of loops a slack that depend on others but for rounding, with a warning; slack that is given stays."""
+    """Add slack, with a warning, to rows of loops that are redundant but for rounding; keep slack of the caller."""
     loops, warnings = list(robot.loops), list[str]()
     if len(loops) * robot.joint_count > WORK_MOST:
         warning = "Too many loops to look for rounded numbers in them: their rows count as they are written."
@@ -47,19 +47,19 @@ def with_slack(robot: Robot) -> Robot:
 
 
 def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
-    """Give the misfit of rows of a robot's only loop while it moves with all rows met on which they depend."""
+    """Give the misfit of the redundant rows of a robot's only loop, along a motion that meets all other rows."""
     rng, every = np.random.default_rng(0), np.ones(len(names), dtype=bool)
     starts = np.concatenate([robot.mid_joint_q[np.newaxis], robot.random_joint_q(rng, STARTS - 1)])
-    unlimited = np.full(robot.joint_dof_count, np.inf)  # a narrow range hides how the loop moves
+    unlimited = np.full(robot.joint_dof_count, np.inf)  # narrow limits would hide motions of the loop
     robot = dataclasses.replace(robot, joint_limit_lower=-unlimited, joint_limit_upper=unlimited)
-    rows = ResidualRows.of(robot)
-    problem = ClosingProblem(BoundedRows.of(rows), np.ones(robot.active_dof_count, dtype=bool))
+    rows = ResidualRows(robot)
+    problem = ClosingProblem(BoundedRows(rows), np.ones(robot.active_dof_count, dtype=bool))
     near = _closed(problem, starts, every)
     values, jacobian = problem.linearised(near, every)
     is_length = np.array([name[0] not in "exz" for name in names])  # rows of angles are ex, zx, xz, ...
     dofs = np.flatnonzero(rows.frames.moves_apart[0])
     lever = max(np.linalg.norm(jacobian[:, is_length], axis=2).max(initial=0.0), _longest_gap(rows, near, dofs))
-    size = np.where(is_length, max(lever, STANDSTILL), 1.0)  # small mechanisms count as large ones
+    size = np.where(is_length, max(lever, STANDSTILL), 1.0)  # misfits relative to the size of the mechanism
     most = PRECISION * size
     kept = (np.abs(values) <= most).all(axis=1)
     loose = (
@@ -75,12 +75,12 @@ def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
     moved = problem.stepped(near[kept], MOTION * change / np.maximum(length, STANDSTILL))
     values = np.abs(problem.linearised(_closed(problem, moved, ~loose), every)[0])
     values = values[(values[:, ~loose] <= CLOSED).all(axis=1) & (length[:, 0] > STANDSTILL)]
-    misfit = values.max(axis=0, initial=0.0) * (values <= most).all()  # one above: none is rounding
+    misfit = values.max(axis=0, initial=0.0) * (values <= most).all()  # one larger misfit: the cause is not rounding
     return {name: float(own) for name, own in zip(names, misfit, strict=True) if own > CLOSED}
 
 
 def _longest_gap(rows: ResidualRows, joint_q: Float64Array, dofs: NDArray[np.intp]) -> float:
-    """Give the longest way from the joints of some DOFs to where a robot's only loop closes [m]."""
+    """Give the longest distance from the joints of some DOFs to the reference frame of a robot's only loop [m]."""
     poses = body_motion(rows.robot, joint_q).T_world_body
     joints = rows.robot.dof_joint[dofs]
     ways = poses[:, joints, :3] - rows.frames.poses(poses)[1, :, 0, np.newaxis, :3]
@@ -88,7 +88,7 @@ def _longest_gap(rows: ResidualRows, joint_q: Float64Array, dofs: NDArray[np.int
 
 
 def _closed(problem: ClosingProblem, joint_q: Float64Array, on: BoolArray) -> Float64Array:
-    """Step to where rows are met, except along directions in which rows change by less than rounding changes them."""
+    """Step towards rows of 0, but not along directions in which rows change less than rounding changes them."""
     for _ in range(STEPS):
         values, jacobian = problem.linearised(joint_q, on)
         change = damped_step(jacobian, values, (3.0 * PRECISION) ** 2 * (jacobian**2).sum(axis=(1, 2)) + CLOSED**2)

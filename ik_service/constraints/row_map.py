@@ -11,12 +11,7 @@ from objectives.errors import InputError, UnknownNameError
 
 
 class ConstraintRow(NamedTuple):
-    """A row by name.
-
-    Attributes:
-        constraint: Name of the constraint.
-        component: Which of its rows.
-    """
+    """Name of a row: constraint and component."""
 
     constraint: str
     component: str
@@ -40,18 +35,18 @@ class RowMap:
         self.starts = tuple(np.cumsum([0, *map(len, components.values())]).tolist())
 
     def row_at(self, row: int) -> ConstraintRow:
-        """Name a row; InputError where there is none."""
+        """Name a row; InputError for an unknown row."""
         if not 0 <= row < self.count:
             raise InputError(f"Row {row} is not among the rows of constraints: 0 to {self.count - 1}.")
         return self._places[row]
 
     def rows(self, name: str) -> slice:
-        """Give the rows of a constraint; UnknownNameError where there is none."""
+        """Give the rows of a constraint; UnknownNameError for an unknown name."""
         k = constraint_index(self._names, name)
         return slice(self.starts[k], self.starts[k + 1])
 
     def largest(self, rows: Float64Array) -> Float64Array:
-        """Give the largest size of a row of each constraint, shape [n, constraints], from rows [n, count]."""
+        """Give the largest absolute row of each constraint, shape [n, constraints], from rows [n, count]."""
         if not self.count:
             return np.zeros((len(rows), 0))
         return np.asarray(np.maximum.reduceat(np.abs(rows), self.starts[:-1], axis=1))
@@ -62,7 +57,7 @@ class RowMap:
 
 
 def constraint_index(names: Sequence[str], name: str) -> int:
-    """Find a constraint; UnknownNameError, with all names and the closest ones, where there is none."""
+    """Find a constraint by name; UnknownNameError, with the closest and all names, for an unknown name."""
     if name not in names:
         raise UnknownNameError(unknown_name(f"Constraint '{name}' is not in the robot.", "Constraint", names, name))
     return names.index(name)

@@ -1,16 +1,16 @@
-"""Rows that both packings share: one for each constraint on velocities, then one for each between coordinates.
+"""Rows of both packings for velocity constraints and coordinate constraints: one row each, in this order.
 
-A row on velocities is linear in the twists of two frames. It has no value: its derivatives are of rates alone.
+The row of a velocity constraint is linear in the twists of two frames. The row's value is 0; its Jacobian maps
+velocities to rates.
 """
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from ik_service.constraints.frame_pairs import SIDES, FramePairs, frame_pairs
-from ik_service.constraints.statements import POSES, TWIST, TWISTS, evaluated, time_derivative
+from ik_service.constraints.frame_pairs import SIDES, FramePairs
+from ik_service.constraints.statements import POSES, TWIST, TWISTS, evaluated, symbols, time_derivative
 from ik_service.kinematics.host_tangent import BodyMotion, motion_subspace_rate
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
@@ -18,15 +18,14 @@ from objectives.expression import Expression, ExpressionGraph
 from objectives.expression.derivative import gradient
 from objectives.expression.frame_algebra import Frame, quaternion, vector
 from objectives.tasks.closing_joint import SIZE
-from objectives.tasks.velocity_rows import VELOCITY_ROWS, FrameMotion, MovingPair
+from objectives.tasks.velocity_rows import VELOCITY_ROWS, FrameMotion
 
 
 @functools.cache
 def _statement(kind: str) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
-    """State the derivatives of a row by both twists, 12, and their rates."""
+    """State the derivatives of a row by both twists, 12 expressions, and their time derivatives."""
     graph = ExpressionGraph()
-    poses = [[graph.variable(name) for name in names] for names in POSES]
-    twists = [[graph.variable(name) for name in names] for names in TWISTS]
+    poses, twists = symbols(graph, POSES), symbols(graph, TWISTS)
     frame, reference = (Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses)
     relative = [a - b for a, b in zip(*twists, strict=True)]
     velocity = vector(relative[:3]), vector(relative[3:])
@@ -36,33 +35,24 @@ def _statement(kind: str) -> tuple[tuple[Expression, ...], tuple[Expression, ...
     return tuple(columns), tuple(time_derivative(one, poses, twists) for one in columns)
 
 
-@dataclass(frozen=True, eq=False)
 class ScalarRows:
-    """Rows of the constraints of a robot on velocities and between coordinates.
+    """Rows of the velocity constraints and coordinate constraints of a robot.
 
     Attributes:
         robot: The robot.
-        parts: Parts of the constraints on velocities, each with the number of its row.
-        frames: Their frames.
+        parts: Parts of the velocity constraints, each with the index of the row.
+        frames: Frames of the parts.
+        count: Number of rows.
     """
 
-    robot: KinematicRobot
-    parts: tuple[tuple[int, MovingPair], ...]
-    frames: FramePairs
-
-    @classmethod
-    def of(cls, robot: KinematicRobot) -> "ScalarRows":
-        """Collect the rows of a robot."""
-        parts = [(k, part) for k, one in enumerate(robot.velocity_constraints) for part in one.parts]
-        return cls(robot, tuple(parts), frame_pairs(robot, [part for _, part in parts]))
-
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return len(self.robot.velocity_constraints) + len(self.robot.coordinate_constraints)
+    def __init__(self, robot: KinematicRobot) -> None:
+        self.robot = robot
+        self.parts = [(k, part) for k, one in enumerate(robot.velocity_constraints) for part in one.parts]
+        self.frames = FramePairs(robot, [part for _, part in self.parts])
+        self.count = len(robot.velocity_constraints) + len(robot.coordinate_constraints)
 
     def values(self, motion: BodyMotion) -> Float64Array:
-        """Give the rows, 0 for those on velocities, shape [n, rows]."""
+        """Give the rows, 0 for velocity constraints, shape [n, rows]."""
         found = np.zeros((len(motion.S), self.count))
         for k, (own, leader, polynomial) in enumerate(self._polynomials(), len(self.robot.velocity_constraints)):
             joint_q = motion.joint_q[:, self.robot.dof_coordinate[[own, leader]]]
@@ -70,7 +60,7 @@ class ScalarRows:
         return found
 
     def jacobian(self, motion: BodyMotion) -> Float64Array:
-        """Give the map of velocities to the rates of the rows, shape [n, rows, joint_dof_count]."""
+        """Give the map of velocities to rates of rows, shape [n, rows, joint_dof_count]."""
         found = np.zeros((len(motion.S), self.count, self.robot.joint_dof_count))
         poses = self.frames.poses(motion.T_world_body)
         for p, (k, part) in enumerate(self.parts):
@@ -104,7 +94,7 @@ class ScalarRows:
         return np.asarray(sum(np.einsum("nk,ndk->nd", side, S) * own for side, own in zip(sides, moved, strict=True)))
 
     def _polynomials(self) -> list[tuple[int, int, Polynomial]]:
-        """Give the DOF, the one that it depends on, and the polynomial of each constraint between coordinates."""
+        """Give the DOF, the reference DOF and the polynomial of each coordinate constraint."""
         found = []
         for one in self.robot.coordinate_constraints:
             own, other = (int(self.robot.joint_qd_start[self.robot.joint_index(joint)]) for joint in one.joints)

@@ -1,7 +1,7 @@
-"""Statements of joints of loops over the poses of two frames, evaluated in float64 with its derivatives.
+"""Statements of joints of loops over the poses of two frames, evaluated in float64 with derivatives.
 
-The expressions are those from which the kernels of solvers are made. Derivatives are by the twists of both frames,
-once, and once more for accelerations.
+The kernels of solvers are made from the same expressions. Derivatives are by the twists of both frames: first
+derivatives, and second derivatives for accelerations.
 """
 
 import functools
@@ -28,8 +28,8 @@ class RowStatement(NamedTuple):
 
     Attributes:
         rows: The rows.
-        by_twist: Derivatives by the twist of the frame less that of the reference frame, row after row, 6 each.
-        bend: Second time derivatives of the rows where both frames keep their twists.
+        by_twist: Derivatives by the relative twist of both frames, row after row, 6 each.
+        bend: Second time derivatives of the rows at constant twists of both frames.
     """
 
     rows: tuple[Expression, ...]
@@ -39,21 +39,24 @@ class RowStatement(NamedTuple):
 
 @functools.cache
 def row_statement(joint: str, loose: tuple[str, ...] = ()) -> RowStatement:
-    """State the rows of a joint, some with a slack; moving both frames alike changes none of them."""
+    """State the rows of a joint, `loose` rows with slack; a common motion of both frames changes no row."""
     return _statement(loop_group(joint, loose))
 
 
 @functools.cache
 def limit_statement(joint: str, limited: tuple[int, ...]) -> RowStatement:
-    """State how far some coordinates of a joint are beyond their limits."""
+    """State the distance of coordinates of a joint beyond their limits."""
     return _statement(limit_group(joint, limited))
+
+
+def symbols(graph: ExpressionGraph, sides: Sequence[Sequence[str]]) -> list[list[Expression]]:
+    """Make variables for both frames, with the names `POSES` or `TWISTS`."""
+    return [[graph.variable(name) for name in names] for names in sides]
 
 
 def _statement(group: RowGroup) -> RowStatement:
     graph = ExpressionGraph()
-    rows = _stated(group, graph)
-    poses = [[graph.variable(name) for name in names] for names in POSES]
-    twists = [[graph.variable(name) for name in names] for names in TWISTS]
+    rows, poses, twists = _stated(group, graph), symbols(graph, POSES), symbols(graph, TWISTS)
     derivatives = [by_twist(row, poses[0]) for row in rows]
     relative = [a - b for a, b in zip(*twists, strict=True)]
     zero = graph.constant(0.0)
@@ -65,7 +68,7 @@ def _statement(group: RowGroup) -> RowStatement:
 def time_derivative(
     output: Expression, poses: Sequence[Sequence[Expression]], twists: Sequence[Sequence[Expression]]
 ) -> Expression:
-    """Derive an expression in time, where both frames move with their twists and keep these."""
+    """Differentiate an expression by time, at constant twists of both frames."""
     return output.graph.constant(0.0) + sum(
         _dot(by_twist(output, pose), twist) for pose, twist in zip(poses, twists, strict=True)
     )
@@ -78,8 +81,7 @@ def closing_statement(joint: str) -> tuple[Expression, ...]:
 
 
 def _stated(group: RowGroup, graph: ExpressionGraph) -> tuple[Expression, ...]:
-    poses = [[graph.variable(name) for name in names] for names in POSES]
-    frames = [Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses]
+    frames = [Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in symbols(graph, POSES)]
     named = dict(zip((FRAME, REFERENCE_FRAME), frames, strict=True))
     inputs = RowInputs(named, {}, {}, {}, {name: graph.variable(name) for name in (SIZE, *group.constants)})
     zero = graph.constant(0.0)
@@ -97,7 +99,7 @@ def evaluated(
     twists: Float64Array | None = None,
     numbers: Mapping[str, float] | None = None,
 ) -> Float64Array:
-    """Evaluate expressions of one statement at poses [2, n, 7] and twists [2, n, 6] of both frames, [n, outputs]."""
+    """Evaluate expressions at poses [2, n, 7] and twists [2, n, 6] of both frames, shape [n, outputs]."""
     values = {name: np.asarray(number) for name, number in {SIZE: size, **(numbers or {})}.items()}
     for names, columns in ((POSES, poses), (TWISTS, twists)):
         if columns is not None:
@@ -107,5 +109,5 @@ def evaluated(
 
 
 def or_zero(derivatives: Float64Array) -> Float64Array:
-    """Give 0 for a derivative that is not finite: the angle of a screw has none where its axes are opposite."""
+    """Replace derivatives that are not finite by 0: a screw with opposite axes has no angle."""
     return np.where(np.isfinite(derivatives), derivatives, 0.0)

@@ -1,7 +1,4 @@
-"""Sweeps: a coordinate moved step by step, loops closed at each step from where they were at the step before.
-
-Long steps are gone in parts.
-"""
+"""Sweeps: a coordinate moved step by step, loops closed at each step from the step before; long steps are divided."""
 
 from itertools import pairwise
 
@@ -18,11 +15,11 @@ from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
 MAX_STEPS = 100_000
-LONGEST_STEP = 0.2  # [rad or m]: longer ones are gone in parts, since loops may close in another mode after them
+LONGEST_STEP = 0.2  # [rad or m]: after a longer step, loops may close in another assembly mode
 
 
 def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
-    """Give the values of a sweep: from the first bound by steps, the second one included; InputError for none."""
+    """Give the values of a sweep, from the first bound to the second, both included; InputError for bad numbers."""
     first, last = map(float, bounds)
     if not (np.isfinite([first, last]).all() and np.isfinite(step) and step > 0.0):
         raise InputError(f"A sweep from {first} to {last} by {step}. Allowed: finite bounds and a step above 0.")
@@ -36,9 +33,9 @@ def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
 def swept(
     rows: BoundedRows, start: Float64Array, coordinate: int, values: Float64Array, free: BoolArray, on: BoolArray
 ) -> tuple[Float64Array, NDArray[np.int32]]:
-    """Close at each value of a coordinate: configurations [n, steps, joint_coord_count] and statuses [n, steps].
+    """Close loops at each value of a coordinate: configurations [n, steps, joint_coord_count], statuses [n, steps].
 
-    The DOF of the coordinate is not among those that are `free`, shape [active_dof_count].
+    `free`, the mask of free DOFs [active_dof_count], excludes the DOF of the coordinate.
     """
     problem, joint_q = ClosingProblem(rows, free), start.copy()
     joint_q[:, coordinate] = values[0]
@@ -55,11 +52,11 @@ def swept(
 
 
 def scalar_coordinate(robot: KinematicRobot, joint: str, component: str | None) -> int:
-    """Find the DOF of a joint, or of a component of it, that has a coordinate of its own and follows no other.
+    """Find the DOF of a joint, or of a joint's component, with a scalar coordinate.
 
     Raises:
         UnknownNameError: The robot has no such joint.
-        InputError: There is no such DOF, or several and no component is named.
+        InputError: There is no such DOF, the DOF is a follower, or a component is needed and missing.
     """
     index = robot.joint_index(joint)
     dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))
