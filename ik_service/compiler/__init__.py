@@ -1,4 +1,4 @@
-"""Compiler: rows and joints -> the program of an island (scalar expressions) -> text of kernels in `code`."""
+"""Compiler: rows and joints -> program of an island (scalar expressions) -> text of kernels in `code`."""
 
 from ik_service.compiler.build import ATTEMPT_SLACK, build_program
 from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target

@@ -1,4 +1,4 @@
-"""Row groups of the objectives on elements of a robot: which rows an island has, and what their symbols stand for."""
+"""Row groups of the objectives applied to elements of a robot: rows of an island, and values of their symbols."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,36 +18,36 @@ from objectives.robot_indices import BodyFrame
 
 @dataclass(frozen=True)
 class AppliedGroup:
-    """A row group on one element, or on all elements whose rows add up."""
+    """A row group on one element, or on all elements of a summed group."""
 
-    objective: int  # the objective that it is of
+    objective: int  # index of the objective
     group: RowGroup
     elements: tuple[Element, ...]
-    first_row: int  # its first row within the objective
-    wanted: tuple[int, ...]  # rows of the group that the island has
+    first_row: int  # first row within the objective
+    wanted: tuple[int, ...]  # rows of the group in the island
 
 
 @dataclass(frozen=True)
 class IslandScope:
-    """Robot, expressions and data that the rows of an island are written in terms of."""
+    """Robot, expression graph and data inputs of the rows of an island."""
 
     robot: KinematicRobot
     graph: ExpressionGraph
     dofs: Sequence[int]  # active DOFs of the island
-    secondary: Sequence[int]  # numbers of the objectives whose rows yield to the others
-    tertiary: Sequence[int]  # numbers of those whose rows yield to these again
-    chain: Chain  # frames and twists of the bodies that the rows need
-    start: Chain  # the same where the problem or tick starts, of those whose motion from there rows are about
-    inputs: dict[str, DataInput]  # data that the rows have read so far, by the name of the variable
+    secondary: Sequence[int]  # indices of the objectives of lower priority
+    tertiary: Sequence[int]  # indices of the objectives of lowest priority
+    chain: Chain  # frames and twists of the bodies read by rows
+    start: Chain  # frames of bodies at the start of the problem or tick, for rows on motions
+    inputs: dict[str, DataInput]  # data read by rows so far, by name of the variable
 
     def read(self, objective: int, field: str, column: int) -> Expression:
-        """Give a number of an objective's data as a variable."""
+        """Make a variable for a number of an objective's data."""
         name = f"data{objective}_{field}_{column}"
         self.inputs.setdefault(name, DataInput(name, objective, field, column))
         return self.graph.variable(name)
 
     def scale_of(self, objective: int) -> Expression | None:
-        """Give the factor of the rows of an objective that yields to others, as a variable; None where it does not."""
+        """Make a variable for the factor of an objective's rows of lower priority; None for the highest priority."""
         if objective not in (*self.secondary, *self.tertiary):
             return None
         field = SECONDARY if objective in self.secondary else TERTIARY
@@ -55,7 +55,7 @@ class IslandScope:
         return self.graph.variable(field)
 
     def frame(self, link: str | int | BodyFrame, chain: Chain | None = None) -> Frame:
-        """Give the frame of a link, of a body, or of one fixed to a body; in the island's chain unless told."""
+        """Give the frame of a link, of a body, or a frame fixed to a body; by default in the island's chain."""
         frames = (chain or self.chain).frames
         if isinstance(link, int):
             return frames[link]
@@ -73,7 +73,7 @@ def body_of(robot: KinematicRobot, link: str | int | BodyFrame) -> int:
 
 
 def applied_groups(objective: StatedObjective, index: int, wanted: set[int]) -> list[AppliedGroup]:
-    """Elements of an objective that have rows in the island."""
+    """Collect the elements of an objective with rows in the island."""
     found, row = [], 0
     for group, elements in objective.groups:
         together = [elements] if group.summed and elements else [(element,) for element in elements]
@@ -89,7 +89,7 @@ def applied_groups(objective: StatedObjective, index: int, wanted: set[int]) -> 
 def bind(
     one: AppliedGroup, element: Element, objective: StatedObjective, scope: IslandScope
 ) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
-    """Values for the variables of a group's symbols in an element: with its weights, and with weights of 1."""
+    """Give values for the symbols of a group on an element: with weights, and with weights of 1."""
     stated, group = state_rows(one.group), one.group
     values: dict[str, Scalar] = {}
     fields = _starts(one, element, scope)
@@ -117,7 +117,7 @@ def bind(
 
 
 def _starts(one: AppliedGroup, element: Element, scope: IslandScope) -> dict[str, tuple[Scalar, ...]]:
-    """Poses of frames of an element in others at the start, by data field."""
+    """Give relative poses of an element's frames at the start, by data field."""
     links = dict(zip(one.group.frames, element.frames, strict=True))
     found: dict[str, tuple[Scalar, ...]] = {}
     for field, *names in one.group.starts:

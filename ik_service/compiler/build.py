@@ -1,8 +1,8 @@
 """From rows and DOFs to the program of an island.
 
 DOFs of the island (variables) -> forward kinematics -> frames and twists
-statements of the objectives -> rows and derivatives by twist, transplanted onto those frames
-Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and the errors of the pose targets
+statements of the objectives -> rows and derivatives by twist, in terms of frames and twists
+Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and errors of the pose targets
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +31,14 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from objectives.expression import Expression, ExpressionGraph, Scalar, maximum
 from objectives.expression.rows import ROW_TOLERANCES, state_rows
 
-# Tolerances of constraints while attempts in float32 compete; the winner is improved in float64, and judged then.
+# Factor on tolerances of constraints while float32 attempts compete; the winner is refined and judged in float64.
 ATTEMPT_SLACK = 10.0
-# Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
+# Factor that makes a number vanish beside |r|^2, but keeps infinity and NaN.
 TRACE = 1e-200
 
 
 def build_program(signature: IslandSignature) -> IslandProgram:
-    """Return the program of an island."""
+    """Build the program of an island."""
     robot, dofs, starts = signature.robot, signature.dofs, signature.starts
     objectives, targets, goal_count = signature.objectives, signature.targets, signature.goal_count
     graph = ExpressionGraph()
@@ -89,7 +89,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     def looped(names: Sequence[str | None]) -> Expression:
         return total((graph.variable(name) for name in names if name is not None), zero)
 
-    met = {*targets, *signature.constraints}  # what an attempt has to meet
+    met = {*targets, *signature.constraints}  # objectives that an attempt has to meet
     n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
     turns = _turns(quaternions) if signature.limit_turns else []
     looped_inputs = [one for loop in loops for one in loop.inputs]
@@ -132,12 +132,12 @@ def _rows(one: AppliedGroup, values: Sequence[dict[str, Scalar]], graph: Express
 
 def _shifted(
     one: AppliedGroup,
-    values: Sequence[dict[str, Scalar]],  # what stands for its symbols
+    values: Sequence[dict[str, Scalar]],  # values of the symbols
     name: Callable[[int], str],  # names the variable of a row
-    first: int,  # number of the first row that the island has of the group
+    first: int,  # index of the group's first row in the island
     graph: ExpressionGraph,
 ) -> list[dict[str, Scalar]]:
-    """The same, with a variable of each row beside what it limits."""
+    """Add a variable per row, beside the limited coordinate, to the values."""
     names = dict(zip(one.group.constants, state_rows(one.group).constant_names, strict=True))
     places: dict[str, Scalar] = {
         names[one.group.shifts[r]]: graph.variable(name(first + k)) for k, r in enumerate(one.wanted)
@@ -146,7 +146,7 @@ def _shifted(
 
 
 def _levels(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tuple[Expression, ...]:
-    """|r|^2 of the rows that yield last without their factor, after that of all others, from squares by objective."""
+    """Give unscaled |r|^2 of (all higher-priority rows, the lowest-priority rows); empty if there is one priority."""
     if not scope.secondary:
         return ()
     zero, last = scope.graph.constant(0.0), scope.tertiary or scope.secondary
@@ -181,7 +181,7 @@ def _fixed_coordinates(robot: KinematicRobot, graph: ExpressionGraph) -> list[Da
 def _shares_of_tolerances(
     one: AppliedGroup, plain: Sequence[dict[str, Scalar]], scope: IslandScope, slack: float
 ) -> list[Expression]:
-    """Squares of a group's rows, each over so many times its tolerance."""
+    """Give squares of (row / (slack * tolerance)) for a group's rows."""
     zero, found = scope.graph.constant(0.0), []
     terms = [transplant([state_rows(one.group).plain[r] for r in one.wanted], own, scope.graph) for own in plain]
     for r, of_row in zip(one.wanted, zip(*terms, strict=True), strict=True):
@@ -204,7 +204,7 @@ def _quaternions(robot: KinematicRobot, dofs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _traces(errors: Sequence[TargetError], has_judged: bool) -> list[Scalar]:
-    """Terms that rows which are only judged add to |r|^2: nothing, unless they are not finite."""
+    """Give terms that pass infinity and NaN of rows outside the island (`judged`) on to |r|^2, and add nothing else."""
     parts = [part for error in errors for part in (error.position2, error.chord2) if part is not None]
     return [TRACE * part for part in parts] if has_judged else []
 
@@ -212,7 +212,7 @@ def _traces(errors: Sequence[TargetError], has_judged: bool) -> list[Scalar]:
 def _target_error(
     one: AppliedGroup, plain: dict[str, Scalar], graph: ExpressionGraph, judged: Sequence[int]
 ) -> TargetError:
-    """Squared errors of a pose target, without weights, over the rows wanted of it and those that are only judged."""
+    """Give squared unweighted errors of a pose target, over its rows in the island and its `judged` rows."""
     stated, counted = state_rows(one.group), sorted({*one.wanted, *judged})
     rows = dict(zip(counted, transplant([stated.rows[r] for r in counted], plain, graph), strict=True))
     zero = graph.constant(0.0)

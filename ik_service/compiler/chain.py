@@ -1,8 +1,7 @@
 """Forward kinematics of one island as expressions: constants of the robot folded in, joints of the island as variables.
 
-Coordinates of locked joints and of their followers are inputs: a problem may hold them anywhere; and where rows are of
-a motion, those of all joints at its start. A frame is written in
-the world. The twist of a DOF is taken at the world origin, as in `joint_S_s`.
+Inputs: coordinates of locked joints and their followers, since problems differ in these; for rows on motions,
+coordinates of all joints at the start. Frames are in the world; twists are at the world origin, as in `joint_S_s`.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,58 +26,57 @@ from objectives.expression.frame_algebra import (
     vector,
 )
 
-ANGLE_NOISE = 1e-12  # noise of roll, pitch and yaw in robot files, set to zero so that it costs nothing
+ANGLE_NOISE = 1e-12  # rounding of roll, pitch and yaw in robot files, set to zero to save operations
 Twist = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
 ORIGIN, UPRIGHT = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Motion of the joints of an island, as expressions of its active DOFs."""
+    """Motion of the joints of an island, as expressions of the active DOFs."""
 
-    frames: Mapping[int, Frame]  # world frame of every body on the way to a link that is needed, by body
-    twists: Mapping[int, Twist]  # twist of every DOF on the way, linear then angular, by DOF
-    # variables that hold reduced half angles: variable name -> (variable of an angle, multiplier, offset)
+    frames: Mapping[int, Frame]  # world frame of every body on the paths to the needed links, by body
+    twists: Mapping[int, Twist]  # twist of every DOF on these paths, linear then angular, by DOF
+    # variables of reduced half angles: variable name -> (variable of an angle, multiplier, offset)
     halves: Mapping[str, tuple[str, float, float]]
 
 
 def constants(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, ...]:
-    """Numbers of a robot as floats, with rounding noise removed."""
+    """Convert numbers of a robot to floats, without rounding noise."""
     return tuple(0.0 if abs(x) < ANGLE_NOISE else float(x) for x in values)
 
 
 def compose(frame: Frame, transform: tuple[Scalar, ...]) -> Frame:
-    """Frame that stands at a transform (position, orientation xyzw) in another."""
+    """Compose a frame and a transform (position, orientation xyzw)."""
     position = add(frame.position, rotate(frame.orientation_xyzw, vector(transform[:3])))
     return Frame(position, quaternion_product(frame.orientation_xyzw, quaternion(transform[3:])))
 
 
 def trial_name(active: int, component: str = "") -> str:
-    """Variable of the trial value of an active DOF; of a component of the quaternion whose rotation starts there."""
+    """Name the variable of an active DOF at the trial, or of a component of the quaternion with this first DOF."""
     return f"trial{active}{component}"
 
 
 def fixed_name(column: int) -> str:
-    """Input that holds a coordinate where a problem or tick starts, by its column in joint_q."""
+    """Name the input of a coordinate at the start of a problem or tick, by column of joint_q."""
     return f"fixed{column}"
 
 
 def start_name(robot: KinematicRobot, active: int) -> str:
-    """Input that holds the coordinate of an active DOF where a problem or tick starts."""
+    """Name the input of an active DOF's coordinate at the start of a problem or tick."""
     return fixed_name(int(robot.dof_coordinate[robot.active_dof[active]]))
 
 
 def build_chain(
     robot: KinematicRobot,
-    bodies: set[int],  # bodies that are needed; -1 (the world) is ignored
-    # where the expressions are made; the variables are those of `trial_name`, and the half angles
-    graph: ExpressionGraph,
-    # active DOFs that are variables. The others stand still in the middle of their ranges: what they move, all links of
-    # a relative pose alike, changes no row. None for where a problem or tick starts: all coordinates are inputs
+    bodies: set[int],  # needed bodies; -1 (the world) is ignored
+    graph: ExpressionGraph,  # variables: names of `trial_name`, and half angles
+    # Active DOFs that are variables. Other DOFs keep the middle of their limits: these DOFs move all links of a row
+    # together, so no row changes. None for the start of a problem or tick: all coordinates are inputs.
     dofs: Collection[int] | None,
     half_angle_error: float = FLOAT32_ERROR,  # largest error of sines and cosines
 ) -> Chain:
-    """Return the forward kinematics of some bodies."""
+    """Build the forward kinematics of some bodies."""
     needed: set[int] = set()
     waiting = {body for body in bodies if body >= 0}
     while waiting:
@@ -102,7 +100,7 @@ class _Builder:
         self.halves: dict[str, tuple[str, float, float]] = {}
 
     def add_joint(self, joint: int) -> None:
-        """Add the body that a joint moves. A joint slides first, along axes of its parent frame, and then turns."""
+        """Add the child body of a joint. A joint translates first, along axes of the parent frame, then rotates."""
         robot, kind = self.robot, JointType(self.robot.joint_type[joint])
         parent = compose(self.frames[int(robot.joint_parent[joint])], constants(robot.joint_X_p[joint]))
         dofs = range(int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1]))
@@ -141,9 +139,7 @@ class _Builder:
 
 
 def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Collection[int] | None) -> Scalar:
-    """Return the coordinate of a DOF, of its active DOF or as follower of it; an input where none moves it."""
-    # It is an input, too, where `dofs` is None, and a number where its active DOF is no variable
-    # or where `dofs` is None; a number where its active DOF is no variable
+    """Return the coordinate of a DOF: an expression in the active DOF, an input, or a number; see `build_chain`."""
     active, column = int(robot.dof_active[dof]), int(robot.dof_coordinate[dof])
     if active < 0:
         return graph.variable(fixed_name(column))
@@ -156,7 +152,7 @@ def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Co
 def quaternion_coordinate(
     robot: KinematicRobot, joint: int, graph: ExpressionGraph, dofs: Collection[int] | None
 ) -> QuaternionXYZW:
-    """Return the quaternion xyzw of a ball or floating joint: variables, inputs or numbers, as in `coordinate`."""
+    """Return the quaternion xyzw of a ball or floating joint: variables, inputs or numbers; see `coordinate`."""
     first, end = int(robot.joint_qd_start[joint + 1]) - 3, int(robot.joint_q_start[joint + 1])
     active = int(robot.dof_active[first])
     if active < 0 or dofs is None:

@@ -1,7 +1,4 @@
-"""The program of one island: its rows, their Jacobian and the normal equations at a trial configuration.
-
-Everything is one graph of scalar expressions; the code made from it decides how wide a scalar is.
-"""
+"""Program of one island: rows, Jacobian and normal equations at a trial configuration, as scalar expressions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,17 +8,16 @@ from objectives.expression import Expression, ExpressionGraph, Scalar
 
 NO_OBJECTIVE = -1
 GOAL, TURN, FIXED, SECONDARY, TERTIARY = "goal", "turn", "fixed", "secondary_scale", "tertiary_scale"
-TURN_WIDTH = 5  # numbers of a turn's limit
+TURN_WIDTH = 5  # numbers of a rotation limit
 
 
 @dataclass(frozen=True)
 class DataInput:
-    """A number that the program reads per problem: variable name, objective, field, column.
+    """A number read per problem: variable name, objective, field, column.
 
-    Those of no objective: with field FIXED the coordinate `column` of the start of the problem or tick; with field
-    GOAL what row `column` is to reach instead of 0; with field TURN, five for each quaternion: where it starts,
-    xyzw, and the sine of half the largest angle by which it may turn from there; with field SECONDARY the factor of
-    the rows that yield to others, with field TERTIARY of those that yield to these again.
+    Fields of no objective: FIXED, coordinate `column` at the start of the problem or tick; GOAL, the goal of row
+    `column` instead of 0; TURN, five numbers per quaternion: the start, xyzw, and the sine of half the largest angle
+    from the start; SECONDARY and TERTIARY, the factors of rows of lower and lowest priority.
     """
 
     name: str
@@ -32,7 +28,7 @@ class DataInput:
 
 @dataclass(frozen=True)
 class TargetError:
-    """Squared errors of one pose target, over the rows that the island solves or judges; None where it has none."""
+    """Squared errors of one pose target, over the rows solved or judged in the island; None without such rows."""
 
     target: int
     position2: Expression | None
@@ -41,13 +37,13 @@ class TargetError:
 
 @dataclass(frozen=True)
 class LoopKind:
-    """Elements of a loop that stand on the same bodies."""
+    """Elements of a loop on the same bodies."""
 
-    frames: tuple[int, ...]  # numbers of the bodies on which its frames stand
-    first: int  # its first element
-    end: int  # after its last
-    columns: tuple[int, ...]  # DOFs of the island on which it depends, by their places
-    # how a DOF moves a frame: place in `columns`, first of the frame's parts, number of the twist, factor
+    frames: tuple[int, ...]  # indices of the bodies of the frames
+    first: int  # first element
+    end: int  # last element + 1
+    columns: tuple[int, ...]  # DOFs that move the frames, by place in the island
+    # motion of a frame by a DOF: index in `columns`, first of the frame's parts, index of the twist, factor
     entries: tuple[tuple[int, int, int, float], ...]
 
 
@@ -55,25 +51,22 @@ class LoopKind:
 class RowLoop:
     """Rows of many elements that differ in numbers and links only.
 
-    The variables of the statement are those of the frame of each body (`NAME_frame0_0` to 6, `NAME_frame1_0`, ...), the
-    numbers of the element in the table (`NAME_number0`, ...), its inputs (`NAME_input0`, ...), and inputs of the
-    program.
+    Variables of the statement: frames of the bodies (`NAME_frame0_0` to 6, `NAME_frame1_0`, ...), numbers of the
+    element in the table (`NAME_number0`, ...), inputs of the element (`NAME_input0`, ...), and inputs of the program.
     """
 
-    name: str  # what its variables begin with
-    objective: int  # number of the objective that it is of
-    # whether the twists of a kind are taken at the body of its first frame, not at the world's origin
-    is_relative: bool
-    rows: tuple[Expression, ...]  # the weighted rows of an element; this and the next two in a graph of their own
-    # derivatives of each row by the twists of its frames; where they are opposite, by that of the first
+    name: str  # prefix of the variables
+    objective: int  # index of the objective
+    is_relative: bool  # whether twists are taken at the body of the first frame, not at the world origin
+    rows: tuple[Expression, ...]  # weighted rows of an element; `rows`, `parts` and `shares2` have their own graph
+    # derivatives of each row by the twists of the frames; by the first twist alone if the two are opposite
     parts: tuple[tuple[Expression, ...], ...]
-    shares2: tuple[Expression, ...]  # squares of the rows without weights over their tolerances, if they have some
+    shares2: tuple[Expression, ...]  # squares of (unweighted row / tolerance); empty without tolerances
     kinds: tuple[LoopKind, ...]
-    # position and orientation xyzw of the bodies, in the graph of the program
-    frames: tuple[tuple[Expression, ...], ...]
-    twists: tuple[tuple[Expression, ...], ...]  # twists of DOFs, in the graph of the program
+    frames: tuple[tuple[Expression, ...], ...]  # position and orientation xyzw of bodies, in the program's graph
+    twists: tuple[tuple[Expression, ...], ...]  # twists of DOFs, in the program's graph
     table: tuple[tuple[float, ...], ...]  # numbers of each element
-    inputs: tuple[DataInput, ...]  # data of all elements, those of an element side by side
+    inputs: tuple[DataInput, ...]  # data of all elements, element by element
 
     @property
     def count(self) -> int:
@@ -82,62 +75,56 @@ class RowLoop:
 
     @property
     def norm2(self) -> str:
-        """Variable of the program: |r|^2 of the rows."""
+        """Variable of the program for |r|^2 of the rows."""
         return f"{self.name}_norm2"
 
     @property
     def error2(self) -> str:
-        """Variable of the program: the largest of the squares of rows over tolerances."""
+        """Variable of the program for the largest of `shares2`."""
         return f"{self.name}_error2"
 
     def gradient(self, place: int) -> str | None:
-        """Variable of the program: J'r of a DOF of the island, by its place; None where no row depends on it."""
+        """Name the variable for J'r of a DOF, by place in the island; None if no row depends on the DOF."""
         touched = any(place in kind.columns for kind in self.kinds)
         return f"{self.name}_gradient{place}" if touched else None
 
     def hessian(self, place: int, other: int) -> str | None:
-        """Variable of the program: J'J of two DOFs, the later first; None where no row depends on both."""
+        """Name the variable for J'J of two DOFs, the later first; None if no row depends on both."""
         coupled = any(place in kind.columns and other in kind.columns for kind in self.kinds)
         return f"{self.name}_hessian{place}_{other}" if coupled else None
 
 
 @dataclass(frozen=True)
 class IslandProgram:
-    """One island's arithmetic."""
+    """Expressions of one island."""
 
     graph: ExpressionGraph
     dofs: tuple[int, ...]  # active DOFs of the island, in order
-    # those at which the rotation of a ball or floating joint starts; the next two belong to it
-    quaternions: tuple[int, ...]
-    # reduced half angles that the program needs: variable -> (variable of an angle, multiplier, offset)
+    quaternions: tuple[int, ...]  # first of the three angular DOFs of each ball or floating joint
+    # reduced half angles in the expressions: variable -> (variable of an angle, multiplier, offset)
     halves: dict[str, tuple[str, float, float]]
-    inputs: tuple[DataInput, ...]  # data that it reads per problem
-    norm2: Expression  # |r|^2, r the rows less their goals; not finite where a row is not that is only judged
-    goal_norm2: Expression  # the same of the rows that may have goals
-    # |r|^2 of the rows that come before the last level, and of those that yield to all others, both without factors;
-    # empty where none yields
+    inputs: tuple[DataInput, ...]  # data read per problem
+    norm2: Expression  # |r|^2, r = rows - goals; infinite or NaN if a judged row is
+    goal_norm2: Expression  # |r|^2 of the rows with goals
+    # unscaled |r|^2 of (all higher-priority rows, the lowest-priority rows); empty if there is one priority
     levels: tuple[Expression, ...]
-    has_tertiary: bool  # whether rows yield to rows that yield
-    # rows of constraints that have multipliers, variables that are added to them; see `multiplier`
-    multiplied: tuple[int, ...]
-    # of these, rows that are limits: what multiplies them next, by row, over the multiplier that they have now; see
-    # `own_multiplier`
-    one_sided: dict[int, Expression]
+    has_tertiary: bool  # whether there are three priorities
+    multiplied: tuple[int, ...]  # rows of constraints with Lagrange multipliers, added as variables; see `multiplier`
+    one_sided: dict[int, Expression]  # next Lagrange multiplier of each row of a limit; see `own_multiplier`
     gradient: tuple[Expression, ...]  # J'r, per DOF
     errors: tuple[TargetError, ...]  # errors of the pose targets
-    # the largest of the squares of the rows that have tolerances, each over its own; None if none has
-    row_error2: Expression | None
-    has_other_rows: bool  # whether there are rows besides those of pose targets and constraints
-    rows: tuple[Expression, ...]  # the weighted rows, without goals, but for those of loops
-    residuals: tuple[Expression, ...]  # r: the weighted rows less their goals
-    jacobian: tuple[tuple[Expression, ...], ...]  # their Jacobian, [rows][dofs]
-    row_objective: tuple[int, ...]  # the objective that each row is of
-    row_independent: tuple[bool, ...]  # whether it is one of rows that can all be met, see `RowGroup`
-    loops: tuple[RowLoop, ...] = ()  # rows as loops, whose variables are part of |r|^2, J'r and J'J
+    row_error2: Expression | None  # largest square of (row / tolerance); None without tolerances
+    has_other_rows: bool  # whether there are rows besides pose targets and constraints
+    rows: tuple[Expression, ...]  # weighted rows, without goals, without loops
+    residuals: tuple[Expression, ...]  # r: weighted rows minus goals
+    jacobian: tuple[tuple[Expression, ...], ...]  # Jacobian of `residuals`, [rows][dofs]
+    row_objective: tuple[int, ...]  # objective of each row
+    row_independent: tuple[bool, ...]  # `RowGroup.independent` of each row
+    loops: tuple[RowLoop, ...] = ()  # rows as loops; their variables are terms of |r|^2, J'r and J'J
 
     @cached_property
     def hessian(self) -> tuple[tuple[Expression, ...], ...]:
-        """J'J, lower triangle, rows of 1, 2, ... entries; made when it is first asked for."""
+        """J'J, lower triangle, rows of 1, 2, ... entries; computed on first use."""
         n = range(len(self.dofs))
         return tuple(tuple(self._product(a, b) for b in range(a + 1)) for a in n)
 
@@ -151,7 +138,7 @@ class IslandProgram:
         return total((self.residuals[r] * self.residuals[r] for r in rows), self.graph.constant(0.0))
 
     def of_rows(self, rows: Sequence[int]) -> "IslandProgram":
-        """Give the program of some of the rows alone, with all inputs and errors."""
+        """Reduce the program to some rows, with all inputs and errors."""
         norm2, zero = self.norm2_of(rows), self.graph.constant(0.0)
         return replace(
             self,
@@ -170,30 +157,30 @@ class IslandProgram:
         )
 
     def _product(self, a: int, b: int) -> Expression:
-        """Scalar product of two columns of the Jacobian, the later first, with what loops add to it."""
+        """Multiply two columns of the Jacobian, the later first, loops included."""
         names = [name for loop in self.loops if (name := loop.hessian(a, b)) is not None]
         zero = self.graph.constant(0.0)
         return total((row[a] * row[b] for row in self.jacobian), total(map(self.graph.variable, names), zero))
 
     @property
     def coupled(self) -> list[tuple[int, int]]:
-        """Pairs of DOFs, (later, earlier), whose entry of J'J is not zero for all data."""
+        """Pairs of DOFs, (later, earlier), whose entry of J'J is not identically zero."""
         pairs = ((k, m) for k in range(len(self.dofs)) for m in range(k))
         return [(self.dofs[k], self.dofs[m]) for k, m in pairs if not self.hessian[k][m].is_zero]
 
 
 def multiplier(row: int) -> str:
-    """Name the variable of a row's multiplier."""
+    """Name the variable of a row's Lagrange multiplier."""
     return f"multiplier{row}"
 
 
 def own_multiplier(row: int) -> str:
-    """Name the variable of the multiplier that a row had until now, where another one may follow."""
+    """Name the variable of a row's current Lagrange multiplier, before the update."""
     return f"own_multiplier{row}"
 
 
 def total(terms: Iterable[Scalar], zero: Expression) -> Expression:
-    """Give the sum of terms, from zero on."""
+    """Add terms to zero, in order."""
     found = zero
     for term in terms:
         found = found + term

@@ -1,4 +1,4 @@
-"""Derivatives of rows by the DOFs of an island: those by the twists of frames, along the chain, and direct ones."""
+"""Derivatives of rows by the DOFs of an island: through the twists of frames, and directly by coordinates."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from objectives.expression.rows import state_rows
 def jacobian_row(
     one: AppliedGroup, row: int, values: Sequence[dict[str, Scalar]], scope: IslandScope
 ) -> list[Expression]:
-    """Derivatives of a row by the active DOFs of the island."""
+    """Give the derivatives of a row by the active DOFs of the island."""
     robot, graph, stated = scope.robot, scope.graph, state_rows(one.group)
     zero = graph.constant(0.0)
     place = {dof: k for k, dof in enumerate(scope.dofs)}
@@ -40,7 +40,7 @@ def jacobian_row(
 def _by_twists(
     one: AppliedGroup, row: int, values: Sequence[dict[str, Scalar]], scope: IslandScope
 ) -> Iterator[tuple[int, Sequence[Expression]]]:
-    """DOFs that move the frames of an element, each with the derivative by the twist that it gives to one of them."""
+    """Give the DOFs that move an element's frames, each with the derivative by the moved frame's twist."""
     robot, stated = scope.robot, state_rows(one.group)
     (element,), (own,) = one.elements, values
     moving = [moving_dofs(robot, body_of(robot, link)) for link in element.frames]
@@ -54,7 +54,7 @@ def _by_twists(
 def _summed_by_twists(
     one: AppliedGroup, row: int, values: Sequence[dict[str, Scalar]], scope: IslandScope
 ) -> Iterator[tuple[int, Sequence[Expression]]]:
-    """The same for elements that add up: a DOF gives all that is behind it one twist, so their derivatives add up."""
+    """Give the same for a summed group: all frames behind a DOF have one twist, so their derivatives add up."""
     robot, stated = scope.robot, state_rows(one.group)
     behind: dict[int, list[Expression]] = {}
 
@@ -73,7 +73,7 @@ def _summed_by_twists(
 
 
 def moving_dofs(robot: KinematicRobot, body: int) -> set[int]:
-    """DOFs that move a body."""
+    """Give the DOFs that move a body."""
     found: set[int] = set()
     while body >= 0:
         found |= set(range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])))

@@ -1,14 +1,14 @@
-"""Alike rows as loops: many elements of one row group, of which only numbers and links differ.
+"""Similar rows as loops: many elements of one row group that differ in numbers and links only.
 
-    elements of a group -> kinds: those that stand on the same bodies -> one statement for all, and numbers of each
+    elements of a group -> kinds: elements on the same bodies -> one statement for all, and numbers of each element
     derivatives by the twists of the bodies, summed over a kind -> J'J and J'r of the DOFs that move these bodies
 
-A statement that is written once compiles in no time, and the sums over a kind do not grow with the DOFs. What a loop
-gives the program are variables: its share of |r|^2, J'r and J'J.
+One statement compiles quickly, and the sums over a kind do not grow with the number of DOFs. A loop adds variables to
+the program: its terms of |r|^2, J'r and J'J.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,43 +33,36 @@ from objectives.expression.frame_algebra import (
 from objectives.expression.rows import ROW_TOLERANCES, ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
 from objectives.robot_indices import BodyFrame
 
-# Elements of a group: from here on rows that are mostly 0 are quicker as a loop; others from some 200 on, and all
-# compile sooner.
+# Smallest number of elements for a loop: rows that are mostly 0 run faster as a loop from here on, other rows from
+# about 200 elements on; all compile faster.
 LOOP_MIN = 64
-TWIST, POSE = 6, 7  # numbers of them
+TWIST, POSE = 6, 7  # numbers of a twist and of a pose
+T = TypeVar("T")
 
 
 def split_loops(
     applied: Sequence[AppliedGroup], signature: IslandSignature, scope: IslandScope
 ) -> tuple[list[AppliedGroup], list[RowLoop]]:
-    """Take the groups that become loops out of those of an island."""
-    alike: dict[tuple[int, RowGroup], list[AppliedGroup]] = {}
+    """Split the groups of an island into straight-line groups and loops."""
+    similar: dict[tuple[int, RowGroup], list[AppliedGroup]] = {}
     for one in applied:
         judged = one.objective < signature.goal_count or one.objective in signature.targets  # row by row
         if _can_loop(one) and not judged:
-            alike.setdefault((one.objective, one.group), []).append(one)
-    many = {key: members for key, members in alike.items() if len(members) >= LOOP_MIN}
+            similar.setdefault((one.objective, one.group), []).append(one)
+    many = {key: members for key, members in similar.items() if len(members) >= LOOP_MIN}
     straight = [one for one in applied if (one.objective, one.group) not in many or not _can_loop(one)]
     return straight, [_Loop(f"loop{k}", members, signature, scope).rows() for k, members in enumerate(many.values())]
 
 
 def _can_loop(one: AppliedGroup) -> bool:
-    """True where an element's rows are all in the island and of frames alone."""
+    """Return True if all rows of the element are in the island and depend on frames only."""
     group = one.group
     only_frames = bool(group.frames) and not (group.summed or group.coordinates or group.quaternions)
     return only_frames and len(one.wanted) == group.row_count
 
 
-@dataclass
-class _Numbers:
-    """Numbers that differ from element to element: those of the robot in a table, and inputs."""
-
-    table: list[list[float]] = field(default_factory=list)
-    inputs: list[list[tuple[str, int]]] = field(default_factory=list)
-
-
 class _Loop:
-    """One loop: its statement, its numbers and the DOFs that its kinds depend on."""
+    """One loop: statement, numbers of the elements, and DOFs of the kinds."""
 
     def __init__(
         self, name: str, members: Sequence[AppliedGroup], signature: IslandSignature, scope: IslandScope
@@ -82,13 +75,14 @@ class _Loop:
         if scale is not None:
             self.weight = self.weight * self.graph.variable(scale.name)
         self.has_tolerances = self.objective in signature.tolerated
-        self.numbers = _Numbers()
+        # numbers that differ from element to element: numbers of the robot, and inputs (field, column)
+        self.table, self.inputs = list[list[float]](), list[list[tuple[str, int]]]()
 
     def _kind(self, one: AppliedGroup) -> tuple[int, ...]:
         return tuple(body_of(self.scope.robot, link) for link in one.elements[0].frames)
 
     def rows(self) -> RowLoop:
-        """Give the loop."""
+        """Build the loop."""
         stated, graph, rows = state_rows(self.group), self.graph, range(self.group.row_count)
         values = self._values()
         by_frames = stated.frame_derivatives[: 1 if self._is_relative() else None]
@@ -101,7 +95,7 @@ class _Loop:
         kinds = tuple(self._kinds(bodies, twists))
         chain, zero = self.scope.chain, self.scope.graph.constant(0.0)
         frames = (chain.frames[body] for body in bodies)
-        columns = zip(*self.numbers.inputs, strict=True)
+        columns = zip(*self.inputs, strict=True)
         return RowLoop(
             name=self.name,
             objective=self.objective,
@@ -112,7 +106,7 @@ class _Loop:
             kinds=kinds,
             frames=tuple(tuple(zero + x for x in (*frame.position, *frame.orientation_xyzw)) for frame in frames),
             twists=tuple(tuple(zero + x for x in chain.twists[dof]) for dof in twists),
-            table=tuple(zip(*self.numbers.table, strict=True)),
+            table=tuple(zip(*self.table, strict=True)),
             inputs=tuple(
                 DataInput(f"{self.name}_{e}_{k}", self.objective, column, place)
                 for e, own in enumerate(columns)
@@ -141,10 +135,9 @@ class _Loop:
         return values
 
     def _frame(self, k: int, offsets: Sequence[Sequence[float]]) -> Frame:
-        """The frame of an element on its body: by the axes of the body, which are the same for all of a kind.
+        """Give frame k of an element, from the axes of its body, which are common to a kind.
 
-        Rows that see one frame from the other see it from the body of the first, whatever the world's origin is: what
-        is summed loses less to rounding there.
+        Relative rows use the position relative to the first body, not to the world origin: sums lose fewer digits.
         """
         first, own = ([self.graph.variable(f"{self.name}_frame{f}_{i}") for i in range(POSE)] for f in (0, k))
         origin = vector(first[:3]) if self._is_relative() else ORIGIN
@@ -156,30 +149,28 @@ class _Loop:
         return Frame(position, quaternion_product(body.orientation_xyzw, quaternion(turn)))
 
     def _number(self, values: Sequence[float]) -> Scalar:
-        """A number of the robot, which is in the table where elements differ in it."""
+        """Give a number of the robot: a constant if equal for all elements, else a column of the table."""
         if len(set(values)) == 1:
             return values[0]
-        if list(values) not in self.numbers.table:
-            self.numbers.table.append(list(values))
-        return self.graph.variable(f"{self.name}_number{self.numbers.table.index(list(values))}")
+        return self.graph.variable(f"{self.name}_number{_place(self.table, list(values))}")
 
     def _datum(self, name: str, places: Sequence[int]) -> Expression:
-        """A number of the objective's data; where columns differ, an input of its own for each element."""
+        """Give a number of the objective's data: a common input if columns are equal, else an input per element."""
         if len(set(places)) == 1:
             return self.graph.variable(self.scope.read(self.objective, name, places[0]).name)
-        self.numbers.inputs.append([(name, place) for place in places])
-        return self.graph.variable(f"{self.name}_input{len(self.numbers.inputs) - 1}")
+        self.inputs.append([(name, place) for place in places])
+        return self.graph.variable(f"{self.name}_input{len(self.inputs) - 1}")
 
     def _input(self, name: str, row: int) -> Expression:
         return self._datum(name, [one.first_row + row for one in self.members])
 
     # ------------------------------------------------------------------ DOFs
     def _is_relative(self) -> bool:
-        """True where the derivatives by the twists of both frames are opposite."""
+        """Return True if the derivatives by the twists of both frames are opposite."""
         return state_rows(self.group).common_motion_cancels and len(self.group.frames) == 2
 
     def _kinds(self, bodies: list[int], twists: list[int]) -> Iterator[LoopKind]:
-        """The kinds of elements, in their order; `bodies` and `twists` get the bodies and DOFs that they need."""
+        """Give the kinds of elements in order; append their bodies and DOFs to `bodies` and `twists`."""
         keys = [self._kind(one) for one in self.members]
         place = {dof: k for k, dof in enumerate(self.scope.dofs)}
         robot, first = self.scope.robot, 0
@@ -202,14 +193,14 @@ class _Loop:
             first = end
 
 
-def _place(values: list[int], value: int) -> int:
+def _place(values: list[T], value: T) -> int:
+    """Give the index of a value in a list; append a new value."""
     if value not in values:
         values.append(value)
     return values.index(value)
 
 
 def _offset(robot: KinematicRobot, link: str | int | BodyFrame) -> tuple[float, ...]:
-    """T_body_link."""
     if isinstance(link, int):
         return (0.0,) * 6 + (1.0,)
     return constants(np.array(link.T_body_frame) if isinstance(link, BodyFrame) else robot.link_frame(link)[1])

@@ -1,6 +1,6 @@
-"""Signature of an island, the value that its program is made from: equal signatures have equal programs.
+"""Signature of an island, the key of its program: equal signatures have equal programs.
 
-It holds no data: targets, weights of rows, offsets and limits are inputs of a program.
+A signature has no data: targets, weights of rows, offsets and limits are inputs of a program.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ from objectives.expression.rows import RowGroup
 
 
 def uncovered(objectives: Sequence[object]) -> str | None:
-    """Return why objectives of a solver cannot be compiled, or None if they can."""
+    """Return the reason against compiling the objectives of a solver, or None."""
     for objective in objectives:
         if not isinstance(objective, ExpressionObjective):
             return f"{type(objective).__name__} is not stated as expressions"
@@ -26,42 +26,39 @@ def uncovered(objectives: Sequence[object]) -> str | None:
 
 @dataclass(frozen=True)
 class StatedObjective:
-    """Weight and row groups that an objective states on a robot."""
+    """Weight and row groups of an objective on a robot."""
 
     weight: float  # factor of all rows
-    groups: tuple[tuple[RowGroup, tuple[Element, ...]], ...]  # its row groups, and the elements of each
+    groups: tuple[tuple[RowGroup, tuple[Element, ...]], ...]  # row groups with their elements
 
     @classmethod
     def of(cls, objective: ExpressionObjective, model: IKModel) -> "StatedObjective":
-        """Ask an objective what it states on a robot."""
+        """Collect the statement of an objective on a robot."""
         groups = objective.stated_elements(model)
         return cls(objective.weight, tuple((group, tuple(map(_hashable, elements))) for group, elements in groups))
 
 
 @dataclass(frozen=True)
 class IslandSignature:
-    """Parts that the program of an island is made from."""
+    """Parts of the program of an island; objectives are named by their indices."""
 
-    robot: KinematicRobot = field(compare=False, repr=False)  # the robot; signatures compare its content instead
+    robot: KinematicRobot = field(compare=False, repr=False)  # comparisons use `content` instead
     content: str  # hash of the robot's content
     objectives: tuple[StatedObjective, ...]  # objectives of the solver
     starts: tuple[int, ...]  # first row of each objective
-    dofs: tuple[int, ...]  # active DOFs of the island: at least those on which its rows depend
+    dofs: tuple[int, ...]  # active DOFs of the island: all DOFs on which rows depend, or more
     rows: tuple[int, ...]  # rows of the island
-    targets: tuple[int, ...]  # numbers of the objectives that are pose targets with six rows
+    targets: tuple[int, ...]  # pose targets with six rows
     half_angle_error: float  # largest error of sines and cosines
-    # the rows of how many of the objectives, the first ones, are to reach numbers that are given as inputs, instead of
-    # 0
-    goal_count: int
-    limit_turns: bool  # whether rotations that have quaternions keep to a largest angle, which is given as inputs
-    # rows of pose targets that no DOF can change and that have to be met all the same: they count in the errors, and in
-    # |r|^2 where they are not finite; their targets have other rows in the island
+    goal_count: int  # the rows of this many first objectives have goals, given as inputs, instead of 0
+    limit_turns: bool  # whether quaternions have a largest rotation from the start, given as inputs
+    # rows of pose targets that no DOF can change: these rows count in the errors, and in |r|^2 if infinite or NaN;
+    # their targets have other rows in the island
     judged: tuple[int, ...]
-    tolerated: tuple[int, ...]  # numbers of the objectives whose rows have tolerances, which are read as inputs
-    # numbers of the objectives whose rows yield to the others of the island, by a factor that is an input
-    secondary: tuple[int, ...]
-    tertiary: tuple[int, ...]  # numbers of those whose rows yield to these again, by another
-    constraints: tuple[int, ...]  # numbers of the objectives whose rows are constraints
+    tolerated: tuple[int, ...]  # objectives with row tolerances, given as inputs
+    secondary: tuple[int, ...]  # objectives of lower priority: their rows have a factor, given as an input
+    tertiary: tuple[int, ...]  # objectives of lowest priority: their rows have another factor
+    constraints: tuple[int, ...]  # objectives that are constraints
 
     @classmethod
     def of(
@@ -81,9 +78,9 @@ class IslandSignature:
         constraints: Collection[int] = (),
         secondary: Collection[int] = (),
     ) -> "IslandSignature":
-        """Return the signature of an island; the arguments are its attributes, the model a view of the robot.
+        """Make the signature of an island from its attributes; `model` is a view of the robot.
 
-        All rows yield to those of constraints, and rows of `secondary` to those of targets where there are some.
+        Constraints have the highest priority, then targets, then objectives of `secondary`.
         """
         of_row = np.repeat(np.arange(len(objectives)), [objective.residual_dim() for objective in objectives])
         own = set(of_row[np.array(rows, int)].tolist())
@@ -109,7 +106,7 @@ class IslandSignature:
 
 
 def _hashable(element: Element) -> Element:
-    """Give an element whose sequences are tuples, whatever an objective has put there."""
+    """Convert the sequences of an element to tuples."""
     return Element(
         tuple(element.frames),
         tuple(element.coordinate_dofs),

@@ -1,1 +1,1 @@
-"""From a program to the text of its kernels: iterations, steps, and the measurements that choose among texts."""
+"""From a program to the C++ text of kernels: iterations, steps, and measures of the result."""

@@ -1,7 +1,7 @@
-"""The CPU that generated code is for: its level of instructions, width of a packet, and flags of the compiler.
+"""CPU target of generated code: instruction level, width of a SIMD packet, and compiler flags.
 
-The level and not the machine: code of a level runs on every CPU that has it, so machines can share a kernel cache. The
-flags are part of a module's key in the cache; so machines of different levels can share it too, each with its own code.
+Code of a level runs on every CPU with this level, so machines can share a kernel cache. The flags are part of a
+module's key in the cache, so machines of different levels can share the cache, too, each with its own code.
 """
 
 import functools
@@ -13,7 +13,7 @@ from pathlib import Path
 from objectives.errors import InputError
 
 CPU_VARIABLE = "IK_SERVICE_CPU_TARGET"
-"""Environment variable that names a target lower than this machine's, for code that is to run on others too."""
+"""Environment variable with the name of a lower target than this machine's, for code for other machines."""
 CPU_INFO = Path("/proc/cpuinfo")
 
 _FLAGS_OF_LEVEL_3 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"})
@@ -22,7 +22,7 @@ _COMMON_FLAGS = (
     # As in Warp's own flags: LLVM inlines more.
     "-mllvm=-inline-threshold=9000",
     "-mllvm=-inline-cold-callsite-threshold=3000",
-    # These change no code and spare a tenth of the compiler's time.
+    # The next flags change no code and save a tenth of the compiler's time.
     "-fdelayed-template-parsing",
     "-disable-llvm-verifier",
     "-discard-value-names",
@@ -31,12 +31,12 @@ _COMMON_FLAGS = (
 
 @dataclass(frozen=True)
 class CpuTarget:
-    """A level of CPUs."""
+    """An instruction level of CPUs."""
 
-    name: str  # its name in LLVM
-    register: int  # bytes of a packet
-    machine: str  # processor family, as `platform.machine` has it
-    needs: frozenset[str] = frozenset()  # what a CPU must have, as the kernel of Linux names it
+    name: str  # name in LLVM
+    register: int  # bytes of a SIMD packet
+    machine: str  # processor family, a value of `platform.machine`
+    needs: frozenset[str] = frozenset()  # required CPU flags, with the names of the Linux kernel
 
     @property
     def flags(self) -> str:
@@ -56,30 +56,28 @@ TARGETS = (
 
 @functools.cache
 def cpu_target() -> CpuTarget:
-    """Return what code is generated for: the highest level of this machine, or the one in IK_SERVICE_CPU_TARGET.
+    """Return the target of generated code: the level in IK_SERVICE_CPU_TARGET, or the highest level of this machine.
 
     Raises:
-        InputError: IK_SERVICE_CPU_TARGET names none that this machine can run.
+        InputError: This machine cannot run the level in IK_SERVICE_CPU_TARGET.
     """
     return named_target(os.environ.get(CPU_VARIABLE))
 
 
 def named_target(asked: str | None) -> CpuTarget:
-    """Return a target of this machine by its name; the highest for None or "". InputError where it cannot run it."""
+    """Return a target of this machine by name, the highest for None or ""; InputError if the machine cannot run it."""
     return choose_target(platform.machine(), _cpu_flags(), asked)
 
 
 def portable_target() -> CpuTarget:
-    """Return the target of code that is to run on most machines: the highest of this machine but for AVX-512."""
+    """Return the target of code for most machines: the highest of this machine without AVX-512."""
     highest = named_target(None)
     lower = [target for target in TARGETS if target.machine == highest.machine and target.needs < highest.needs]
     return lower[0] if highest is TARGETS[0] else highest
 
 
 def choose_target(machine: str, flags: frozenset[str], asked: str | None) -> CpuTarget:
-    """Return the target that `asked` names among those of a machine, the highest for None or ""."""
-    # `flags` has what the CPU can do, as the kernel of Linux names it. Raises InputError where the machine cannot run
-    # the target
+    """Return a target of a machine with these CPU flags; see `named_target`."""
     able = [target for target in TARGETS if target.machine == machine and target.needs <= flags] or [TARGETS[-1]]
     if not asked:
         return able[0]

@@ -1,9 +1,9 @@
-"""Entries of the Cholesky factor of J'J + damping I that are not zero for all numbers, and their order.
+"""Sparse Cholesky factorisation of J'J + damping I: order of elimination and nonzero entries.
 
-Two DOFs are coupled where some row depends on both, and eliminating one couples all that it is coupled with. DOFs are
-eliminated from the tips of a tree to its root: those that a DOF of a limb is coupled with stand above it in a chain and
-are coupled already. So limbs that J'J leaves apart stay apart, as in the inertia matrix of a tree (Featherstone 2005,
-"Efficient factorization of the joint-space inertia matrix for branched kinematic trees").
+Two DOFs are coupled if a row depends on both; eliminating a DOF couples all its neighbours. DOFs are eliminated from
+the tips of a tree to the root: the neighbours of a DOF are then its ancestors in a chain, which are coupled already, so
+separate limbs get no fill-in, as in the inertia matrix of a tree (Featherstone 2005, "Efficient factorization of the
+joint-space inertia matrix for branched kinematic trees").
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,15 +16,13 @@ from ik_service.compiler.code.lanes import Lanes
 class Elimination:
     """Order and structure of a factorisation."""
 
-    order: tuple[int, ...]  # DOFs as they are eliminated
-    # rows of the column of each DOF, below the diagonal: those eliminated after it that it is coupled with
-    later: dict[int, tuple[int, ...]]
-    # columns of the row of each DOF, left of the diagonal: those eliminated before it that it is coupled with
-    earlier: dict[int, tuple[int, ...]]
+    order: tuple[int, ...]  # DOFs in the order of elimination
+    later: dict[int, tuple[int, ...]]  # nonzero rows of a DOF's column: neighbours eliminated later
+    earlier: dict[int, tuple[int, ...]]  # nonzero columns of a DOF's row: neighbours eliminated earlier
 
     @classmethod
     def of(cls, dofs: Sequence[int], coupled: Iterable[tuple[int, int]]) -> "Elimination":
-        """Find the structure; DOFs with parents before children, and the pairs of them that J'J couples."""
+        """Find the structure from DOFs, parents before children, and coupled pairs."""
         order = tuple(reversed(dofs))
         neighbours: dict[int, set[int]] = {a: set() for a in order}
         for a, b in coupled:
@@ -39,27 +37,26 @@ class Elimination:
 
     @property
     def size(self) -> int:
-        """Entries of the factor, with its diagonal."""
+        """Number of entries of the factor, with the diagonal."""
         return len(self.order) + sum(map(len, self.later.values()))
 
     @property
     def products(self) -> int:
-        """Multiplications of a factorisation and of one solution."""
+        """Number of multiplications of a factorisation and one solve."""
         return sum(n * (n + 1) // 2 + 3 * n + 1 for n in map(len, self.later.values()))
 
     def factor(
         self,
-        lanes: Lanes,  # what a packet is
-        # text of an entry of A, (row, column) with row >= column; None for one that is always zero
-        entry: Callable[[int, int], str | None],
-        floor: Callable[[int], str],  # text of what is added to the diagonal, and the least pivot
-        inverse: Callable[[int], str],  # text of 1 / D where `free` and its number hold the inverse of the pivot
-        tag: str = "",  # what the names of this system have before their numbers
+        lanes: Lanes,
+        entry: Callable[[int, int], str | None],  # text of A[row, column], row >= column; None for a structural zero
+        floor: Callable[[int], str],  # text of the term added to the diagonal, also the least pivot
+        inverse: Callable[[int], str],  # text of 1 / D; the variable `free` with the DOF's number is 1 / pivot
+        tag: str = "",  # tag in the variable names of this system
     ) -> list[str]:
-        """Statements that factor A + diag(floor) = L D L', column by column, but for what is always zero.
+        """Write statements that factor A + diag(floor) = L D L', column by column, without structural zeros.
 
-        Without the roots of a Cholesky factor, on which every following column would wait. A pivot below its floor is
-        one that rounding has made too small: what is divided by it would be noise.
+        No square roots, because every following column would wait for a root. Pivots have a floor, because rounding can
+        make a pivot too small.
         """
         lines, one, zero = list[str](), lanes.number(1.0), lanes.everywhere(lanes.number(0.0))
         for a in self.order:
@@ -76,7 +73,7 @@ class Elimination:
         return lines
 
     def solve(self, right: Callable[[int], str], name: str, tag: str = "") -> list[str]:
-        """Statements that solve L D L' x = b after `factor`: text of an entry of b, name of x before its numbers."""
+        """Write statements that solve L D L' x = b after `factor`; `right`: text of b's entries, `name`: name of x."""
         lines = []
         for a in self.order:
             products = "".join(f" - factor{tag}{a}_{b} * half_{name}{b}" for b in self.earlier[a])

@@ -1,11 +1,11 @@
-"""The step where some rows come first: they are much heavier than all others, and others give way to them.
+"""Step with first rows: rows of highest priority, much heavier than all other rows.
 
-    (J'J + damping) s = J'r by parts: that of the rows that come first is taken in full, that of the others is shortened
-    as a whole where it leads a DOF to its limit -> the first rows stay met along it
-    J'(r - J s) at the next trial: says which DOFs a limit holds there
+    (J'J + damping) s = J'r, split by rows: full step for the first rows, plus the step for the other rows, scaled down
+    as a whole at the limit of a DOF -> the first rows stay met along the step
+    J'(r - J s), the gradient predicted for the next trial -> active set: DOFs held by limits there
 
-J'r itself says that only where the first rows are met to the last digit: they curve, and are heavy. So it is predicted,
-by the model in which rows are straight. At first every DOF at a limit is held; those that would come back are let go.
+The gradient J'r itself is no guide, because first rows are heavy and nonlinear; so the linear model predicts the
+gradient. At first every DOF at a limit is held; then DOFs that move back inside are released.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from objectives.expression import Expression
 
 
 class FirstRowsStep(DofStep):
-    """The step by factors of J'J + damping, `step{a}`, and the part of it that is to be taken, `taken{a}`."""
+    """Step by factors of J'J + damping, `step{a}`, and the part of the step to take, `taken{a}`."""
 
     def __init__(
         self,
-        program: IslandProgram,  # arithmetic of the island
-        lanes: Lanes,  # width and precision
+        program: IslandProgram,
+        lanes: Lanes,
         damping: Damping,
-        elimination: Elimination,  # the factorisation that it needs
-        first_rows: Sequence[int],  # the rows that come first
+        elimination: Elimination,
+        first_rows: Sequence[int],
     ) -> None:
         super().__init__(program, lanes, damping, elimination)
         self._first = program.of_rows(first_rows)
@@ -35,17 +35,17 @@ class FirstRowsStep(DofStep):
         self._sliding = [a for a, component in coordinate_names(program) if not component]
 
     def lengths2(self) -> list[str]:
-        """Names of the squared lengths of the columns of J, of the rows that do not come first."""
+        """Name the squared lengths of the columns of J, over the other rows."""
         return [f"length2_{a}" for a in self._program.dofs]
 
     def outputs(self) -> dict[str, Expression]:
-        """Give J'J, the lengths of its columns, and J'r of the rows that come first."""
+        """Give J'J, squared lengths of columns of J, and J'r of the first rows."""
         dofs = self._program.dofs
         found = super().outputs() | dict(zip(self.lengths2(), self._others.diagonal, strict=True))
         return found | {f"first_gradient{a}": node for a, node in zip(dofs, self._first.gradient, strict=True)}
 
     def text(self) -> list[str]:
-        """Statements that compute the step."""
+        """Write the statements of the step."""
         solve, dofs = self._elimination.solve, self._program.dofs
         lines = [*self._holds(), *self._factors()]
         lines += solve(lambda a: f"first_gradient{a}", "first")
@@ -53,8 +53,10 @@ class FirstRowsStep(DofStep):
         return [*lines, *(f"const F step{a} = first{a} + other{a};" for a in dofs), *self._taken()]
 
     def pressures(self, trials: Mapping[int, str]) -> dict[int, str]:
-        """Give statements for the predicted gradient, `pressure{a}` of the next iteration, by DOF."""
-        # `trials` are texts of the coordinates of the next trial. A DOF that has come to its limit is pushed against it
+        """Write the predicted gradient, `pressure{a}` of the next iteration, by DOF; `trials`: next coordinates.
+
+        The pressure of a DOF that has arrived at a limit points outwards.
+        """
         lanes, number, found = self._lanes, self._number, dict[int, str]()
         coupled = {*self._program.coupled, *((a, a) for a in self._program.dofs)}
         for a in self._program.dofs:
@@ -74,7 +76,7 @@ class FirstRowsStep(DofStep):
         return self._lanes.choose(f"held{a}", self._lanes.everywhere(self._number(0.0)), text)
 
     def _holds(self) -> list[str]:
-        """Statements for `held`: whether a DOF is at a limit and stays there."""
+        """Write the statements of `held{a}`: whether a limit holds a DOF."""
         lanes, number = self._lanes, self._number
         lines = [f"const auto begins = old_norm2 >= {number(NOT_EVALUATED)};"]
         endless, nothing = lanes.everywhere("INFINITY"), lanes.everywhere(number(0.0))
@@ -89,9 +91,9 @@ class FirstRowsStep(DofStep):
         return lines
 
     def _taken(self) -> list[str]:
-        """Statements for `taken`: the step, with the part of the other rows no longer than leads a DOF to its limit.
+        """Write the statements of `taken{a}`: the step, with the part of the other rows scaled at the first limit.
 
-        A DOF that is as good as there already does not count: its part of the step is cut.
+        A DOF within AT_LIMIT_SHARE of a limit does not shorten the step; the DOF's own part is clamped.
         """
         lanes, number = self._lanes, self._number
         lines = [f"F share_taken = {lanes.everywhere(number(1.0))};"]

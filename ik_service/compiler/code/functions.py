@@ -1,11 +1,10 @@
-"""Functions that packets lack, as C++: sines, arc functions, exponential and logarithm.
+"""Functions of SIMD packets as C++: sines, arc functions, exponential and logarithm.
 
-A packet gets polynomials: the same few operations in every lane, and the same bytes on every machine of a level. A
-single lane calls the function of its library; on GPUs in float32 that is the quick one (`fast_math`), whose error is
-absolute.
+A packet uses polynomials: the same few operations in every SIMD lane, and the same bytes on every machine of a level. A
+single lane calls the library; on GPUs in float32 the fast functions (`fast_math`), whose error is absolute.
 
-Errors are a few roundings of the precision; angles are reduced exactly up to some 10^4 rad in float32, 10^6 in float64.
-Outside its domain a function is NaN, like that of a library.
+Errors are a few roundings of the precision; angles are reduced exactly up to about 10^4 rad in float32, 10^6 in
+float64. Outside its domain a function is NaN, as in the library.
 """
 
 import math
@@ -20,9 +19,9 @@ from objectives.expression.operation import Operation
 
 EXACT_PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459")
 LN2 = Fraction("0.69314718055994530941723212145817656807550013436025525412068001")
-TERMS = 60  # of a series, which gives what polynomials are fitted to
+TERMS = 60  # terms of a series, the reference of the fits
 FIT_DEGREE_MAX = 20
-NOISE = 1e-16  # of the fits themselves
+NOISE = 1e-16  # rounding of the fits
 NAN_TEXT, INFINITE_TEXT = '__builtin_nanf("")', "__builtin_inff()"
 
 _LIBRARY = {
@@ -34,7 +33,7 @@ _LIBRARY = {
     Operation.ATAN2: "atan2",
 }
 
-# Coefficient k of what follows the first terms of a series, where its polynomial holds, and its largest factor there.
+# Coefficient k of the series after the first terms, interval of the polynomial, and its largest factor there.
 _SERIES: Mapping[str, tuple[Callable[[int], float], float, float, float]] = {
     "sine": (lambda k: (-1) ** (k + 1) / math.factorial(2 * k + 3), 0.0, 0.63, 0.63),
     "cosine": (lambda k: (-1) ** k / math.factorial(2 * k + 4), 0.0, 0.63, 0.63),
@@ -46,12 +45,12 @@ _SERIES: Mapping[str, tuple[Callable[[int], float], float, float, float]] = {
 
 
 def has_function(operation: Operation) -> bool:
-    """Return whether an operation is one of these functions."""
+    """Return whether this module has the function of an operation."""
     return operation in _LIBRARY
 
 
 def function_lines(lanes: Lanes, operation: Operation, operands: Sequence[str], name: str) -> list[str]:
-    """Return the statements that give a function of packets a name, with which names of steps on the way begin."""
+    """Write the statements of a function of packets; `name` is the result's variable, and a prefix of others."""
     if lanes.width == 1:
         suffix = "f" if lanes.precision == "float32" else ""
         return [f"const F {name} = {_LIBRARY[operation]}{suffix}({', '.join(operands)});"]
@@ -70,7 +69,7 @@ def function_lines(lanes: Lanes, operation: Operation, operands: Sequence[str], 
 
 @cache
 def coefficients(name: str, precision: Precision) -> tuple[float, ...]:
-    """Return the shortest polynomial that is good enough beside a 1, lowest coefficient first."""
+    """Fit the shortest polynomial with an error below an eighth of a rounding of 1; coefficients, lowest first."""
     coefficient, low, high, factor = _SERIES[name]
     exact = np.polynomial.Polynomial([coefficient(k) for k in range(TERMS)])
     u = np.linspace(low, high, 4001)
@@ -82,7 +81,7 @@ def coefficients(name: str, precision: Precision) -> tuple[float, ...]:
 
 
 def _parts(value: Fraction, bits: Sequence[int], precision: Precision) -> list[float]:
-    """A number as a sum of numbers that have so few bits, but the last: products with small whole numbers are exact."""
+    """Split a number into a sum: all parts but the last have few bits, so products with small integers are exact."""
     parts = []
     for count in bits:
         unit = Fraction(2) ** (math.floor(math.log2(abs(value))) - count + 1)
@@ -93,7 +92,7 @@ def _parts(value: Fraction, bits: Sequence[int], precision: Precision) -> list[f
 
 
 class _Steps:
-    """Statements of one function, each of a packet."""
+    """Statements of one function."""
 
     def __init__(self, lanes: Lanes, name: str) -> None:
         self.lanes, self.name, self.lines = lanes, name, list[str]()
@@ -107,7 +106,7 @@ class _Steps:
         return self.lanes.number(value)
 
     def whole(self, value: float) -> str:
-        """A number in every lane, as on a side of a choice."""
+        """Write a number as a packet, for a side of a choice."""
         return self.lanes.everywhere(self.number(value))
 
     def size(self, name: str, x: str) -> str:
@@ -121,7 +120,7 @@ class _Steps:
         return text if lower else self.whole(value)
 
     def sine(self, x: str, quarters: int = 0) -> str:
-        """Sine of an angle that is so many quarters of a turn further on."""
+        """Write sin(x + quarters * pi / 2)."""
         lanes, number = self.lanes, self.number
         turned = self.let("turned", lanes.nearest(f"{x} * {number(float(2 / EXACT_PI))}"))
         rest = x
@@ -140,7 +139,7 @@ class _Steps:
         return lanes.choose(f"{half} - {pairs} * {number(2.0)} > {number(0.5)}", f"-{value}", value)
 
     def exponential(self, x: str) -> str:
-        """2^n e^rest; in two steps, for n may be too large or small for one."""
+        """Write e^x = 2^n e^rest; 2^n has two factors, because n may be out of range for one."""
         lanes, number = self.lanes, self.number
         low, high = (-105.0, 89.0) if lanes.precision == "float32" else (-747.0, 710.0)
         above = self.let("above", lanes.choose(f"{x} < {number(low)}", self.whole(low), x))
@@ -156,7 +155,7 @@ class _Steps:
         return f"({number(1.0)} + {value}) * {first} * {second}"
 
     def _power_of_two(self, name: str, whole: str) -> str:
-        """2^whole. The bits of a number added to 1.5 * 2^(its digits) end with that number."""
+        """Write 2^whole: the last bits of whole + 1.5 * 2^(number of mantissa bits) are the integer `whole`."""
         kind = np.finfo(self.lanes.precision)
         shifted = self.let(f"{name}_shifted", f"{whole} + {self.number(1.5 * 2.0**kind.nmant)}")
         bits, one = self._bits("unsigned"), int(np.ones(1, kind.dtype).view(f"u{BYTES[self.lanes.precision]}")[0])
@@ -167,7 +166,7 @@ class _Steps:
         return "" if self.lanes.precision == "float32" else "ll"
 
     def _bits(self, sign: str) -> str:
-        """Type of a packet of whole numbers that are as long as those of the precision."""
+        """Name the type of a packet of integers as wide as the floats."""
         name = f"{self.name}_{sign}"
         size, kind = self.lanes.width * BYTES[self.lanes.precision], "int" if not self._long else "long long"
         line = f"typedef {sign} {kind} {name} __attribute__((vector_size({size})));"
@@ -176,7 +175,7 @@ class _Steps:
         return name
 
     def logarithm(self, x: str) -> str:
-        """Exponent ln 2 + ln(1 + f), f from sqrt(1/2) - 1 to sqrt(2) - 1, by s = f / (2 + f): see fdlibm's e_log.c."""
+        """Write exponent * ln 2 + ln(1 + f), sqrt(1/2) - 1 < f < sqrt(2) - 1, s = f / (2 + f) [fdlibm, e_log.c]."""
         lanes, number, kind = self.lanes, self.number, np.finfo(self.lanes.precision)
         digits, lift = kind.nmant, kind.nmant + 2
         small = f"{x} < {number(float(kind.tiny))}"
@@ -198,7 +197,7 @@ class _Steps:
         return lanes.choose(f"{x} > {number(0.0)}", finite, never)
 
     def arc_cosine(self, x: str) -> str:
-        """By the arc sine of x, or of the root of (1 - |x|) / 2 where x is near an end."""
+        """Write acos(x) by the arc sine of x, or of sqrt((1 - |x|) / 2) for |x| > 1/2."""
         lanes, number = self.lanes, self.number
         size = self.size("size", x)
         outer = f"{size} > {number(0.5)}"
@@ -213,7 +212,7 @@ class _Steps:
         return lanes.choose(outer, ends, inner)
 
     def angle(self, y: str, x: str) -> str:
-        """By the arc tangent of the lesser over the greater, from which an eighth of a turn is taken off if need be."""
+        """Write atan2(y, x): arc tangent of smaller over larger, reduced by pi / 4 if the ratio is above tan(pi / 8)."""
         lanes, number = self.lanes, self.number
         high, across = self.size("high", y), self.size("across", x)
         steep = f"{high} > {across}"
@@ -231,7 +230,7 @@ class _Steps:
         return lanes.choose(f"{y} < {number(0.0)}", f"-{found}", found)
 
     def _turned(self, name: str, condition: str, share: float, angle: str, sign: str) -> str:
-        """A share of half a turn plus or minus an angle where a condition holds, else the angle."""
+        """Write share * pi plus or minus an angle if a condition holds, else the angle."""
         first, second = self._half_turn(share)
         return self.let(
             name,
@@ -239,7 +238,7 @@ class _Steps:
         )
 
     def _half_turn(self, share: float) -> tuple[float, float]:
-        """A share of pi in two parts: what rounding leaves out of the first is the second."""
+        """Split share * pi into a float and its rounding error."""
         exact = EXACT_PI * Fraction(share)
         first = float(exact) if self.lanes.precision == "float64" else float(np.float32(float(exact)))
         return first, float(exact - Fraction(first))

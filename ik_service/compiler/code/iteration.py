@@ -1,13 +1,13 @@
-"""One Levenberg-Marquardt iteration of an island as a straight line of C++ over packets, without a branch.
+"""One Levenberg-Marquardt iteration of an island as branch-free C++ over SIMD packets.
 
-    trial configuration -> rows, J'J, J'r of the program -> keep it where it is the best so far; raise the damping
-    where it is no progress -> hold DOFs at a limit that the gradient pushes outwards -> factors of J'J + damping
-    -> step from the trial, clamped into the limits: the next trial; which lanes have finished
+    trial configuration -> rows, J'J, J'r -> keep the trial if best so far; raise the damping without progress
+    -> active set: hold DOFs at a limit with an outward gradient -> factors of J'J + damping
+    -> step from the trial, clamped into the limits: the next trial; mask of finished lanes
 
-No step is taken back: a lane walks on from a trial that is worse, with more damping, and what it keeps is its best.
-So it needs J'J of one configuration only, and valleys that curve are crossed rather than followed.
+No step is taken back: after a worse trial a lane goes on from the trial, with more damping, and keeps the best
+configuration. So J'J is needed at one configuration only, and steps cross curved valleys instead of following them.
 
-All that a lane remembers stands in one array of packets, the state, in the order that `LaneState` gives.
+The memory of a lane is one array of packets, the state, with the layout `LaneState`.
 """
 
 import math
@@ -45,9 +45,9 @@ from ik_service.compiler.island_program import GOAL, SECONDARY, TERTIARY, Island
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
-BACK = 64.0  # damping factor with which a lane whose rows yield goes back to its best from trials that are worse
-MET2 = 1e-10  # |r|^2 of rows that yield with which an attempt is over once those that come first are met
-SHORT = 0.98  # share of the way to a limit that a step goes which would pass it: some is left for those that follow
+BACK = 64.0  # damping factor at which a lane with lower-priority rows returns from worse trials to its best
+MET2 = 1e-10  # |r|^2 of lower-priority rows at which an attempt ends once higher-priority rows are met
+SHORT = 0.98  # share of the way to a limit taken by a step that would pass the limit; the rest is for later steps
 
 
 class IterationSource:
@@ -55,26 +55,22 @@ class IterationSource:
 
     def __init__(
         self,
-        program: IslandProgram,  # arithmetic of the island
-        lanes: Lanes,  # width and precision
+        program: IslandProgram,
+        lanes: Lanes,
         damping: Damping,
-        # 0 where the state holds the data; else, at width 1, they stand in an array of their own, [lanes /
-        # data_columns, data, data_columns], so that neighbours read side by side and need no registers
+        # 0: data in the state; else, at width 1, data in their own array [lanes / data_columns, data, data_columns]:
+        # neighbouring lanes read contiguous memory, and data need no registers
         data_columns: int = 0,
         *,
         with_hessian: bool = False,  # whether a lane keeps all of J'J
-        # whether steps are solved for in the space of the DOFs, so that a lane keeps the lengths of J's columns
-        in_dofs: bool = False,
-        # entries of the step that there is room for; it may have more where no space has fewer
-        entries_max: float = math.inf,
-        # rows that are met where the iteration begins and are to stay so: damping bends with these, and a step that
-        # leads a DOF beyond a limit is shortened as a whole, instead of that DOF's part. None for other rows
+        in_dofs: bool = False,  # whether steps are solved in the space of DOFs: a lane keeps lengths of columns of J
+        entries_max: float = math.inf,  # room for entries of the step; exceeded if no space has fewer
+        # rows met at the start, to be kept: the damping has their second derivatives (`bend`), and a step beyond a
+        # limit is shortened as a whole, instead of clamping one DOF
         kept_rows: Sequence[int] = (),
-        # rows that are much heavier than all others, in the space of the DOFs; see `FirstRowsStep`
-        first_rows: Sequence[int] = (),
-        # where the numbers of a lane stand, if it is that of another iteration; None for a layout of its own
-        state: LaneState | None = None,
-        padded: bool = False,  # whether several kinds of targets have this layout of the state; see `LaneState.of`
+        first_rows: Sequence[int] = (),  # rows much heavier than all others, in the space of DOFs; see `FirstRowsStep`
+        state: LaneState | None = None,  # layout of another iteration's state; None for a layout of its own
+        padded: bool = False,  # whether several kinds of targets share the layout of the state; see `LaneState.of`
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
         self.with_hessian, self.kept_rows, self.first_rows = with_hessian, kept_rows, first_rows
@@ -90,16 +86,15 @@ class IterationSource:
         self.state = state or LaneState.of(program, len(self.step.lengths2()), data_columns > 0, **kept)
 
     def goal_rows(self) -> list[int]:
-        """Return the rows that may have goals, but for those that come first."""
+        """List the rows with goals, without first rows."""
         rows = [one.column for one in self.program.inputs if one.field == GOAL]
         return [row for row in rows if row not in self.first_rows]
 
     def text(self) -> str:
-        """Body of `int iterate(State& state, Real iterations)`: one iteration of all lanes.
+        """Write the body of `int iterate(State& state, Real iterations)`: one iteration of all lanes.
 
-        Where data stand apart, of `int iterate(State& state, Real iterations, array3d data, int lane)`.
-
-        Returns which lanes have finished, as bits: at their floor, with a hopeless damping, or out of iterations.
+        With data in their own array: `int iterate(State& state, Real iterations, array3d data, int lane)`. The C++
+        function returns a bit mask of finished lanes: at the floor, with hopeless damping, or out of iterations.
         """
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
@@ -116,7 +111,7 @@ class IterationSource:
         return self.lanes.number(value)
 
     def _loaded(self) -> dict[str, int]:
-        """Names of the numbers that the iteration reads and writes, and their places."""
+        """Map names of numbers read and written to their places."""
         state = self.state
         names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         names |= {f"old_{name}": place for name, _, place in self._kept()}
@@ -126,7 +121,7 @@ class IterationSource:
         return names | {"old_factor": state.damping_factor, "steps": state.steps}
 
     def _kept(self) -> list[tuple[str, str, int]]:
-        """Numbers that a lane keeps of its best configuration: name, name at the trial, and place."""
+        """List numbers of the best configuration: name, name at the trial, and place."""
         state, dofs = self.state, self.program.dofs
         kept = [(f"q{c}", f"trial{c}", state.q + k) for k, c in enumerate(self.coordinates)]
         kept += [(f"gradient{a}", f"gradient{a}", state.gradient + k) for k, a in enumerate(dofs)]
@@ -138,16 +133,16 @@ class IterationSource:
         return [*kept, ("norm2", "norm2", state.norm2)]
 
     def data_names(self) -> list[str]:
-        """Names of what the iteration only reads, in order: limits, inputs and floor."""
+        """List names of read-only numbers, in order: limits, inputs and floor."""
         limits = [f"{side}{a}" for side in ("lower", "upper") for a in self.program.dofs]
         return [*limits, *(one.name for one in self.program.inputs), "floor2"]
 
     def read_data(self) -> list[str]:
-        """Statements that read what the iteration only reads."""
+        """Write the statements that load read-only numbers."""
         names, columns = self.data_names(), self.data_columns
         looped = {one.name for loop in self.program.loops for one in loop.inputs}
         staged = {SECONDARY: " * stage", TERTIARY: " * stage"}
-        if self.program.has_tertiary:  # rows that yield last become light first
+        if self.program.has_tertiary:  # lowest-priority rows become light first
             light = self._number(SECONDARY_STAGE[self.lanes.precision])
             one = self.lanes.everywhere(self._number(1.0))
             staged[SECONDARY] = f" * ({self.lanes.choose(f'stage < {light}', self.lanes.everywhere(light), one)})"
@@ -161,7 +156,7 @@ class IterationSource:
         return [f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});", *read]
 
     def _datum(self, k: int, further: str = "") -> str:
-        """Number k of what the iteration only reads, or one that is so much further on."""
+        """Write read-only number k, or the number `further` places on."""
         if self.data_columns == 0:
             is_floor = k == len(self.data_names()) - 1
             place = self.state.floor2 if is_floor else self.state.lower + k
@@ -169,7 +164,7 @@ class IterationSource:
         return f"d[{k * self.data_columns}{further and f' + ({further}) * {self.data_columns}'}]"
 
     def _outputs(self) -> dict[str, Expression]:
-        """Expressions of the program at the trial, by the names that the rest of the iteration reads."""
+        """Give the expressions at the trial, by name in the rest of the iteration."""
         program = self.program
         outputs = {"norm2": program.norm2}
         if self.damping.bend > 0.0:
@@ -183,8 +178,10 @@ class IterationSource:
     def evaluate(
         self, outputs: Mapping[str, Expression], names: MutableMapping[Expression, str] | None = None
     ) -> list[str]:
-        """Statements that compute expressions at the trial, as packets of these names."""
-        # `names` has packets that hold expressions already, at the same trial; those that are made are added
+        """Write statements that evaluate named expressions at the trial.
+
+        `names` has the packets of expressions evaluated before at the same trial; new packets are added.
+        """
         lanes, halves = self.lanes, {} if names else self.program.halves
         names = dict[Expression, str]() if names is None else names
         lines = []
@@ -199,7 +196,7 @@ class IterationSource:
         return lines + [f"const F {name} = {packet(lanes, node, names)};" for name, node in outputs.items()]
 
     def _loops(self, outputs: Mapping[str, Expression], names: MutableMapping[Expression, str]) -> list[str]:
-        """Statements of the loops whose variables the outputs need; their inputs are the last ones of the program."""
+        """Write the statements of the loops that the outputs need; inputs of loops are the program's last inputs."""
         lines, program = list[str](), self.program
         needed = {node.name for node in reachable(outputs.values())} if program.loops else set()
         first = 2 * len(program.dofs) + len(program.inputs) - sum(len(loop.inputs) for loop in program.loops)
@@ -211,9 +208,9 @@ class IterationSource:
         return lines
 
     def _keep(self) -> list[str]:
-        """Keep the trial where it is the best so far, and relax the damping where it is progress, else raise it.
+        """Write statements: keep the trial if best so far; lower the damping after progress, else raise it.
 
-        NaN compares false, and so it is neither.
+        NaN compares false: neither best nor progress.
         """
         number, lanes, damping = self._number, self.lanes, self.damping
         lines = ["const auto better = norm2 < old_norm2;"]
@@ -236,8 +233,8 @@ class IterationSource:
         lines, step = (self._shortened(), "taken") if self.kept_rows else (list[str](), "step")
         first = self.step if isinstance(self.step, FirstRowsStep) else None
         step = step if first is None else "taken"
-        # A limit may cut off one DOF's part of each step. Then all trials can be worse than the start, although the
-        # start is no minimum. The fourth trial follows the gradient down from the start, and so lowers the cost.
+        # Clamping a DOF at a limit can make all trials worse than the start, although the start is no minimum. The
+        # fourth trial is a gradient descent step from the start, which lowers the cost.
         lost = self.lanes.both(f"damping_factor >= {self._number(self.damping.up**3)}", f"steps < {self._number(3.0)}")
         downhill = f"{self._number(1.0 / len(self.program.dofs))} / largest"
         trials: dict[int, str] = {}
@@ -261,9 +258,9 @@ class IterationSource:
         return lines
 
     def _shortened(self) -> list[str]:
-        """Statements for `taken`: the step, no longer than leads the first DOF near a limit.
+        """Write the statements of `taken{a}`: the step, scaled down at the first limit of a DOF.
 
-        A DOF that is as good as there already does not count: its part of the step is cut.
+        A DOF within AT_LIMIT_SHARE of a limit does not shorten the step; the DOF's own part is clamped.
         """
         number, lanes = self._number, self.lanes
         lines = [f"F taking = {lanes.everywhere(number(1.0))};"]
@@ -282,9 +279,9 @@ class IterationSource:
         return lines + [f"const F taken{a} = taken * step{a};" for a in self.program.dofs]
 
     def _pressures(self) -> list[str]:
-        """Statements that keep which way the rows push each DOF after the step, by the linear model.
+        """Write statements that store the gradient predicted after the step, per DOF.
 
-        A free DOF is pushed by nothing but rounding then. Where its step led out of its range, that says the way.
+        The predicted gradient of a free DOF is only rounding; for a step beyond a limit the step gives the sign.
         """
         lanes, lines, pushes = self.lanes, list[str](), self.step.predicted_gradient()
         scalar = [a for a, component in coordinate_names(self.program) if not component]
@@ -297,7 +294,7 @@ class IterationSource:
         return lines
 
     def _finish(self) -> list[str]:
-        """Store what has changed, and return which lanes have finished."""
+        """Write statements that store the new state and return the mask of finished lanes."""
         state, number = self.state, self._number
         lines = [self._best(name, at_trial) for name, at_trial, _ in self._kept() if at_trial in self.step.computed]
         lines += [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
@@ -329,12 +326,11 @@ class IterationSource:
         return [*lines, f"return {self.lanes.bits(over)};"]
 
     def _target_error(self) -> str:
-        """Name |r|^2 of the rows to which others yield, at the best configuration."""
+        """Name |r|^2 of higher-priority rows at the best configuration."""
         return f"best_error{len(error_outputs(self.program)) - 2}"
 
     def _at_floor(self) -> str:
-        """Condition for no row to leave anything to lower."""
-        # Rows that yield weigh next to nothing: they have a floor apart
+        """Write the condition of converged rows; light lower-priority rows have a floor of their own."""
         program, lanes = self.program, self.lanes
         if not program.levels or program.multiplied:
             return "(best_norm2 <= floor2)"
@@ -344,9 +340,9 @@ class IterationSource:
         return lanes.both(f"{self._target_error()} <= floor2", f"{light} <= {floor}")
 
     def _go_back(self) -> list[str]:
-        """Statements that have a lane go on from its best: into the next stage, and from trials that come to nothing.
+        """Write statements that restart a lane at its best: for the next stage, and after worse trials.
 
-        At a solution steps along the targets, which curve, lead beside these: from there no way back need be found.
+        Near a solution, steps along nonlinear targets lose the targets; restarting at the best avoids a way back.
         """
         program, lanes = self.program, self.lanes
         conditions = ["next"] if program.levels else []
@@ -361,9 +357,9 @@ class IterationSource:
         ]
 
     def _next_stage(self, lines: list[str], factor: str) -> str:
-        """Add the statements that make rows that yield lighter still, and return the damping factor after that.
+        """Add the statements of the next stage, with lighter lower-priority rows; return the damping factor's text.
 
-        That is where little more is gained, or time is running out.
+        A stage ends when little decrease is left, or near the last iteration.
         """
         state, number, lanes, texts = self.state, self._number, self.lanes, StageTexts.of(self.program, self.lanes)
         lines.append(f"const F spent = {factor};")
@@ -377,10 +373,10 @@ class IterationSource:
         lines.append(f"const auto next = {lanes.both(lanes.both(texts.goes_on, ended), goes_on)};")
         unknown = lanes.everywhere(number(NOT_EVALUATED))
         changed = {state.stage: ("stage", texts.lighter), state.norm2: ("best_norm2", unknown)}
-        for place, (name, text) in changed.items():  # the best configuration is evaluated anew, by other weights
+        for place, (name, text) in changed.items():  # the best configuration is evaluated again with new weights
             lines.append(f"s[{place}] = {lanes.choose('next', text, name)};")
         met = lanes.both(texts.is_light, f"{self._target_error()} <= floor2")
-        if self.program.multiplied:  # rows that come first are met long before the others are low
+        if self.program.multiplied:  # constraints are met long before lower-priority rows are low
             met = lanes.both(met, f"best_error{len(error_outputs(self.program)) - 1} <= {number(MET2)}")
         over = lanes.everywhere(number(2.0 * self.damping.factor_max))
         if texts.is_last is not None:

@@ -1,8 +1,8 @@
-"""The text of a loop over alike rows: its share of |r|^2, J'r and J'J, in packets.
+"""Text of a loop over similar rows: its terms of |r|^2, J'r and J'J, in packets.
 
-for each kind: frames of its bodies, what of the statement depends on nothing else
-    for each element: its rows r and their derivatives u by the twists -> sums of r^2, u r and u u'
-    columns M of the twists that its DOFs give the frames -> J'r += M'(sum of u r), J'J += M'(sum of u u') M
+for each kind: frames of the bodies, and expressions that depend on these frames only
+    for each element: rows r and their derivatives u by the twists -> sums of r^2, u r and u u'
+    columns M, the twists of the frames by DOFs -> J'r += M'(sum of u r), J'J += M'(sum of u u') M
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +19,7 @@ TWIST = 6
 def loop_lines(
     lanes: Lanes, loop: RowLoop, dof_count: int, names: Mapping[Expression, str], read: Callable[[str], str]
 ) -> list[str]:
-    """Statements that give the variables of a loop their values."""
-    # `read` gives the text of an input of the loop, from the text of its number
+    """Write the statements of a loop's variables; `read` writes an input of the loop from the text of its index."""
     g, h = f"{loop.name}_g", f"{loop.name}_h"
     lines = [f"F {loop.norm2} = F{{}};", f"F {g}[{dof_count}] = {{}};"]
     lines += [f"F {h}[{dof_count * (dof_count + 1) // 2}] = {{}};", f"F {loop.error2} = F{{}};", "{"]
@@ -42,7 +41,7 @@ def loop_lines(
 
 
 def _tables(lanes: Lanes, loop: RowLoop) -> list[str]:
-    """Numbers of the elements and structure of the kinds: a kind's frames, and where each of its lists begins."""
+    """Write tables: numbers of the elements; frames of each kind, and starts of each kind's lists."""
     starts, columns, entries = [0, 0], list[int](), list[tuple[int, int, int, float]]()
     kinds = []
     for kind in loop.kinds:
@@ -102,13 +101,13 @@ def _kind(lanes: Lanes, loop: RowLoop, read: Callable[[str], str]) -> list[str]:
 
 
 def _live(loop: RowLoop, rows: Iterable[Sequence[Expression]] | None = None) -> list[int]:
-    """Parts that are not zero in all rows."""
+    """Give the indices of parts that are not zero in all rows."""
     rows = loop.parts if rows is None else list(rows)
     return [i for i in range(len(loop.parts[0])) if any(not row[i].is_zero for row in rows)]
 
 
 def _pairs(loop: RowLoop, rows: Iterable[Sequence[Expression]] | None = None) -> list[tuple[int, int]]:
-    """Pairs of them whose product is not, the later first."""
+    """Give pairs of parts whose product is not zero in all rows, the later first."""
     rows = loop.parts if rows is None else list(rows)
     live = _live(loop, rows)
     return [
@@ -117,7 +116,7 @@ def _pairs(loop: RowLoop, rows: Iterable[Sequence[Expression]] | None = None) ->
 
 
 def _twist(loop: RowLoop) -> list[str]:
-    """Parts of a twist where the kind takes it."""
+    """Write the parts of a twist at the kind's origin."""
     parts = [f"twist[{i}]" for i in range(TWIST)]
     if loop.is_relative:  # v + w x p
         p = [f"{loop.name}_frame0_{i}" for i in range(3)]
@@ -127,7 +126,7 @@ def _twist(loop: RowLoop) -> list[str]:
 
 
 def _spread(lanes: Lanes, loop: RowLoop, g: str, h: str) -> list[str]:
-    """From the sums of a kind to the DOFs that it depends on; nothing where no row of it has a derivative."""
+    """Write the statements that add the sums of a kind to J'r and J'J of its DOFs."""
     width, frames = len(loop.parts[0]), len(loop.kinds[0].frames)
     most = max(len(kind.columns) for kind in loop.kinds)
     columns, entries = frames + 1, frames + 2  # of the table of kinds

@@ -1,7 +1,7 @@
-"""Measurement of a configuration that has been reached: errors of its targets, and its distance from singular ones.
+"""Measures of a final configuration: errors of the targets, and the smallest singular value of the Jacobian.
 
-a configuration in the state -> errors of the pose targets, Jacobian of the rows that count
--> J J' or J'J, the smaller of the two -> its smallest eigenvalue, the square of J's smallest singular value
+a configuration in the state -> errors of the pose targets, Jacobian of some rows
+-> J J' or J'J, the smaller matrix -> smallest eigenvalue: square of the smallest singular value of J
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,22 +12,22 @@ from ik_service.compiler.island_program import GOAL
 from objectives.expression import Expression, reachable
 from objectives.expression.rows import ROW_WEIGHTS
 
-ROOT_STEPS = 8  # of Laguerre's method, which triples the digits with each once it is near
-LAST = 1e-4  # share of the root: a step shorter than that was the last that is needed
-BELOW = 1e-12  # where it starts: under zero by this share of the trace, below all eigenvalues whatever rounding does
+ROOT_STEPS = 8  # steps of Laguerre's method, which converges cubically
+LAST = 1e-4  # a step below this share of the root is the last
+BELOW = 1e-12  # start below zero by this share of the trace: below all eigenvalues in spite of rounding
 
 
 class MeasureSource:
-    """C++ of one measurement: errors, and the singular value of some rows, at an iteration's best configuration."""
+    """C++ of one measurement: errors, and the smallest singular value of some rows, at a configuration."""
 
     def __init__(self, iteration: IterationSource, rows: Sequence[int]) -> None:
         self._iteration, self._rows = iteration, tuple(rows)
 
     def text(self, configuration: int) -> str:
-        """Body of `void measure(State& state, Packet& sigma)`, of the configuration at a place of the state.
+        """Write the body of `void measure(State& state, Packet& sigma)`, at a configuration's place in the state.
 
-        The errors of the targets take the places of those in the state; sigma is the smallest singular value of the
-        weighted rows, of which rows of weight 0 do not count. It is infinite where there are no rows.
+        Errors of the targets replace the errors in the state. sigma is the smallest singular value of the weighted
+        rows, without rows of weight 0; infinity without rows.
         """
         iteration, state, lanes = self._iteration, self._iteration.state, self._iteration.lanes
         gram = self._gram()
@@ -41,8 +41,7 @@ class MeasureSource:
         return "\n".join(["", *lines, "*(U*)&sigma = least;", "}", ""])
 
     def goals_text(self, rows: Collection[int] | None = None) -> str:
-        """Body of `void set_goals(State& state)`: the rows at the configuration become the goals of these rows."""
-        # None are all rows that have goals and do not come first
+        """Write the body of `void set_goals(State& state)`: values of rows become goals; None: `goal_rows`."""
         iteration, state = self._iteration, self._iteration.state
         program = iteration.program
         places = {one.column: state.inputs + k for k, one in enumerate(program.inputs) if one.field == GOAL}
@@ -52,29 +51,28 @@ class MeasureSource:
         return "\n".join(["", *lines, *(f"s[{place}] = row{r};" for r, place in places.items()), "}", ""])
 
     def lines(self, outputs: Mapping[str, Expression], configuration: int) -> list[str]:
-        """Statements that evaluate expressions at the configuration at a place of the state `s`, by their names."""
+        """Write statements that evaluate named expressions at a configuration, given by its place in the state `s`."""
         iteration = self._iteration
         trial = [f"const F trial{c} = s[{configuration + k}];" for k, c in enumerate(iteration.coordinates)]
         return [*trial, *iteration.read_data(), *iteration.evaluate(outputs)]
 
     def _evaluated(self, outputs: Mapping[str, Expression], configuration: int) -> list[str]:
-        """The beginning of a body that evaluates expressions at the configuration at a place of the state."""
         header = ["{", *self._iteration.lanes.prologue(), "U* const s = (U*)&state;"]
         return [*header, *self.lines(outputs, configuration)]
 
     def _is_by_dofs(self) -> bool:
-        """True where J'J is smaller than J J'."""
+        """Return True if J'J is smaller than J J'."""
         return len(self._rows) > len(self._iteration.program.dofs)
 
     def _weights(self, k: int) -> list[str]:
-        """Names of the weights of the rows that can make an entry on the diagonal other than 0."""
+        """Name the weights of all rows that contribute to diagonal entry k."""
         program = self._iteration.program
         rows = [r for r in self._rows if not program.jacobian[r][k].is_zero] if self._is_by_dofs() else [self._rows[k]]
         names = {node.name for r in rows for node in reachable([program.rows[r]])}
         return [one.name for one in program.inputs if one.field == ROW_WEIGHTS and one.name in names]
 
     def _gram(self) -> list[list[Expression]]:
-        """J J' or J'J, whichever is smaller, lower triangle."""
+        """Give the smaller of J J' and J'J, lower triangle."""
         program = self._iteration.program
         rows = [list(program.jacobian[r]) for r in self._rows]
         if self._is_by_dofs():
@@ -89,11 +87,10 @@ class MeasureSource:
         return gram
 
     def _least_eigenvalue(self, gram: Sequence[Sequence[Expression]]) -> list[str]:
-        """Laguerre's method from below on det(A - x I), all of whose roots are real: it never passes the least.
+        """Write Laguerre's method from below on det(A - x I); all roots are real, so no step passes the smallest root.
 
-        A row that is zero everywhere, since weights of 0 switch it off or nothing moves it, gets the trace for its
-        diagonal and so is not the least. Sweeps turn A - x I into minus its inverse, whose trace and norm are the sums
-        of 1 / (root - x) and of its square.
+        A zero row (weight 0, or no DOF moves it) gets the trace as diagonal entry, so it is not the smallest. Sweeps
+        turn A - x I into its negative inverse; trace and squared norm are the sums of 1 / (root - x) and its square.
         """
         lanes, number, n = self._iteration.lanes, self._iteration.lanes.number, len(gram)
         zero, one, count = lanes.everywhere(number(0.0)), lanes.everywhere(number(1.0)), number(float(n))

@@ -1,4 +1,4 @@
-"""The step of a rotation that has a quaternion, as C++ over packets, without a branch."""
+"""Step of a quaternion as branch-free C++ over packets."""
 
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.state import COMPONENTS
@@ -9,9 +9,11 @@ from objectives.expression.frame_algebra import conjugate, dot, quaternion, quat
 
 
 def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool, name: str = "step") -> list[str]:
-    """Statements that write the next quaternion exp(-step) trial, of unit length, at a place of the state."""
-    # A step of more than half a turn is cut to that. `a` is the active DOF at which the rotation starts; with
-    # `is_limited` it keeps to a largest angle from where it starts
+    """Write statements that store the next unit quaternion exp(-step) trial at a place of the state.
+
+    Steps are cut to half a turn. `a` is the rotation's first active DOF; `is_limited`: the rotation from the start has
+    a largest angle.
+    """
     graph, number = ExpressionGraph(), lanes.number
     limit = lanes.everywhere(number(END))
     lines = [
@@ -42,7 +44,7 @@ def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool, name: s
 
 
 def _not_too_far(lanes: Lanes, a: int) -> list[str]:
-    """Turn a quaternion back towards where it starts, about the same axis, if it has turned further than it may."""
+    """Rotate a quaternion back to the largest angle from the start, about the same axis, if beyond."""
     graph, names = ExpressionGraph(), dict[Expression, str]()
     start = quaternion([graph.variable(f"turn{a}_{k}") for k in range(4)])
     turned = quaternion([graph.variable(f"turned{k}") for k in range(4)])

@@ -1,4 +1,4 @@
-"""The step in the space of the rows."""
+"""Step in the space of the rows."""
 
 from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.lanes import Lanes
@@ -7,16 +7,16 @@ from ik_service.compiler.code.step import StepSource
 from ik_service.compiler.island_program import IslandProgram, total
 from objectives.expression import Expression
 
-SMALLEST_ROW = 1e-8  # `smallest` of rows: those with light weights are not lost, and they have no DOFs to spare
-NO_ROW = 1e-30  # an entry of J J' that is as good as zero
-COMPLIANT_SHARE = 0.1  # roundings of its entry that are added to a row's compliance of 1; with more, steps fall short
+SMALLEST_ROW = 1e-8  # `Damping.smallest` for rows: keeps rows of small weight
+NO_ROW = 1e-30  # a diagonal entry of J J' that counts as zero
+COMPLIANT_SHARE = 0.1  # roundings of its diagonal entry added to a row's compliance of 1; more would shorten steps
 
 
 class RowStep(StepSource):
-    """The step by factors of J D^-1 J' + C, of the rows that depend on more than one DOF.
+    """Step by factors of J D^-1 J' + C, over the rows that depend on several DOFs.
 
-    Where no row depends on one DOF alone, D is the damping, and all is multiplied by it: (J J' + damping) y = r,
-    s = J'y.
+    If all rows depend on several DOFs, D is the damping, and the equations are multiplied by the damping:
+    (J J' + damping) y = r, s = J'y.
     """
 
     def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, elimination: Elimination) -> None:
@@ -29,11 +29,11 @@ class RowStep(StepSource):
         self.computed = () if self._alone else ("largest",)
 
     def lengths2(self) -> list[str]:
-        """Names of the squared lengths of the columns of J; the largest of its rows where they are not needed."""
+        """Name the squared lengths of the columns of J; or only the largest of the rows if that is enough."""
         return list(self.computed) or super().lengths2()
 
     def outputs(self) -> dict[str, Expression]:
-        """Give the Jacobian; of the rows of one DOF their part of J'J and of J'r, and the diagonal of J'J."""
+        """Give the Jacobian, the diagonal of J'J, and the terms of J'J and J'r by rows of one DOF."""
         program, zero = self._program, self._program.graph.constant(0.0)
         dofs, jacobian, residuals = program.dofs, program.jacobian, program.residuals
         found = {f"row{r}": residuals[r] for r in self._rows}
@@ -46,12 +46,12 @@ class RowStep(StepSource):
         return found
 
     def text(self) -> list[str]:
-        """Statements that compute the step."""
+        """Write the statements of the step."""
         columns = self._columns
         if self._alone:
             lines = [*self._shared_damping(self.lengths2()), *self._inverses(), *self._products()]
         else:
-            none = self._lanes.everywhere(self._number(NO_ROW))  # where no DOF is free, 1 / damping is finite
+            none = self._lanes.everywhere(self._number(NO_ROW))  # keeps 1 / damping finite without free DOFs
             lines = [*self._products(), *self._shared_damping([none, *(f"gram{r}_{r}" for r in self._rows)])]
         lines += [] if self._alone else self._floor_of(SMALLEST_ROW)
         lines += [f"const F floor_row{r} = {self._floor(r)};" for r in self._rows]
@@ -65,7 +65,7 @@ class RowStep(StepSource):
         return lines + self._elimination.solve(self._right, "force", "_row") + self._steps()
 
     def _inverses(self) -> list[str]:
-        """Statements for D^-1."""
+        """Write the statements of D^-1."""
         lines = [f"const F damping = damping_factor * (share + largest * {self._number(SMALLEST_ROW)});"]
         for k, a in enumerate(self._program.dofs):
             own = f"own{a} + damping" if k in self._alone else "damping"
@@ -74,9 +74,9 @@ class RowStep(StepSource):
         return lines
 
     def _products(self) -> list[str]:
-        """Statements for J D^-1 J'."""
+        """Write the statements of J D^-1 J'."""
         dofs, columns, lines = self._program.dofs, self._columns, list[str]()
-        one = "jacobian" if self._alone else "moved"  # the square of 0 or 1 is itself: J is not needed any more
+        one = "jacobian" if self._alone else "moved"  # without D, moved * moved = jacobian * moved: J is not needed
         for r in self._rows:
             for k in columns[r]:
                 entry = f"jacobian{r}_{dofs[k]}"
@@ -89,19 +89,19 @@ class RowStep(StepSource):
         return lines
 
     def _floor(self, r: int) -> str:
-        """Diagonal entry of a row besides its own: its compliance 1, or the damping, and a share of its own."""
+        """Write the term added to a row's diagonal entry: compliance 1 or damping, and a share of the entry."""
         if self._alone:
             share = self._number(COMPLIANT_SHARE * self._lanes.rounding)
             return f"{self._number(1.0)} + damping_factor * (gram{r}_{r} * {share})"
         return self._damping_of(f"gram{r}_{r}", SMALLEST_ROW)
 
     def _right(self, r: int) -> str:
-        """Rest of a row after the rows of one DOF have had their way."""
+        """Write a row's right-hand side, reduced by the rows of one DOF."""
         pulled = [self._program.dofs[k] for k in self._columns[r] if k in self._alone]
         return f"row{r}" + "".join(f" - moved{r}_{a} * pull{a}" for a in pulled)
 
     def predicted_gradient(self) -> dict[int, str]:
-        """Give texts of J'(r - J s) by DOF; r - J s is what the compliance of a row leaves of it."""
+        """Write J'(r - J s) by DOF; r - J s = compliance * force for each row."""
         found = {}
         for k, a in enumerate(self._program.dofs):
             parts = [f"jacobian{r}_{a} * (floor_row{r} * force{r})" for r in self._rows if k in self._columns[r]]

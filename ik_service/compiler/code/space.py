@@ -1,4 +1,4 @@
-"""The space in which a step is solved for: that of the DOFs, or that of the rows."""
+"""Space of the linear system of a step: DOFs or rows."""
 
 import math
 from collections.abc import Sequence
@@ -10,29 +10,28 @@ from numpy.typing import NDArray
 from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.island_program import IslandProgram
 
-CHAIN_ROWS = 6  # rows of one target: in their space they take no more time than in that of as many DOFs
+CHAIN_ROWS = 6  # rows of one target: the space of rows costs no more than the space of as many DOFs
 
 
 @dataclass(frozen=True)
 class StepSpace:
-    """The space in which an island's step is solved for."""
+    """Space of the linear system of an island's step."""
 
-    in_rows: bool  # whether it is that of the rows
-    elimination: Elimination  # factorisation of J'J or of J D^-1 J', of the rows that depend on more than one DOF
-    entries: int  # numbers that the system is made of, the Jacobian's included: a measure of the code's size
+    in_rows: bool  # space of the rows, or of the DOFs
+    elimination: Elimination  # factorisation of J'J, or of J D^-1 J' over the rows that depend on several DOFs
+    entries: int  # entries of factor and Jacobian: a measure of the code's size
 
     @classmethod
     def of(
         cls,
         dofs: Sequence[int],  # DOFs of the island, parents before children
-        depends: NDArray[np.bool_],  # which rows depend on which of them, [rows, dofs]
+        depends: NDArray[np.bool_],  # sparsity of the Jacobian, [rows, dofs]
         *,
-        in_dofs: bool = False,  # whether it has to be that of the DOFs, because J'J is needed anyway
-        # whether some rows yield to others: it is that of the rows then, since J'J loses the light ones in float32
-        has_levels: bool = False,
-        most: float = math.inf,  # entries that there is room for
+        in_dofs: bool = False,  # requires the space of the DOFs, because J'J is needed anyway
+        has_levels: bool = False,  # several priorities: prefers the space of rows; J'J loses light rows in float32
+        most: float = math.inf,  # room for entries
     ) -> "StepSpace":
-        """Choose the space with fewer operations, unless only the other one is small enough."""
+        """Choose the space with fewer operations, unless only the other space has few enough entries."""
         products = depends.T.astype(int) @ depends
         pairs = np.argwhere(np.tril(products, -1))
         by_dofs = Elimination.of(dofs, [(dofs[a], dofs[b]) for a, b in pairs])
@@ -43,7 +42,7 @@ class StepSpace:
         dof_cost = int(np.tril(products).sum()) + by_dofs.products
         row_cost = int(np.tril(shared).sum() + np.trace(products)) + 2 * int(lengths[coupling].sum())
         of_dofs = cls(False, by_dofs, by_dofs.size)
-        dearer = row_cost >= dof_cost and not is_chain and not has_levels  # whatever the factorisation takes
+        dearer = row_cost >= dof_cost and not is_chain and not has_levels  # even without the factorisation
         if in_dofs or not len(coupling) or (dearer and of_dofs.entries <= most):
             return of_dofs
         pairs = np.argwhere(np.tril(shared, -1))
@@ -57,7 +56,7 @@ class StepSpace:
 
     @classmethod
     def of_program(cls, program: IslandProgram, *, in_dofs: bool, most: float = math.inf) -> "StepSpace":
-        """Choose the space for a program; see `of`. Rows of loops are summed up in J'J."""
+        """Choose the space for a program; see `of`. Loops need J'J, the space of the DOFs."""
         if program.loops:
             elimination = Elimination.of(program.dofs, program.coupled)
             return cls(False, elimination, elimination.size)

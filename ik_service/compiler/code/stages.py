@@ -1,15 +1,15 @@
-"""Stages in which rows that yield weigh less and less, until those to which they yield are met; and multipliers.
+"""Stages with decreasing weight of lower-priority rows, until higher-priority rows are met; and Lagrange multipliers.
 
-    minimum of |c|^2 + |stage r|^2, c the rows that come first; the next stage begins from there
+    minimise |c|^2 + |stage r|^2, c the higher-priority rows, r the lower-priority rows; the next stage starts there
 
-At first r weighs so much that steps along c, which curves, may be long. Constraints are met exactly, by multipliers:
+The first stages have heavy r, because then steps along the nonlinear c may be long. Constraints are met exactly, by
+Lagrange multipliers m (augmented Lagrangian: Nocedal and Wright 2006, chapter 17):
 
-    minimum of |c + m|^2 + |stage r|^2
-    where a stage ends: m <- (c + m) (next stage / stage)^2, the pull of the others that the next one has to bear
+    minimise |c + m|^2 + |stage r|^2
+    at the end of a stage: m <- (c + m) (next stage / stage)^2, the pull of r in the next stage
 
-Without m the rows that yield have to be so light that c is met beside them, and steps along c so short that they lead
-nowhere. With m the stages may be heavy (augmented Lagrangian: Nocedal and Wright 2006, chapter 17). In float64 a last
-stage follows in which r weighs nothing: what is left of c, by steps that curve or an m that is not quite right, goes.
+Without m, only a very light r would let c be met, and steps along c would be too short. In float64 a last stage follows
+with nearly weightless r, to remove the rest of c.
 """
 
 from collections.abc import Mapping
@@ -20,36 +20,36 @@ from ik_service.compiler.code.state import NOT_EVALUATED, LaneState
 from ik_service.compiler.island_program import IslandProgram, multiplier, own_multiplier
 
 SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.0**-22}
-"""Factor of the rows that yield in the last stage; where others yield to these again, that from stage to stage."""
+"""Factor of lower-priority rows in the last stage; with three priorities, the ratio from stage to stage."""
 SECONDARY_RATIO = 2.0**-4
-"""That from stage to stage, but for these and constraints."""
+"""Ratio of factors from stage to stage, with two priorities and no constraints."""
 SECONDARY_GAIN = 1e-5
-"""Share of |r|^2 by which a step can lower it where such a stage is over."""
+"""Relative decrease of |r|^2 predicted for the next step; below, a stage ends (two priorities, no constraints)."""
 SECONDARY_STAGE_STEPS = 10
-"""Iterations that are left for the last stage."""
+"""Iterations reserved for the last stage."""
 YIELDING_TIMES = 4.0
-"""Iterations of such an attempt over those of others, where it has come near the targets."""
+"""Factor on the largest number of iterations of an attempt with lower-priority rows, near the targets."""
 NEAR_FLOORS = 1e8
-"""|r|^2 of targets that are near, in floors: within 1 to 3 cm."""
+"""Largest |r|^2 of near targets, as multiple of the floor: within 1 to 3 cm."""
 YIELDING_FLOOR2 = 2.0**-12
-"""Floor of |r|^2 of rows that yield in the first stage, of that of others: they have that share of its weight."""
+"""Floor of |r|^2 of lower-priority rows in the first stage, as share of the floor of targets."""
 EXACT_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
-"""Share of |r|^2 by which a step can lower it where a stage is over, of constraints and of three levels."""
+"""Predicted relative decrease of |r|^2 at which a stage ends, with constraints or three priorities."""
 REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}
-"""The same where the last stage is, beside targets: its minimum is found, as far as they tell it."""
+"""Predicted relative decrease of |r|^2 at which the last stage ends, with targets."""
 MULTIPLIER_STAGES: Mapping[Precision, tuple[float, ...]] = {
     "float32": (1.0, 2.0**-3, 2.0**-6, 2.0**-9),
     "float64": (2.0**-3, 2.0**-9, 2.0**-15, 2.0**-21),
 }
-"""Factors of the rows that yield, one after another, each the same share of the one before."""
+"""Factors of lower-priority rows beside constraints, stage by stage, with a constant ratio."""
 CLOSING_STAGE = 2.0**-41
-"""That of a further stage in float64, so light that nothing but c is solved for, without multipliers."""
+"""Factor of a further stage in float64: only c is solved, without multipliers."""
 CLOSING_STEPS = 2.0
-"""Iterations that are left for it."""
+"""Iterations reserved for this stage."""
 
 
 def stage_range(program: IslandProgram, precision: Precision) -> tuple[float, float]:
-    """Return the factors of the first stage and the last; in float64 answers are improved, whose targets stay met."""
+    """Return the factors of the first and the last stage; in float64 only the last stage, to refine answers."""
     if program.multiplied:
         return MULTIPLIER_STAGES[precision][0], MULTIPLIER_STAGES[precision][-1]
     return 1.0 if precision == "float32" else SECONDARY_STAGE[precision], SECONDARY_STAGE[precision]
@@ -60,18 +60,18 @@ def _ratio(lanes: Lanes) -> float:
 
 
 def plain(row: int) -> str:
-    """Name the packet of a row without its multiplier; of a limit, beyond which its multiplier holds it, with it."""
+    """Name the packet of a row without Lagrange multiplier; for a limit, with its current multiplier."""
     return f"plain{row}"
 
 
 def own_multiplier_lines(program: IslandProgram, state: LaneState) -> list[str]:
-    """Statements for the multipliers of limits until now."""
+    """Write the statements that load the current Lagrange multipliers of limits."""
     places = {r: state.multipliers + k for k, r in enumerate(program.multiplied)}
     return [f"const F {own_multiplier(r)} = s[{places[r]}];" for r in program.one_sided]
 
 
 def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> list[str]:
-    """Statements for the multipliers at the trial, from the rows: new ones where a stage has just begun."""
+    """Write the statements of the Lagrange multipliers at the trial; the first trial of a stage updates them."""
     number, ratio, stages = lanes.number, _ratio(lanes), MULTIPLIER_STAGES[lanes.precision]
     begins = lanes.both(f"stage < {number(stages[0])}", f"old_norm2 >= {number(NOT_EVALUATED)}")
     lines = [f"const auto begins = {begins};"]
@@ -88,10 +88,12 @@ def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> 
 
 
 def iterations_texts(program: IslandProgram, lanes: Lanes, target_error: str, goes_on: str) -> tuple[str, str]:
-    """Return in C++ how many iterations an attempt has, and how many where stages are left: one of the last follows."""
-    # There are more where rows yield to targets that are near. Such rows are lowered along targets, which curve, by
-    # many steps; a target that is not near by then is seldom within reach. In float64 answers are improved, with more
-    # iterations in any case. `target_error` is |r|^2 of the targets, `goes_on` whether stages are left.
+    """Write the largest numbers of iterations of an attempt: until the last stage begins, and in total.
+
+    `target_error` is |r|^2 of the targets, `goes_on` whether stages are left. Near the targets there are more
+    iterations: the minimum of lower-priority rows along nonlinear targets takes many steps. Targets still far away are
+    seldom reachable. Refining in float64 has more iterations anyway.
+    """
     own = lanes.everywhere("iterations")
     if not program.errors or program.multiplied or program.has_tertiary or lanes.precision == "float64":
         return own, own
@@ -102,19 +104,18 @@ def iterations_texts(program: IslandProgram, lanes: Lanes, target_error: str, go
 
 @dataclass(frozen=True)
 class StageTexts:
-    """C++ about the stage of a lane and the next one."""
+    """C++ conditions and numbers of a SIMD lane's stage."""
 
-    goes_on: str  # whether there is a next one
-    lighter: str  # what the factor of the rows that yield is in it
-    steps: str  # how many iterations are left at least when it begins
-    gain: float  # share of |r|^2 by which a step can lower it where the stage is over
-    is_light: str  # whether rows that yield weigh so little that the others can be met
-    # whether the stage is the last one, at whose minimum attempts end; None where they do not
-    is_last: str | None = None
+    goes_on: str  # whether a next stage exists
+    lighter: str  # factor of lower-priority rows in the next stage
+    steps: str  # iterations reserved for the next stage
+    gain: float  # predicted relative decrease of |r|^2 at which the stage ends
+    is_light: str  # whether lower-priority rows are light enough to meet higher-priority rows
+    is_last: str | None = None  # whether attempts end at the minimum of this stage; None: at no minimum
 
     @staticmethod
     def of(program: IslandProgram, lanes: Lanes) -> "StageTexts":
-        """Return those of a program with rows that yield; `late` says in them that time is running out."""
+        """Write the texts of a program with priorities; their variable `late` is true near the last iteration."""
         number, first, last = lanes.number, lanes.number(1.0), lanes.number(SECONDARY_STAGE[lanes.precision])
         gain = EXACT_GAIN[lanes.precision]
         few, many = (lanes.everywhere(number(times * SECONDARY_STAGE_STEPS)) for times in (1.0, 2.0))

@@ -1,62 +1,61 @@
-"""Numbers that a lane of an iteration remembers, and the damping of its steps."""
+"""State of a SIMD lane between iterations, and the damping rule."""
 
 from dataclasses import dataclass, fields
 
 from ik_service.compiler.island_program import IslandProgram
 from objectives.expression import Expression
 
-NOT_EVALUATED = 1.0e30  # |r|^2 of a lane before its first evaluation: any trial is better
+NOT_EVALUATED = 1.0e30  # |r|^2 before the first evaluation: any trial is better
 COMPONENTS = "xyzw"
-INPUT_ROOM = 48  # inputs of a padded state are a multiple; 40 and 64 measured slower
+INPUT_ROOM = 48  # padded states have a multiple of this number of inputs; 40 and 64 measured slower
 
 
 @dataclass(frozen=True)
 class Damping:
-    """Damping of an entry d of a diagonal: factor * (min(share |r|^2 + bend |g|, most h) + floor).
+    """Damping of a diagonal entry d: factor * (min(share |r|^2 + bend |g|, most h) + floor).
 
-    h is the largest entry, and the floor least (d + smallest h), or least h where smallest is 1.
+    h is the largest diagonal entry; floor = least (d + smallest h), or least h for smallest = 1.
     """
 
-    share: float  # of |r|^2 (proportional to the error: Chan and Lawrence 1988)
-    most: float  # of h: far targets are approached in long steps
-    least: float  # of d or h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go
-    progress: float  # share by which a trial must lower the least |r|^2 so far to count as progress
-    up: float  # factor on the damping_factor after a trial that is no progress
-    down: float  # factor on the damping_factor after one that is; it does not fall under 1
-    factor_max: float  # a lane this much damped that makes no progress will make none
-    # share of h that entries have besides their own, so that zeros have a floor, or 1: all have the same
-    smallest: float = 1.0
-    # of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near singularities with
-    # residuals that stay do not swing to and fro
+    share: float  # coefficient of |r|^2 (damping proportional to the error: Chan and Lawrence 1988)
+    most: float  # coefficient of h: bounds the damping far from targets
+    least: float  # coefficient of the floor, in roundings; with less, rounding moves redundant DOFs
+    progress: float  # relative decrease of the least |r|^2 that counts as progress
+    up: float  # ratio of damping factors after a trial without progress
+    down: float  # ratio of damping factors after progress; the damping factor is at least 1
+    factor_max: float  # a lane without progress and with a larger damping factor ends
+    smallest: float = 1.0  # share of h in the floor, for zero entries; 1: equal floor for all entries
+    # coefficient of |g| [m], g the rows with goals: as large as their second derivatives, so that steps do not
+    # oscillate near singularities with remaining residuals
     bend: float = 0.0
-    # whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or when the
-    # next would: by the model, whose rows are straight, a step s lowers |r|^2 by no more than 2 s'J'r
+    # whether a lane ends, too, when |r|^2 changes by less than `progress`, or will with the next step: the linear model
+    # bounds the decrease of |r|^2 by 2 s'J'r for a step s
     settles: bool = False
 
 
 @dataclass(frozen=True)
 class LaneState:
-    """Layout of the numbers of a lane in its state: first places of the groups.
+    """Layout of a SIMD lane's state: first places of the groups.
 
-    What the iteration only reads, from the limits on, takes no places where it stands apart.
+    Read-only numbers, from the limits on, take no places if they have an array of their own.
     """
 
-    q: int  # best configuration so far: a number per active DOF, four for a rotation that has a quaternion
-    trial: int  # configuration to be evaluated next, laid out as q
+    q: int  # best configuration so far: a number per active DOF, four for a quaternion
+    trial: int  # configuration to evaluate next, laid out as q
     gradient: int  # J'r at q, per DOF
     lengths2: int  # squared lengths of the columns of J at q, per DOF, or one for all
     errors: int  # squared errors of the targets, and of rows with tolerances, at q
     norm2: int  # |r|^2 at q
-    damping_factor: int  # factor on the damping
+    damping_factor: int
     steps: int  # steps tried
-    stage: int  # what the factor of rows that yield is multiplied with, where there are such: see `stages`
-    multipliers: int  # those of the rows that have some, 0 at first; see `multipliers`
-    pressure: int  # the gradient at the trial, as the step before has predicted it, where that is kept; per DOF
-    hessian: int  # J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs
+    stage: int  # factor of lower-priority rows, with several priorities; see `stages`
+    multipliers: int  # Lagrange multipliers, 0 at first; see `stages`
+    pressure: int  # gradient at the trial predicted by the step before, per DOF; optional
+    hessian: int  # J'J at q below the diagonal, an entry per coupled pair of DOFs; optional
     lower: int  # lower limits, per DOF
     upper: int  # upper limits, per DOF
-    inputs: int  # data of the problem, as the program lists it
-    floor2: int  # |r|^2 that ends the attempt
+    inputs: int  # data of the problem, in the order of the program's inputs
+    floor2: int  # |r|^2 at which the attempt ends
     size: int  # number of places
 
     @classmethod
@@ -70,7 +69,7 @@ class LaneState:
         with_pressure: bool = False,
         padded: bool = False,
     ) -> "LaneState":
-        """Lay out the state of a program; with `padded`, kinds of targets have one layout and share a kernel."""
+        """Lay out the state of a program; with `padded`, kinds of targets share a layout and so a kernel."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
         errors, inputs = len(error_outputs(program)), len(program.inputs)
         if padded:
@@ -84,7 +83,7 @@ class LaneState:
 
 
 def coordinate_names(program: IslandProgram) -> tuple[tuple[int, str], ...]:
-    """Active DOF and component ("" or one of xyzw) of every coordinate of the island, in the order of the state."""
+    """List active DOF and component ("" or one of xyzw) of the island's coordinates, in the order of the state."""
     names: list[tuple[int, str]] = []
     inner = {a + k for a in program.quaternions for k in (1, 2)}
     for a in program.dofs:
@@ -96,9 +95,9 @@ def coordinate_names(program: IslandProgram) -> tuple[tuple[int, str], ...]:
 
 
 def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
-    """Squared errors of pose targets ("position" or "chord") and of rows with tolerances ("rows"), and expressions.
+    """List squared errors of pose targets ("position" or "chord") and of rows with tolerances ("rows"), by expression.
 
-    The last two, where rows yield to others, are |r|^2 of either kind ("level").
+    With several priorities, the last two are |r|^2 of higher and of lowest priority ("level").
     """
     found = []
     for error in program.errors:
@@ -109,8 +108,7 @@ def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
 
 
 def error_places(program: IslandProgram, *, padded: bool) -> list[int]:
-    """Return the place of each of `error_outputs` among the errors of a state."""
-    # Padded, every target has a place for each of its errors; unused ones stay 0
+    """List the place of each of `error_outputs` among the errors of a state; padded: two places per target."""
     if not padded:
         return list(range(len(error_outputs(program))))
     kinds = [kind for error in program.errors for kind in (error.position2, error.chord2)]

@@ -1,4 +1,4 @@
-"""From expressions to statements over packets: one C++ statement per operation, a few where it is a function."""
+"""From expressions to statements over packets: one C++ statement per operation, several per function."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 
@@ -12,8 +12,10 @@ _COMPARE = {Operation.MINIMUM: ("<", ">="), Operation.MAXIMUM: (">", "<=")}
 
 
 def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
-    """Write the C++ statements that compute the outputs, expressions of one graph."""
-    # `names` has what has been assigned already; this call's names are added. Variables go by their own names
+    """Write the C++ statements of the outputs, expressions of one graph.
+
+    `names` has the variables of expressions written before; new variables are added.
+    """
     lines = []
     for node in reachable(outputs):
         if node in names:
@@ -36,7 +38,7 @@ def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMappin
 
 
 def packet(lanes: Lanes, node: Expression, names: Mapping[Expression, str]) -> str:
-    """Name of an output as a packet, also where it folded to a number."""
+    """Name an output as a packet, also an output folded to a number."""
     return lanes.everywhere(names[node]) if node.value is not None else names[node]
 
 
@@ -66,7 +68,7 @@ def _operation(lanes: Lanes, node: Expression, names: MutableMapping[Expression,
 
 
 def _extremum(lanes: Lanes, node: Expression, names: Mapping[Expression, str]) -> str:
-    """The smaller or the larger of two, the second where they are equal, and NaN where one is."""
+    """Write the minimum or maximum of two: the second of equal numbers, NaN if one is NaN."""
     first, second = (packet(lanes, operand, names) for operand in node.operands)
     before, not_before = _COMPARE[node.operation]
     if node.operands[1].value is not None:

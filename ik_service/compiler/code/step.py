@@ -1,13 +1,13 @@
-"""The step from a trial configuration, in the space of the DOFs or in that of the rows.
+"""Step from a trial configuration, in the space of the DOFs or of the rows.
 
-    rows r, Jacobian J and damping at the trial; DOFs at a limit that the gradient pushes outwards do not move
+    rows r, Jacobian J and damping at the trial; active set: DOFs at a limit with an outward gradient do not move
     space of the DOFs: (J'J + damping) s = J'r
     space of the rows: (J D^-1 J' + C) y = r - J D^-1 p,  s = D^-1 (p + J'y)
 
-p and D are J'r and the diagonal of J'J + damping of the rows that depend on one DOF alone, J and r are the other rows.
-Both solve the same damped normal equations. Every entry of a diagonal has a floor in proportion to itself: with one for
-all, light rows beside heavy ones are lost. J'J mixes the rows in each of its entries and still loses the lightest,
-J D^-1 J' does not. Which space has fewer operations follows from which rows depend on which DOFs.
+p and D are J'r and the diagonal of J'J + damping over the rows of one DOF; J and r are all other rows. Both spaces
+solve the same damped normal equations. The floor of a diagonal entry is proportional to the entry: with a common floor,
+light rows beside heavy rows would be lost. J'J mixes all rows in its entries and still loses the lightest rows;
+J D^-1 J' does not. The sparsity of J decides which space has fewer operations.
 """
 
 from abc import ABC, abstractmethod
@@ -19,13 +19,13 @@ from ik_service.compiler.code.state import Damping, error_outputs
 from ik_service.compiler.island_program import IslandProgram
 from objectives.expression import Expression
 
-AT_LIMIT_SHARE = 1e-3  # share of the way between two limits within which a DOF is at one
+AT_LIMIT_SHARE = 1e-3  # a DOF nearer to a limit than this share of its range counts as at the limit
 
 
 class StepSource(ABC):
-    """C++ of the step of an island: `step{a}` for each of its DOFs."""
+    """C++ of the step of an island: `step{a}` for each DOF."""
 
-    computed: tuple[str, ...] = ()  # those of `lengths2` that `text` computes; the others are outputs of the program
+    computed: tuple[str, ...] = ()  # names of `lengths2` computed by `text`; other names are outputs of the program
 
     def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, elimination: Elimination) -> None:
         self._program, self._lanes, self._damping, self._elimination = program, lanes, damping, elimination
@@ -34,36 +34,36 @@ class StepSource(ABC):
 
     @abstractmethod
     def outputs(self) -> dict[str, Expression]:
-        """Expressions of the program at the trial that the step needs."""
+        """Give the expressions at the trial that the step needs."""
 
     @abstractmethod
     def text(self) -> list[str]:
-        """Statements that compute the step."""
+        """Write the statements of the step."""
 
     @abstractmethod
     def predicted_gradient(self) -> dict[int, str]:
-        """Give texts of J'(r - J s) by DOF: the gradient after the step, if rows were straight."""
+        """Write J'(r - J s) by DOF: the gradient after the step, predicted by the linear model."""
 
     def lengths2(self) -> list[str]:
-        """Names of the squared lengths of the columns of J at the trial, per DOF; one for all where it is enough."""
+        """Name the squared lengths of the columns of J at the trial, per DOF, or one for all."""
         return [f"hessian{a}_{a}" for a in self._program.dofs]
 
     def _shared_damping(self, entries: Sequence[str]) -> list[str]:
-        """Statements for `largest`, the largest entry of a diagonal, and `share`, the damping but for its floor."""
+        """Write the statements of `largest`, the largest diagonal entry, and `share`, the damping without floor."""
         lanes, number, damping = self._lanes, self._number, self._damping
         lines = [f"F largest = {entries[0]};"]
         for entry in entries[1:]:
             lines.append(f"largest = {lanes.choose(f'{entry} > largest', entry, 'largest')};")
         bent = f" + {number(damping.bend)} * {lanes.sqrt('goal_norm2')}" if damping.bend > 0.0 else ""
         norm2 = "norm2"
-        if self._program.multiplied:  # at first, rows that yield do not shorten steps
+        if self._program.multiplied:  # in the first stage, lower-priority rows do not shorten steps
             norm2 = lanes.choose(f"stage < {number(1.0)}", norm2, f"error{len(error_outputs(self._program)) - 2}")
         lines.append(f"const F shared = {norm2} * {number(damping.share)}{bent};")
         lines.append(f"const F most = largest * {number(damping.most)};")
         return [*lines, f"const F share = {lanes.choose('shared < most', 'shared', 'most')};"]
 
     def _floor_of(self, smallest: float) -> list[str]:
-        """Statements for what `_damping_of` needs: `floor`, common to all entries, and `grade`, the share of each."""
+        """Write the statements of `floor`, common to all entries, and `grade`, the share of each entry."""
         least = self._number(self._damping.least * self._lanes.rounding)
         if smallest == 1.0:
             return [f"const F floor = damping_factor * (share + largest * {least});"]
@@ -71,15 +71,14 @@ class StepSource(ABC):
         return [*lines, f"const F floor = damping_factor * share + grade * (largest * {self._number(smallest)});"]
 
     def _damping_of(self, entry: str, smallest: float) -> str:
-        """The damping of an entry of the diagonal, with a floor in proportion to it unless all have the same."""
+        """Write the damping of a diagonal entry, after `_floor_of`."""
         return "floor" if smallest == 1.0 else f"{entry} * grade + floor"
 
     def _unless_at_bound(self, a: int, text: str) -> str:
-        """A number; 0 where the DOF is at a limit and its gradient pushes it outwards.
+        """Write a number, or 0 if the DOF is at a limit with an outward gradient.
 
-        Where rows have multipliers it is the predicted one: rows that are heavy and curve turn the other to and fro.
-        So the step of such a DOF is zero, exactly: moved off a limit of 0 by as little as rounding, it would not count
-        as at its bound.
+        With Lagrange multipliers the predicted gradient decides: heavy nonlinear rows make the sign of the gradient
+        oscillate. The 0 is exact: after a rounding error the DOF would not count as at the limit.
         """
         if a in self._quaternion_dofs:
             return text
@@ -91,17 +90,17 @@ class StepSource(ABC):
 
 
 class DofStep(StepSource):
-    """The step by factors of J'J + damping."""
+    """Step by factors of J'J + damping."""
 
     def outputs(self) -> dict[str, Expression]:
-        """Give J'J, but for what is always zero."""
+        """Give J'J without structural zeros."""
         program = self._program
         place = {a: k for k, a in enumerate(program.dofs)}
         entries = [*((a, a) for a in program.dofs), *program.coupled]
         return {f"hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in entries}
 
     def text(self) -> list[str]:
-        """Statements that compute the step."""
+        """Write the statements of the step."""
         return [*self._factors(), *self._elimination.solve(lambda a: f"gradient{a}", "step")]
 
     def _factors(self) -> list[str]:
@@ -121,7 +120,7 @@ class DofStep(StepSource):
         return [*shared, *floors, *factors]
 
     def predicted_gradient(self) -> dict[int, str]:
-        """Give texts of J'(r - J s) by DOF."""
+        """Write J'(r - J s) by DOF."""
         dofs, coupled, found = self._program.dofs, {*self._program.coupled}, dict[int, str]()
         for a in dofs:
             pairs = ((max(a, b), min(a, b), b) for b in dofs)
