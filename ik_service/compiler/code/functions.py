@@ -212,7 +212,7 @@ class _Steps:
         return lanes.choose(outer, ends, inner)
 
     def angle(self, y: str, x: str) -> str:
-        """Write atan2(y, x): arc tangent of smaller over larger, reduced by pi / 4 if the ratio is above tan(pi / 8)."""
+        """Write atan2(y, x): arc tangent of smaller over larger, reduced by pi / 4 for ratios above tan(pi / 8)."""
         lanes, number = self.lanes, self.number
         high, across = self.size("high", y), self.size("across", x)
         steep = f"{high} > {across}"
