@@ -1,1 +1,1 @@
-"""The objectives of this package: poses, directions, planes, loops and wheels, postures, limits, couplings."""
+"""Built-in objectives: poses, directions, planes, loops and wheels, postures, limits, couplings."""

@@ -1,6 +1,6 @@
-"""Joints that close loops: row groups over where a frame stands in another, their coordinates, and limits of these.
+"""Joints that close loops: row groups over the relative pose of two frames, coordinates of joints, and limits.
 
-A limit is a row of one side: the coordinate less the nearest value within the limits, 0 where it is within.
+The row of a limit is one-sided: the coordinate minus the nearest value within the limits, 0 inside.
 """
 
 import functools
@@ -15,16 +15,16 @@ from objectives.expression.frame_algebra import Frame
 from objectives.expression.rows import RowGroup, RowInputs
 
 FRAME, REFERENCE_FRAME, SIZE = "link", "reference", "size"
-"""Names in the row groups: the frames, and the number that some joints have."""
+"""Names in the row groups: the frames, and the number of some joints."""
 NO_DIRECTION = 1e-24
-"""Squared length of a direction below which it has no angle: axes are opposite."""
+"""Squared length below which a direction has no angle: the axes are opposite."""
 TURN = ("qx", "qy", "qz", "qw")
 
 RelativeRows = Callable[[Frame, Scalar], Sequence[Scalar]]
 
 
 def relative_group(name: str, row_count: int, rows: RelativeRows, *, has_size: bool = False) -> RowGroup:
-    """Return a row group over where the frame stands in the reference frame, and a number where it has one."""
+    """Make a row group over the pose of the frame in the reference frame, and over a number with `has_size`."""
 
     def state(inputs: RowInputs) -> Sequence[Scalar]:
         frame = inputs.frames[FRAME].relative_to(inputs.frames[REFERENCE_FRAME])
@@ -35,35 +35,19 @@ def relative_group(name: str, row_count: int, rows: RelativeRows, *, has_size: b
 
 
 def _angle_of(sine: Scalar, cosine: Scalar) -> Scalar:
-    """The angle of a direction, from -pi to pi; 0, and unchanged by any motion, where that has no length."""
+    """State the angle of a direction, from -pi to pi; the constant 0 for a direction without length."""
     has_length = sine * sine + cosine * cosine > NO_DIRECTION
     return atan2(where(has_length, sine, 0.0), where(has_length, cosine, 1.0))
 
 
 def _angle(frame: Frame) -> Scalar:
-    """The angle about z of a frame that turns about z alone."""
+    """State the angle about z of a frame rotated about z only."""
     _, _, z, w = frame.orientation_xyzw
     return _angle_of(2.0 * z * w, w * w - z * z)
 
 
-def _revolute(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [_angle(frame)]
-
-
-def _prismatic(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return frame.position[2:]
-
-
-def _helical(frame: Frame, pitch: Scalar) -> Sequence[Scalar]:
-    return [frame.position[2] / pitch]
-
-
-def _cylindrical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [frame.position[2], _angle(frame)]
-
-
 def _universal(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    """The angle about z of the reference of the x axis, then that about this x axis."""
+    """State the angle of the x axis about z of the reference, then the angle about this x axis."""
     x, y, z, w = frame.orientation_xyzw
     first = _angle_of(2.0 * (x * y + z * w), 1.0 - 2.0 * (y * y + z * z))
     return [first, _angle_of(2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y))]
@@ -74,20 +58,20 @@ def _spherical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
     return [where(w < 0.0, -part, part) for part in frame.orientation_xyzw]
 
 
-def _planar(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    return [*frame.position[:2], _angle(frame)]
-
-
-CLOSING_COORDINATES: Mapping[str, tuple[RowGroup, tuple[str, ...]]] = {
-    "revolute": (relative_group("closing_revolute", 1, _revolute), ("",)),
-    "prismatic": (relative_group("closing_prismatic", 1, _prismatic), ("",)),
-    "helical": (relative_group("closing_helical", 1, _helical, has_size=True), ("",)),
-    "cylindrical": (relative_group("closing_cylindrical", 2, _cylindrical), ("z", "angle")),
-    "universal": (relative_group("closing_universal", 2, _universal), ("angle_z", "angle_x")),
-    "spherical": (relative_group("closing_spherical", 4, _spherical), TURN),
-    "planar": (relative_group("closing_planar", 3, _planar), ("x", "y", "angle")),
+_COORDINATES: Mapping[str, tuple[RelativeRows, tuple[str, ...]]] = {
+    "revolute": (lambda frame, _size: [_angle(frame)], ("",)),
+    "prismatic": (lambda frame, _size: frame.position[2:], ("",)),
+    "helical": (lambda frame, pitch: [frame.position[2] / pitch], ("",)),
+    "cylindrical": (lambda frame, _size: [frame.position[2], _angle(frame)], ("z", "angle")),
+    "universal": (_universal, ("angle_z", "angle_x")),
+    "spherical": (_spherical, TURN),
+    "planar": (lambda frame, _size: [*frame.position[:2], _angle(frame)], ("x", "y", "angle")),
 }
-"""Coordinates of the joints that have some of their own, and their names; one alone has none."""
+CLOSING_COORDINATES: Mapping[str, tuple[RowGroup, tuple[str, ...]]] = {
+    joint: (relative_group(f"closing_{joint}", len(names), rows, has_size=joint == "helical"), names)
+    for joint, (rows, names) in _COORDINATES.items()
+}
+"""Coordinates of the joints with coordinates, and their names; a single coordinate has an empty name."""
 
 ANGLES: Mapping[str, tuple[bool, ...]] = {
     "revolute": (True,),
@@ -97,16 +81,15 @@ ANGLES: Mapping[str, tuple[bool, ...]] = {
     "universal": (True, True),
     "planar": (False, False, True),
 }
-"""Of joints whose coordinates may have limits: which coordinates are angles that are told from -pi to pi."""
-FAR = 1e30  # in place of a limit that is not there
+"""Joints whose coordinates may have limits: whether a coordinate is an angle from -pi to pi."""
+FAR = 1e30  # in place of an infinite limit
 
 
 def limit_pairs(joint: str, limits: Any) -> tuple[tuple[float, float], ...]:
     """Check limits of a joint that closes a loop, as in `IKObjectiveLoop`; give both limits of each coordinate.
 
     Raises:
-        InputError: The joint has no coordinates that may have limits, or a value has a wrong shape, is not a number, or
-            is not allowed.
+        InputError: The joint takes no limits, or a value has a wrong shape, is not a number, or is not allowed.
     """
     if joint not in ANGLES:
         raise InputError(f"joint {joint!r} takes no limits. Joints that do: {', '.join(ANGLES)}.")
@@ -132,7 +115,7 @@ def limit_pairs(joint: str, limits: Any) -> tuple[tuple[float, float], ...]:
 
 
 def limited_coordinates(joint: str, pairs: Sequence[tuple[float, float]]) -> tuple[int, ...]:
-    """Return which coordinates have limits that can be passed: an angle has none from a whole turn on."""
+    """Return the indices of coordinates with effective limits: a range of a whole turn does not limit an angle."""
     return tuple(
         k
         for k, (is_angle, (lower, upper)) in enumerate(zip(ANGLES[joint], pairs, strict=True))
@@ -141,10 +124,10 @@ def limited_coordinates(joint: str, pairs: Sequence[tuple[float, float]]) -> tup
 
 
 def limit_numbers(joint: str, pairs: Sequence[tuple[float, float]], limited: Sequence[int]) -> dict[str, float]:
-    """Name the numbers of the rows of limits: from where coordinates are measured, both ends from there, and shifts.
+    """Name the constants of the rows of limits: middle of a range, both limits relative to the middle, and shift.
 
-    Angles are measured from the middle of their range, so that they jump where they are farthest from it. A shift is
-    what a solver may change beside a coordinate, 0 here.
+    Angles are measured from the middle of the range, so that they jump opposite the middle. The shift, 0 here, is added
+    to the coordinate; a solver puts the Lagrange multiplier there.
     """
     found = dict[str, float]()
     for k in limited:
@@ -157,7 +140,7 @@ def limit_numbers(joint: str, pairs: Sequence[tuple[float, float]], limited: Seq
 
 @functools.cache
 def limit_group(joint: str, limited: tuple[int, ...]) -> RowGroup:
-    """Return the row group of the limits of some coordinates of a joint."""
+    """Make the row group of the limits of some coordinates of a joint."""
     group = CLOSING_COORDINATES[joint][0]
     names = limit_numbers(joint, [(0.0, 0.0)] * len(ANGLES[joint]), limited)
 

@@ -1,4 +1,4 @@
-"""An objective that couples two joints: the coordinate of one is a polynomial in that of the other."""
+"""Objective for a coupling of two joints: a coordinate is a polynomial in another coordinate."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -19,7 +19,7 @@ COEFFICIENTS_MOST = 16
 
 @cache
 def _group(count: int) -> RowGroup:
-    """The row of a polynomial with so many coefficients; made once, so that its kernels are."""
+    """Make the row of a polynomial with `count` coefficients; cached, so that its kernels are built once."""
     names = tuple(f"c{k}" for k in range(count))
 
     def state(inputs: RowInputs) -> Sequence[Scalar]:
@@ -32,10 +32,20 @@ def _group(count: int) -> RowGroup:
 
 
 class IKObjectiveCoupling(ConstraintObjective):
-    """Couple two joints, as gears and cams do.
+    """Couple two joints, like gears and cams.
 
-    residual = weight row_weights (q - (c0 + c1 r + c2 r^2 + ...)), one row: q the coordinate of the joint [rad or m], r
-    that of the reference joint, c the coefficients. `weight` stands for 1/m or 1/rad.
+    residual = weight row_weights (q - (c0 + c1 r + c2 r^2 + ...)), one row: q is the coordinate of the joint [rad or
+    m], r the coordinate of the reference joint, c the coefficients.
+
+    Args:
+        joint: Name of the joint, with one coordinate.
+        reference_joint: Name of the reference joint, with one coordinate.
+        coefficients: Coefficients of the polynomial, the constant first, 2 to 16; for a gear: offset and ratio.
+        row_weights: Weight of the row, shape [1] or [problem_count, 1]; 0 disables the row.
+        weight: Factor of the row [1/m or 1/rad].
+
+    Raises:
+        InputError: The joints are the same, or the coefficients are not 2 to 16 finite numbers.
     """
 
     def __init__(
@@ -47,18 +57,6 @@ class IKObjectiveCoupling(ConstraintObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State which joints are coupled.
-
-        Args:
-            joint: Name of the joint, of one coordinate.
-            reference_joint: Name of the other joint, alike.
-            coefficients: Those of the polynomial, the constant first, 2 to 16; a gear has an offset and a ratio.
-            row_weights: Weight of the row, shape [1] or [problem_count, 1]; 0 switches it off.
-            weight: Factor of the row [1/m or 1/rad].
-
-        Raises:
-            InputError: The joints are one, or the coefficients are not 2 to 16 finite numbers.
-        """
         if joint == reference_joint:
             raise InputError(f"IKObjectiveCoupling couples joint '{joint}' to itself. Allowed: two joints.")
         numbers = np.asarray(coefficients, np.float64)
@@ -70,16 +68,11 @@ class IKObjectiveCoupling(ConstraintObjective):
 
     @property
     def joints(self) -> tuple[str, str]:
-        """The joint, and the one that it is coupled to."""
+        """Names of the joint and the reference joint."""
         return self._joints
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
-        """State the row.
-
-        Raises:
-            UnknownNameError: The robot has no joint of a name.
-            InputError: A joint has several coordinates.
-        """
+        """State the row; UnknownNameError for an unknown joint, InputError for a joint with several coordinates."""
         robot = RobotIndices(model)
         dofs = []
         for name in self._joints:

@@ -1,6 +1,6 @@
-"""Shared parts of objectives that control a frame on a link: the offset, and the link from which the frame is seen."""
+"""Base of objectives for a frame on a link: offset of the frame, and reference link."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
 
 
 def checked_offset(owner: str, name: str, value: Any) -> FloatArray:
-    """Return T_link_frame [7] with a quaternion of length 1, None for the link's own frame; else InputError."""
+    """Read T_link_frame [7] with a unit quaternion, None for the link's own frame; InputError for anything else."""
     transform = IDENTITY if value is None else np.asarray(value, np.float64)
     if transform.shape != (7,) or not np.isfinite(transform).all():
         raise InputError(f"{owner}: {name} is {value}; allowed: seven finite numbers, position and xyzw.")
@@ -28,10 +28,10 @@ def checked_offset(owner: str, name: str, value: Any) -> FloatArray:
 
 
 def body_frame(robot: RobotIndices, link: str | None, offset: FloatArray) -> BodyFrame:
-    """Return where a frame stands on the body of its link; of no link, in the world."""
+    """Place a frame on the body of its link, or in the world for None."""
     body, place = (-1, IDENTITY) if link is None else robot.frame(link)
     turn, own = quaternion(place[3:].tolist()), offset.tolist()
-    position: Any = add(vector(place[:3].tolist()), rotate(turn, vector(own[:3])))  # numbers in, numbers out
+    position: Any = add(vector(place[:3].tolist()), rotate(turn, vector(own[:3])))  # of numbers, not expressions
     orientation: Any = quaternion_product(turn, quaternion(own[3:]))
     return BodyFrame(body, (*position, *orientation))
 
@@ -40,18 +40,16 @@ FRAME, REFERENCE_FRAME, OFFSET = "link", "reference", "offset"
 
 
 class FrameRows(NamedTuple):
-    """Rows about one frame."""
+    """Rows of one frame; `name` is a Python identifier, part of the kernels' names."""
 
     name: str
-    """A Python identifier, part of the kernels' names."""
-
     row_count: int
     state: Callable[[RowInputs], Sequence[Scalar]]
     independent: bool = True
 
 
 def seen_frame(inputs: RowInputs) -> Frame:
-    """Give the controlled frame, seen from the reference if there is one."""
+    """Give the controlled frame, in the reference frame if there is one, else in the world."""
     frame = inputs.frames[FRAME]
     return frame.relative_to(inputs.frames[REFERENCE_FRAME]) if REFERENCE_FRAME in inputs.frames else frame
 
@@ -69,17 +67,20 @@ def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool
 
 
 class FrameObjective(ExpressionObjective):
-    """An objective about a frame on a link, with offset and reference link if wanted; a subclass states its rows."""
+    """An objective for a frame on a link, with optional offset and reference link; a subclass states the rows.
+
+    `IKObjectivePose` describes the arguments; `fields` are the data of the rows.
+    """
 
     _rows: FrameRows
 
     def __init__(
         self,
         link: str | int,
+        reference_link: str | int | None,
         fields: Sequence[DataField],
         *,
         offset: Any,
-        reference_link: str | int | None,
         row_weights: Any,
         weight: float,
     ) -> None:
@@ -93,12 +94,12 @@ class FrameObjective(ExpressionObjective):
 
     @property
     def link(self) -> str | int:
-        """Link that carries the controlled frame, by name, or a body by index."""
+        """Link of the controlled frame, by name, or a body by index."""
         return self._link
 
     @property
     def reference_link(self) -> str | int | None:
-        """Link in whose frame the data are given; None for the world."""
+        """Reference link, the frame of the data; None for the world."""
         return self._reference_link
 
     @property
@@ -107,13 +108,14 @@ class FrameObjective(ExpressionObjective):
         return self._fields[OFFSET].host() if OFFSET in self._fields else None
 
     def set_offset(self, offset: Any) -> None:
-        """Replace T_link_tcp, shape [7] or [problem_count, 7]; only where the objective was made with an offset.
-
-        Raises:
-            UnknownNameError: The objective was made without an offset.
-            InputError: The value has a wrong shape or numbers that are not allowed.
-        """
+        """Replace T_link_tcp, shape [7] or [problem_count, 7]; UnknownNameError for an objective without offset."""
         self.set_data(OFFSET, offset)
+
+    def _replace(self, data: Mapping[str, Any]) -> None:
+        """Replace the given fields; None keeps a field."""
+        for name, value in data.items():
+            if value is not None:
+                self.set_data(name, value)
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
         """State the rows of one frame."""

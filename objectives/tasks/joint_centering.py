@@ -1,4 +1,4 @@
-"""Objective that draws joints to the middle of their ranges."""
+"""Objective for joints in the middle of their limits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,35 +21,25 @@ _CENTERING = RowGroup("joint_centering", 1, _centering_row, coordinates=("q",), 
 
 
 class IKObjectiveJointCentering(ExpressionObjective):
-    """Draw joints to the middle of their ranges.
+    """Pull joints to the middle of their limits.
 
-    residual = weight row_weights (q - (lower + upper) / 2) / ((upper - lower) / 2), one row for every DOF that the
-    robot limits on both sides, in the order of the DOFs: 0 in the middle, 1 and -1 at the limits, times weight.
+    residual = weight row_weights (q - (lower + upper) / 2) / ((upper - lower) / 2), one row for every DOF with two
+    limits, in the order of the DOFs: 0 in the middle, 1 and -1 at the limits, times weight.
+
+    Args:
+        weight: Factor of all rows.
+        joints: Names of the joints; None for all.
+        row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 disables a row.
     """
 
     def __init__(self, weight: float = 1.0, *, joints: Sequence[str] | None = None, row_weights: Any = None) -> None:
-        """State that joints should be in the middle of their ranges.
-
-        Args:
-            weight: Factor of all rows.
-            joints: Names of the joints; None for all.
-            row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off.
-
-        Raises:
-            InputError: A weight is negative or not finite.
-        """
         super().__init__([], row_count=None, row_weights=row_weights, weight=weight)
         self._joints = joints
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
-        """State one row for every DOF with two limits that differ.
-
-        Raises:
-            UnknownNameError: A joint is not in the robot.
-        """
-        lower, upper = (
-            array.numpy().astype(np.float64) for array in (model.joint_limit_lower, model.joint_limit_upper)
-        )
+        """State one row for every DOF with two different limits; UnknownNameError for an unknown joint."""
+        limits = model.joint_limit_lower, model.joint_limit_upper
+        lower, upper = (array.numpy().astype(np.float64) for array in limits)
         robot = RobotIndices(model)
         joints = robot.select_joints(self._joints, type(self).__name__)
         dofs = [

@@ -1,4 +1,4 @@
-"""Objective that pulls joints back inside their limits, or inside a narrower range."""
+"""Objective for joints inside their limits, or inside narrower requested limits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,11 +28,20 @@ _LIMIT = RowGroup(
 class IKObjectiveJointLimit(ExpressionObjective):
     """Pull joints back inside their limits.
 
-    residual = weight row_weights (max(q - upper, 0) - max(lower - q, 0)), one row for every DOF that has a limit, in
-    the order of the DOFs; it is 0 inside the limits and on them. `weight` stands for 1/m or 1/rad.
+    residual = weight row_weights (max(q - upper, 0) - max(lower - q, 0)), one row for every DOF with a limit, in the
+    order of the DOFs; 0 inside the limits and at the limits.
 
-    The limits are the robot's, or those given: `set_data("joint_limit_lower", ...)` and `"joint_limit_upper"` replace
-    them, shape [joint_dof_count] or [problem_count, joint_dof_count], once the objective is bound.
+    The limits are the robot's limits or the requested limits. Once the objective is bound,
+    `set_data("joint_limit_lower", ...)` and `"joint_limit_upper"` replace the limits, with the shapes below.
+
+    Args:
+        weight: Factor of all rows [1/m or 1/rad].
+        joint_limit_lower: Lower limits [rad or m], shape [joint_dof_count] or [problem_count, joint_dof_count]; None
+            for the robot's limits. A DOF without limits in the robot has no row.
+        joint_limit_upper: Upper limits [rad or m], shape [joint_dof_count] or [problem_count, joint_dof_count]; None
+            for the robot's limits.
+        joints: Names of the joints; None for all.
+        row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 disables a row.
     """
 
     def __init__(
@@ -44,23 +53,10 @@ class IKObjectiveJointLimit(ExpressionObjective):
         joints: Sequence[str] | None = None,
         row_weights: Any = None,
     ) -> None:
-        """State that joints should stay inside their limits.
-
-        Args:
-            weight: Factor of all rows.
-            joint_limit_lower: Lower limits [rad or m], shape [joint_dof_count] or [problem_count, joint_dof_count];
-                None takes the robot's. A DOF that the robot does not limit has no row.
-            joint_limit_upper: Upper limits, alike.
-            joints: Names of the joints; None for all.
-            row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off.
-
-        Raises:
-            InputError: A weight is negative or not finite, or a limit is NaN.
-        """
         owner = type(self).__name__
         given = {"joint_limit_lower": joint_limit_lower, "joint_limit_upper": joint_limit_upper}
         self._given_limits = frozenset(name for name, limits in given.items() if limits is not None)
-        unknown = [np.inf]  # stands for the robot's limits until the robot is known
+        unknown = [np.inf]  # placeholder until the robot is known
         fields = [
             DataField(owner, name, None, unknown if limits is None else limits, finite=False)
             for name, limits in given.items()
@@ -69,12 +65,7 @@ class IKObjectiveJointLimit(ExpressionObjective):
         self._joints = joints
 
     def bind_model(self, model: IKModel) -> None:
-        """Take the limits of the robot where none are given.
-
-        Raises:
-            UnknownNameError: A joint is not in the robot.
-            InputError: The limits do not fit the number of DOFs, or the row weights that of limited DOFs.
-        """
+        """Take the robot's limits if none are requested; InputError if limits or row weights do not fit the robot."""
         own, count = type(self).__name__, model.joint_dof_count
         for name, limits in (
             ("joint_limit_lower", model.joint_limit_lower),

@@ -1,4 +1,4 @@
-"""Objectives that point an axis of a frame on a link: at a point, or along a direction."""
+"""Objectives for an axis of a frame on a link: pointing at a point, or along a direction."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from objectives.expression.frame_algebra import direction, rotate, subtract, vec
 from objectives.expression.rows import RowInputs
 from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
 
-NEAREST = 1e-4  # [m] below this distance the point gives no direction, and the rows shrink to the axis itself
+NEAREST = 1e-4  # [m]: a nearer point gives no direction; the rows then tend to the axis itself
 AXIS, TARGET_POINT, TARGET_AXIS = "axis", "target_points", "target_axis"
 
 
@@ -25,10 +25,18 @@ def _axis_align_rows(inputs: RowInputs) -> Sequence[Scalar]:
 
 
 class IKObjectiveLookAt(FrameObjective):
-    """Point an axis of a frame on a link at a point in the world, like a camera; the roll about the axis stays free.
+    """Point an axis of a frame on a link at a point in the world, like a camera; the roll about the axis is free.
 
     residual = weight row_weights (R axis - (point - p) / |point - p|), 3 rows [rad times weight near the target]; R and
-    p are the frame T_link_tcp, world frame. Its norm is 2 sin(angle / 2), so that an axis pointing away is no solution.
+    p are the frame T_link_tcp, world frame. The norm is 2 sin(angle / 2), so an axis pointing away is no solution.
+
+    Args:
+        link: Name of the link; an int is a body index.
+        target_points: Points in the world frame [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
+        axis: Axis in the frame T_link_tcp, of any length but 0, shape [3] or [problem_count, 3].
+        offset: T_link_tcp; see `IKObjectivePose`.
+        row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 disables a row.
+        weight: Factor of all rows [1/rad].
     """
 
     _rows = FrameRows("look_at", 3, _look_at_rows, independent=False)
@@ -43,42 +51,35 @@ class IKObjectiveLookAt(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State what a link should look at.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            target_points: Points in the world frame [m], shape [3] or [problem_count, 3]; Warp arrays stay in place.
-            axis: Axis in the frame T_link_tcp, of any length but 0, shape [3] or [problem_count, 3].
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 switches a row off.
-            weight: Factor of all rows [1/rad].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or has length 0 where it must not.
-        """
         owner = type(self).__name__
         fields = [
             DataField(owner, TARGET_POINT, 3, target_points),
             DataField(owner, AXIS, 3, axis, direction_columns=(0,)),
         ]
-        super().__init__(link, fields, offset=offset, reference_link=None, row_weights=row_weights, weight=weight)
+        super().__init__(link, None, fields, offset=offset, row_weights=row_weights, weight=weight)
 
     def set_targets(self, target_points: Any) -> None:
-        """Replace the points [m], world frame, shape [3] or [problem_count, 3].
-
-        Raises:
-            InputError: The value has a wrong shape or is not finite.
-        """
+        """Replace the points [m], world frame, shape [3] or [problem_count, 3]; see `set_data` for errors."""
         self.set_data(TARGET_POINT, target_points)
 
 
 class IKObjectiveAxisAlign(FrameObjective):
-    """Turn an axis of a frame on a link into a direction, such as a gripper's approach axis straight down.
+    """Align an axis of a frame on a link with a direction, for example a gripper's approach axis with the vertical.
 
     residual = weight row_weights (R axis - d), 3 rows [rad times weight near the target]; R is the orientation of the
-    frame T_link_tcp and d the wanted direction, both unit vectors in the world frame, or in the frame of the reference
-    link. The roll about the axis and the position stay free. The norm is 2 sin(angle / 2): largest at the opposite
-    direction, which is no solution and no minimum.
+    frame T_link_tcp and d the wanted direction; axis and d are unit vectors, in the world frame or in the frame of the
+    reference link. The roll about the axis and the position are free. The norm is 2 sin(angle / 2): largest at the
+    opposite direction, which is no solution and no minimum.
+
+    Args:
+        link: Name of the link; an int is a body index.
+        axis: Axis in the frame T_link_tcp, of any length but 0, shape [3] or [problem_count, 3].
+        target_axis: Wanted directions, of any length but 0, shape [3] or [problem_count, 3]. Warp arrays of `axis` and
+            `target_axis` are used in place and need vectors of length 1.
+        offset: T_link_tcp; see `IKObjectivePose`.
+        reference_link: Link in whose frame the directions are given; None for the world.
+        row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 disables a row.
+        weight: Factor of all rows [1/rad].
     """
 
     _rows = FrameRows("axis_align", 3, _axis_align_rows, independent=False)
@@ -94,34 +95,13 @@ class IKObjectiveAxisAlign(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State where an axis should point.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            axis: Axis in the frame T_link_tcp, of any length but 0, shape [3] or [problem_count, 3].
-            target_axis: Wanted directions, of any length but 0, shape [3] or [problem_count, 3]. A Warp array stays in
-                place and holds vectors of length 1; so for `axis`.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            reference_link: Link in whose frame the directions are given; None for the world.
-            row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 switches a row off.
-            weight: Factor of all rows [1/rad].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or has length 0 where it must not.
-        """
         owner = type(self).__name__
         fields = [
             DataField(owner, TARGET_AXIS, 3, target_axis, direction_columns=(0,)),
             DataField(owner, AXIS, 3, axis, direction_columns=(0,)),
         ]
-        super().__init__(
-            link, fields, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
-        )
+        super().__init__(link, reference_link, fields, offset=offset, row_weights=row_weights, weight=weight)
 
     def set_targets(self, target_axis: Any) -> None:
-        """Replace the wanted directions, of any length but 0, shape [3] or [problem_count, 3].
-
-        Raises:
-            InputError: The value has a wrong shape, is not finite, or has length 0.
-        """
+        """Replace the directions, of any length but 0, shape [3] or [problem_count, 3]; see `set_data` for errors."""
         self.set_data(TARGET_AXIS, target_axis)

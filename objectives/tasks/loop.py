@@ -1,4 +1,4 @@
-"""An objective that closes a loop: two frames stand to each other as a joint between them would allow."""
+"""Objective for a closed loop: the relative pose of two frames is a pose of a joint between them."""
 
 import dataclasses
 import functools
@@ -27,12 +27,12 @@ from objectives.tasks.closing_joint import (
 )
 from objectives.tasks.frame_objective import body_frame, checked_offset
 
-OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
+OPPOSITE = 1e-12  # squared cosine of half the angle between two axes, below which the axes count as opposite
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)
 
 
 def _tilt(frame: Frame) -> tuple[Scalar, Scalar]:
-    """The z axis across that of the reference, 2 sin(angle / 2) long; of an opposite axis, 2 along x."""
+    """State the tilt of the z axis against the reference's z axis, of length 2 sin(angle / 2); opposite: 2 along x."""
     x, y, z, w = frame.orientation_xyzw
     cosine2 = z * z + w * w
     scale = 2.0 / sqrt(where(cosine2 > OPPOSITE, cosine2, 1.0))
@@ -41,7 +41,7 @@ def _tilt(frame: Frame) -> tuple[Scalar, Scalar]:
 
 
 def _helical(frame: Frame, pitch: Scalar) -> Sequence[Scalar]:
-    """The rest of the way along z after that of the rotation about it, less whole turns."""
+    """State translation along z minus pitch times rotation about z, up to whole turns."""
     _, _, z, w = frame.orientation_xyzw
     rest = frame.position[2] / pitch - 2.0 * atan2(z, w)
     return [*frame.position[:2], *_tilt(frame), pitch * atan2(sin(rest), cos(rest))]
@@ -53,7 +53,7 @@ def _universal(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
 
 
 def _distance(frame: Frame, distance: Scalar) -> Sequence[Scalar]:
-    """Half of the difference of squares over the distance: near closure the difference, and smooth at the centre."""
+    """State (p . p / distance - distance) / 2: the error of the distance near closure, and smooth at the centre."""
     return [(dot(frame.position, frame.position) / distance - distance) * 0.5]
 
 
@@ -70,15 +70,13 @@ LOOP_COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "point_in_plane": ("pz",),
     "distance": ("distance",),
 }
-"""Names of the rows of the joints that close a loop."""
-
-
+"""Names of the rows of each joint that closes a loop."""
 SIZES = {"helical": "pitch", "distance": "distance"}
 _OTHER_ROWS: Mapping[str, RelativeRows] = {"helical": _helical, "universal": _universal, "distance": _distance}
 
 
 def _plain_rows(components: Sequence[str], frame: Frame, _size: Scalar) -> Sequence[Scalar]:
-    """Give rows of position (px, ...), of rotation (ex, ...) and of tilt (zx, zy), those that are named."""
+    """State the named rows of position (px, ...), rotation (ex, ...) and tilt (zx, zy)."""
     known: dict[str, Scalar] = dict(zip(("px", "py", "pz"), frame.position, strict=True))
     if "ex" in components:
         turn = rotation_difference(frame.orientation_xyzw, UPRIGHT)
@@ -97,12 +95,12 @@ LOOP_GROUPS: Mapping[str, RowGroup] = {
     )
     for joint, components in LOOP_COMPONENTS.items()
 }
-"""Rows of the joints that close a loop, by name."""
+"""Rows of each joint that closes a loop."""
 
 
 @functools.cache
 def loop_group(joint: str, loose: tuple[str, ...] = ()) -> RowGroup:
-    """Return the rows of a joint that closes a loop; loose ones are 0 within a slack, and count from its ends."""
+    """Return the rows of a joint that closes a loop; loose rows c are c - clip(c, -slack, slack)."""
     group = LOOP_GROUPS[joint]
 
     def state(inputs: RowInputs) -> Sequence[Scalar]:
@@ -117,19 +115,19 @@ def loop_group(joint: str, loose: tuple[str, ...] = ()) -> RowGroup:
 
 
 class IKObjectiveLoop(ConstraintObjective):
-    """Close a loop: keep a frame on a link where a joint would hold it that joins it to a frame on another link.
+    """Close a loop: constrain the pose of a frame on a link in a frame on another link, like a joint between both.
 
-    residual = weight row_weights c, c the rows of the joint: what it does not allow of the pose of the frame in the
-    reference frame, position p [m] and orientation. They are 0 where the joint could close the loop. Axes are the z
-    axes of both frames; z is how they tilt, (zx, zy) / cos(angle / 2), the z axis of the frame seen in the reference;
-    e is 2 sign(w) vec(q).
+    residual = weight row_weights c, c the rows of the joint: errors of the pose of the frame in the reference frame,
+    position p [m] and orientation q, in the directions fixed by the joint. Joint axes are the z axes of both frames.
+    z is the tilt of these axes, (zx, zy) / cos(angle / 2), from the frame's z axis in the reference frame; e is
+    2 sign(w) vec(q).
 
     | joint | rows |
     |---|---|
     | weld | p, e |
     | revolute | p, z |
     | prismatic | px, py, e |
-    | helical | px, py, z, pz less pitch times the angle about z, up to whole turns |
+    | helical | px, py, z, pz minus pitch times the angle about z, up to whole turns |
     | cylindrical | px, py, z |
     | universal | p, reference z . x (the two axes are at right angles) |
     | spherical | p |
@@ -138,10 +136,27 @@ class IKObjectiveLoop(ConstraintObjective):
     | point_in_plane | pz |
     | distance | (p . p / distance - distance) / 2 |
 
-    With limits, further rows follow: of each coordinate of the joint that has some, how far it is beyond them.
-    A row c that has a slack is c - clip(c, -slack, slack).
+    Rows of limits follow: for each limited coordinate of the joint, the distance beyond its limits. A row c with slack
+    is c - clip(c, -slack, slack). Joints and frames follow multibody dynamics [Featherstone2008 (8)].
 
-    Joints and conventions of the frames are those of multibody dynamics [Featherstone2008 (8)].
+    Args:
+        link: Name of the link that carries the frame.
+        reference_link: Name of the link that carries the reference frame; None for the world.
+        joint: Name of the joint, from the table above.
+        offset: T_link_frame, position [m] and quaternion xyzw, shape [7]; None for the link's own frame.
+        reference_offset: T_reference_link_frame, as `offset`.
+        pitch: Pitch of a helical joint: translation along the axis per angle [m/rad], not 0; required there.
+        distance: Distance of the origins [m], above 0, of joint "distance"; required there.
+        limits: Lower and upper limit of each coordinate of the joint [m or rad], shape [coordinates, 2], or [2] for one
+            coordinate; infinite for none. Angles, except of a helical joint, are known up to whole turns and need both
+            limits or none. None for no limits.
+        slack: Tolerances of rows [m or rad], above 0, by row names, such as {"zx": 1e-5}; None for no slack.
+        row_weights: Weights of the rows, shape [rows] or [problem_count, rows]; 0 disables a row.
+        weight: Factor of all rows [1/m and 1/rad].
+
+    Raises:
+        InputError: The joint is unknown, a number is missing or not for this joint, a value has a wrong shape or is not
+            finite, or a quaternion is not of unit length.
     """
 
     def __init__(
@@ -159,27 +174,6 @@ class IKObjectiveLoop(ConstraintObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State which frames a joint joins.
-
-        Args:
-            link: Name of the link that carries the frame.
-            reference_link: Name of the link that carries the reference frame; None for the world.
-            joint: Name of the joint, one of the table above.
-            offset: T_link_frame, position [m] and quaternion xyzw, shape [7]; None for the link's own frame.
-            reference_offset: The same of the reference frame.
-            pitch: Way along the axis per angle about it [m/rad], not 0; of a helical joint, which needs it.
-            distance: Distance of the origins [m], above 0; of joint "distance", which needs it.
-            limits: Lower and upper limit of each coordinate of the joint [m or rad], shape [coordinates, 2] or, of one,
-                [2], infinite where there is none; angles, but for those of a helical joint, count up to whole turns
-                and have both or none. None for no limits.
-            slack: How far rows may be off [m or rad], above 0, by their names, such as {"zx": 1e-5}; None for none.
-            row_weights: Weights of the rows, shape [rows] or [problem_count, rows]; 0 switches a row off.
-            weight: Factor of all rows [1/m and 1/rad].
-
-        Raises:
-            InputError: There is no such joint, a number is missing or does not belong to it, a value has a wrong shape
-                or is not finite, or a quaternion is not of unit length.
-        """
         if joint not in LOOP_GROUPS:
             raise InputError(f"IKObjectiveLoop: joint is {joint!r}. Allowed: {', '.join(map(repr, LOOP_GROUPS))}.")
         self._joint, self._size = joint, _size_of(joint, {"pitch": pitch, "distance": distance})
@@ -209,16 +203,16 @@ class IKObjectiveLoop(ConstraintObjective):
 
     @property
     def joint(self) -> str:
-        """Name of the joint that would close the loop."""
+        """Name of the joint that closes the loop."""
         return self._joint
 
     @property
     def links(self) -> tuple[str, str | None]:
-        """Links that carry the frame and the reference frame; None for the world."""
+        """Links of the frame and of the reference frame; None for the world."""
         return self._links
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
-        """State the rows of the joint, and those of its limits."""
+        """State the rows of the joint and of its limits."""
         groups = [loop_group(self._joint, tuple(self._slack))]
         if self._limited:
             groups.append(limit_group(self._joint, self._limited))
@@ -226,11 +220,11 @@ class IKObjectiveLoop(ConstraintObjective):
 
     @property
     def closing_coordinate_names(self) -> tuple[str, ...]:
-        """Names of the coordinates that the joint has of its own; "" of one that is alone."""
+        """Names of the joint's coordinates; "" for a single coordinate."""
         return CLOSING_COORDINATES[self._joint][1] if self._joint in CLOSING_COORDINATES else ()
 
     def closing_coordinates(self, model: IKModel) -> ElementTable | None:
-        """Give the statement of the joint's own coordinates on a robot; None where it has none."""
+        """Give the statement of the joint's coordinates on a robot; None for a joint without coordinates."""
         if self._joint not in CLOSING_COORDINATES:
             return None
         group = CLOSING_COORDINATES[self._joint][0]

@@ -1,4 +1,4 @@
-"""Objective that keeps a frame able to move in all directions: the manipulability of the joints that carry it."""
+"""Objective for manipulability: a frame can move in all directions."""
 
 import math
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ from objectives.robot_indices import BodyFrame, RobotIndices
 Motion = Literal["pose", "position", "orientation"]
 
 OFFSET, PER_LENGTH, MOST_SHIFT, MOST_TURN = "offset", "per_length", "most_shift", "most_turn"
-LEAST_PIVOT = 1e-12  # squared: below it the frame counts as unable to move
-LEAST_ROW2 = 1e-2  # squared, so that no row comes to 0, where its derivative is infinite
-PIVOT_MARGIN = 0.5  # added to the largest logarithm of a pivot, so that rows stay above 1 where that bound holds
-JOINTS_MOST = 40  # the rows of more take long to compile
+LEAST_PIVOT = 1e-12  # squared: below, the frame counts as unable to move
+LEAST_ROW2 = 1e-2  # squared: keeps rows away from 0, where the derivative is infinite
+PIVOT_MARGIN = 0.5  # added to the bound of the logarithm of a pivot, so that rows stay above 1
+JOINTS_MOST = 40  # rows of more joints take long to compile
 UP: Vector = (0.0, 0.0, 1.0)
 PARTS: dict[Motion, slice] = {"pose": slice(0, 6), "position": slice(0, 3), "orientation": slice(3, 6)}
 
 
 def _columns(inputs: RowInputs, slides: tuple[bool, ...], part: slice) -> list[tuple[Scalar, ...]]:
-    """Columns of the frame's Jacobian, velocities over the length of the chain, one for each joint."""
+    """State the columns of the frame's Jacobian, one per joint, with velocities over the length of the chain."""
     columns: list[tuple[Scalar, ...]] = []
     for k, is_slide in enumerate(slides):
         joint = inputs.frames[f"joint{k}"]
@@ -42,10 +42,9 @@ def _columns(inputs: RowInputs, slides: tuple[bool, ...], part: slice) -> list[t
 
 
 def _log_pivots(rows: Sequence[Sequence[Scalar]]) -> list[Scalar]:
-    """Logarithms of the diagonal of the Cholesky factor of J J^T, from the rows of J.
+    """State the logarithms of the diagonal of the Cholesky factor of J J^T, by Gram-Schmidt on the rows of J.
 
-    Each row less its parts along those before has that length (Gram-Schmidt): unlike in J J^T nothing is squared, which
-    would halve the digits.
+    J J^T itself would square the numbers and halve the digits.
     """
     logarithms: list[Scalar] = []
     directions: list[list[Scalar]] = []
@@ -91,13 +90,24 @@ def _group(slides: tuple[bool, ...], motion: Motion, *, offset: bool) -> RowGrou
 
 
 class IKObjectiveManipulability(ExpressionObjective):
-    """Keep a frame able to move in all directions, away from singular configurations.
+    """Keep the manipulability of a frame high, away from singular configurations.
 
-    The manipulability w = sqrt(det(J J^T)) of Yoshikawa, J the Jacobian of the frame by the joints that carry it,
-    velocities of its origin over the length L of the chain [1/m]. With l_i the diagonal of the Cholesky factor of
-    J J^T, whose product is w, residual = weight row_weights sqrt(2 (b_i - log l_i)), 3 or 6 rows [1 times weight], b_i
-    a bound of log l_i plus 1/2: so half the squared residual of weight 1 is a constant less log(w). Rows stay above 0.
-    As priority 1, the default, it takes what targets leave open.
+    Yoshikawa's manipulability is w = sqrt(det(J J^T)), J the Jacobian of the frame by the joints above the frame, with
+    velocities over the length L of the chain [1/m]. l_i is the diagonal of the Cholesky factor of J J^T; its product is
+    w. residual = weight row_weights sqrt(2 (b_i - log l_i)), 3 or 6 rows [1 times weight], b_i a bound of log l_i plus
+    1/2: half the squared residual of weight 1 is a constant minus log(w). Rows stay above 0. With priority 1, the
+    default, this objective acts in the null space of targets.
+
+    Args:
+        link: Name of the link; an int is a body index.
+        motion: Motions that count: "pose", "position" or "orientation". Fewer joints than rows are refused: the frame
+            could never move in all directions.
+        joints: Names of the joints that count, with one DOF each, on the path to the link; None for all, also locked
+            joints and mimic joints, which count as if they moved independently.
+        offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
+        row_weights: Weights of the rows, shape [3 or 6] or [problem_count, 3 or 6]; with different weights the cost is
+            no function of w.
+        weight: Factor of all rows.
     """
 
     def __init__(
@@ -110,22 +120,6 @@ class IKObjectiveManipulability(ExpressionObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State which frame should be able to move.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            motion: Which motions count: "pose", or of "position" or "orientation" alone. With fewer joints than rows
-                the frame cannot move in all directions anywhere: that is refused.
-            joints: Names of the joints that count, of one DOF each, on the way to the link; None for all of these, also
-                locked ones and those that follow others, which count as if they moved by themselves.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            row_weights: Weights of the rows, shape [3 or 6] or [problem_count, 3 or 6]; with other numbers than one
-                for all rows it is w no longer.
-            weight: Factor of all rows.
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
         if motion not in PARTS:
             raise InputError(f"{type(self).__name__}: motion is {motion!r}; allowed: {', '.join(PARTS)}.")
         part = PARTS[motion]
@@ -137,25 +131,15 @@ class IKObjectiveManipulability(ExpressionObjective):
 
     @property
     def link(self) -> str | int:
-        """Link that carries the frame, by name, or a body by index."""
+        """Link of the frame, by name, or a body by index."""
         return self._link
 
     def set_offset(self, offset: Any) -> None:
-        """Replace T_link_tcp, shape [7] or [problem_count, 7]; only where the objective was made with an offset.
-
-        Raises:
-            UnknownNameError: The objective was made without an offset.
-            InputError: The value has a wrong shape or numbers that are not allowed.
-        """
+        """Replace T_link_tcp, shape [7] or [problem_count, 7]; UnknownNameError for an objective without offset."""
         self.set_data(OFFSET, offset)
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
-        """State the rows of one frame.
-
-        Raises:
-            UnknownNameError: A link or joint is not in the robot.
-            InputError: Fewer joints carry the link than there are rows, or too many.
-        """
+        """State the rows of one frame; InputError for fewer joints above the link than rows, or too many."""
         robot = RobotIndices(model)
         body, link_offset = robot.frame(self._link)
         counted = robot.select_joints(self._joints, type(self).__name__)
@@ -187,7 +171,7 @@ class IKObjectiveManipulability(ExpressionObjective):
 
 
 def _axis_frame(body: int, axis: FloatArray) -> BodyFrame:
-    """Give the frame of a body whose z axis is an axis in it, by the least rotation."""
+    """Give a frame on a body with a given z axis, by the smallest rotation."""
     x, y, z = map(float, axis / np.linalg.norm(axis))
     w = 1.0 + z
     if w < 1e-9:

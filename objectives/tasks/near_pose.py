@@ -1,4 +1,4 @@
-"""Objective that brings a frame near a target pose: within tolerances along and about the axes of a chosen frame."""
+"""Objective for a frame near a target pose: within tolerances along and about the axes of a chosen frame."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,11 +26,11 @@ ToleranceFrame = Literal["reference", "target", "tool", "world"]
 
 DEADBAND = "deadband"
 DEADBAND_WIDTH = 7
-SHORTEST2 = 1e-10  # squared: a shorter residual is taken as if it had this length where it is divided by it
+SHORTEST2 = 1e-10  # squared: lower bound of a residual's length as a divisor
 
 
 def _beyond(gap: Vector, half_width: Vector) -> Vector:
-    """Give by how much each component is outside of an interval about 0, with its sign."""
+    """State the signed distance of each component beyond an interval about 0."""
     x, y, z = (maximum(g - w, 0.0) - maximum(-g - w, 0.0) for g, w in zip(gap, half_width, strict=True))
     return x, y, z
 
@@ -60,11 +60,25 @@ _ROWS: dict[ToleranceFrame, FrameRows] = {
 class IKObjectiveNearPose(FrameObjective):
     """Bring a frame near a target pose: within tolerances along and about the axes of a chosen frame.
 
-    residual = weight row_weights (s, t), 6 rows. s is p - p_target less what its deadband allows, each component for
-    itself. t is 2 sign(w) vec(e), e = q q_target^-1, less what its deadband allows: each component for itself, then
-    all three by the radius of a ball. All are expressed in the frame `frame`. `weight` stands for 1/m in the first
-    three rows and for 1/rad in the others. With the row of an axis free and a ball beside it, that axis of the frame is
-    anywhere in a cone: its tilt a has 2 sin(a / 2) up to the radius, whatever the rotation about it.
+    residual = weight row_weights (s, t), 6 rows. s is p - p_target outside the deadband, component by component. t is
+    2 sign(w) vec(e), e = q q_target^-1, outside the deadband: component by component, then outside a ball. All rows are
+    expressed in the frame `frame`. `weight` is in 1/m for the first three rows and in 1/rad for the other rows. A free
+    row of an axis together with a ball gives a cone: the tilt a of the axis has 2 sin(a / 2) up to the ball's radius,
+    with any rotation about the axis.
+
+    Args:
+        link: Name of the link; an int is a body index.
+        target_positions: Target positions [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
+        target_orientations_xyzw: Target quaternions, shape [4] or [problem_count, 4]; Warp arrays are used in place.
+        frame: Frame of the rows: the controlled frame ("tool"), the target frame ("target"), the frame of the reference
+            link ("reference"), or the world ("world").
+        deadband: Tolerated errors, shape [7] or [problem_count, 7], 0 and above: half widths of the three position
+            rows [m], half widths of the three rotation rows, 2 sin(angle / 2), then the radius of a ball of the
+            rotation rows. None for no deadband.
+        offset: T_link_tcp; see `IKObjectivePose`.
+        reference_link: Link in whose frame the targets are given; None for the world.
+        row_weights: Weights of the rows, shape [6] or [problem_count, 6]; 0 disables a row.
+        weight: Factor of all rows.
     """
 
     def __init__(
@@ -80,25 +94,6 @@ class IKObjectiveNearPose(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State where a frame should be, and how near.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            target_positions: Target positions [m], shape [3] or [problem_count, 3]; Warp arrays are used as they are.
-            target_orientations_xyzw: Target quaternions, shape [4] or [problem_count, 4]; as the positions.
-            frame: Frame in which the rows are expressed: the controlled frame ("tool"), the one where it should be
-                ("target"), that of the reference link, or the world.
-            deadband: What counts as no error, shape [7] or [problem_count, 7], 0 and above: half widths of the three
-                position rows [m], half widths of the three rotation rows, 2 sin(angle / 2), then the radius of a ball
-                of the rotation rows. None is 0: no error counts as none.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            reference_link: Link in whose frame the targets are given; None for the world.
-            row_weights: Weights of the rows, shape [6] or [problem_count, 6]; 0 switches a row off.
-            weight: Factor of all rows.
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
         if frame not in _ROWS:
             raise InputError(f"{type(self).__name__}: frame is {frame!r}; allowed: {', '.join(_ROWS)}.")
         self._rows = _ROWS[frame]
@@ -108,6 +103,4 @@ class IKObjectiveNearPose(FrameObjective):
             DataField(owner, ORIENTATION, 4, target_orientations_xyzw, quaternion_columns=(0,)),
             DataField(owner, DEADBAND, width, [0.0] * width if deadband is None else deadband, non_negative=True),
         ]
-        super().__init__(
-            link, fields, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
-        )
+        super().__init__(link, reference_link, fields, offset=offset, row_weights=row_weights, weight=weight)

@@ -1,4 +1,4 @@
-"""Objectives that keep a frame's origin in a plane or on a line, and leave it free to move there."""
+"""Objectives for a frame's origin in a plane or on a line."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,11 +30,21 @@ def _fields(owner: str, points: Any, name: str, directions: Any) -> list[DataFie
 
 
 class IKObjectivePlane(FrameObjective):
-    """Keep the origin of a frame in a plane, such as a tool on a table; it is free to move in it.
+    """Keep the origin of a frame in a plane, for example a tool on a table.
 
-    residual = weight row_weights n . (p - p0), 1 row [m times weight], positive on the side to which the normal points;
-    p is the origin of the frame T_link_tcp, p0 a point of the plane and n its unit normal, in the world frame, or in
-    the frame of the reference link.
+    residual = weight row_weights n . (p - p0), 1 row [m times weight], positive on the side of the normal; p is the
+    origin of the frame T_link_tcp, p0 a point of the plane and n the unit normal, in the world frame, or in the frame
+    of the reference link.
+
+    Args:
+        link: Name of the link; an int is a body index.
+        points: A point of each plane [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
+        normals: Normals of any length but 0, shape [3] or [problem_count, 3]. A Warp array is used in place and needs
+            vectors of length 1.
+        offset: T_link_tcp; see `IKObjectivePose`.
+        reference_link: Link in whose frame the planes are given; None for the world.
+        row_weights: Weights of the row, shape [1] or [problem_count, 1]; 0 disables the row.
+        weight: Factor of the row [1/m].
     """
 
     _rows = FrameRows("plane", 1, _plane_rows)
@@ -50,49 +60,31 @@ class IKObjectivePlane(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State in which plane a frame's origin should be.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            points: A point of each plane [m], shape [3] or [problem_count, 3]; Warp arrays are used as they are.
-            normals: Normals of any length but 0, shape [3] or [problem_count, 3]. A Warp array stays in place and holds
-                vectors of length 1.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            reference_link: Link in whose frame the planes are given; None for the world.
-            row_weights: Weights of the row, shape [1] or [problem_count, 1]; 0 switches it off.
-            weight: Factor of the row [1/m].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a normal has length 0.
-        """
         fields = _fields(type(self).__name__, points, NORMALS, normals)
-        super().__init__(
-            link, fields, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
-        )
+        super().__init__(link, reference_link, fields, offset=offset, row_weights=row_weights, weight=weight)
 
     def set_targets(self, points: Any = None, normals: Any = None) -> None:
-        """Replace the planes; None leaves that part as it is.
-
-        Args:
-            points: A point of each plane [m], shape [3] or [problem_count, 3].
-            normals: Normals of any length but 0, shape [3] or [problem_count, 3].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a normal has length 0.
-        """
-        if points is not None:
-            self.set_data(POINTS, points)
-        if normals is not None:
-            self.set_data(NORMALS, normals)
+        """Replace points or normals of the planes, in the shapes of the constructor; None keeps the old values."""
+        self._replace({POINTS: points, NORMALS: normals})
 
 
 class IKObjectiveLine(FrameObjective):
-    """Keep the origin of a frame on a straight line, such as a tool on a seam; it is free to move along it.
+    """Keep the origin of a frame on a straight line, for example a tool on a seam.
 
     residual = weight row_weights (a . (p - p0), b . (p - p0)), 2 rows [m times weight]; p is the origin of the frame
-    T_link_tcp, p0 a point of the line, d its unit direction and a, b unit vectors across it with a x b = d
-    [Duff2017 (5)], in the world frame, or in the frame of the reference link. Its norm, for equal row weights, is the
-    distance from the line, |(I - d d') (p - p0)|, whatever a and b are.
+    T_link_tcp, p0 a point of the line, d the unit direction and a, b unit vectors across the line with a x b = d
+    [Duff2017 (5)], in the world frame, or in the frame of the reference link. With equal row weights, the norm is the
+    distance from the line, |(I - d d') (p - p0)|.
+
+    Args:
+        link: Name of the link; an int is a body index.
+        points: A point of each line [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
+        directions: Directions of any length but 0, shape [3] or [problem_count, 3]. A Warp array is used in place and
+            needs vectors of length 1.
+        offset: T_link_tcp; see `IKObjectivePose`.
+        reference_link: Link in whose frame the lines are given; None for the world.
+        row_weights: Weights of the rows, shape [2] or [problem_count, 2]; 0 disables a row.
+        weight: Factor of all rows [1/m].
     """
 
     _rows = FrameRows("line", 2, _line_rows)
@@ -108,37 +100,9 @@ class IKObjectiveLine(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State on which line a frame's origin should be.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            points: A point of each line [m], shape [3] or [problem_count, 3]; Warp arrays are used as they are.
-            directions: Directions of any length but 0, shape [3] or [problem_count, 3]. A Warp array stays in place and
-                holds vectors of length 1.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            reference_link: Link in whose frame the lines are given; None for the world.
-            row_weights: Weights of the rows, shape [2] or [problem_count, 2]; 0 switches a row off.
-            weight: Factor of all rows [1/m].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a direction has length 0.
-        """
         fields = _fields(type(self).__name__, points, DIRECTIONS, directions)
-        super().__init__(
-            link, fields, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
-        )
+        super().__init__(link, reference_link, fields, offset=offset, row_weights=row_weights, weight=weight)
 
     def set_targets(self, points: Any = None, directions: Any = None) -> None:
-        """Replace the lines; None leaves that part as it is.
-
-        Args:
-            points: A point of each line [m], shape [3] or [problem_count, 3].
-            directions: Directions of any length but 0, shape [3] or [problem_count, 3].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a direction has length 0.
-        """
-        if points is not None:
-            self.set_data(POINTS, points)
-        if directions is not None:
-            self.set_data(DIRECTIONS, directions)
+        """Replace points or directions of the lines, in the shapes of the constructor; None keeps the old values."""
+        self._replace({POINTS: points, DIRECTIONS: directions})

@@ -1,4 +1,4 @@
-"""Objectives that bring a frame on a link to a target position, orientation, or both."""
+"""Objectives for a frame on a link at a target position, a target orientation, or both."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,8 @@ class IKObjectivePosition(FrameObjective):
     """Bring the origin of a frame to a target position.
 
     residual = weight row_weights (p - p_target), 3 rows [m times weight]; p is the origin of the frame T_link_tcp,
-    expressed in the world frame, or in the frame of the reference link.
+    expressed in the world frame, or in the frame of the reference link. The arguments are those of `IKObjectivePose`;
+    `row_weights` have 3 columns, `weight` is in 1/m.
     """
 
     _rows = FrameRows("position", 3, _position_rows)
@@ -43,30 +44,11 @@ class IKObjectivePosition(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State where a frame's origin should be.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            target_positions: Target positions [m], shape [3] or [problem_count, 3]; Warp arrays are used as they are.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            reference_link: Link in whose frame the targets are given; None for the world.
-            row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 switches a row off.
-            weight: Factor of all rows [1/m].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
         targets = [DataField(type(self).__name__, POSITION, 3, target_positions)]
-        super().__init__(
-            link, targets, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
-        )
+        super().__init__(link, reference_link, targets, offset=offset, row_weights=row_weights, weight=weight)
 
     def set_targets(self, target_positions: Any) -> None:
-        """Replace the target positions [m], shape [3] or [problem_count, 3].
-
-        Raises:
-            InputError: The value has a wrong shape or is not finite.
-        """
+        """Replace the target positions [m], shape [3] or [problem_count, 3]; see `set_data` for errors."""
         self.set_data(POSITION, target_positions)
 
 
@@ -74,7 +56,8 @@ class IKObjectiveRotation(FrameObjective):
     """Bring a frame to a target orientation.
 
     residual = weight row_weights 2 sign(w) vec(e), e = q q_target^-1, w = e.w, 3 rows [rad times weight near the
-    target]; expressed in the world frame, or in the frame of the reference link. Its norm is 2 sin(angle / 2).
+    target]; expressed in the world frame, or in the frame of the reference link. The norm is 2 sin(angle / 2). The
+    arguments are those of `IKObjectivePose`; `row_weights` have 3 columns, `weight` is in 1/rad.
     """
 
     _rows = FrameRows("rotation", 3, _rotation_rows)
@@ -89,30 +72,11 @@ class IKObjectiveRotation(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State how a frame should be oriented.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            target_orientations_xyzw: Target quaternions, shape [4] or [problem_count, 4]; Warp arrays stay in place.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            reference_link: Link in whose frame the targets are given; None for the world.
-            row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 switches a row off.
-            weight: Factor of all rows [1/rad].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
         targets = [DataField(type(self).__name__, ORIENTATION, 4, target_orientations_xyzw, quaternion_columns=(0,))]
-        super().__init__(
-            link, targets, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
-        )
+        super().__init__(link, reference_link, targets, offset=offset, row_weights=row_weights, weight=weight)
 
     def set_targets(self, target_orientations_xyzw: Any) -> None:
-        """Replace the target quaternions, shape [4] or [problem_count, 4].
-
-        Raises:
-            InputError: The value has a wrong shape, or a quaternion is not of unit length.
-        """
+        """Replace the target quaternions, shape [4] or [problem_count, 4]; see `set_data` for errors."""
         self.set_data(ORIENTATION, target_orientations_xyzw)
 
 
@@ -120,8 +84,19 @@ class IKObjectivePose(FrameObjective):
     """Bring a frame to a target position and orientation.
 
     residual = weight row_weights (p - p_target, 2 sign(w) vec(e)), e = q q_target^-1, w = e.w, 6 rows; expressed in the
-    world frame, or in the frame of the reference link. `weight` stands for 1/m in the first three rows and for 1/rad
-    in the others.
+    world frame, or in the frame of the reference link.
+
+    Args:
+        link: Name of the link; an int is a body index.
+        target_positions: Target positions [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
+        target_orientations_xyzw: Target quaternions, shape [4] or [problem_count, 4]; Warp arrays are used in place.
+        offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7]; None for the link itself.
+        reference_link: Link in whose frame the targets are given; None for the world.
+        row_weights: Weights of the rows, shape [6] or [problem_count, 6]; 0 disables a row.
+        weight: Factor of all rows, in 1/m for the first three rows and in 1/rad for the other rows.
+
+    Raises:
+        InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
     """
 
     _rows = FrameRows("pose", 6, _pose_rows)
@@ -137,51 +112,24 @@ class IKObjectivePose(FrameObjective):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State where a frame should be.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            target_positions: Target positions [m], shape [3] or [problem_count, 3]; Warp arrays are used as they are.
-            target_orientations_xyzw: Target quaternions, shape [4] or [problem_count, 4]; as the positions.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            reference_link: Link in whose frame the targets are given; None for the world.
-            row_weights: Weights of the rows, shape [6] or [problem_count, 6]; 0 switches a row off.
-            weight: Factor of all rows.
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
         owner = type(self).__name__
         targets = [
             DataField(owner, POSITION, 3, target_positions),
             DataField(owner, ORIENTATION, 4, target_orientations_xyzw, quaternion_columns=(0,)),
         ]
-        super().__init__(
-            link, targets, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
-        )
+        super().__init__(link, reference_link, targets, offset=offset, row_weights=row_weights, weight=weight)
 
     def set_targets(self, target_positions: Any = None, target_orientations_xyzw: Any = None) -> None:
-        """Replace the targets; None leaves that part as it is.
-
-        Args:
-            target_positions: Positions [m], shape [3] or [problem_count, 3].
-            target_orientations_xyzw: Quaternions, shape [4] or [problem_count, 4].
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
-        if target_positions is not None:
-            self.set_data(POSITION, target_positions)
-        if target_orientations_xyzw is not None:
-            self.set_data(ORIENTATION, target_orientations_xyzw)
+        """Replace positions or orientations, in the shapes of the constructor; None keeps the old values."""
+        self._replace({POSITION: target_positions, ORIENTATION: target_orientations_xyzw})
 
 
 class IKObjectiveRelativePose(IKObjectivePose):
     """Bring a frame to a target pose relative to another link, for example one hand relative to the other.
 
     residual = weight row_weights (p - p_target, 2 sign(w) vec(e)), e = q q_target^-1, w = e.w, 6 rows; p and q are the
-    position and orientation in the frame of the reference link. `weight` stands for 1/m and 1/rad. DOFs that move both
-    links alike do not occur in the rows.
+    position and orientation in the frame of the reference link. The rows do not depend on DOFs that move both links
+    together. The arguments are those of `IKObjectivePose`.
     """
 
     def __init__(
@@ -195,20 +143,6 @@ class IKObjectiveRelativePose(IKObjectivePose):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        """State where a frame should be relative to another link.
-
-        Args:
-            link: Name of the link; an int is a body index.
-            reference_link: Link in whose frame the targets are given.
-            target_positions: Target positions [m], shape [3] or [problem_count, 3]; Warp arrays are used as they are.
-            target_orientations_xyzw: Target quaternions, shape [4] or [problem_count, 4]; as the positions.
-            offset: T_link_tcp, position [m] and quaternion xyzw, shape [7] or [problem_count, 7].
-            row_weights: Weights of the rows, shape [6] or [problem_count, 6]; 0 switches a row off.
-            weight: Factor of all rows.
-
-        Raises:
-            InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
         super().__init__(
             link,
             target_positions,

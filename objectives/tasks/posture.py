@@ -1,4 +1,4 @@
-"""Objectives that keep the robot near a reference configuration: one of choice, or that of the tick before."""
+"""Objectives for a robot near a reference configuration: a chosen one, or the one of the last tick."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,14 @@ class IKObjectivePosture(ExpressionObjective):
 
     One row for every DOF, in the order of the DOFs. residual = weight row_weights (q - q_reference) for a DOF with a
     coordinate; for the three angular DOFs of a ball or floating joint weight row_weights 2 sign(w) vec(e), with
-    e = q q_reference^-1, in the joint's parent frame. `weight` stands for 1/m or 1/rad.
+    e = q q_reference^-1, in the joint's parent frame.
+
+    Args:
+        joint_q_reference: Coordinates of the whole robot [m or rad, quaternions xyzw], shape [joint_coord_count] or
+            [problem_count, joint_coord_count]; Warp arrays are used in place.
+        weight: Factor of all rows [1/m or 1/rad].
+        row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 disables a row.
+        joints: Names of the joints with rows; None for all.
     """
 
     def __init__(
@@ -43,37 +50,16 @@ class IKObjectivePosture(ExpressionObjective):
         row_weights: Any = None,
         joints: Sequence[str] | None = None,
     ) -> None:
-        """State where joints should be.
-
-        Args:
-            joint_q_reference: Coordinates of the whole robot [m or rad, quaternions xyzw], shape [joint_coord_count] or
-                [problem_count, joint_coord_count]; Warp arrays are used as they are.
-            weight: Factor of all rows.
-            row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off.
-            joints: Names of the joints that have rows; None for all.
-
-        Raises:
-            InputError: A value has a wrong shape or is not finite, or a weight is negative.
-        """
         fields = [DataField(type(self).__name__, JOINT_Q_REFERENCE, None, joint_q_reference)]
         super().__init__(fields, row_count=None, row_weights=row_weights, weight=weight)
         self._joints = joints
 
     def set_reference(self, joint_q_reference: Any) -> None:
-        """Replace the reference, shape [joint_coord_count] or [problem_count, joint_coord_count].
-
-        Raises:
-            InputError: The value has a wrong shape, is not finite, or a quaternion is not of unit length.
-        """
+        """Replace the reference, shape [joint_coord_count] or [problem_count, joint_coord_count]; see `set_data`."""
         self.set_data(JOINT_Q_REFERENCE, joint_q_reference)
 
     def bind_model(self, model: IKModel) -> None:
-        """Check the reference against the robot.
-
-        Raises:
-            UnknownNameError: A joint is not in the robot.
-            InputError: The reference has another number of coordinates, or a quaternion is not of unit length.
-        """
+        """Check the reference; InputError for a wrong number of coordinates, or a quaternion not of unit length."""
         robot = RobotIndices(model)
         joints = [joint for joint in range(model.joint_count) if robot.has_quaternion(joint)]
         quaternions = tuple(robot.first_quaternion_coordinate(joint) for joint in joints)
@@ -102,14 +88,14 @@ class IKObjectivePosture(ExpressionObjective):
 
 
 class IKObjectiveDamping(IKObjectivePosture):
-    """Damp the joints' velocities in a control loop: a posture whose reference is the configuration one tick before.
+    """Damp the joints' velocities in a control loop: a posture with the configuration of the last tick as reference.
 
     One row for every DOF, in the order of the DOFs. residual = weight row_weights (q - q_previous), and for ball and
     floating joints as in `IKObjectivePosture`: over a tick of `dt` seconds this is weight dt qd, with qd the velocity
-    [m/s or rad/s] that takes the robot from q_previous to q. `weight` stands for 1/m or 1/rad; to weigh velocities by
-    `c` [s/m or s/rad] whatever the tick, make it c / dt. The rows of a target at a distance are larger than those of a
-    short step, so damping slows a robot down and does not stop it before the target.
+    [m/s or rad/s] from q_previous to q. `weight` is in 1/m or 1/rad; for a weight `c` of velocities [s/m or s/rad]
+    independent of the tick, use c / dt. Rows of a distant target are larger than rows of a short step, so damping slows
+    a robot down, but does not stop the robot before the target.
 
-    Before every tick, `set_reference(q_previous)`; or give a Warp array as `joint_q_reference`, such as the one that
-    the solver is given as `initial_joint_q`, and write into it.
+    Call `set_reference(q_previous)` before every tick; or give a Warp array as `joint_q_reference`, for example the
+    solver's `initial_joint_q`, and write into this array.
     """

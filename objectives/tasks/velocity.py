@@ -1,4 +1,4 @@
-"""An objective on a motion: what a constraint on velocities allows of the way from where a motion started."""
+"""Objective for a velocity constraint, over a motion from a start."""
 
 import functools
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ POSE = 7
 
 @functools.cache
 def velocity_group(kind: str) -> RowGroup:
-    """Return the row group of a kind of parts; their rows add up."""
+    """Make the row group of a kind of parts; rows of parts add up."""
 
     def state(inputs: RowInputs) -> Sequence[Scalar]:
         numbers = inputs.data[START]
@@ -46,34 +46,27 @@ def velocity_group(kind: str) -> RowGroup:
 
 
 class VelocityObjective(ConstraintObjective):
-    """Move as a constraint on velocities allows: wheels roll, shafts and gears turn together.
+    """Move according to a velocity constraint: wheels roll, shafts and gears rotate together.
 
-    residual = weight row_weights s, one row: s is what the constraint holds at 0 of the velocity, over a motion in unit
-    time from where the frames stood in their reference frames to where they stand: the way that the lowest point of a
-    wheel slides [m], or the angle by which shafts or gears turn apart [rad]. It is exact where upright wheels go along
-    arcs, and to the third power of the angle by which an axis swings elsewhere. A frame that spins by half a turn or
-    more about its axis is taken for one that spins by less.
+    residual = weight row_weights s, one row: s is the constrained speed, over a motion in unit time from the start
+    poses of the frames in their reference frames to the current poses: the sliding distance of the lowest point of a
+    wheel [m], or the relative angle of shafts or gears [rad]. s is exact for upright wheels along arcs; elsewhere the
+    error is of third order in the angle by which an axis swings. A spin about the axis counts up to half a turn.
 
-    In a controller the motion starts where a tick begins, whatever `start` says. Robots bring these rows with their
-    constraints; solvers have no motion that they could be about.
+    In a controller the motion starts at the start of the tick, and `start` is ignored. Robots bring these rows with
+    their constraints; solvers have no motion, and no such rows.
+
+    Args:
+        parts: Pairs of frames of one kind, at least one; their speeds add up.
+        start: Pose of each frame in its reference frame at the start of the motion, position [m] and quaternion xyzw,
+            shape [7 parts] or [problem_count, 7 parts]; None for identity. A Warp array is used in place.
+        row_weights: Weight of the row, shape [1] or [problem_count, 1]; 0 disables the row.
+        weight: Factor of the row [1/m or 1/rad].
     """
 
     def __init__(
         self, parts: Sequence[MovingPair], *, start: Any = None, row_weights: Any = None, weight: float = 1.0
     ) -> None:
-        """State which frames move, and how.
-
-        Args:
-            parts: One or more, of one kind, whose speeds add up.
-            start: Where each frame stands in its reference frame where the motion starts, position [m] and quaternion
-                xyzw, shape [7 parts] or [problem_count, 7 parts]; None for the same frame. A Warp array is used in
-                place.
-            row_weights: Weight of the row, shape [1] or [problem_count, 1]; 0 switches it off.
-            weight: Factor of the row [1/m or 1/rad].
-
-        Raises:
-            InputError: A value has a wrong shape or is not finite, or a quaternion is not of unit length.
-        """
         self._parts = tuple(parts)
         columns = range(0, POSE * len(self._parts), POSE)
         start = np.tile(IDENTITY, len(columns)) if start is None else start

@@ -1,4 +1,4 @@
-"""Rows on how a frame moves against another: of its velocity, and of its motion from where it started."""
+"""Rows on the motion of a frame relative to another frame: of the velocity, and of a motion from a start."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from objectives.expression.frame_algebra import (
 
 UPWARDS: Vector = (0.0, 0.0, 1.0)
 LYING = 1e-9
-"""A wheel whose axle is this near [rad] to the ground's normal has no way."""
+"""A wheel with an angle between axle and ground normal below this [rad] has no rolling direction."""
 NO_SWING = 1e-24
-"""Squared sine of an angle below which it is the same as its sine."""
+"""Squared sine below which an angle equals its sine."""
 
 
 class FrameMotion(NamedTuple):
-    """A frame that moves against a reference frame: its z axis and origin, and its velocity.
+    """Motion of a frame relative to a reference frame.
 
     Attributes:
         axis: z axis of the frame.
         normal: z axis of the reference frame.
         position: Origin of the frame.
-        linear: Velocity against the reference frame, of the point at the world origin.
-        turn: The same of turning.
-        size: A number of the constraint.
+        linear: Linear part of the relative twist, at the world origin.
+        turn: Angular part of the relative twist.
+        size: Number of the constraint, such as a radius.
     """
 
     axis: Vector
@@ -47,16 +47,16 @@ class FrameMotion(NamedTuple):
 
     @classmethod
     def of_twist(cls, frame: Frame, reference: Frame, linear: Vector, turn: Vector, size: Scalar) -> "FrameMotion":
-        """Take the motion of a moment."""
+        """Take a motion from two frames and a relative twist."""
         axis, normal = (rotate(one.orientation_xyzw, UPWARDS) for one in (frame, reference))
         return cls(axis, normal, frame.position, linear, turn, size)
 
     @classmethod
     def between(cls, start: Frame, end: Frame, size: Scalar) -> "FrameMotion":
-        """Take a motion from one pose to another in unit time, seen from the reference, at its middle.
+        """Take a motion between two poses in unit time, in the reference frame, at the middle of the motion.
 
-        The frame's axis swings by the least angle, and the frame spins about it. What is said of the velocity holds to
-        the third power of the swing; to any power where a wheel that stands upright goes along an arc.
+        The frame's axis swings by the smallest angle, and the frame spins about the axis. The velocity has an error of
+        third order in the swing; no error for an upright wheel along an arc.
         """
         first, last = (rotate(one.orientation_xyzw, UPWARDS) for one in (start, end))
         across, cosine = cross(first, last), dot(first, last)
@@ -65,21 +65,21 @@ class FrameMotion(NamedTuple):
         sine = sqrt(where(swings, sine2, 1.0))
         swing_over_sine = where(swings, atan2(sine, cosine) / sine, 1.0)
         both = add(first, last)
-        arc = 0.5 * swing_over_sine * sqrt(maximum(dot(both, both), LYING * LYING))  # its length over that of its chord
+        arc = 0.5 * swing_over_sine * sqrt(maximum(dot(both, both), LYING * LYING))  # length of arc over chord
         axis = direction(both, LYING)
         turn = add(scale(swing_over_sine, across), scale(_spin(start, end), axis))
         linear = subtract(scale(arc, subtract(end.position, start.position)), cross(turn, end.position))
         return cls(axis, UPWARDS, end.position, linear, turn, size)
 
     def wheel(self) -> tuple[Vector, Vector, Vector]:
-        """Give the way of a wheel, the direction across it, and the velocity of the lowest point."""
+        """Give the rolling direction of a wheel, the lateral direction, and the velocity of the lowest point."""
         way = direction(cross(self.axis, self.normal), LYING)
         lowest = subtract(self.position, scale(self.size, cross(way, self.axis)))
         return way, cross(self.normal, way), add(self.linear, cross(self.turn, lowest))
 
 
 def _spin(start: Frame, end: Frame) -> Scalar:
-    """The angle about the z axis that is left of a turn once this axis has swung the least way, up to a half turn."""
+    """State the angle about z of a rotation, after the smallest swing of the z axis, up to half a turn."""
     _, _, z, w = quaternion_product(conjugate(start.orientation_xyzw), end.orientation_xyzw)
     toward = sign(w)
     return 2.0 * atan2(toward * z, toward * w)
@@ -95,34 +95,26 @@ def _no_sideslip(motion: FrameMotion) -> Scalar:
     return dot(across, slip)
 
 
-def _constant_velocity(motion: FrameMotion) -> Scalar:
-    return 0.5 * dot(add(motion.axis, motion.normal), motion.turn)
-
-
-def _turn(motion: FrameMotion) -> Scalar:
-    return motion.size * dot(motion.axis, motion.turn)
-
-
 VELOCITY_ROWS: Mapping[str, Callable[[FrameMotion], Scalar]] = {
     "rolling": _rolling,
     "no_sideslip": _no_sideslip,
-    "constant_velocity": _constant_velocity,
-    "turn": _turn,
+    "constant_velocity": lambda motion: 0.5 * dot(add(motion.axis, motion.normal), motion.turn),
+    "turn": lambda motion: motion.size * dot(motion.axis, motion.turn),
 }
-"""By kind: a speed, linear in the velocity; those of the parts of a constraint add up to 0."""
+"""Speed by kind, linear in the twist; a velocity constraint holds the sum of its parts' speeds at 0."""
 
 
 @dataclass(frozen=True)
 class MovingPair:
-    """A part of a constraint on velocities: a frame that moves against another.
+    """A part of a velocity constraint: a frame and a reference frame.
 
     Attributes:
-        kind: One of `VELOCITY_ROWS`.
+        kind: A key of `VELOCITY_ROWS`.
         link: Link that carries the frame.
         reference_link: Link that carries the reference frame; None for the world.
         offset: T_link_frame, position [m] and quaternion xyzw.
-        reference_offset: The same of the reference frame.
-        size: Radius of a wheel [m], factor of a turn; 1 for others.
+        reference_offset: T_reference_link_frame, position [m] and quaternion xyzw.
+        size: Radius of a wheel [m], factor of a rotation; 1 for other kinds.
     """
 
     kind: str
