@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.constraints.frame_pairs import frame_pairs
+from ik_service.constraints.frame_pairs import FramePairs
 from ik_service.constraints.statements import closing_statement, evaluated
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
@@ -74,7 +74,7 @@ def with_closing_joints(robot: Robot) -> Robot:
 
     Coordinates and DOFs: first the tree, then the closing joints in the order of the loops.
     """
-    frames = frame_pairs(robot, robot.loops)
+    frames = FramePairs(robot, robot.loops)
     chain = _Chain(robot)
     loops = []
     for k, loop in enumerate(robot.loops):
