@@ -1,4 +1,4 @@
-"""Objectives of inverse kinematics: what a configuration should achieve."""
+"""Objectives of inverse kinematics: residual rows that a configuration should minimise."""
 
 from objectives.checking.jacobian_check import check
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError

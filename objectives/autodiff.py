@@ -1,7 +1,7 @@
-"""Rows of a Jacobian by backward passes over a tape, one per row, without allocating anything.
+"""Rows of a Jacobian by backward passes over a tape, one pass per row, without allocations.
 
-The gradient that enters a pass is 1 in one row of the residuals, for all instances at once: instances do not mix, so
-one pass gives that row of all their Jacobians.
+The seed of a pass is 1 in one row of the residuals of all instances: instances are independent, so one pass gives this
+row of all Jacobians.
 """
 
 import typing
@@ -28,8 +28,8 @@ def _store_row(gradient: wp.array2d[float], row: int, jacobian_out: wp.array3d[f
 
 
 def allocate_seed(size: int, device: typing.Any) -> wp.array[wp.float32]:
-    """Give zeros for the gradients that enter the passes, and load the kernels of this module on the device."""
-    for kernel in (_seed_row, _store_row):  # a module must not be loaded while a graph is recorded
+    """Allocate zeroed seeds of the passes, and load the kernels of this module on the device."""
+    for kernel in (_seed_row, _store_row):  # modules cannot be loaded while a graph is recorded
         wp.load_module(kernel.module, device=device)
     seed: wp.array[wp.float32] = wp.zeros(size, dtype=wp.float32, device=device)
     return seed
@@ -45,9 +45,9 @@ def backward_rows(
 ) -> None:
     """Write rows of the Jacobian, shape [n, total, joint_dof_count]; see `IKObjective.compute_jacobian_autodiff`.
 
-    `seed` has the shape of the residuals, and is zero before and after. ObjectiveError where no gradient arrives.
+    `seed` has the shape of the residuals, and is zero before and after. ObjectiveError: no gradient at `dq_dof`.
     """
-    recorded: typing.Any = tape  # `outputs` is the solver's own addition to it
+    recorded: typing.Any = tape  # `outputs` is an attribute added by the solver
     residuals = recorded.outputs[0]
     total = jacobian.shape[1]
     for row in rows:

@@ -1,4 +1,4 @@
-"""Numbers that differ from problem to problem: checked on the host, read by kernels from a device array."""
+"""Numbers per problem: checked on the host, read by kernels from a device array."""
 
 import math
 from typing import Any
@@ -9,13 +9,13 @@ import warp as wp
 
 from objectives.errors import InputError, ObjectiveError
 
-UNIT_TOLERANCE = 1e-3  # quaternions off unit length by more are taken for mistakes; closer ones are normalised
+UNIT_TOLERANCE = 1e-3  # largest error of a quaternion's length; quaternions within are normalised
 
 
 def fitting_array(array: "wp.array[Any] | None", numbers: npt.NDArray[Any], dtype: Any, device: Any) -> wp.array[Any]:
-    """Write numbers [lines, ...] into the lines of an array, or of one with room for the next power of two; give it.
+    """Write numbers [lines, ...] into an array, or into a new array with a power of two of lines; return the array.
 
-    Kernels read line min(problem, lines - 1): one line goes into all lines of an array, several into its first ones.
+    Kernels read line min(problem, lines - 1): a single line is written to all lines of the array, several to the first.
     """
     lines = len(numbers)
     if array is None:
@@ -38,8 +38,8 @@ def fitting_array(array: "wp.array[Any] | None", numbers: npt.NDArray[Any], dtyp
 class DataField:
     """One array of `[1 or problem_count, columns]` float32 numbers.
 
-    NumPy input is checked and copied. A Warp array is used as it is, where it is: it may have more lines than there
-    are problems, its owner may write into it between solves, and what it holds is not checked.
+    NumPy input is checked and copied. A Warp array is used in place: the array may have more lines than there are
+    problems, its owner may write new numbers between solves, and the numbers are not checked.
     """
 
     def __init__(
@@ -54,35 +54,31 @@ class DataField:
         non_negative: bool = False,
         finite: bool = True,
     ) -> None:
-        """Make a field of an objective.
+        """Make a field of an objective; InputError for a wrong shape or type, or numbers that are not allowed.
 
         Args:
             owner: Name of the objective, for messages.
             name: Name of the field.
-            columns: Numbers per problem; None if it depends on the robot (see `set_columns`).
+            columns: Numbers per problem; None if this number depends on the robot (see `set_columns`).
             value: Numbers of all problems [columns] or per problem [n, columns], or a Warp array; None for weights: 1.
             quaternion_columns: First columns of unit quaternions xyzw.
-            direction_columns: First columns of three numbers that give a direction, of any length but 0; they are
-                scaled to length 1.
-            non_negative: Whether the numbers are weights, which are 0 or more.
-            finite: Whether infinities are refused; NaN always is.
-
-        Raises:
-            InputError: The value has a wrong shape or type, or contains numbers that are not allowed.
+            direction_columns: First columns of directions, three numbers scaled to length 1; length 0 is refused.
+            non_negative: Whether negative numbers are refused (weights).
+            finite: Whether infinities are refused; NaN is always refused.
         """
         self.owner, self.name, self.columns = owner, name, columns
         self.quaternion_columns, self.direction_columns = quaternion_columns, direction_columns
         self.non_negative, self.finite = non_negative, finite
         self.version = 0
-        """Grows whenever `array` becomes another array."""
+        """Counter of exchanges of `array`."""
         self._array: wp.array[wp.float32] | None = None
         self._host: npt.NDArray[np.float32] | None = None
-        self._exact: npt.NDArray[np.float64] | None = None  # numbers as given, while columns depend on the robot
+        self._exact: npt.NDArray[np.float64] | None = None  # the caller's numbers, if columns depend on the robot
         self._of_robot = columns is None
-        self._given: Any = None  # the caller's Warp array, kept alive for as long as its memory is in use
-        self._lines: npt.NDArray[np.intp] | None = None  # those in use, where that is not all
+        self._given: Any = None  # the caller's Warp array, kept alive while its memory is in use
+        self._lines: npt.NDArray[np.intp] | None = None  # lines in use; None for all
         self._device: Any = None
-        self._filled = value is None and non_negative  # with ones, which fit every robot
+        self._filled = value is None and non_negative  # filled with ones, which fit every robot
         if not self._filled:
             self.set(value)
         elif columns is not None:
@@ -90,7 +86,7 @@ class DataField:
 
     @property
     def rows(self) -> int:
-        """Number of lines in use; 1 where ones stand for numbers that were not given."""
+        """Number of lines in use; 1 for default ones."""
         if self._lines is not None:
             return len(self._lines)
         if self._given is None and self._host is None:
@@ -104,7 +100,7 @@ class DataField:
 
     @property
     def unit_columns(self) -> tuple[slice, ...]:
-        """Columns that `set` scales to length 1 together; none where the caller's own Warp array is in use."""
+        """Groups of columns that `set` scales to length 1; none while the caller's own Warp array is in use."""
         if self.preallocated:
             return ()
         quaternions, directions = self.quaternion_columns, self.direction_columns
@@ -112,11 +108,7 @@ class DataField:
 
     @property
     def array(self) -> wp.array[wp.float32]:
-        """The device array, shape [rows, columns].
-
-        Raises:
-            ObjectiveError: The field is not on a device yet.
-        """
+        """The device array, shape [rows, columns]; ObjectiveError before `bind`."""
         if self._array is None:
             raise ObjectiveError(f"{self.owner}: field '{self.name}' is on no device yet; call bind_device() first.")
         return self._array
@@ -127,7 +119,7 @@ class DataField:
         return np.asarray(source if self._lines is None else source[self._lines], dtype=np.float64)
 
     def use_lines(self, lines: npt.NDArray[np.intp] | None) -> None:
-        """Use some of the lines, a field of one line aside; None for all again. `set` must not come in between."""
+        """Use some of the lines, None for all; fields with one line ignore this. No `set` in between."""
         if lines is not None and self.rows == 1:
             return
         changed, self._lines = self._lines is not lines, lines
@@ -142,11 +134,7 @@ class DataField:
             self._use(part, self._device)
 
     def set(self, value: Any) -> None:
-        """Replace the numbers; the device array stays the same where they fit into its lines.
-
-        Raises:
-            InputError: As for the constructor.
-        """
+        """Replace the numbers; keep the device array if it has enough lines. InputError as for the constructor."""
         if isinstance(value, wp.array):
             view = self._view(value)
             if self._device is not None:
@@ -162,11 +150,7 @@ class DataField:
             self._use(fitting_array(own, numbers, wp.float32, self._device), self._device)
 
     def set_columns(self, columns: int, quaternion_columns: tuple[int, ...] = ()) -> None:
-        """Fix the columns once a robot is known; a field that was given no numbers is filled with ones.
-
-        Raises:
-            InputError: The numbers given do not fit.
-        """
+        """Fix the columns for a robot; fill with ones without numbers of the caller. InputError: wrong columns."""
         self.columns, self.quaternion_columns = columns, quaternion_columns
         if self._given is not None:
             self._view(self._given)
@@ -174,15 +158,11 @@ class DataField:
             held = self._host if self._exact is None else self._exact
             numbers = self._checked(np.ones(columns) if self._filled else held)
             if self._host is not None and not np.array_equal(numbers, self._host):
-                self._array = None  # of another robot; `bind` makes a new one
+                self._array = None  # fits another robot; `bind` makes a new array
             self._host = numbers
 
     def bind(self, device: Any) -> None:
-        """Bring the numbers to a device.
-
-        Raises:
-            InputError: The caller's Warp array is on another device.
-        """
+        """Copy the numbers to a device; InputError if the caller's Warp array is on another device."""
         if self._array is not None and self._device == device:
             return
         given = self._given is not None
@@ -190,7 +170,7 @@ class DataField:
         self._device = device
 
     def unbound_copy(self) -> "DataField":
-        """Give a field with the same numbers that is on no device."""
+        """Copy the field, with the same numbers, on no device."""
         held = self._host if self._exact is None else self._exact
         value = None if self._filled else self._given if self._host is None else held
         return DataField(
@@ -215,7 +195,7 @@ class DataField:
         return f"{self.owner}: field '{self.name}' {fault}; allowed: {allowed}."
 
     def _view(self, array: Any) -> wp.array[wp.float32]:
-        """See a Warp array of vectors, quaternions, transforms or floats as [rows, columns] floats, without a copy."""
+        """View a Warp array of vectors, quaternions, transforms or floats as [rows, columns] floats."""
         length = getattr(array.dtype, "_length_", 1)
         scalar = getattr(array.dtype, "_wp_scalar_type_", array.dtype)
         shape, strides = (*array.shape, length), (*array.strides, 4)
@@ -257,7 +237,7 @@ class DataField:
             entries = slice(first, first + 3)
             largest = np.abs(numbers[:, entries]).max(axis=1, keepdims=True)
             self._require(largest > 0.0, largest, "directions, whose three numbers are not all 0")
-            numbers[:, entries] /= largest  # first, so that no square overflows or vanishes
+            numbers[:, entries] /= largest  # so that no square overflows or vanishes
             numbers[:, entries] /= np.linalg.norm(numbers[:, entries], axis=1, keepdims=True)
         return numbers.astype(np.float32)
 

@@ -1,8 +1,8 @@
-"""Errors that the objectives can raise, and the root of every error of this project.
+"""Errors of objectives, and the root of every error of this project.
 
 IKError
-├── InputError (also a ValueError)   a value that the caller gave is wrong
-│   └── UnknownNameError             a robot, link, joint or option that is not there
+├── InputError (also a ValueError)   a wrong value of the caller
+│   └── UnknownNameError             an unknown robot, link, joint or option
 └── ObjectiveError                   an objective breaks its contract, or is bound to a second solver
 
 The service adds its own branches in ``ik_service/errors.py``.
@@ -12,19 +12,19 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 NEAR_NAME_LENGTH, NEAR_NAME_EFFORT = 64, 1 << 17
-"""Longest name for which near ones are looked for, and pairs of characters compared for it: some 20 ms of a core."""
+"""Longest name with a search for near names, and pairs of characters compared: about 20 ms of a core."""
 
 
 class IKError(Exception):
-    """Root of every error that this project raises on purpose."""
+    """Root of every intended error of this project."""
 
 
 class InputError(IKError, ValueError):
-    """A value that the caller gave is wrong; the message names it and says what is allowed."""
+    """A wrong value of the caller; the message has the value and the allowed values."""
 
 
 class UnknownNameError(InputError):
-    """A name that nothing carries: a robot, link, joint or option that is not there."""
+    """An unknown name of a robot, link, joint or option."""
 
 
 class ObjectiveError(IKError):
@@ -32,7 +32,7 @@ class ObjectiveError(IKError):
 
 
 def near_names(name: str, names: Sequence[str], most: int = 1) -> list[str]:
-    """Give the known names most like an unknown one, best first; for a long name none, of many names the first."""
+    """Find known names similar to an unknown name, best first; none for long names; of many names only the first."""
     if len(name) > NEAR_NAME_LENGTH:
         return []
     return get_close_matches(name, names[: NEAR_NAME_EFFORT // max(1, len(name)) ** 2], n=most)

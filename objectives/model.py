@@ -1,7 +1,7 @@
-"""Members of a robot that an objective may read, as a protocol: `objectives` imports no robot class.
+"""Protocol of a robot for objectives: `objectives` imports no robot class.
 
-Every array lives on one device. The word *DOF* is an entry of `joint_qd`, *coordinate* an entry of `joint_q`; only
-`dof_coordinate` leads from one to the other.
+All arrays are on one device. A *DOF* is an entry of `joint_qd`, a *coordinate* an entry of `joint_q`; only
+`dof_coordinate` maps DOFs to coordinates.
 """
 
 from collections.abc import Sequence
@@ -19,41 +19,41 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class BodyMass:
-    """The mass that a body carries."""
+    """Mass of a body.
+
+    Attributes:
+        body: The body; -1 for all static links.
+        mass: Mass [kg], above 0.
+        com: Centre of mass in the frame of the body, or in the world frame for -1 [m].
+    """
 
     body: int
-    """The body; -1 for all that nothing moves."""
-
     mass: float
-    """Mass [kg], above 0."""
-
     com: tuple[float, float, float]
-    """Centre of that mass in the frame of the body, or in the world frame for -1 [m]."""
 
 
 class IKJointType(IntEnum):
-    """Type of a joint as `IKModel.joint_type` has it: names and numbers are those of `newton.JointType`."""
+    """Type of a joint, a value of `IKModel.joint_type`, with names and numbers of `newton.JointType`.
+
+    Attributes:
+        PRISMATIC: Translates along its axis.
+        REVOLUTE: Rotates about its axis, with limits or (a continuous joint) without limits.
+        BALL: Rotates about all axes; the coordinates are a quaternion xyzw.
+        FREE: A floating joint; the coordinates are a position [m] and a quaternion xyzw.
+        D6: A planar joint: translates along the first two axes and rotates about the third axis.
+    """
 
     PRISMATIC = 0
-    """Slides along its axis."""
-
     REVOLUTE = 1
-    """Turns about its axis, with limits or (a continuous joint) without."""
-
     BALL = 2
-    """Turns about all axes; its coordinates are a quaternion xyzw."""
-
     FREE = 4
-    """Moves and turns in all directions (a floating joint); a position [m] and a quaternion xyzw."""
-
     D6 = 6
-    """Slides along its first two axes and turns about its third: a planar joint."""
 
 
 class IKModel(Protocol):
-    """A robot on one device: trees of bodies, one joint above each of them.
+    """A robot on one device: trees of bodies, one joint above each body.
 
-    Names, shapes and meanings are those of `newton.Model`, so that an objective that reads one can read the other.
+    Names, shapes and meanings are those of `newton.Model`: the same objective can read both classes.
     """
 
     @property
@@ -82,7 +82,7 @@ class IKModel(Protocol):
 
     @property
     def link_names(self) -> tuple[str, ...]:
-        """Names of all links of the file, the static and the folded ones among them."""
+        """Names of all links of the file, also of static and folded links."""
 
     @property
     def joint_type(self) -> wp.array[wp.int32]:
@@ -94,7 +94,7 @@ class IKModel(Protocol):
 
     @property
     def joint_parent(self) -> wp.array[wp.int32]:
-        """Body on which each joint stands, -1 for the world, shape [joint_count]."""
+        """Parent body of each joint, -1 for the world, shape [joint_count]."""
 
     @property
     def joint_articulation(self) -> wp.array[wp.int32]:
@@ -106,11 +106,11 @@ class IKModel(Protocol):
 
     @property
     def articulation_count(self) -> int:
-        """Number of articulations: of subtrees of the root."""
+        """Number of articulations (subtrees of the root)."""
 
     @property
     def articulation_start(self) -> wp.array[wp.int32]:
-        """First joint of each articulation and, last, their number, shape [articulation_count + 1]."""
+        """First joint of each articulation and, last, joint_count, shape [articulation_count + 1]."""
 
     @property
     def joint_X_p(self) -> wp.array[Any]:
@@ -118,7 +118,7 @@ class IKModel(Protocol):
 
     @property
     def joint_X_c(self) -> wp.array[Any]:
-        """Joint frames in the child bodies [m, xyzw], identity: bodies stand in them, shape [joint_count]."""
+        """Joint frames in the child bodies [m, xyzw], always identity, shape [joint_count]."""
 
     @property
     def joint_axis(self) -> wp.array[Any]:
@@ -126,15 +126,15 @@ class IKModel(Protocol):
 
     @property
     def body_com(self) -> wp.array[Any]:
-        """Centre of mass of each body in its frame [m], zero where it has no mass, shape [body_count]."""
+        """Centre of mass of each body in the body's frame [m], zero without mass, shape [body_count]."""
 
     @property
     def joint_q(self) -> wp.array[wp.float32]:
-        """A configuration [m or rad]: the middle of the limits, locked joints at theirs, shape [joint_coord_count]."""
+        """Configuration in the middle of the limits, locked joints locked [m or rad], shape [joint_coord_count]."""
 
     @property
     def body_q(self) -> wp.array[Any]:
-        """Poses of the bodies there, world frame, shape [body_count]."""
+        """Poses of the bodies at `joint_q`, world frame, shape [body_count]."""
 
     @property
     def joint_q_start(self) -> wp.array[wp.int32]:
@@ -150,30 +150,24 @@ class IKModel(Protocol):
 
     @property
     def dof_coordinate(self) -> wp.array[wp.int32]:
-        """Coordinate of each DOF, -1 where a quaternion holds it, shape [joint_dof_count]."""
+        """Coordinate of each DOF, -1 for rotations with a quaternion, shape [joint_dof_count]."""
 
     @property
     def joint_limit_lower(self) -> wp.array[wp.float32]:
-        """Lower limits [m or rad], -inf where there is none, shape [joint_dof_count]."""
+        """Lower limits [m or rad], -inf for none, shape [joint_dof_count]."""
 
     @property
     def joint_limit_upper(self) -> wp.array[wp.float32]:
-        """Upper limits [m or rad], inf where there is none, shape [joint_dof_count]."""
+        """Upper limits [m or rad], inf for none, shape [joint_dof_count]."""
 
     @property
     def body_masses(self) -> Sequence[BodyMass]:
-        """Bodies that have mass, in their order; none where the robot's file gives no masses."""
+        """Bodies with mass, in order; empty for a robot without masses."""
 
     def link_frame(self, name: str) -> tuple[int, FloatArray]:
-        """Find a link by name.
-
-        Args:
-            name: A link of the file, static or folded ones too.
+        """Find a link by name, also a static or folded link; UnknownNameError for an unknown name.
 
         Returns:
-            The body that carries the link, or -1 if nothing moves it; and T_body_link (T_world_link if the body is -1)
-            as position [m] and unit quaternion xyzw, shape [7].
-
-        Raises:
-            UnknownNameError: No link has this name.
+            The body that carries the link, -1 for a static link; and T_body_link (T_world_link for -1) as position [m]
+            and unit quaternion xyzw, shape [7].
         """

@@ -1,4 +1,4 @@
-"""Places in the arrays of a robot: host copies of its index arrays, and the questions put to them."""
+"""Index arrays of a robot on the host, and look-ups."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
 @dataclass(frozen=True)
 class BodyFrame:
-    """A frame that stands at a transform on a body, such as one at its centre of mass."""
+    """A frame fixed to a body, such as a frame at the centre of mass; body -1 for the world.
+
+    `T_body_frame` is a position [m] and a unit quaternion xyzw.
+    """
 
     body: int
-    """The body; -1 for the world."""
-
     T_body_frame: tuple[float, float, float, float, float, float, float]
-    """Position [m] and unit quaternion xyzw."""
 
 
 class RobotIndices:
-    """Index arrays of a model, on the host. Made when an objective is bound, never in a solve."""
+    """Index arrays of a model on the host; made when an objective is bound, never in a solve."""
 
     def __init__(self, model: IKModel) -> None:
         self.model = model
@@ -36,7 +36,7 @@ class RobotIndices:
         self.dof_coordinate: npt.NDArray[np.int32] = model.dof_coordinate.numpy()
 
     def frame(self, link: str | int | BodyFrame) -> tuple[int, FloatArray]:
-        """Give the body of a link and T_body_link, shape [7]; an int is a body index and means the body's own frame.
+        """Give the body of a link and T_body_link, shape [7]; an int is a body index, with the body's own frame.
 
         Raises:
             UnknownNameError: No link has this name.
@@ -51,14 +51,14 @@ class RobotIndices:
         return link, IDENTITY
 
     def moves(self, body: int) -> BoolArray:
-        """Tell which DOFs move a body, shape [joint_dof_count]; none move the world, body -1."""
+        """Give a mask of the DOFs that move a body, shape [joint_dof_count]; none move the world, body -1."""
         moving = np.zeros(self.model.joint_dof_count, dtype=bool)
         for joint in self.way_to(body):
             moving[self.dofs(joint)] = True
         return moving
 
     def way_to(self, body: int) -> list[int]:
-        """Give the joints that move a body, from the base on; none move the world, body -1."""
+        """Give the joints from the base to a body; none for the world, body -1."""
         joint = int(np.flatnonzero(self.child == body)[0]) if body >= 0 else -1
         way: list[int] = []
         while joint >= 0:
@@ -67,7 +67,7 @@ class RobotIndices:
         return way[::-1]
 
     def linear_dofs(self) -> BoolArray:
-        """Tell which DOFs turn nothing, shape [joint_dof_count]."""
+        """Give a mask of the translational DOFs, shape [joint_dof_count]."""
         linear = np.zeros(self.model.joint_dof_count, dtype=bool)
         for start, (count, _) in zip(self.qd_start[:-1], self.dof_dim, strict=True):
             linear[start : start + count] = True
@@ -78,27 +78,27 @@ class RobotIndices:
         return range(int(self.qd_start[joint]), int(self.qd_start[joint + 1]))
 
     def scalar_dofs(self, joints: Iterable[int]) -> list[int]:
-        """Give the DOFs of some joints that have a coordinate of their own."""
+        """Give the DOFs with a scalar coordinate, of some joints."""
         return [dof for joint in joints for dof in self.dofs(joint) if self.dof_coordinate[dof] >= 0]
 
     def has_quaternion(self, joint: int) -> bool:
-        """Tell whether a joint is a ball or floating joint, whose last four coordinates are a quaternion."""
+        """Return True for a ball or floating joint; its last four coordinates are a quaternion."""
         return bool(self.q_start[joint + 1] - self.q_start[joint] > len(self.dofs(joint)))
 
     def first_quaternion_coordinate(self, joint: int) -> int:
-        """Give the first of the four coordinates of a joint's quaternion."""
+        """Give the first coordinate of a joint's quaternion."""
         return int(self.q_start[joint + 1]) - 4
 
     def first_angular_dof(self, joint: int) -> int:
-        """Give the first of a joint's angular DOFs."""
+        """Give the first angular DOF of a joint."""
         return int(self.qd_start[joint] + self.dof_dim[joint, 0])
 
     def select_joints(self, names: Sequence[str] | None, objective: str) -> list[int]:
-        """Give the indices of joints in the order of the robot; None selects all.
+        """Give the indices of named joints in the order of the robot; None selects all.
 
         Raises:
-            UnknownNameError: The robot has no joint of one of the names.
-            InputError: The names are one string instead of several.
+            UnknownNameError: The robot has no joint of a name.
+            InputError: The names are a string instead of a sequence.
         """
         known = self.model.joint_names
         if names is None:

@@ -1,1 +1,1 @@
-"""Checks of an objective: its Jacobian against finite differences, with hints."""
+"""Checks of an objective: Jacobian against finite differences, with hints."""

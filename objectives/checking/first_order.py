@@ -1,7 +1,7 @@
-"""Bodies and coordinates moved to first order in the DOFs, differentiably.
+"""First-order motion of bodies and coordinates in the DOFs, differentiable.
 
-A tape over this motion and an objective's residuals gives the derivative at a configuration exactly, without the
-kinematics of the robot: that is how an objective can be checked alone.
+A tape over this motion and an objective's residuals gives the exact derivative at a configuration without kinematics of
+the robot, so an objective can be checked alone.
 """
 
 import typing
@@ -45,7 +45,7 @@ def _move_coordinates(
 
 
 class FirstOrderMotion:
-    """Configurations of a robot on its device, to be moved along their tangents.
+    """Configurations of a robot on the device, movable along tangents.
 
     Args:
         model: The robot.
@@ -56,24 +56,20 @@ class FirstOrderMotion:
 
     def __init__(self, model: IKModel, joint_q: FloatArray, body_q: FloatArray, joint_S_s: FloatArray) -> None:
         device = model.device
+        values = (
+            (_move_bodies, wp.transformf, body_q, _body_directions(model, body_q, joint_S_s)),
+            (_move_coordinates, wp.float32, joint_q, _coordinate_directions(model, joint_q)),
+        )
         self._inputs = [
-            (
-                _move_bodies,
-                _array(body_q, wp.transformf, device),
-                _array(_body_directions(model, body_q, joint_S_s), wp.transformf, device),
-            ),
-            (
-                _move_coordinates,
-                _array(joint_q, wp.float32, device),
-                _array(_coordinate_directions(model, joint_q), wp.float32, device),
-            ),
+            (kernel, _array(base, dtype, device), _array(direction, dtype, device))
+            for kernel, dtype, base, direction in values
         ]
         shape = (len(joint_q), model.joint_dof_count)
         self.dq_dof = wp.zeros(shape, dtype=wp.float32, device=device, requires_grad=True)
         self.body_q, self.joint_q = (wp.empty_like(base, requires_grad=True) for _, base, _ in self._inputs)
 
     def launch(self) -> None:
-        """Write `body_q` and `joint_q`, moved by `dq_dof`; record it on the tape in use."""
+        """Write `body_q` and `joint_q`, moved by `dq_dof`; an active tape records the launches."""
         for (kernel, base, direction), out in zip(self._inputs, (self.body_q, self.joint_q), strict=True):
             wp.launch(kernel, base.shape, [base, direction, self.dq_dof], [out], device=out.device)
 
@@ -83,13 +79,13 @@ def _array(values: FloatArray, dtype: typing.Any, device: typing.Any) -> wp.arra
 
 
 def _left_tangents(q: FloatArray) -> FloatArray:
-    """Derivatives of exp(w) q by w, shape [..., 4, 3], for quaternions xyzw [..., 4]."""
+    """Give the derivatives of exp(w) q by w, shape [..., 4, 3], for quaternions xyzw [..., 4]."""
     x, y, z, w = np.moveaxis(q, -1, 0)
     return 0.5 * np.moveaxis(np.array([[w, z, -y], [-z, w, x], [y, -x, w], [-x, -y, -z]]), (0, 1), (-2, -1))
 
 
 def _body_directions(model: IKModel, body_q: FloatArray, joint_S_s: FloatArray) -> FloatArray:
-    """Derivatives of body poses by the DOFs, shape [n, body_count, joint_dof_count, 7]."""
+    """Give the derivatives of body poses by the DOFs, shape [n, body_count, joint_dof_count, 7]."""
     robot = RobotIndices(model)
     moves = np.array([robot.moves(body) for body in range(model.body_count)])
     v, w = joint_S_s[:, None, :, :3], joint_S_s[:, None, :, 3:]
@@ -100,7 +96,7 @@ def _body_directions(model: IKModel, body_q: FloatArray, joint_S_s: FloatArray) 
 
 
 def _coordinate_directions(model: IKModel, joint_q: FloatArray) -> FloatArray:
-    """Derivatives of the coordinates by the DOFs, shape [n, joint_coord_count, joint_dof_count]."""
+    """Give the derivatives of coordinates by the DOFs, shape [n, joint_coord_count, joint_dof_count]."""
     robot = RobotIndices(model)
     direction = np.zeros((len(joint_q), model.joint_coord_count, model.joint_dof_count))
     own: npt.NDArray[np.intp] = np.flatnonzero(robot.dof_coordinate >= 0)

@@ -1,4 +1,4 @@
-"""Known causes of wrong derivatives of residual kernels, looked for in the kernels themselves."""
+"""Known causes of wrong derivatives of residual kernels, found in the source of the kernels."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ import warp as wp
 
 
 def gradient_hint(launches: Sequence[Any]) -> str:
-    """Name what in the launched kernels of a tape gives wrong gradients, or nothing where no known cause is there."""
+    """Describe a known cause of wrong gradients in the launched kernels of a tape, or return an empty text."""
     kernels = list(dict.fromkeys(launch[0] for launch in launches if isinstance(launch, list)))
     for kernel in kernels:
         if not _has_backward(kernel):
@@ -34,7 +34,7 @@ def _has_backward(kernel: Any) -> bool:
 
 
 def _rolled_loops(adjoint: Any, max_unroll: int, seen: set[int]) -> Iterator[str]:
-    """Heads of loops in a kernel or function, and in the functions that it calls, that stay loops."""
+    """Give the heads of loops that are not unrolled, in a kernel or function and in called functions."""
     if id(adjoint) in seen:
         return
     seen.add(id(adjoint))
@@ -50,7 +50,7 @@ def _rolled_loops(adjoint: Any, max_unroll: int, seen: set[int]) -> Iterator[str
 
 def _is_unrolled(iterated: ast.expr, local: set[str], max_unroll: int) -> bool:
     if not (isinstance(iterated, ast.Call) and ast.unparse(iterated.func) == "range"):
-        return True  # of a fixed number of things, such as the entries of a vector
+        return True  # a fixed number of items, such as the entries of a vector
     try:
         return len(range(*(ast.literal_eval(argument) for argument in iterated.args))) <= max_unroll
     except (ValueError, TypeError):
@@ -58,7 +58,7 @@ def _is_unrolled(iterated: ast.expr, local: set[str], max_unroll: int) -> bool:
 
 
 def _is_known(node: ast.expr, local: set[str]) -> bool:
-    """Tell if an expression is known when the kernel is compiled: it holds no variable or argument of the kernel."""
+    """Return True for an expression known at compile time: no variable or argument of the kernel."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("wp.static", "warp.static"):
         return True
     return not any(isinstance(inner, ast.Name) and inner.id in local for inner in ast.walk(node))

@@ -1,4 +1,4 @@
-"""Check of an objective against finite differences of its own residuals. A tool of development, slow on purpose."""
+"""Check of an objective against finite differences of its residuals; a slow tool for development."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,12 +14,12 @@ from objectives.errors import InputError, ObjectiveError
 from objectives.model import FloatArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 
-SUPPORT_ROUNDING = 1e-5  # part of the largest entry that counts as zero outside the support
-GUARD, POISON = 2, -54321.0  # rows around the block that must stay as they are, and what stands there
+SUPPORT_ROUNDING = 1e-5  # largest entry outside the support, relative to the largest entry
+GUARD, POISON = 2, -54321.0  # number of guard rows before and after the block, and their value
 
 
 class CheckedRobot(Protocol):
-    """Members of a robot that the check uses: float64 functions on the host, and its view on a device."""
+    """Protocol of a robot for the check: float64 functions on the host, and the view on a device."""
 
     @property
     def dof_names(self) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class CheckedRobot(Protocol):
         """Give poses of the bodies, world frame, shape [n, body_count, 7]."""
 
     def motion_subspace(self, joint_q: Any) -> FloatArray:
-        """Give the twist of every DOF, at the world origin, shape [n, joint_dof_count, 6]."""
+        """Give the motion subspace: twist of every DOF at the world origin, shape [n, joint_dof_count, 6]."""
 
     def integrate(self, joint_q: Any, dq: Any) -> FloatArray:
         """Move coordinates along tangents [n, joint_dof_count]."""
@@ -43,25 +43,23 @@ class CheckedRobot(Protocol):
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Report on a comparison; that it exists says that nothing was wrong."""
+    """Report of a check without faults.
+
+    Attributes:
+        objective: Class of the objective.
+        methods: Jacobians compared: "analytic", "autodiff".
+        compared_count: Entries compared, over all configurations and methods.
+        nonzero_count: Nonzero entries; with none, the check is void.
+        kink_count: Entries at kinks or jumps of rows, compared with one-sided slopes only.
+        largest_error: Largest error, relative to the largest slope of the row.
+    """
 
     objective: str
-    """Class of the objective."""
-
     methods: tuple[str, ...]
-    """Jacobians that were compared: "analytic", "autodiff"."""
-
     compared_count: int
-    """Entries compared, over all configurations and methods."""
-
     nonzero_count: int
-    """Entries that are not zero; if there are none, the check says nothing."""
-
     kink_count: int
-    """Entries at which a row bends or jumps, compared only with the slopes on both sides."""
-
     largest_error: float
-    """Largest difference, as a part of the largest slope of its row."""
 
 
 def check(
@@ -77,24 +75,21 @@ def check(
 ) -> CheckReport:
     """Compare the Jacobians of an objective with finite differences of its residuals.
 
-    It also checks that every row is written, that nothing is written outside the objective's block, and that the
-    Jacobian is zero outside `row_support`. The objective itself is not touched: the check binds a copy.
+    Further checks: every row is written, nothing is written outside the objective's block, and the Jacobian is zero
+    outside `row_support`. The check binds a copy of the objective.
 
     Args:
         objective: The objective, bound to a solver or not.
         robot: The robot.
-        joint_q: Configurations, shape [n, joint_coord_count]; None draws them, half of them beyond the limits.
-        problem_count: Number of problems that the objective has data for; None takes the number from the objective.
+        joint_q: Configurations, shape [n, joint_coord_count]; None draws configurations, half beyond the limits.
+        problem_count: Number of problems in the objective's data; None takes the number from the objective.
         sample_count: Number of configurations to draw.
-        random_seed: Seed of the drawing.
-        tolerance: Largest difference allowed, as a part of the largest slope of the row.
-        device: Where the objective is evaluated; Warp arrays given to it must be there.
-
-    Returns:
-        What was compared.
+        random_seed: Seed of the draws.
+        tolerance: Largest error allowed, relative to the largest slope of the row.
+        device: Device of the evaluation and of Warp arrays of the objective.
 
     Raises:
-        ObjectiveError: The objective breaks its contract; the message names it, the row and the DOF.
+        ObjectiveError: The objective breaks its contract; the message names objective, row and DOF.
         InputError: An argument is not allowed.
     """
     if not isinstance(objective, IKObjective):
@@ -132,7 +127,7 @@ def check(
 
 
 def _draw(robot: CheckedRobot, rng: np.random.Generator, count: int) -> FloatArray:
-    """Draw configurations inside the limits, and move every second one by about a radian or metre."""
+    """Draw configurations inside the limits, and move every second configuration by about a radian or metre."""
     inside = robot.random_joint_q(rng, count)
     step = rng.normal(size=(count, len(robot.dof_names)))
     step[::2] = 0.0
@@ -154,7 +149,7 @@ def _mismatch(
 
 
 class _Probe:
-    """A copy of an objective on a device, with a block in the middle of arrays that are larger than it."""
+    """A copy of an objective on a device, with its block in the middle of larger arrays."""
 
     def __init__(
         self, objective: IKObjective, robot: CheckedRobot, device: str, samples: FloatArray, problem_count: int
@@ -172,7 +167,7 @@ class _Probe:
         self.objective.require_problem_count(problem_count)
 
     def residuals(self, joint_q: FloatArray) -> FloatArray:
-        """Residuals at configurations, shape [n, rows]."""
+        """Give residuals at configurations, shape [n, rows]."""
         self._bind(len(joint_q), IKJacobianType.ANALYTIC if self.objective.supports_analytic() else None)
         motion = self._motion(joint_q)
         motion.launch()
@@ -180,7 +175,7 @@ class _Probe:
         return self._block("residuals", out.numpy().astype(np.float64))
 
     def jacobian(self, method: str) -> FloatArray:
-        """Jacobian at the samples, shape [n, rows, joint_dof_count]."""
+        """Give the Jacobian at the samples, shape [n, rows, joint_dof_count]."""
         joint_q = self.samples
         self._bind(len(joint_q), IKJacobianType(method))
         motion, n, device = self._motion(joint_q), len(joint_q), self.model.device
@@ -210,10 +205,8 @@ class _Probe:
             return
         if support.shape != jacobian.shape[1:]:
             raise ObjectiveError(f"{self.name}: row_support() has shape {support.shape}, not {jacobian.shape[1:]}.")
-        allowed = (
-            0.0 if method == "analytic" else SUPPORT_ROUNDING * np.abs(jacobian).max()
-        )  # autodiff adds what cancels
-        outside = (np.abs(jacobian) > allowed) & ~support
+        rounding = SUPPORT_ROUNDING * np.abs(jacobian).max()  # autodiff adds terms that cancel
+        outside = (np.abs(jacobian) > (0.0 if method == "analytic" else rounding)) & ~support
         if outside.any():
             _, row, dof = np.argwhere(outside)[0]
             raise ObjectiveError(
@@ -240,7 +233,7 @@ class _Probe:
         return out
 
     def _block(self, what: str, values: FloatArray) -> FloatArray:
-        """Check what stands around the block and in it, and give the block."""
+        """Check guard rows and block, and return the block."""
         block = values[:, GUARD:-GUARD]
         if not ((values[:, :GUARD] == POISON).all() and (values[:, -GUARD:] == POISON).all()):
             raise ObjectiveError(f"{self.name}: the {what} are written outside the rows of the objective.")
