@@ -1,4 +1,4 @@
-"""Scalar expressions: arithmetic that is folded, derived and written as code; rows stated as expressions."""
+"""Scalar expressions: constant folding, derivatives, code generation; rows stated as expressions."""
 
 from objectives.expression.functions import (
     acos,

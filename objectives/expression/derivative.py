@@ -1,4 +1,4 @@
-"""Derivatives of expressions, as expressions of the same graph: one sweep backwards gives all of one output."""
+"""Derivatives of expressions, as expressions of the same graph, by reverse-mode differentiation."""
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
@@ -61,15 +61,9 @@ _RULES: Mapping[Operation, _Rule] = {
 
 
 def gradient(output: Expression, variables: Sequence[Expression], seed: Scalar = 1.0) -> list[Expression]:
-    """Give the derivatives of `seed * output`, `seed` held constant.
+    """Give the derivatives of `seed * output` by variables of the same graph, with constant `seed`.
 
-    Args:
-        output: What is differentiated.
-        variables: With respect to these variables of the same graph.
-        seed: Factor of all derivatives.
-
-    Returns:
-        One expression per variable; the constant 0 where the output does not contain it.
+    The derivative by a variable that the output does not contain is the constant 0.
     """
     return _gradient(output, variables, seed, {})
 
@@ -80,7 +74,6 @@ def _gradient(
     seed: Scalar,
     of_choices: MutableMapping[Expression, list[Expression]],
 ) -> list[Expression]:
-    """Give the same; derivatives of choices are found once and kept."""
     zero = output.graph.constant(0.0)
     adjoint: dict[Expression, Expression] = {output: zero + seed}
     chosen = [zero] * len(variables)
@@ -100,9 +93,9 @@ def _gradient(
 def _of_branches(
     node: Expression, variables: Sequence[Expression], of_choices: MutableMapping[Expression, list[Expression]]
 ) -> list[Expression]:
-    """Derivatives of a choice: each branch by itself, then the choice.
+    """Differentiate a choice: each branch alone, then the choice.
 
-    Sums over both branches with a seed of 0 in one would be NaN where the derivative of that one is not finite.
+    A sum over both branches, with seed 0 in one branch, would be NaN if the derivative of this branch is not finite.
     """
     condition, *branches = node.operands
     first, second = (_gradient(branch, variables, 1.0, of_choices) for branch in branches)

@@ -1,6 +1,6 @@
 """Tables of the elements of a row group on one robot, packed for the kernels.
 
-Host work, done once per robot: it finds the DOFs that move each frame, so that a kernel visits those and no others.
+Host work, once per robot. The table lists the DOFs that move each frame, so a kernel visits no other DOFs.
 """
 
 from collections.abc import Sequence
@@ -28,50 +28,48 @@ IntArray = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Element:
-    """One application of a row group: what stands for each of its names, in the order of the group."""
+    """One application of a row group: values of the group's names, in the order of the group.
+
+    Attributes:
+        frames: Links by name; body indices, for the bodies' own frames; or frames fixed to bodies.
+        coordinate_dofs: DOFs of the scalar coordinates.
+        quaternion_joints: Ball or floating joints of the quaternions.
+        data_columns: First column of the element's numbers in each data field.
+        constants: Numbers of the robot, one per name.
+        row: First row within the objective, for all elements or for none; None: after the rows of the last element.
+    """
 
     frames: tuple[str | int | BodyFrame, ...] = ()
-    """Links by name; an int is a body index and means that body's own frame; or a frame that stands on a body."""
-
     coordinate_dofs: tuple[int, ...] = ()
-    """DOFs whose coordinates are read."""
-
     quaternion_joints: tuple[int, ...] = ()
-    """Ball or floating joints whose quaternions are read."""
-
     data_columns: tuple[int, ...] = ()
-    """First column of the element's numbers in each data field."""
-
     constants: tuple[float, ...] = ()
-    """Numbers of the robot, one for each name."""
-
     row: int | None = None
-    """First row within the objective; None: after those of the element before. All elements say it, or none."""
 
 
 @dataclass(frozen=True)
 class ElementTable:
-    """The elements of one group on one robot."""
+    """The elements of one group on one robot.
+
+    Attributes:
+        group: The row group.
+        integers: Row, bodies, ranges of moving DOFs, coordinates, DOFs and data columns, [element_count, columns].
+        frame_offsets: T_body_link (static link: T_world_link) of each frame, [element_count, frame_count or 1, 7].
+        constants: Numbers of the robot, shape [element_count, constant_count].
+        moving_dofs: DOFs that move the frames, list after list.
+        row_support: Sparsity of the Jacobian, shape [element_count * row_count, joint_dof_count].
+    """
 
     group: RowGroup
     integers: IntArray
-    """Row, bodies, ranges of moving DOFs, coordinates, DOFs and data columns, shape [element_count, columns]."""
-
     frame_offsets: FloatArray
-    """T_body_link (T_world_link for a static link) of each frame, shape [element_count, frame_count or 1, 7]."""
-
     constants: FloatArray
-    """Numbers of the robot that each element brings, shape [element_count, constant_count]."""
-
     moving_dofs: IntArray
-    """DOFs that move the frames, one list after the other."""
-
     row_support: BoolArray
-    """DOFs on which each row can depend, shape [element_count * row_count, joint_dof_count]."""
 
 
 def build_element_table(group: RowGroup, elements: Sequence[Element], first_row: int, model: IKModel) -> ElementTable:
-    """Pack the elements of a group, at least one, for a robot, from a row of their objective on.
+    """Pack the elements of a group, at least one, for a robot, starting at a row of the objective.
 
     Raises:
         UnknownNameError: An element names a link that the robot does not have.
@@ -106,7 +104,7 @@ def build_element_table(group: RowGroup, elements: Sequence[Element], first_row:
 
 
 def _moving_dofs(robot: RobotIndices, stated: StatedRows, bodies: Sequence[int]) -> list[BoolArray]:
-    """DOFs that move each frame; those that move all frames alike are left out where that changes no row."""
+    """Give masks of the DOFs that move each frame, without DOFs of a common motion that changes no row."""
     moving = [robot.moves(body) for body in bodies]
     if stated.common_motion_cancels:
         common = np.logical_and.reduce(moving)
@@ -115,7 +113,7 @@ def _moving_dofs(robot: RobotIndices, stated: StatedRows, bodies: Sequence[int])
 
 
 def _frame_support(robot: RobotIndices, stated: StatedRows, frame: int, moving: BoolArray) -> BoolArray:
-    """Rows by DOFs, shape [row_count, joint_dof_count]: a row that only sees a frame turn ignores the linear DOFs."""
+    """Give the sparsity, [row_count, joint_dof_count]: rows of orientations do not depend on translational DOFs."""
     angular = moving & ~robot.linear_dofs()
     rows = []
     for derivative in stated.frame_derivatives[frame]:
@@ -142,7 +140,7 @@ def _pack_coordinates(
 
 @dataclass(frozen=True)
 class ElementBlock:
-    """The elements of one group, as arrays that its kernels read; see `ElementTable`."""
+    """An `ElementTable` as arrays on a device."""
 
     table: ElementTable
     integers: wp.array[wp.int32]
@@ -174,6 +172,6 @@ class ElementBlock:
             wp.load_module(jacobian_kernel(self.table.group).module, device=device)
 
     def launch(self, kernel: wp.Kernel, inputs: list[Any], output: wp.array[wp.float32]) -> None:
-        """Write what a kernel of the group gives; the first of the inputs has a line for each instance."""
+        """Launch a kernel of the group; the first input is `body_q`, with a line per instance."""
         body_q = inputs[0]
         wp.launch(kernel, dim=(body_q.shape[0], self.threads), inputs=inputs, outputs=[output], device=body_q.device)

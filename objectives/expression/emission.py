@@ -1,4 +1,4 @@
-"""Expressions as straight-line Warp source, one scalar operation per line."""
+"""Emission of expressions as straight-line Warp source, one scalar operation per line."""
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
@@ -33,13 +33,10 @@ _TEXT: Mapping[Operation, str] = {
 }
 
 
-def constant_text(value: float) -> str:
-    """Write a number as a literal that stands for its float32 rounding, so that equal roundings have equal text."""
-    return repr(float(np.float32(value)))
-
-
 def _single(value: float) -> str:
-    return f"({constant_text(value)})" if value < 0.0 else constant_text(value)
+    """Write the float32 rounding of a number as a literal: equal roundings have equal text."""
+    text = repr(float(np.float32(value)))
+    return f"({text})" if value < 0.0 else text
 
 
 def _double(value: float) -> str:
@@ -55,16 +52,12 @@ _LITERALS: Mapping[bool, Mapping[str, str]] = {
 def straight_line(
     outputs: Sequence[Expression], names: MutableMapping[Expression, str], *, exact: bool = False
 ) -> list[str]:
-    """Write the assignments that compute the outputs.
+    """Write the assignments of the outputs, one line of source per needed operation.
 
     Args:
         outputs: Expressions of one graph.
-        exact: Whether the variables are float64, and so the numbers too; otherwise they are float32.
-        names: Names of what has been assigned already; the names of this call's assignments are added, so that
-            a following call continues where this one ends. Variables go by their own names.
-
-    Returns:
-        One line of source per operation, without those that no output needs.
+        names: Variables of expressions assigned before; new assignments are added, so that calls can be chained.
+        exact: Whether variables and numbers are float64; otherwise float32.
     """
     lines = []
     for node in reachable(outputs):
@@ -82,9 +75,9 @@ def straight_line(
 
 
 def invariant_part(outputs: Iterable[Expression], loop_variables: Iterable[Expression]) -> list[Expression]:
-    """Give the operands that a loop over values of `loop_variables` can take from outside.
+    """Give the loop-invariant operands of the outputs, in a loop over values of `loop_variables`.
 
-    Emitting these first, and the outputs inside the loop, computes nothing in the loop that does not change there.
+    Emit these operands before the loop, and the outputs inside the loop.
     """
     outputs = list(outputs)
     varying = set(loop_variables)

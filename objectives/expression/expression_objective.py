@@ -1,4 +1,4 @@
-"""Objectives that state their rows as expressions: the kernels, the Jacobian and the support follow from that."""
+"""Objectives with rows stated as expressions; kernels, Jacobian and sparsity are derived from the statement."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,28 +22,24 @@ if TYPE_CHECKING:
 class ExpressionObjective(IKObjective):
     """An objective whose rows are arithmetic over link frames, coordinates and data.
 
-    A subclass gives its data fields to the constructor and says in `stated_elements` which row groups it applies to
-    what. Every row is multiplied with `weight` and with its entry of the field `row_weights`. Rows may have tolerances,
-    see `set_row_tolerances`.
+    A subclass passes its data fields to the constructor; `stated_elements` gives row groups and their elements. Every
+    row is multiplied by `weight` and by its entry of the field `row_weights`. Rows may have tolerances, see
+    `set_row_tolerances`. Fields can be set before and between solves.
 
-    The fields can be set at any time before or between solves.
+    Args:
+        fields: Data fields, with the names used by the row groups.
+        row_count: Number of rows; None if this number depends on the robot.
+        row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 disables a row; a Warp
+            array is used in place. None for ones.
+        weight: Factor of all rows, positive.
+
+    Raises:
+        InputError: A weight is negative or not finite, or has a wrong shape.
     """
 
     def __init__(
         self, fields: Sequence[DataField], *, row_count: int | None, row_weights: Any = None, weight: float = 1.0
     ) -> None:
-        """Take data and weights.
-
-        Args:
-            fields: Data fields, by the names that the row groups use.
-            row_count: Number of rows; None if it depends on the robot.
-            row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off; a
-                Warp array is used in place. None for ones.
-            weight: Factor of all rows, positive.
-
-        Raises:
-            InputError: A weight is negative or not finite, or has a wrong shape.
-        """
         if not (np.isfinite(weight) and weight > 0.0):
             allowed = "a positive number (a row weight of 0 switches a row off)"
             raise InputError(f"{type(self).__name__}: weight is {weight}; allowed: {allowed}.")
@@ -57,7 +53,7 @@ class ExpressionObjective(IKObjective):
 
     # ------------------------------------------------------------------ what a subclass states
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
-        """Give the row groups and what they apply to on this robot; the rows follow one another in this order.
+        """Give the row groups with their elements on this robot, in the order of the rows.
 
         Raises:
             UnknownNameError: The robot lacks a link or joint.
@@ -72,18 +68,14 @@ class ExpressionObjective(IKObjective):
 
     @property
     def data_version(self) -> int:
-        """Counter that grows whenever a field's device array was exchanged for another."""
+        """Counter of exchanges of device arrays of fields."""
         return sum(field.version for field in self._fields.values())
 
     def set_data(self, name: str, value: Any) -> None:
-        """Replace the numbers of a field.
+        """Replace the numbers of a field, shape [columns] for all problems, or [problem_count, columns].
 
-        NumPy input is copied into the device array in use, one line into all of its lines; where it has too few, the
-        field gets a larger array and `data_version` grows. A Warp array takes the place of the one in use.
-
-        Args:
-            name: Name of the field.
-            value: Shape [columns] for all problems, or [problem_count, columns].
+        NumPy input is copied into the device array in use, a single line into all lines; if there are too few lines,
+        the field gets a larger array and `data_version` grows. A Warp array replaces the array in use.
 
         Raises:
             UnknownNameError: There is no such field.
@@ -109,28 +101,16 @@ class ExpressionObjective(IKObjective):
         return {name: field.rows for name, field in self._fields.items()}
 
     def use_lines(self, problems: npt.NDArray[np.intp] | None) -> None:
-        """Use the lines of some of the problems, of fields that have one per problem; None for all again.
-
-        Args:
-            problems: Their numbers; the solver then has no others.
-        """
+        """Use the lines of some problems, by index, in fields with a line per problem; None for all problems."""
         for field in self._fields.values():
             field.use_lines(problems)
 
     def unit_columns(self, name: str) -> tuple[slice, ...]:
-        """Give the columns of a field that `set_data` scales to length 1 together: quaternions and directions.
-
-        Raises:
-            UnknownNameError: There is no such field.
-        """
+        """Give the columns of a field that `set_data` scales to length 1: quaternions and directions."""
         return self._field(name).unit_columns
 
     def require_problem_count(self, problem_count: int) -> None:
-        """Check that every field has one line or one per problem; a caller's Warp array may have more.
-
-        Raises:
-            InputError: A field has another number of lines.
-        """
+        """Raise InputError unless every field has one line, or one per problem; a caller's Warp array may have more."""
         super().require_problem_count(problem_count)
         for name, field in self._fields.items():
             if field.rows > max(problem_count, 1) and not field.preallocated:
@@ -144,11 +124,7 @@ class ExpressionObjective(IKObjective):
         return self.data(ROW_WEIGHTS)
 
     def set_row_weights(self, row_weights: Any) -> None:
-        """Replace the weights of the rows, shape [residual_dim] or [problem_count, residual_dim].
-
-        Raises:
-            InputError: A weight is negative or not finite, or the shape is wrong.
-        """
+        """Replace the weights of the rows, shape [residual_dim] or [problem_count, residual_dim]; see `set_data`."""
         self.set_data(ROW_WEIGHTS, row_weights)
 
     @property
@@ -157,17 +133,17 @@ class ExpressionObjective(IKObjective):
         return ROW_TOLERANCES in self._fields or self._common_tolerance is not None
 
     def set_row_tolerances(self, row_tolerances: Any) -> None:
-        """Give the rows tolerances: `success` then asks too that each is within its own, without weights, in float64.
+        """Set tolerances of rows: `success` then requires every unweighted row, in float64, within its tolerance.
 
-        Rows of weight 0 are not judged. A controller does not look at tolerances of objectives.
+        Rows of weight 0 are not judged. Controllers ignore tolerances of objectives.
 
         Args:
-            row_tolerances: In the rows' units and above 0, infinite for a row without one: a number for all rows,
+            row_tolerances: Tolerances in the units of the rows, above 0, infinite for none: a number for all rows,
                 [residual_dim] or [problem_count, residual_dim]; a Warp array is used in place.
 
         Raises:
             InputError: A tolerance is not above 0, or the shape is wrong.
-            ObjectiveError: The objective has none yet and is bound to a solver, whose code would have to be another.
+            ObjectiveError: First tolerances while the objective is bound to a solver: the solver's code would change.
         """
         if not self.has_row_tolerances and self.device is not None:
             raise ObjectiveError(
@@ -180,7 +156,7 @@ class ExpressionObjective(IKObjective):
         self._common_tolerance = common
         if common is not None:
             if self._row_count is None:
-                return  # they follow in `bind_model`
+                return  # `bind_model` makes the field
             row_tolerances = np.full(self._row_count, common)
         if ROW_TOLERANCES in self._fields:
             self._fields[ROW_TOLERANCES].set(row_tolerances)
@@ -196,7 +172,7 @@ class ExpressionObjective(IKObjective):
         return self._fields[name]
 
     def unbound_copy(self) -> "Self":
-        """Give an objective with the same data that is bound to nothing."""
+        """Copy the objective, with the same data and unbound."""
         other = super().unbound_copy()
         other._fields = {name: field.unbound_copy() for name, field in self._fields.items()}
         other._blocks = []
@@ -207,7 +183,7 @@ class ExpressionObjective(IKObjective):
         """Resolve links and joints on the robot.
 
         Raises:
-            UnknownNameError: The robot lacks a link or joint that the objective names.
+            UnknownNameError: The robot lacks a link or joint of the objective.
             InputError: A field does not fit the robot.
             ObjectiveError: An element reads columns that a field does not have.
         """
@@ -235,49 +211,37 @@ class ExpressionObjective(IKObjective):
                     raise ObjectiveError(f"{type(self).__name__}: an element reads {read}, which has 0 to {count - 1}.")
 
     def residual_dim(self) -> int:
-        """Give the number of rows.
-
-        Raises:
-            ObjectiveError: It depends on the robot, and `bind_model` has not been called.
-        """
+        """Give the number of rows; ObjectiveError before `bind_model` if the number depends on the robot."""
         if self._row_count is None:
             raise ObjectiveError(f"{type(self).__name__}: the number of rows is known after bind_model().")
         return self._row_count
 
     def supports_analytic(self) -> bool:
-        """Return True: the Jacobian follows from the statement."""
+        """Return True: the Jacobian is derived from the statement."""
         return True
 
     def row_support(self, model: IKModel) -> BoolArray:
-        """Tell which DOFs each row can depend on, shape [residual_dim, joint_dof_count]."""
+        """Give the sparsity of the Jacobian, shape [residual_dim, joint_dof_count]."""
         tables = self.element_tables(model)
         support = np.zeros((self.residual_dim(), model.joint_dof_count), dtype=bool)
         for table in tables:
             first_rows, group = table.integers[:, 0], table.group
             rows = np.add.outer(first_rows, np.arange(group.row_count)).ravel()
-            np.logical_or.at(support, rows, table.row_support)  # rows of a sum come once for every element
+            np.logical_or.at(support, rows, table.row_support)  # a summed group repeats its rows for every element
         return support
 
     def bind_device(self, device: Any) -> None:
-        """Bring the data to the solver's device.
-
-        Raises:
-            InputError: A Warp array given as data is on another device.
-        """
+        """Copy the data to the solver's device; InputError if a Warp array of the caller is on another device."""
         super().bind_device(device)
         for field in self._fields.values():
             field.bind(self.device)
 
     def init_buffers(self, model: IKModel, jacobian_mode: IKJacobianType) -> None:
-        """Bring the tables of the robot to the device, and build and load the kernels.
-
-        Raises:
-            ObjectiveError: A hook that comes before this one has not been called.
-        """
+        """Copy the tables to the device, and build and load the kernels; ObjectiveError without the hooks before."""
         super().init_buffers(model, jacobian_mode)
         if not self._blocks:
             self._blocks = [ElementBlock.on_device(table, self.device) for table in self.element_tables(model)]
-        for block in self._blocks:  # a module must not be loaded while a graph is recorded
+        for block in self._blocks:  # modules cannot be loaded while a graph is recorded
             block.load_kernels(with_jacobian=jacobian_mode.name != "AUTODIFF")
 
     def element_tables(self, model: IKModel) -> Sequence[ElementTable]:
@@ -310,11 +274,7 @@ class ExpressionObjective(IKObjective):
         joint_S_s: wp.array[wp.spatial_vectorf],
         start_idx: int,
     ) -> None:
-        """Write the derivatives of the weighted rows; see `IKObjective.compute_jacobian_analytic`.
-
-        Raises:
-            ObjectiveError: `bind_problem_index` has not been called.
-        """
+        """Write the derivatives of the weighted rows; ObjectiveError before `bind_problem_index`."""
         if self.problem_index is None:
             raise ObjectiveError(f"{type(self).__name__}: call bind_problem_index() first.")
         for block in self._blocks:
@@ -336,11 +296,11 @@ class ExpressionObjective(IKObjective):
 
 
 class ConstraintObjective(ExpressionObjective):
-    """An objective that may stand for a constraint of the robot.
+    """An objective for a constraint of the robot.
 
     Attributes:
-        is_constraint: True if all other rows yield to these, as to those of a robot's constraints.
-        label: Name of its rows in reports; None for the class's name.
+        is_constraint: True if the rows have the highest priority, like a robot's constraints.
+        label: Name of the rows in reports; None for the class's name.
     """
 
     is_constraint = False
@@ -348,7 +308,7 @@ class ConstraintObjective(ExpressionObjective):
 
 
 def _rounded_down(owner: str, row_tolerances: Any) -> npt.NDArray[np.float64]:
-    """Tolerances that are float32 numbers and no larger than what was given."""
+    """Round tolerances down to float32 numbers."""
     try:
         values = np.asarray(row_tolerances, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Vectors, quaternions and frames over scalar expressions: what statements of rows are written in.
+"""Vectors, quaternions and frames over scalar expressions, for statements of rows.
 
-Vectors are tuples of three scalars, quaternions tuples of four in the order xyzw. All quaternions are unit.
+Vectors are tuples of three scalars, quaternions tuples of four in the order xyzw. All quaternions have unit length.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ QuaternionXYZW: TypeAlias = tuple[Scalar, Scalar, Scalar, Scalar]
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame in the world: position of its origin [m] and orientation."""
+    """A frame in the world: position of the origin [m] and orientation."""
 
     position: Vector
     orientation_xyzw: QuaternionXYZW
@@ -41,51 +41,51 @@ def quaternion(values: Sequence[Scalar]) -> QuaternionXYZW:
 
 
 def add(a: Vector, b: Vector) -> Vector:
-    """Sum of two vectors."""
+    """Add two vectors."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 def subtract(a: Vector, b: Vector) -> Vector:
-    """Difference of two vectors."""
+    """Subtract two vectors."""
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
 
 
 def scale(factor: Scalar, a: Vector) -> Vector:
-    """Vector times a number."""
+    """Multiply a vector by a number."""
     return factor * a[0], factor * a[1], factor * a[2]
 
 
 def dot(a: Vector, b: Vector) -> Scalar:
-    """Inner product."""
+    """Give the inner product."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def cross(a: Vector, b: Vector) -> Vector:
-    """Cross product."""
+    """Give the cross product."""
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
 def direction(a: Vector, floor: float) -> Vector:
-    """Unit vector along `a`; a vector shorter than `floor` (> 0) gives one that is shorter than 1, and never NaN."""
+    """Give the unit vector along `a`; for `a` shorter than `floor` (> 0) a shorter vector, never NaN."""
     return scale(1.0 / sqrt(maximum(dot(a, a), floor * floor)), a)
 
 
 def perpendiculars(direction: Vector) -> tuple[Vector, Vector]:
-    """Two unit vectors perpendicular to a unit vector and to each other, right-handed in that order [Duff2017 (5)]."""
+    """Give two unit vectors that form a right-handed frame with a unit vector (the third axis) [Duff2017 (5)]."""
     x, y, z = direction
     upwards = sign(z)
-    a = -1.0 / (upwards + z)  # the sum is at least 1 in size
+    a = -1.0 / (upwards + z)  # |upwards + z| >= 1
     b = x * y * a
     return (1.0 + upwards * x * x * a, upwards * b, -upwards * x), (b, upwards + y * y * a, -y)
 
 
 def conjugate(q: QuaternionXYZW) -> QuaternionXYZW:
-    """Inverse of a unit quaternion."""
+    """Give the inverse of a unit quaternion."""
     return -q[0], -q[1], -q[2], q[3]
 
 
 def quaternion_product(p: QuaternionXYZW, q: QuaternionXYZW) -> QuaternionXYZW:
-    """Quaternion of the rotation `q` followed by `p`."""
+    """Give the quaternion of the rotation `q` followed by `p`."""
     px, py, pz, pw = p
     qx, qy, qz, qw = q
     return (
@@ -97,16 +97,16 @@ def quaternion_product(p: QuaternionXYZW, q: QuaternionXYZW) -> QuaternionXYZW:
 
 
 def rotate(q: QuaternionXYZW, a: Vector) -> Vector:
-    """Vector turned by a unit quaternion."""
+    """Rotate a vector by a unit quaternion."""
     axis = vector(q[:3])
     turn = scale(2.0, cross(axis, a))
     return add(add(a, scale(q[3], turn)), cross(axis, turn))
 
 
 def rotation_difference(q: QuaternionXYZW, target: QuaternionXYZW) -> Vector:
-    """Give 2 sign(w) vec(q target^-1): to first order the rotation vector [rad] from `target` to `q`, on the short way.
+    """Give 2 sign(w) vec(q target^-1): to first order the shortest rotation vector [rad] from `target` to `q`.
 
-    It is expressed in the frame in which both orientations are given. Its norm is 2 sin(angle / 2).
+    The vector is in the common frame of both orientations; its norm is 2 sin(angle / 2).
     """
     x, y, z, w = quaternion_product(q, conjugate(target))
     return scale(2.0 * sign(w), (x, y, z))

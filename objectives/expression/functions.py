@@ -1,4 +1,4 @@
-"""Functions of scalar expressions, beside Python's operators, and the evaluation of expressions."""
+"""Functions of scalar expressions, in addition to Python's operators, and evaluation of expressions."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ def _unary(operation: Operation, x: Scalar) -> Scalar:
         folded = float(FUNCTIONS[operation](np.float64(value)))
     if not isinstance(x, Expression):
         return folded
-    # Outside its domain a function stays in the graph: its rows are not finite where they are computed.
+    # Outside its domain a function stays in the graph: its rows are then infinite or NaN.
     return x.graph.constant(folded) if math.isfinite(folded) else x.graph.apply(operation, x)
 
 
@@ -36,7 +36,7 @@ def _extremum(operation: Operation, a: Scalar, b: Scalar) -> Scalar:
 
 
 def sqrt(x: Scalar) -> Scalar:
-    """Square root; its derivative is not finite at 0, so a statement keeps the argument above it."""
+    """Square root; the derivative is infinite at 0, so keep the argument above 0."""
     return _unary(Operation.SQRT, x)
 
 
@@ -51,26 +51,26 @@ def cos(x: Scalar) -> Scalar:
 
 
 def exp(x: Scalar) -> Scalar:
-    """Exponential function; infinite in float32 from about 88.7 on."""
+    """Exponential function; infinite in float32 above about 88.7."""
     return _unary(Operation.EXP, x)
 
 
 def log(x: Scalar) -> Scalar:
-    """Natural logarithm: NaN below 0, and not finite at 0, nor is its derivative 1 / x there."""
+    """Natural logarithm: NaN below 0; at 0 infinite, with infinite derivative."""
     return _unary(Operation.LOG, x)
 
 
 def acos(x: Scalar) -> Scalar:
     """Arc cosine, an angle from 0 to pi [rad].
 
-    It is NaN outside of -1 to 1, where rounding may lead, and its derivative -1 / sqrt(1 - x^2) is not finite at either
-    end: no residual that ends there has a useful one. `atan2(sine, cosine)` of the same angle has neither fault.
+    NaN outside -1 to 1, possible by rounding; the derivative -1 / sqrt(1 - x^2) is infinite at both ends. Prefer
+    `atan2(sine, cosine)` of the same angle.
     """
     return _unary(Operation.ACOS, x)
 
 
 def atan2(y: Scalar, x: Scalar) -> Scalar:
-    """Angle of the point (x, y), from -pi to pi [rad]: 0 at the origin, where its derivatives are not finite."""
+    """Angle of the point (x, y), from -pi to pi [rad]; 0 at the origin, with infinite derivatives."""
     one = y if isinstance(y, Expression) else x
     if not isinstance(one, Expression):
         return float(FUNCTIONS[Operation.ATAN2](y, x))
@@ -81,35 +81,29 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
 
 
 def sign(x: Scalar) -> Scalar:
-    """-1 for negative arguments, otherwise 1 (also at 0), with derivative 0."""
+    """Sign: -1 for negative arguments, otherwise 1 (also at 0), with derivative 0."""
     return _unary(Operation.SIGN, x)
 
 
 def step(x: Scalar) -> Scalar:
-    """1 for positive arguments, otherwise 0 (also at 0), with derivative 0."""
+    """Step function: 1 for positive arguments, otherwise 0 (also at 0), with derivative 0."""
     return _unary(Operation.STEP, x)
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """Lesser of the two; where they are equal, the derivative is that of one of them."""
+    """Minimum; the derivative follows the smaller argument, one argument for equal arguments."""
     return _extremum(Operation.MINIMUM, a, b)
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """Greater of the two; where they are equal, the derivative is that of one of them."""
+    """Maximum; the derivative follows the larger argument, one argument for equal arguments."""
     return _extremum(Operation.MAXIMUM, a, b)
 
 
 def where(condition: Condition | bool, a: Scalar, b: Scalar) -> Scalar:
-    """The first number where a condition holds, else the second; the derivative is that of the one taken.
+    """Choose `a` if a condition holds, else `b`, also for a comparison with NaN; the derivative follows the choice.
 
-    Args:
-        condition: Comparisons of expressions (`<`, `<=`, `>`, `>=`), combined by `&` and `|`.
-        a: Where it holds.
-        b: Where it does not, and where a number that is compared is NaN.
-
-    Raises:
-        TypeError: The condition is none.
+    `condition` has comparisons of expressions (`<`, `<=`, `>`, `>=`), combined by `&` and `|`; TypeError for others.
     """
     if isinstance(condition, (bool, np.bool_)):
         return a if condition else b
@@ -120,7 +114,7 @@ def where(condition: Condition | bool, a: Scalar, b: Scalar) -> Scalar:
 
 
 def reachable(outputs: Iterable[Expression]) -> list[Expression]:
-    """Give all nodes that the outputs need, the outputs too, in an order in which operands come first."""
+    """Give the outputs and all nodes below, operands before operations."""
     found: set[Expression] = set()
     waiting = list(outputs)
     while waiting:
@@ -136,15 +130,12 @@ def evaluate(
     values: Mapping[str, npt.ArrayLike],
     known: Mapping[Expression, npt.NDArray[Any]] | None = None,
 ) -> list[npt.NDArray[np.float64]]:
-    """Evaluate expressions in float64.
+    """Evaluate expressions in float64, one array per output; infinite or NaN outside a function's domain.
 
     Args:
         outputs: Expressions of one graph.
-        values: A number or an array for each variable that the outputs need; arrays broadcast.
-        known: What stands for some of the other nodes instead of their own values.
-
-    Returns:
-        One array for each output; what is outside of a function's domain is not finite.
+        values: A number or an array for each needed variable; arrays broadcast.
+        known: Values of further nodes, in place of their operations.
     """
     results: dict[Expression, npt.NDArray[np.float64]] = dict(known or {})
     with np.errstate(all="ignore"):

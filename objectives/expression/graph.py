@@ -1,9 +1,9 @@
-"""Nodes of graphs of scalar expressions, the graph that makes them, and the rules by which it stays small.
+"""Graphs of scalar expressions: nodes, and rules of simplification.
 
 Equal expressions of a graph exist once. Constants are folded, operations with 0 and 1 vanish, operands of sums and
-products stand in one order, and negations move outwards, where a sum absorbs them as a difference. The graph has no
-vectors and no widths: the same expressions become scalar Warp source (see `objectives.expression.emission`) or code for
-SIMD packets. It is built once per statement; nothing here runs in a solve.
+products are sorted, and negations move outwards until a sum absorbs them as a difference. The graph has neither vectors
+nor widths: the same expressions become scalar Warp source (see `objectives.expression.emission`) or code for SIMD
+packets. A graph is built once per statement; nothing here runs in a solve.
 """
 
 import math
@@ -17,16 +17,13 @@ from objectives.expression.operation import COMPARISONS, CONDITIONS, FUNCTIONS, 
 
 
 class Condition:
-    """A comparison of expressions, or several of them combined by `&` and `|`; what `where` decides by.
-
-    A comparison with a number that is not one (NaN) does not hold.
-    """
+    """A comparison of expressions, or several combined by `&` and `|`, for `where`; a comparison with NaN is false."""
 
     __slots__ = ("node",)
     __array_ufunc__ = None
 
     def __init__(self, node: "Expression") -> None:
-        """Take a node whose operation gives a condition, or the number 0 or 1; only comparisons do that."""
+        """Take a node whose operation is a condition, or the constant 0 or 1."""
         self.node = node
 
     def __and__(self, other: "Condition | bool") -> "Condition":
@@ -44,7 +41,6 @@ class Condition:
         return Condition(condition(operation, self.node, other.node))
 
     def __bool__(self) -> bool:
-        """Refuse: whether it holds is not known before the rows are computed."""
         raise TypeError("A condition on expressions is no bool. Use where(condition, a, b), and & and | to combine.")
 
     __rand__ = __and__
@@ -131,33 +127,29 @@ Scalar: TypeAlias = Expression | float
 
 
 class ExpressionGraph:
-    """The nodes of one program in the order of their making: operands stand before the operations that use them."""
+    """Nodes of one program in the order of creation: operands before operations."""
 
     def __init__(self) -> None:
         self.nodes: list[Expression] = []
         self._known: dict[tuple[object, ...], Expression] = {}
 
     def variable(self, name: str) -> Expression:
-        """Give the input of this name; a name is a Python identifier."""
+        """Give the variable of a name, a Python identifier."""
         return self._node(("variable", name), Operation.VARIABLE, (), None, name)
 
     def constant(self, value: float) -> Expression:
-        """Give a number as an expression. It is kept in float64 and rounded where it is emitted.
-
-        Raises:
-            ValueError: The number is not finite.
-        """
+        """Give a number as an expression, in float64 until emission; ValueError if not finite."""
         if not math.isfinite(value):
             raise ValueError(f"A constant of an expression must be finite, not {value}.")
         value = value + 0.0  # -0.0 becomes 0.0, so that both are one node
         return self._node(("constant", value), Operation.CONSTANT, (), value)
 
     def apply(self, operation: Operation, *operands: Expression) -> Expression:
-        """Give the node of an operation as it stands, without simplification."""
+        """Give the node of an operation without simplification."""
         return self._node((operation, *(node.index for node in operands)), operation, operands)
 
     def find(self, operation: Operation, *operands: Expression) -> Expression | None:
-        """Give the node of an operation if it exists already."""
+        """Give the existing node of an operation, or None."""
         return self._known.get((operation, *(node.index for node in operands)))
 
     def _node(
@@ -176,7 +168,7 @@ class ExpressionGraph:
 
 
 def by_index(node: Expression) -> tuple[bool, int]:
-    """Order operands: constants last, otherwise the older node first."""
+    """Sort operands: constants last, otherwise the older node first."""
     return node.value is not None, node.index
 
 
@@ -280,7 +272,7 @@ def divide(a: Expression, b: Expression) -> Expression:
 
 
 def condition(operation: Operation, a: Expression, b: Expression) -> Expression:
-    """Give a comparison, or two conditions combined, in its simplest form; 0 or 1 where that is known."""
+    """Give a comparison, or two conditions combined, in its simplest form; the constant 0 or 1 if known."""
     if operation in COMPARISONS:
         if a.value is not None and b.value is not None:
             return a.graph.constant(float(FUNCTIONS[operation](a.value, b.value)))
@@ -293,7 +285,7 @@ def condition(operation: Operation, a: Expression, b: Expression) -> Expression:
 
 
 def choose(condition: Expression, a: Expression, b: Expression) -> Expression:
-    """Give a where a condition holds, else b, in its simplest form."""
+    """Give (condition ? a : b) in its simplest form."""
     if condition.value is not None:
         return a if condition.value != 0.0 else b
     return a if a is b else a.graph.apply(Operation.WHERE, condition, a, b)
@@ -308,4 +300,4 @@ RULES: Mapping[Operation, Callable[..., Expression]] = {
     Operation.WHERE: choose,
     **{operation: partial(condition, operation) for operation in CONDITIONS},
 }
-"""Functions that give an operation in its simplest form, from its operands."""
+"""Functions of operands that give an operation in its simplest form."""

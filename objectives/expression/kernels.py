@@ -1,8 +1,8 @@
-"""Warp kernels of a row group, written from its statement: one for the residuals, one for the Jacobian.
+"""Warp kernels of a row group, generated from the statement: one for residuals, one for the Jacobian.
 
-A thread computes the rows of one element for one instance, or of all elements where these add up. The kernels depend on
-the statement alone; what an element refers to stands in a table (see `objectives.expression.element_table`). Their
-text decides the names of their modules, so Warp compiles equal text once and finds it in its cache afterwards.
+A thread computes the rows of one element for one instance, or of all elements of a summed group. The kernels depend on
+the statement alone; a table has the references of elements (see `objectives.expression.element_table`). A hash of the
+text is in the module's name: Warp compiles equal text once and finds the code in its cache afterwards.
 """
 
 import functools
@@ -28,28 +28,28 @@ _ARGUMENTS = """\
 
 
 def frame_column(frame: int) -> int:
-    """Column of the element table that holds a frame's body; its first and end index into `moving_dofs` follow."""
+    """Give the column of a frame's body in the element table; first and end index into `moving_dofs` follow."""
     return 1 + 3 * frame
 
 
 def coordinate_column(group: RowGroup, coordinate: int) -> int:
-    """Column of the element table that holds a coordinate; its DOF follows."""
+    """Give the column of a coordinate in the element table; the DOF follows."""
     return frame_column(len(group.frames)) + 2 * coordinate
 
 
 def quaternion_column(group: RowGroup, quaternion: int) -> int:
-    """Column of the element table that holds a quaternion's first coordinate; its first DOF follows."""
+    """Give the column of a quaternion's first coordinate in the element table; the first DOF follows."""
     return coordinate_column(group, len(group.coordinates)) + 2 * quaternion
 
 
 def data_column(group: RowGroup, field: int) -> int:
-    """Column of the element table that holds the first column of an element's data; the row weights come last."""
+    """Give the column of a data field's first column in the element table; row weights are the last field."""
     return quaternion_column(group, len(group.quaternions)) + field
 
 
 @functools.cache
 def residual_kernel(group: RowGroup) -> wp.Kernel:
-    """Build the kernel that writes the weighted rows of a group. It keeps its backward pass, for autodiff."""
+    """Build the kernel of the weighted rows of a group, with a backward pass for autodiff."""
     stated = state_rows(group)
     names: dict[Expression, str] = {}
     body = [*loads(group, stated), *straight_line(stated.rows, names)]
@@ -65,10 +65,9 @@ def residual_kernel(group: RowGroup) -> wp.Kernel:
 
 @functools.cache
 def jacobian_kernel(group: RowGroup) -> wp.Kernel:
-    """Build the kernel that writes the derivatives of a group's rows by the DOFs that move its inputs.
+    """Build the kernel of the derivatives of a group's rows by DOFs, added to a zeroed Jacobian.
 
-    The derivatives by the frames' twists are computed once and multiplied with the motion subspace of one DOF after the
-    other. A second frame or coordinate adds to what the first one wrote: the Jacobian must come zeroed.
+    The derivatives by the frames' twists are computed once, then multiplied with the motion subspace, DOF by DOF.
     """
     stated = state_rows(group)
     names: dict[Expression, str] = {}
@@ -101,7 +100,7 @@ def _frame_loop(
     *,
     add: bool,
 ) -> list[str]:
-    """Write the loop over the DOFs that move a frame: rows' derivatives by the twist, times the DOF's twist."""
+    """Write the loop over the DOFs that move a frame: derivatives by the twist times twist of the DOF."""
     subspace = [stated.graph.variable(f"subspace{k}_{axis}") for axis in range(6)]
     zero = stated.graph.constant(0.0)
     column = [sum((d * s for d, s in zip(row, subspace, strict=True)), start=zero) for row in derivatives]
@@ -128,7 +127,7 @@ def _stores(column: Iterable[Expression], dof: str, names: dict[Expression, str]
 
 
 def _place(group: RowGroup) -> list[str]:
-    """Write the lines that say which instance and rows a thread works on."""
+    """Write the lines for instance and first row of a thread."""
     thread, element = ("i, once", "0") if group.summed else ("i, e", "e")
     return [
         f"{thread} = wp.tid()",
@@ -142,7 +141,7 @@ def _for_every_element(body: Iterable[str]) -> list[str]:
 
 
 def loads(group: RowGroup, stated: StatedRows, *, exact: bool = False, weighted: bool = True) -> list[str]:
-    """Write the lines that give every input its value; `exact`: configurations and poses are float64, data float32."""
+    """Write the lines that load all inputs; `exact`: configurations and poses are float64, data float32."""
     fields = [name for name, _ in group.data]
     offsets = {group.frames.index(frame): fields.index(field) for frame, field in group.offsets}
     lines: list[str] = []
@@ -175,7 +174,7 @@ def _data_loads(group: RowGroup, stated: StatedRows, field: int, *, exact: bool)
 
 
 def _frame_loads(k: int, names: Sequence[str], offset: Sequence[str], *, exact: bool) -> list[str]:
-    """Write the lines that place a frame in the world: T_world_body T_body_link, and T_link_frame if there is one."""
+    """Write the lines of a frame in the world: T_world_body T_body_link, and T_link_frame if there is one."""
     lines = [
         f"body{k} = element_table[e, {frame_column(k)}]",
         f"link{k} = frame_offsets[e, {k}]",
@@ -194,7 +193,7 @@ def _frame_loads(k: int, names: Sequence[str], offset: Sequence[str], *, exact: 
 def _build(
     group: RowGroup, kind: str, arguments: Iterable[str], body: Iterable[str], *, enable_backward: bool
 ) -> wp.Kernel:
-    """Give a kernel of generated text, in a module of its own that is named after the text."""
+    """Make a kernel of generated text, in its own module with a hash of the text in the name."""
     data = [f"data{k}: wp.array2d[float]" for k in range(len(group.data) + 1)]
     if group.constants:
         data.append("element_constants: wp.array2d[float]")

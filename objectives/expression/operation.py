@@ -1,4 +1,4 @@
-"""The operations of which scalar expressions are made, and what each does to numbers."""
+"""Operations of scalar expressions, with their NumPy functions."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -8,7 +8,14 @@ import numpy.typing as npt
 
 
 class Operation(enum.Enum):
-    """Operation of a node of the graph."""
+    """Operation of a node of the graph.
+
+    Attributes:
+        SIGN: -1 for negative arguments, otherwise 1, also at zero.
+        STEP: 1 for positive arguments, otherwise 0, also at zero.
+        LESS: A condition, like LESS_EQUAL, BOTH and EITHER.
+        WHERE: The second operand if the first, a condition, holds, else the third.
+    """
 
     CONSTANT = "constant"
     VARIABLE = "variable"
@@ -25,26 +32,14 @@ class Operation(enum.Enum):
     ACOS = "acos"
     ATAN2 = "atan2"
     SIGN = "sign"
-    """-1 for negative arguments, otherwise 1, also at zero."""
     STEP = "step"
-    """1 for positive arguments, otherwise 0, also at zero."""
     MINIMUM = "minimum"
     MAXIMUM = "maximum"
     LESS = "less"
-    """A condition, like the next three."""
     LESS_EQUAL = "less equal"
     BOTH = "both"
     EITHER = "either"
     WHERE = "where"
-    """The second operand where the first, a condition, holds, else the third."""
-
-
-def _step(x: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    return np.where(np.asarray(x) > 0.0, 1.0, 0.0)
-
-
-def _sign(x: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    return np.where(np.asarray(x) < 0.0, -1.0, 1.0)
 
 
 FUNCTIONS: Mapping[Operation, Callable[..., npt.NDArray[np.float64]]] = {
@@ -60,8 +55,8 @@ FUNCTIONS: Mapping[Operation, Callable[..., npt.NDArray[np.float64]]] = {
     Operation.LOG: np.log,
     Operation.ACOS: np.arccos,
     Operation.ATAN2: np.arctan2,
-    Operation.SIGN: _sign,
-    Operation.STEP: _step,
+    Operation.SIGN: lambda x: np.where(np.asarray(x) < 0.0, -1.0, 1.0),
+    Operation.STEP: lambda x: np.where(np.asarray(x) > 0.0, 1.0, 0.0),
     Operation.MINIMUM: np.minimum,
     Operation.MAXIMUM: np.maximum,
     Operation.LESS: np.less,
@@ -74,4 +69,4 @@ FUNCTIONS: Mapping[Operation, Callable[..., npt.NDArray[np.float64]]] = {
 
 COMPARISONS = frozenset({Operation.LESS, Operation.LESS_EQUAL})
 CONDITIONS = COMPARISONS | {Operation.BOTH, Operation.EITHER}
-"""Operations whose results are conditions."""
+"""Operations with conditions as results."""

@@ -1,12 +1,11 @@
 """Rows of an objective stated once, as arithmetic over link frames, coordinates and data.
 
-A `RowGroup` says how to compute a few rows that belong together. An objective applies it to one or more *elements*:
-a link, a DOF, a ball joint. Nothing in a group belongs to a robot: which bodies, coordinates and lines of data an
-element uses is data of the kernels, so one compilation serves all robots.
+A `RowGroup` states a few rows. An objective applies a group to one or more *elements*: a link, a DOF, a ball joint. A
+group is independent of robots: bodies, coordinates and data lines of an element are data of the kernels, so one
+compilation serves all robots.
 
-`state_rows` runs the statement on symbols and differentiates it: with respect to the twist of every frame (velocity of
-the frame's point at the world origin, then angular velocity, world frame), to every scalar coordinate, and to the
-left tangent of every quaternion coordinate.
+`state_rows` runs the statement on symbols and differentiates the rows by the twist of every frame (at the world origin,
+linear then angular, world frame), by every scalar coordinate, and by the left tangent of every quaternion.
 """
 
 import functools
@@ -31,18 +30,18 @@ from objectives.expression.frame_algebra import (
 )
 from objectives.expression.operation import COMPARISONS, Operation
 
-DECISIONS = {  # operations that take one of two values
+DECISIONS = {  # operations with two values
     **dict.fromkeys(COMPARISONS, (False, True)),
     Operation.STEP: (0.0, 1.0),
     Operation.SIGN: (-1.0, 1.0),
 }
-SAMPLES_LEAST, SAMPLES_MOST = 64, 1024  # poses at which invariance is tested
-ZERO_MOTION = 1e-9  # what counts as zero there
+SAMPLES_LEAST, SAMPLES_MOST = 64, 1024  # poses for the test of invariance
+ZERO_MOTION = 1e-9  # tolerance of this test
 
 
 @dataclass(frozen=True)
 class RowInputs:
-    """Inputs of the rows of one element, by the names in the `RowGroup`."""
+    """Inputs of the rows of one element, by names of the `RowGroup`."""
 
     frames: Mapping[str, Frame]
     coordinates: Mapping[str, Scalar]
@@ -53,91 +52,82 @@ class RowInputs:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A few rows that are computed together, and what they are computed from."""
+    """Rows computed together, and their inputs.
+
+    Attributes:
+        name: A Python identifier, part of the kernels' names.
+        row_count: Rows per element.
+        state: Function of the rows without weights; a function of a module, so that kernels are built once.
+        frames: Names of the link frames.
+        offsets: Frames with an offset to their link, each with its data field T_link_frame, position and xyzw. The
+            derivatives by the frame's twist are those of the link, at no extra cost.
+        coordinates: Names of the scalar coordinates.
+        quaternions: Names of the quaternion coordinates.
+        constants: Names of constant numbers of the robot per element, such as a mass.
+        summed: True if rows of the elements are added; otherwise the rows are concatenated.
+        independent: True if the rows are independent; the three rows of a difference of directions are not, and are
+            ignored for singular values.
+        shifts: For limits: name of a constant 0 per row, added to the limited coordinate; a solver puts the row's
+            Lagrange multiplier there. For other rows the solver adds the multiplier to the row.
+        data: Names and widths of the data fields, without weights of rows.
+        starts: Data fields of the pose of a frame in another frame at the start of a motion, position and xyzw, each
+            with both frames. Programs of islands compute these poses from the joints at the start.
+    """
 
     name: str
-    """A Python identifier, part of the kernels' names."""
-
     row_count: int
-    """Rows per element."""
-
     state: Callable[[RowInputs], Sequence[Scalar]]
-    """Gives the rows without their weights; a function of a module, so that its kernels are built once."""
-
     frames: tuple[str, ...] = ()
-    """Names of the link frames."""
-
     offsets: tuple[tuple[str, str], ...] = ()
-    """Frames that stand off their links, each with its data field of 7 numbers, T_link_frame as position and xyzw: such
-    a frame moves with its link, so the derivatives by its twist are the link's and cost nothing more."""
-
     coordinates: tuple[str, ...] = ()
-    """Names of the scalar coordinates."""
-
     quaternions: tuple[str, ...] = ()
-    """Names of the quaternion coordinates."""
-
     constants: tuple[str, ...] = ()
-    """Names of the numbers that each element brings from its robot, such as a mass; no data, for they never change."""
-
     summed: bool = False
-    """True if the rows of the elements add up to one set of rows; otherwise they follow one another."""
-
     independent: bool = True
-    """True if the rows can all be met by themselves; three rows of a difference of directions depend on each other, and
-    do not count where it is asked how near to singular a configuration is."""
-
     shifts: tuple[str, ...] = ()
-    """Of rows that are limits: names of constants, one for each row, that are 0 and stand beside what the row limits. A
-    solver puts the row's multiplier there. Other rows have it added to them."""
-
     data: tuple[tuple[str, int], ...] = ()
-    """Names and widths of the data fields; the rows' weights are added to them by themselves."""
-
     starts: tuple[tuple[str, str, str], ...] = ()
-    """Data fields of 7 numbers that say where a frame stood in another one when a motion began, position and xyzw, each
-    with both frames. Programs of islands compute them from where the joints are at the start of a problem or tick."""
 
     def first_row(self, element: int) -> int:
-        """Give the first row of an element that does not say it itself, counted from the first element's."""
+        """Give the first row of an element without `Element.row`, relative to the first element."""
         return 0 if self.summed else element * self.row_count
 
     def total_row_count(self, element_count: int) -> int:
-        """Give the number of rows of some elements, at least one, together."""
+        """Give the number of rows of all elements, at least one."""
         return self.row_count if self.summed else element_count * self.row_count
 
 
 @dataclass(frozen=True)
 class StatedRows:
-    """A group on symbols: its inputs, its weighted rows and their derivatives, all in one graph."""
+    """A group on symbols: variables, weighted rows and derivatives, in one graph.
+
+    Attributes:
+        graph: The graph.
+        frame_names: Variables of each frame: position, then orientation xyzw.
+        coordinate_names: Variable of each scalar coordinate.
+        quaternion_names: Variables of each quaternion.
+        constant_names: Variable of each constant.
+        data_names: Variables of each data field; the last field has the weights of the rows.
+        plain: Rows without weights.
+        rows: Rows times `weight` times the row's weight.
+        frame_derivatives: For each frame and row: derivative by the frame's twist, 6 expressions.
+        coordinate_derivatives: For each coordinate and row: derivative by the coordinate.
+        quaternion_derivatives: For each quaternion and row: derivative by the left tangent, 3 expressions.
+        common_motion_cancels: True if a common motion of all frames changes no row, as for relative poses.
+    """
 
     graph: ExpressionGraph
     frame_names: tuple[tuple[str, ...], ...]
-    """Variables of each frame: position, then orientation xyzw."""
-
     coordinate_names: tuple[str, ...]
     quaternion_names: tuple[tuple[str, ...], ...]
     constant_names: tuple[str, ...]
     data_names: tuple[tuple[str, ...], ...]
-    """Variables of each data field; the last field holds the weights of the rows."""
-
     plain: tuple[Expression, ...]
-    """Rows without weights."""
-
     rows: tuple[Expression, ...]
-    """Rows times `weight` times their row's weight."""
-
     frame_derivatives: tuple[tuple[tuple[Expression, ...], ...], ...]
-    """For each frame and row: derivative by the frame's twist, 6 expressions."""
-
     coordinate_derivatives: tuple[tuple[Expression, ...], ...]
-    """For each coordinate and row."""
-
     quaternion_derivatives: tuple[tuple[tuple[Expression, ...], ...], ...]
-    """For each quaternion and row: derivative by the left tangent, 3 expressions."""
-
     common_motion_cancels: bool
-    """True if a motion that all frames share leaves the rows as they are, as it does where one is seen from another."""
 
 
 WEIGHT = "weight"
@@ -151,11 +141,7 @@ def _names(prefix: str, count: int) -> tuple[str, ...]:
 
 @functools.cache
 def state_rows(group: RowGroup) -> StatedRows:
-    """Run the statement of a group on symbols, and differentiate its rows.
-
-    Raises:
-        ObjectiveError: The statement does not give `row_count` rows.
-    """
+    """Run the statement of a group on symbols, and differentiate the rows; ObjectiveError: not `row_count` rows."""
     graph = ExpressionGraph()
     widths = [width for _, width in group.data] + [group.row_count]
     frame_names = tuple(_names(f"frame{k}", 7) for k in range(len(group.frames)))
@@ -183,7 +169,7 @@ def state_rows(group: RowGroup) -> StatedRows:
     rows = tuple(weight * row_weight * row for row_weight, row in zip(data[-1], stated, strict=True))
     frame_derivatives = tuple(tuple(by_twist(row, frame) for row in rows) for frame in frames)
     cancels = len(frames) > 1 and _common_motion_cancels(frame_names, frame_derivatives)
-    if cancels and len(frames) == 2:  # the second derivatives need no arithmetic of their own
+    if cancels and len(frames) == 2:  # opposite derivatives share their arithmetic
         first = frame_derivatives[0]
         frame_derivatives = first, tuple(tuple(-part for part in row) for row in first)
     return StatedRows(
@@ -208,7 +194,7 @@ def _expressions(graph: ExpressionGraph, values: Sequence[Scalar]) -> tuple[Expr
 
 
 def _rotation_part(by_q: Sequence[Scalar], q: QuaternionXYZW) -> Vector:
-    """Derivative by the angular velocity w of dq = 1/2 (w, 0) q, from the derivative by q's entries."""
+    """Turn the derivative by q's entries into the derivative by the angular velocity w of dq = 1/2 (w, 0) q."""
     turn = cross(vector(q[:3]), vector(by_q[:3]))
     return scale(
         0.5,
@@ -224,7 +210,7 @@ def _by_left_tangent(row: Expression, q: Sequence[Expression]) -> tuple[Expressi
 
 
 def by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Derivative by a twist at the world origin: dp = v + w x p, dq = 1/2 (w, 0) q."""
+    """Differentiate a row by the twist of a frame at the world origin: dp = v + w x p, dq = 1/2 (w, 0) q."""
     by_frame = gradient(row, frame)
     by_position = vector(by_frame[:3])
     turn = _rotation_part(by_frame[3:], quaternion(frame[3:]))
@@ -235,15 +221,14 @@ def by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression, 
 def _common_motion_cancels(
     frame_names: Sequence[Sequence[str]], derivatives: Sequence[Sequence[Sequence[Expression]]]
 ) -> bool:
-    """Tell if the derivatives by the twists of all frames sum to zero; by trial, since it holds everywhere or not.
+    """Return True if the derivatives by the twists of all frames sum to zero, tested at random poses.
 
-    Every combination of branches of a row comes up; where these are too many, the answer is no, which is never wrong.
+    Every combination of branches of a row is tested; for too many combinations the answer is False, always safe.
     """
     return all(_sums_to_zero(frame_names, row) for row in zip(*derivatives, strict=True))
 
 
 def _sums_to_zero(frame_names: Sequence[Sequence[str]], by_frame: Sequence[Sequence[Expression]]) -> bool:
-    """Tell if the derivatives of one row, 6 by the twist of each frame, sum to zero."""
     sums = [functools.reduce(operator.add, parts) for parts in zip(*by_frame, strict=True)]
     decisions = [node for node in reachable(sums) if node.operation in DECISIONS]
     if 2 ** len(decisions) > SAMPLES_MOST:
