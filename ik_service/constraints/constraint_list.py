@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ik_service.constraints.error_rows import ERROR_COMPONENTS, ErrorRows
 from ik_service.constraints.linear_algebra import BoolArray
-from ik_service.constraints.row_map import ConstraintRow, RowMap, constraint_index
+from ik_service.constraints.results import ConstraintRow, RowMap, constraint_index
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.names import DofInfo, dof_at
 from ik_service.mechanism.trees import Constraint, constraint_ends, constraints_of, path_between

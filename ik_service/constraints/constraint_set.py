@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.constraints import closing, sweep
+from ik_service.constraints import closing
 from ik_service.constraints.constraint_list import ConstraintList
 from ik_service.constraints.descent import CLOSED, nearest_rates, restored
 from ik_service.constraints.linear_algebra import BoolArray, applied, free_dofs
@@ -267,15 +267,15 @@ class ConstraintSet(ConstraintList):
         """
         is_tree = joint in self.robot.joint_names
         rows = self._bounded if is_tree else self._whole_rows
-        robot, values = rows.robot, sweep.steps_of(bounds, step)
-        dof = sweep.scalar_coordinate(robot, joint, component)
+        robot, values = rows.robot, closing.steps_of(bounds, step)
+        dof = closing.scalar_coordinate(robot, joint, component)
         given = self.robot.mid_joint_q if joint_q is None else joint_q
         start = complete_joint_q(self.robot, given) if is_tree else self._error_rows.configurations(given)
         mask = self.mask(enabled) & self._holds_positions
         own = self._bounded_on(enabled) if is_tree else self._error_map.of_rows(mask)
         start, on = _alike(start, "enabled", own)
         free = free_dofs(robot, [*frozen, robot.dof_names[dof]]) & close
-        path, status = sweep.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
+        path, status = closing.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
         tree_q = path[..., : self.robot.joint_coord_count]
         flat = tree_q.reshape(-1, self.robot.joint_coord_count)
         closing_q = self._closing_part(flat)

@@ -13,8 +13,7 @@ from ik_service.constraints.linear_algebra import (
     named_dofs,
     ranks,
 )
-from ik_service.constraints.results import DofPartition
-from ik_service.constraints.row_map import RowMap
+from ik_service.constraints.results import DofPartition, RowMap
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError

@@ -3,9 +3,17 @@
 from ik_service.linear_solve.block import damped_steps, normal_equations
 from ik_service.linear_solve.equations import ActiveDofs, Equations, allocate_equations
 from ik_service.linear_solve.factors import eliminate, elimination_in_registers
-from ik_service.linear_solve.islands import Islands, allocate_islands, discover_islands, find_islands, record_discovery
+from ik_service.linear_solve.islands import (
+    Islands,
+    RowStructure,
+    allocate_islands,
+    discover_islands,
+    find_islands,
+    record_discovery,
+    row_structure,
+    zeroed,
+)
 from ik_service.linear_solve.products import predict_decrease
-from ik_service.linear_solve.structure import RowStructure, row_structure, zeroed
 
 __all__ = [
     "ActiveDofs",

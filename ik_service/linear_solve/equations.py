@@ -4,7 +4,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.linear_solve.structure import zeroed
+from ik_service.linear_solve.islands import zeroed
 
 
 @wp.struct

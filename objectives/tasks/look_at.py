@@ -31,12 +31,9 @@ class IKObjectiveLookAt(FrameObjective):
     p are the frame T_link_tcp, world frame. The norm is 2 sin(angle / 2), so an axis pointing away is no solution.
 
     Args:
-        link: Name of the link; an int is a body index.
         target_points: Points in the world frame [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
         axis: Axis in the frame T_link_tcp, of any length but 0, shape [3] or [problem_count, 3].
-        offset: T_link_tcp; see `IKObjectivePose`.
-        row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 disables a row.
-        weight: Factor of all rows [1/rad].
+        weight: Factor of all rows [1/rad]; `IKObjectivePose` describes the other arguments.
     """
 
     _rows = FrameRows("look_at", 3, _look_at_rows, independent=False)
@@ -72,14 +69,10 @@ class IKObjectiveAxisAlign(FrameObjective):
     opposite direction, which is no solution and no minimum.
 
     Args:
-        link: Name of the link; an int is a body index.
         axis: Axis in the frame T_link_tcp, of any length but 0, shape [3] or [problem_count, 3].
         target_axis: Wanted directions, of any length but 0, shape [3] or [problem_count, 3]. Warp arrays of `axis` and
             `target_axis` are used in place and need vectors of length 1.
-        offset: T_link_tcp; see `IKObjectivePose`.
-        reference_link: Link in whose frame the directions are given; None for the world.
-        row_weights: Weights of the rows, shape [3] or [problem_count, 3]; 0 disables a row.
-        weight: Factor of all rows [1/rad].
+        weight: Factor of all rows [1/rad]; `IKObjectivePose` describes the other arguments.
     """
 
     _rows = FrameRows("axis_align", 3, _axis_align_rows, independent=False)

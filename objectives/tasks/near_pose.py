@@ -67,18 +67,12 @@ class IKObjectiveNearPose(FrameObjective):
     with any rotation about the axis.
 
     Args:
-        link: Name of the link; an int is a body index.
-        target_positions: Target positions [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
-        target_orientations_xyzw: Target quaternions, shape [4] or [problem_count, 4]; Warp arrays are used in place.
         frame: Frame of the rows: the controlled frame ("tool"), the target frame ("target"), the frame of the reference
             link ("reference"), or the world ("world").
         deadband: Tolerated errors, shape [7] or [problem_count, 7], 0 and above: half widths of the three position
             rows [m], half widths of the three rotation rows, 2 sin(angle / 2), then the radius of a ball of the
             rotation rows. None for no deadband.
-        offset: T_link_tcp; see `IKObjectivePose`.
-        reference_link: Link in whose frame the targets are given; None for the world.
-        row_weights: Weights of the rows, shape [6] or [problem_count, 6]; 0 disables a row.
-        weight: Factor of all rows.
+        weight: Factor of all rows; `IKObjectivePose` describes the other arguments.
     """
 
     def __init__(

@@ -37,14 +37,10 @@ class IKObjectivePlane(FrameObjective):
     of the reference link.
 
     Args:
-        link: Name of the link; an int is a body index.
         points: A point of each plane [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
         normals: Normals of any length but 0, shape [3] or [problem_count, 3]. A Warp array is used in place and needs
             vectors of length 1.
-        offset: T_link_tcp; see `IKObjectivePose`.
-        reference_link: Link in whose frame the planes are given; None for the world.
-        row_weights: Weights of the row, shape [1] or [problem_count, 1]; 0 disables the row.
-        weight: Factor of the row [1/m].
+        weight: Factor of the row [1/m]; `IKObjectivePose` describes the other arguments.
     """
 
     _rows = FrameRows("plane", 1, _plane_rows)
@@ -77,14 +73,10 @@ class IKObjectiveLine(FrameObjective):
     distance from the line, |(I - d d') (p - p0)|.
 
     Args:
-        link: Name of the link; an int is a body index.
         points: A point of each line [m], shape [3] or [problem_count, 3]; Warp arrays are used in place.
         directions: Directions of any length but 0, shape [3] or [problem_count, 3]. A Warp array is used in place and
             needs vectors of length 1.
-        offset: T_link_tcp; see `IKObjectivePose`.
-        reference_link: Link in whose frame the lines are given; None for the world.
-        row_weights: Weights of the rows, shape [2] or [problem_count, 2]; 0 disables a row.
-        weight: Factor of all rows [1/m].
+        weight: Factor of all rows [1/m]; `IKObjectivePose` describes the other arguments.
     """
 
     _rows = FrameRows("line", 2, _line_rows)
