@@ -106,7 +106,6 @@ class IslandSignature:
 
 
 def _hashable(element: Element) -> Element:
-    """Convert the sequences of an element to tuples."""
     return Element(
         tuple(element.frames),
         tuple(element.coordinate_dofs),

@@ -101,8 +101,7 @@ class _Chain:
     """Bodies to append to a robot."""
 
     def __init__(self, robot: KinematicRobot) -> None:
-        self._bodies, self._links = robot.body_count, len(robot.link_names)
-        self._first_dof = robot.joint_dof_count
+        self._bodies, self._first_dof = robot.body_count, robot.joint_dof_count
         self._taken = {*robot.joint_names}, {*robot.link_names}
         self._names: list[str] = []
         self.link_names: list[str] = []

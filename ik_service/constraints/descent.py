@@ -51,7 +51,8 @@ class ClosingProblem:
         self._rows, self._robot, self._free = rows, robot, free
         self._spread = coupling_matrix(robot)
         self._has_followers = (robot.dof_active >= 0).sum() > robot.active_dof_count
-        self._scalar = np.flatnonzero(free & (robot.dof_coordinate[robot.active_dof] >= 0))
+        self._is_scalar = free & (robot.dof_coordinate[robot.active_dof] >= 0)
+        self._scalar = np.flatnonzero(self._is_scalar)
         self._coordinate = robot.dof_coordinate[robot.active_dof[self._scalar]]
         self._lower, self._upper = robot.active_limit_lower, robot.active_limit_upper
 
@@ -89,9 +90,7 @@ class ClosingProblem:
         """Give the damped step within limits, and the mask of DOFs held by limits, shape [n, active] each."""
         place = np.zeros((len(joint_q), len(self._free)))
         place[:, self._scalar] = joint_q[:, self._coordinate]
-        scalar = np.zeros_like(self._free)
-        scalar[self._scalar] = True
-        held = np.zeros(place.shape, dtype=bool)
+        scalar, held = self._is_scalar, np.zeros(place.shape, dtype=bool)
         change = np.zeros(place.shape)
         for _ in range(MAX_HOLDS):
             change = damped_step(jacobian * ~held[:, np.newaxis], rows, damping)

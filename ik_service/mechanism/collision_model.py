@@ -107,21 +107,17 @@ def checked_pairs(pairs: Iterable[LinkPair], links: Collection[str]) -> tuple[Li
         raise InputError(f"Pairs must be a list, each the names of two links, got {pairs!r:.80}.")
     found = set()
     for pair in pairs:
-        first, second = _checked_pair(pair)
-        for link in (first, second):
+        names = [] if isinstance(pair, str) or not isinstance(pair, Iterable) else [*pair]
+        if len(names) != 2 or not all(isinstance(name, str) for name in names):
+            raise InputError(f"A pair must be the names of two links, got {pair!r:.80}.")
+        first, second = names
+        for link in names:
             if link not in links:
                 raise InputError(f"The pair of '{first}' and '{second}' needs spheres of link '{link}'; it has none.")
         if first == second:
             raise InputError(f"A pair needs two links, got '{first}' twice.")
         found.add((min(first, second), max(first, second)))
     return tuple(sorted(found))
-
-
-def _checked_pair(pair: object) -> LinkPair:
-    names = [] if isinstance(pair, str) or not isinstance(pair, Iterable) else [*pair]
-    if len(names) != 2 or not all(isinstance(name, str) for name in names):
-        raise InputError(f"A pair must be the names of two links, got {pair!r:.80}.")
-    return names[0], names[1]
 
 
 def checked_spheres(what: str, values: ArrayLike) -> Float64Array:

@@ -308,7 +308,6 @@ class ConstraintObjective(ExpressionObjective):
 
 
 def _rounded_down(owner: str, row_tolerances: Any) -> npt.NDArray[np.float64]:
-    """Round tolerances down to float32 numbers."""
     try:
         values = np.asarray(row_tolerances, dtype=np.float64)
     except (TypeError, ValueError) as error:

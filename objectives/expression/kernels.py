@@ -93,12 +93,7 @@ def jacobian_kernel(group: RowGroup) -> wp.Kernel:
 
 
 def _frame_loop(
-    k: int,
-    stated: StatedRows,
-    derivatives: Iterable[Iterable[Expression]],
-    names: dict[Expression, str],
-    *,
-    add: bool,
+    k: int, stated: StatedRows, derivatives: Iterable[Iterable[Expression]], names: dict[Expression, str], *, add: bool
 ) -> list[str]:
     """Write the loop over the DOFs that move a frame: derivatives by the twist times twist of the DOF."""
     subspace = [stated.graph.variable(f"subspace{k}_{axis}") for axis in range(6)]
@@ -129,11 +124,7 @@ def _stores(column: Iterable[Expression], dof: str, names: dict[Expression, str]
 def _place(group: RowGroup) -> list[str]:
     """Write the lines for instance and first row of a thread."""
     thread, element = ("i, once", "0") if group.summed else ("i, e", "e")
-    return [
-        f"{thread} = wp.tid()",
-        "problem = problem_idx[i]",
-        f"row = start_idx + element_table[{element}, 0]",
-    ]
+    return [f"{thread} = wp.tid()", "problem = problem_idx[i]", f"row = start_idx + element_table[{element}, 0]"]
 
 
 def _for_every_element(body: Iterable[str]) -> list[str]:

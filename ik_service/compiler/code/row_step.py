@@ -65,7 +65,6 @@ class RowStep(StepSource):
         return lines + self._elimination.solve(self._right, "force", "_row") + self._steps()
 
     def _inverses(self) -> list[str]:
-        """Write the statements of D^-1."""
         lines = [f"const F damping = damping_factor * (share + largest * {self._number(SMALLEST_ROW)});"]
         for k, a in enumerate(self._program.dofs):
             own = f"own{a} + damping" if k in self._alone else "damping"
@@ -74,7 +73,6 @@ class RowStep(StepSource):
         return lines
 
     def _products(self) -> list[str]:
-        """Write the statements of J D^-1 J'."""
         dofs, columns, lines = self._program.dofs, self._columns, list[str]()
         one = "jacobian" if self._alone else "moved"  # without D, moved * moved = jacobian * moved: J is not needed
         for r in self._rows:
