@@ -33,42 +33,6 @@ def _store_row(gradient: wp.array2d[float], row: int, jacobian_out: wp.array3d[f
     jacobian_out[i, row, dof] = gradient[i, dof]
 
 
-def allocate_seed(size: int, device: typing.Any) -> wp.array[wp.float32]:
-    """Allocate zeroed seeds of the passes, and load the kernels of this module on the device."""
-    for kernel in (_seed_row, _store_row):  # modules cannot be loaded while a graph is recorded
-        wp.load_module(kernel.module, device=device)
-    seed: wp.array[wp.float32] = wp.zeros(size, dtype=wp.float32, device=device)
-    return seed
-
-
-def backward_rows(
-    name: str,
-    tape: wp.Tape,
-    rows: range,
-    seed: wp.array[wp.float32],
-    dq_dof: wp.array[wp.float32],
-    jacobian: wp.array[wp.float32],
-) -> None:
-    """Write rows of the Jacobian, shape [n, total, joint_dof_count]; see `IKObjective.compute_jacobian_autodiff`.
-
-    `seed` has the shape of the residuals, and is zero before and after. ObjectiveError: no gradient at `dq_dof`.
-    """
-    recorded: typing.Any = tape  # `outputs` is an attribute added by the solver
-    residuals = recorded.outputs[0]
-    total = jacobian.shape[1]
-    for row in rows:
-        wp.launch(_seed_row, dim=dq_dof.shape[0], inputs=[total, row], outputs=[seed], device=seed.device)
-        tape.backward(grads={residuals: seed})
-        gradient = tape.gradients.get(dq_dof)
-        if gradient is not None:
-            wp.launch(_store_row, dim=dq_dof.shape, inputs=[gradient, row], outputs=[jacobian], device=seed.device)
-        tape.zero()
-        if gradient is None:
-            seed.zero_()
-            raise ObjectiveError(f"{name}: the tape carries no gradient to dq_dof.")
-    seed.zero_()
-
-
 class IKJacobianType(enum.Enum):
     """Source of the Jacobian of an objective.
 
@@ -299,7 +263,9 @@ class IKObjective:
             raise ObjectiveError(f"{type(self).__name__}: call set_batch_layout() and bind_device() first.")
         size = self.n_batch * self.total_residuals
         if self._seed is None or self._seed.size != size or self._seed.device != self.device:
-            self._seed = allocate_seed(size, self.device)
+            for kernel in (_seed_row, _store_row):  # modules cannot be loaded while a graph is recorded
+                wp.load_module(kernel.module, device=self.device)
+            self._seed = wp.zeros(size, dtype=wp.float32, device=self.device)
         return self._seed
 
     def compute_jacobian_autodiff(
@@ -312,7 +278,9 @@ class IKObjective:
     ) -> None:
         """Write this objective's block of the Jacobian by one backward pass per row.
 
-        No allocation (after the first call, if `init_buffers` is overridden), so a graph can record this call.
+        The seed of a pass is 1 in one row of all instances: instances are independent, so one pass gives this row of
+        all Jacobians. No allocation (after the first call, if `init_buffers` is overridden), so a graph can record this
+        call.
 
         Args:
             tape: Record of integration, forward kinematics and residuals; `tape.outputs[0]` are the flattened
@@ -325,6 +293,16 @@ class IKObjective:
         Raises:
             ObjectiveError: No gradient arrives at `dq_dof`.
         """
-        seed = self._autodiff_seed()
-        rows = range(start_idx, start_idx + self.residual_dim())
-        backward_rows(type(self).__name__, tape, rows, seed, dq_dof, jacobian)
+        seed, recorded = self._autodiff_seed(), typing.cast(typing.Any, tape)  # `outputs` is added by the solver
+        residuals, total = recorded.outputs[0], jacobian.shape[1]
+        for row in range(start_idx, start_idx + self.residual_dim()):
+            wp.launch(_seed_row, dim=dq_dof.shape[0], inputs=[total, row], outputs=[seed], device=seed.device)
+            tape.backward(grads={residuals: seed})
+            gradient = tape.gradients.get(dq_dof)
+            if gradient is not None:
+                wp.launch(_store_row, dim=dq_dof.shape, inputs=[gradient, row], outputs=[jacobian], device=seed.device)
+            tape.zero()
+            if gradient is None:
+                seed.zero_()
+                raise ObjectiveError(f"{type(self).__name__}: the tape carries no gradient to dq_dof.")
+        seed.zero_()

@@ -26,6 +26,7 @@ class CoordinateConstraint:
     joint: str
     reference_joint: str
     coefficients: tuple[float, ...]
+    kind = "polynomial"
 
     def __post_init__(self) -> None:
         """Convert coefficients to floats; InputError for equal joints, or not 2 to 16 finite coefficients."""
@@ -39,11 +40,6 @@ class CoordinateConstraint:
     def rows(self, weight: float = 1.0) -> IKObjectiveCoupling:
         """Make the objective of the constraint's row, unbound, with a factor [1/m or 1/rad]."""
         return IKObjectiveCoupling(self.joint, self.reference_joint, self.coefficients, weight=weight)
-
-    @property
-    def kind(self) -> str:
-        """Kind of the constraint, always "polynomial"."""
-        return "polynomial"
 
     @property
     def joints(self) -> tuple[str, str]:

@@ -60,20 +60,18 @@ _RULES: Mapping[Operation, _Rule] = {
 }
 
 
-def gradient(output: Expression, variables: Sequence[Expression], seed: Scalar = 1.0) -> list[Expression]:
-    """Give the derivatives of `seed * output` by variables of the same graph, with constant `seed`.
-
-    The derivative by a variable that the output does not contain is the constant 0.
-    """
-    return _gradient(output, variables, seed, {})
-
-
-def _gradient(
+def gradient(
     output: Expression,
     variables: Sequence[Expression],
-    seed: Scalar,
-    of_choices: MutableMapping[Expression, list[Expression]],
+    seed: Scalar = 1.0,
+    of_choices: MutableMapping[Expression, list[Expression]] | None = None,
 ) -> list[Expression]:
+    """Give the derivatives of `seed * output` by variables of the same graph, with constant `seed`.
+
+    The derivative by a variable that the output does not contain is the constant 0. `of_choices` has the derivatives of
+    choices computed before; new derivatives are added.
+    """
+    of_choices = {} if of_choices is None else of_choices
     zero = output.graph.constant(0.0)
     adjoint: dict[Expression, Expression] = {output: zero + seed}
     chosen = [zero] * len(variables)
@@ -81,23 +79,15 @@ def _gradient(
         if node not in adjoint or node.operation in (Operation.VARIABLE, Operation.CONSTANT):
             continue
         if node.operation is Operation.WHERE:
+            # Each branch alone, then the choice: a sum over both branches, with seed 0 in one branch, would be NaN if
+            # the derivative of this branch is not finite.
             if node not in of_choices:
-                of_choices[node] = _of_branches(node, variables, of_choices)
+                condition, *branches = node.operands
+                first, second = (gradient(branch, variables, 1.0, of_choices) for branch in branches)
+                pairs = zip(first, second, strict=True)
+                of_choices[node] = [zero + where(Condition(condition), a, b) for a, b in pairs]
             chosen = [a + adjoint[node] * b for a, b in zip(chosen, of_choices[node], strict=True)]
             continue
         for operand, part in zip(node.operands, _RULES[node.operation](node, adjoint[node]), strict=True):
             adjoint[operand] = adjoint.get(operand, zero) + part
     return [adjoint.get(variable, zero) + part for variable, part in zip(variables, chosen, strict=True)]
-
-
-def _of_branches(
-    node: Expression, variables: Sequence[Expression], of_choices: MutableMapping[Expression, list[Expression]]
-) -> list[Expression]:
-    """Differentiate a choice: each branch alone, then the choice.
-
-    A sum over both branches, with seed 0 in one branch, would be NaN if the derivative of this branch is not finite.
-    """
-    condition, *branches = node.operands
-    first, second = (_gradient(branch, variables, 1.0, of_choices) for branch in branches)
-    zero = node.graph.constant(0.0)
-    return [zero + where(Condition(condition), a, b) for a, b in zip(first, second, strict=True)]

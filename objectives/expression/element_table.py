@@ -138,26 +138,15 @@ def _pack_coordinates(
             support[r, dof : dof + 3] |= [not part.is_zero for part in derivative]
 
 
-@dataclass(frozen=True)
 class ElementBlock:
     """An `ElementTable` as arrays on a device."""
 
-    table: ElementTable
-    integers: wp.array[wp.int32]
-    frame_offsets: wp.array[wp.transformf]
-    constants: wp.array[wp.float32]
-    moving_dofs: wp.array[wp.int32]
-
-    @classmethod
-    def on_device(cls, table: ElementTable, device: Any) -> "ElementBlock":
-        """Copy a table to a device."""
-        return cls(
-            table,
-            wp.array(table.integers, dtype=wp.int32, device=device),
-            wp.array(table.frame_offsets.astype(np.float32), dtype=wp.transformf, device=device),
-            wp.array(table.constants, dtype=wp.float32, device=device),
-            wp.array(table.moving_dofs, dtype=wp.int32, device=device),
-        )
+    def __init__(self, table: ElementTable, device: Any) -> None:
+        self.table, offsets = table, table.frame_offsets.astype(np.float32)
+        self.integers: wp.array[wp.int32] = wp.array(table.integers, dtype=wp.int32, device=device)
+        self.frame_offsets: wp.array[wp.transformf] = wp.array(offsets, dtype=wp.transformf, device=device)
+        self.constants: wp.array[wp.float32] = wp.array(table.constants, dtype=wp.float32, device=device)
+        self.moving_dofs: wp.array[wp.int32] = wp.array(table.moving_dofs, dtype=wp.int32, device=device)
 
     @property
     def threads(self) -> int:

@@ -240,7 +240,7 @@ class ExpressionObjective(IKObjective):
         """Copy the tables to the device, and build and load the kernels; ObjectiveError without the hooks before."""
         super().init_buffers(model, jacobian_mode)
         if not self._blocks:
-            self._blocks = [ElementBlock.on_device(table, self.device) for table in self.element_tables(model)]
+            self._blocks = [ElementBlock(table, self.device) for table in self.element_tables(model)]
         for block in self._blocks:  # modules cannot be loaded while a graph is recorded
             block.load_kernels(with_jacobian=jacobian_mode.name != "AUTODIFF")
 

@@ -1,13 +1,13 @@
 """Base of objectives for a frame on a link: offset of the frame, and reference link."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from objectives.data_field import UNIT_TOLERANCE, DataField
 from objectives.errors import InputError
-from objectives.expression import Scalar
 from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import Frame, add, quaternion, quaternion_product, rotate, vector
@@ -39,40 +39,30 @@ def body_frame(robot: RobotIndices, link: str | None, offset: FloatArray) -> Bod
 FRAME, REFERENCE_FRAME, OFFSET = "link", "reference", "offset"
 
 
-class FrameRows(NamedTuple):
-    """Rows of one frame; `name` is a Python identifier, part of the kernels' names."""
-
-    name: str
-    row_count: int
-    state: Callable[[RowInputs], Sequence[Scalar]]
-    independent: bool = True
-
-
 def seen_frame(inputs: RowInputs) -> Frame:
     """Give the controlled frame, in the reference frame if there is one, else in the world."""
     frame = inputs.frames[FRAME]
     return frame.relative_to(inputs.frames[REFERENCE_FRAME]) if REFERENCE_FRAME in inputs.frames else frame
 
 
-def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool, offset: bool) -> RowGroup:
-    return RowGroup(
-        rows.name + ("_relative" if relative else "") + ("_offset" if offset else ""),
-        rows.row_count,
-        rows.state,
+def _group(rows: RowGroup, fields: Sequence[tuple[str, int]], *, relative: bool, offset: bool) -> RowGroup:
+    return replace(
+        rows,
+        name=rows.name + ("_relative" if relative else "") + ("_offset" if offset else ""),
         frames=(FRAME, REFERENCE_FRAME) if relative else (FRAME,),
         offsets=((FRAME, OFFSET),) if offset else (),
-        independent=rows.independent,
         data=(*fields, (OFFSET, 7)) if offset else tuple(fields),
     )
 
 
 class FrameObjective(ExpressionObjective):
-    """An objective for a frame on a link, with optional offset and reference link; a subclass states the rows.
+    """An objective for a frame on a link, with optional offset and reference link.
 
-    `IKObjectivePose` describes the arguments; `fields` are the data of the rows.
+    A subclass states the rows, a group without frames and data. `IKObjectivePose` describes the arguments; `fields` are
+    the data of the rows.
     """
 
-    _rows: FrameRows
+    _rows: RowGroup
 
     def __init__(
         self,

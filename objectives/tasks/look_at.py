@@ -6,8 +6,8 @@ from typing import Any
 from objectives.data_field import DataField
 from objectives.expression import Scalar
 from objectives.expression.frame_algebra import direction, rotate, subtract, vector
-from objectives.expression.rows import RowInputs
-from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
+from objectives.expression.rows import RowGroup, RowInputs
+from objectives.tasks.frame_objective import FrameObjective, seen_frame
 
 NEAREST = 1e-4  # [m]: a nearer point gives no direction; the rows then tend to the axis itself
 AXIS, TARGET_POINT, TARGET_AXIS = "axis", "target_points", "target_axis"
@@ -36,7 +36,7 @@ class IKObjectiveLookAt(FrameObjective):
         weight: Factor of all rows [1/rad]; `IKObjectivePose` describes the other arguments.
     """
 
-    _rows = FrameRows("look_at", 3, _look_at_rows, independent=False)
+    _rows = RowGroup("look_at", 3, _look_at_rows, independent=False)
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class IKObjectiveAxisAlign(FrameObjective):
         weight: Factor of all rows [1/rad]; `IKObjectivePose` describes the other arguments.
     """
 
-    _rows = FrameRows("axis_align", 3, _axis_align_rows, independent=False)
+    _rows = RowGroup("axis_align", 3, _axis_align_rows, independent=False)
 
     def __init__(
         self,

@@ -18,8 +18,8 @@ from objectives.expression.frame_algebra import (
     subtract,
     vector,
 )
-from objectives.expression.rows import RowInputs
-from objectives.tasks.frame_objective import REFERENCE_FRAME, FrameObjective, FrameRows, seen_frame
+from objectives.expression.rows import RowGroup, RowInputs
+from objectives.tasks.frame_objective import REFERENCE_FRAME, FrameObjective, seen_frame
 from objectives.tasks.pose import ORIENTATION, POSITION
 
 ToleranceFrame = Literal["reference", "target", "tool", "world"]
@@ -51,8 +51,8 @@ def _rows(inputs: RowInputs, frame: ToleranceFrame) -> Sequence[Scalar]:
     return [*_beyond(shift, vector(deadband[:3])), *turn]
 
 
-_ROWS: dict[ToleranceFrame, FrameRows] = {
-    frame: FrameRows(f"near_pose_{frame}", 6, partial(_rows, frame=frame))
+_ROWS: dict[ToleranceFrame, RowGroup] = {
+    frame: RowGroup(f"near_pose_{frame}", 6, partial(_rows, frame=frame))
     for frame in ("reference", "target", "tool", "world")
 }
 

@@ -6,8 +6,8 @@ from typing import Any
 from objectives.data_field import DataField
 from objectives.expression import Scalar
 from objectives.expression.frame_algebra import Vector, dot, perpendiculars, subtract, vector
-from objectives.expression.rows import RowInputs
-from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
+from objectives.expression.rows import RowGroup, RowInputs
+from objectives.tasks.frame_objective import FrameObjective, seen_frame
 
 POINTS, NORMALS, DIRECTIONS = "points", "normals", "directions"
 
@@ -43,7 +43,7 @@ class IKObjectivePlane(FrameObjective):
         weight: Factor of the row [1/m]; `IKObjectivePose` describes the other arguments.
     """
 
-    _rows = FrameRows("plane", 1, _plane_rows)
+    _rows = RowGroup("plane", 1, _plane_rows)
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class IKObjectiveLine(FrameObjective):
         weight: Factor of all rows [1/m]; `IKObjectivePose` describes the other arguments.
     """
 
-    _rows = FrameRows("line", 2, _line_rows)
+    _rows = RowGroup("line", 2, _line_rows)
 
     def __init__(
         self,

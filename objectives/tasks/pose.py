@@ -6,8 +6,8 @@ from typing import Any
 from objectives.data_field import DataField
 from objectives.expression import Scalar
 from objectives.expression.frame_algebra import quaternion, rotation_difference, subtract, vector
-from objectives.expression.rows import RowInputs
-from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
+from objectives.expression.rows import RowGroup, RowInputs
+from objectives.tasks.frame_objective import FrameObjective, seen_frame
 
 POSITION, ORIENTATION = "target_positions", "target_orientations_xyzw"
 
@@ -32,7 +32,7 @@ class IKObjectivePosition(FrameObjective):
     `row_weights` have 3 columns, `weight` is in 1/m.
     """
 
-    _rows = FrameRows("position", 3, _position_rows)
+    _rows = RowGroup("position", 3, _position_rows)
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class IKObjectiveRotation(FrameObjective):
     arguments are those of `IKObjectivePose`; `row_weights` have 3 columns, `weight` is in 1/rad.
     """
 
-    _rows = FrameRows("rotation", 3, _rotation_rows)
+    _rows = RowGroup("rotation", 3, _rotation_rows)
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class IKObjectivePose(FrameObjective):
         InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
     """
 
-    _rows = FrameRows("pose", 6, _pose_rows)
+    _rows = RowGroup("pose", 6, _pose_rows)
 
     def __init__(
         self,

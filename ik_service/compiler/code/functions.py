@@ -95,15 +95,12 @@ class _Steps:
     """Statements of one function."""
 
     def __init__(self, lanes: Lanes, name: str) -> None:
-        self.lanes, self.name, self.lines = lanes, name, list[str]()
+        self.lanes, self.name, self.lines, self.number = lanes, name, list[str](), lanes.number
         self.bits = [11, 11, 11] if lanes.precision == "float32" else [33, 33]
 
     def let(self, name: str, text: str) -> str:
         self.lines.append(f"const F {self.name}_{name} = {text};")
         return f"{self.name}_{name}"
-
-    def number(self, value: float) -> str:
-        return self.lanes.number(value)
 
     def whole(self, value: float) -> str:
         """Write a number as a packet, for a side of a choice."""

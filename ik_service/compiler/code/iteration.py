@@ -73,6 +73,7 @@ class IterationSource:
         padded: bool = False,  # whether several kinds of targets share the layout of the state; see `LaneState.of`
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
+        self._number = lanes.number
         self.with_hessian, self.kept_rows, self.first_rows = with_hessian, kept_rows, first_rows
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
         self.space = StepSpace.of_program(program, in_dofs=with_hessian or in_dofs, most=entries_max)
@@ -106,9 +107,6 @@ class IterationSource:
             lines += [*self.evaluate(rows, names), *multiplier_lines(self.program, self.lanes, self.state)]
         lines += [*self.evaluate(self._outputs(), names), *self._keep(), *self.step.text(), *self._propose()]
         return "\n".join(["", *lines, *self._finish(), "}", ""])
-
-    def _number(self, value: float) -> str:
-        return self.lanes.number(value)
 
     def _loaded(self) -> dict[str, int]:
         """Map names of numbers read and written to their places."""
