@@ -61,18 +61,23 @@ def cpu_target() -> CpuTarget:
     Raises:
         InputError: This machine cannot run the level in IK_SERVICE_CPU_TARGET.
     """
-    return choose_target(platform.machine(), _cpu_flags(), os.environ.get(CPU_VARIABLE))
+    return named_target(os.environ.get(CPU_VARIABLE))
+
+
+def named_target(asked: str | None) -> CpuTarget:
+    """Return a target of this machine by name, the highest for None or ""; InputError if the machine cannot run it."""
+    return choose_target(platform.machine(), _cpu_flags(), asked)
 
 
 def portable_target() -> CpuTarget:
     """Return the target of code for most machines: the highest of this machine without AVX-512."""
-    highest = choose_target(platform.machine(), _cpu_flags(), None)
+    highest = named_target(None)
     lower = [target for target in TARGETS if target.machine == highest.machine and target.needs < highest.needs]
     return lower[0] if highest is TARGETS[0] else highest
 
 
 def choose_target(machine: str, flags: frozenset[str], asked: str | None) -> CpuTarget:
-    """Return a target of a machine with these CPU flags by name, the highest for None or ""; InputError: cannot run."""
+    """Return a target of a machine with these CPU flags; see `named_target`."""
     able = [target for target in TARGETS if target.machine == machine and target.needs <= flags] or [TARGETS[-1]]
     if not asked:
         return able[0]
