@@ -1,4 +1,4 @@
-"""Robots: descriptions in, immutable models out, with float64 kinematics on the host and a view for each device."""
+"""Robots: descriptions in, immutable models out, with float64 kinematics on the host and a view per device."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the device view on first use: reading a robot alone should not wait for Warp."""
+    """Import the device view on first use: reading a robot should not wait for Warp."""
     if name == "DeviceModel":
         from ik_service.mechanism.device_model import DeviceModel
 

@@ -1,4 +1,4 @@
-"""Robots made from a robot: joints locked, a part of its tree, or the part that constraints are about."""
+"""Models derived from a model: locked joints, a part of the tree, or the part that contains constraints."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def _checked_link(robot: KinematicRobot, kept: BoolArray, root: str, link: str) 
 
 
 def _below(robot: KinematicRobot, link: int) -> BoolArray:
-    """Mark the links that are this one or below it; parents stand before children."""
+    """Mark a link and all links below; parents stand before children."""
     below = np.zeros(len(robot.link_names), dtype=bool)
     below[link] = True
     for index, parent in enumerate(robot.link_parent):
@@ -92,7 +92,7 @@ def _below(robot: KinematicRobot, link: int) -> BoolArray:
 
 
 def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
-    """Mark the links that lead to a tip, are one, or are below one."""
+    """Mark the tips, the links on the paths to them, and the links below them."""
     on = np.zeros(len(robot.link_names), dtype=bool)
     for tip in tips:
         on |= _below(robot, tip)
@@ -101,15 +101,15 @@ def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
 
 
 def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[str] | None = None) -> Robot:
-    """Give the part of a robot that is made of a base link, the new root, and links below it, with all between.
+    """Give the part of a robot with a base link (the new root) and the kept links below.
 
     Raises:
         UnknownNameError: The robot has no constraint of a name.
-        InputError: A kept joint follows one that is left out, or the part cannot have a constraint.
+        InputError: The leader of a kept mimic joint is removed, or a constraint does not fit into the part.
     """
     links = np.flatnonzero(kept_links)
     moving = set(links.tolist()) - {base}
-    # A joint stays when the link that it moves stays below the base: that link is the body's first one.
+    # A joint stays when its moved link, the first link of its body, stays below the base.
     joints = np.array([j for j in range(robot.joint_count) if moved_link(robot, j) in moving], dtype=np.int64)
     new_body = _renumbering(robot.body_count, joints)
     T_base_body = transform_inverse(robot.link_X_body[base])
@@ -118,10 +118,7 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
     link_X_body[on_base] = transform_multiply(T_base_body, link_X_body[on_base])
     from_base = robot.joint_parent[joints] == robot.link_body[base]
     joint_X_p[from_base] = transform_multiply(T_base_body, joint_X_p[from_base])
-    dofs = np.concatenate(
-        [np.zeros(0, dtype=np.int64)]
-        + [np.arange(robot.joint_qd_start[j], robot.joint_qd_start[j + 1], dtype=np.int64) for j in joints]
-    )
+    dofs = np.flatnonzero(np.isin(robot.dof_joint, joints))
     leader, multiplier, offset, locked = _kept_couplings(robot, dofs)
     names = tuple(robot.joint_names[j] for j in joints)
     kept = _kept_constraints(robot, base, {robot.link_names[i] for i in links}, names, constraints)
@@ -158,7 +155,7 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
 def _kept_constraints(
     robot: KinematicRobot, base: int, links: set[str], joints: Sequence[str], wanted: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Give the constraints of a part: of its links and joints, and those to the world if its base stands still."""
+    """Give the constraints inside a part; constraints to the world only if the base is static."""
     names = _constraints_by_name(robot, wanted or ()).keys()
     stands_still = robot.link_body[base] < 0
 
@@ -183,7 +180,7 @@ def _kept_constraints(
 
 
 def _constraints_by_name(robot: KinematicRobot, wanted: Sequence[str]) -> dict[str, Constraint]:
-    """Give the constraints of a robot; UnknownNameError where one that is wanted is not among them."""
+    """Give the constraints of a robot by name; UnknownNameError if a wanted name is missing."""
     known = {one.name: one for one in constraints_of(robot)}
     for name in wanted:
         if name not in known:
@@ -193,7 +190,7 @@ def _constraints_by_name(robot: KinematicRobot, wanted: Sequence[str]) -> dict[s
 
 
 def _seen_from(T_base_world: Float64Array, one: Constraint) -> Constraint:
-    """Give a constraint with the base's frame as the world frame."""
+    """Express a constraint to the world in the base's frame."""
     if isinstance(one, CoordinateConstraint) or one.reference_link is not None:
         return one
     offset = transform_multiply(T_base_world, np.array(one.reference_offset))
@@ -201,7 +198,7 @@ def _seen_from(T_base_world: Float64Array, one: Constraint) -> Constraint:
 
 
 def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Give the new index of each old one, -1 where it is left out; the last entry, reached by -1, stays -1."""
+    """Give the new index of each old index, -1 if removed; the last entry, reached by -1, stays -1."""
     renumbering = np.full(count + 1, -1, dtype=np.int32)
     renumbering[kept] = np.arange(len(kept), dtype=np.int32)
     return renumbering
@@ -210,9 +207,9 @@ def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:
 def _kept_couplings(
     robot: KinematicRobot, dofs: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], Float64Array, Float64Array, dict[str, tuple[float, ...]]]:
-    """Give leaders, multipliers and offsets of DOFs, renumbered, and the joints that are locked with their coordinates.
+    """Give leaders, multipliers and offsets of kept DOFs, renumbered, and the coordinates of newly locked joints.
 
-    A follower of a locked joint that is left out is locked by itself where it stands.
+    A mimic joint whose locked leader is removed is locked at its present coordinate.
     """
     leader = _renumbering(robot.joint_dof_count, dofs)[robot.dof_leader[dofs]]
     multiplier, offset = robot.dof_multiplier[dofs].copy(), robot.dof_offset[dofs].copy()
@@ -291,10 +288,10 @@ def activate(robot: Robot, joints: Sequence[str]) -> Robot:
 
 
 def aggregate(robot: Robot, names: Sequence[str], *, with_velocity: bool = True) -> Robot:
-    """Cut out what constraints are about; see ``RobotModel.aggregate``.
+    """Cut out the part that contains constraints; see ``RobotModel.aggregate``.
 
-    A step of the tree is named by its lower link. A constraint closes a circle of steps; links on ways between members
-    that use another constraint are those of circles that share a step with the members.
+    A step of the tree is named by its lower link. Each constraint closes a circle of steps. Circles that share a step
+    with the part belong to the part.
     """
     if isinstance(names, str) or not names:
         raise InputError(f"Constraints to aggregate must be a list of names, at least one, got {names!r}.")
@@ -316,7 +313,7 @@ def aggregate(robot: Robot, names: Sequence[str], *, with_velocity: bool = True)
 
 
 def _circle(robot: KinematicRobot, constraint: Constraint) -> set[int]:
-    """Give the steps of the tree that a constraint closes to a circle; between coordinates those of both joints too."""
+    """Give the steps that a constraint closes to a circle; a coordinate constraint adds the steps of its joints."""
     ends = constraint_ends(robot, constraint)
     return _steps(robot, *ends) | (set(ends) if isinstance(constraint, CoordinateConstraint) else set())
 

@@ -1,6 +1,6 @@
-"""A robot description into a model: the tree is checked, ordered depth-first, and its fixed joints are folded.
+"""Assembly of a model: the tree of a description is checked, ordered depth-first, and its fixed joints are folded.
 
-Runs once per robot. The couplings and limits of the joints are resolved in ``mimics``.
+Runs once per robot. Couplings and limits of the joints are resolved in ``mimics``.
 """
 
 import dataclasses
@@ -34,23 +34,23 @@ from ik_service.robots.readers.mimics import resolve_mimics, without_contradicti
 from objectives.errors import InputError
 
 FLOATING_BASE = "floating_base"
-"""Name of the joint that ``floating_base=True`` puts in front of the root link; with a ``_`` where it is taken."""
+"""Name of the joint above the root link with ``floating_base=True``; a taken name gets a ``_``."""
 WORLD = "world"
-"""Name of the link that stands for the world then; with a ``_`` where it is taken."""
+"""Name of the parent link of this joint; a taken name gets a ``_``."""
 BASE = "base_link"
-"""Name of the link in whose frame hinges that were cut are given."""
+"""Link whose frame expresses the frames of cut hinges."""
 _Named = TypeVar("_Named", LinkDescription, JointDescription)
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 
 def build_model(description: RobotDescription, *, floating_base: bool = False) -> RobotModel:
-    """Turn a description into a model with every joint free that the description does not hold.
+    """Turn a description into a model; joints not held by the description are free.
 
-    Loops that it cannot close are left out with a warning. `floating_base` puts a floating joint ``floating_base``
-    between a new link ``world`` and the root (either with a ``_`` behind where the name is taken).
+    Loops that the robot cannot close are left out with a warning. `floating_base` puts a floating joint
+    ``floating_base`` between a new link ``world`` and the root (a taken name gets a ``_``).
 
     Raises:
-        RobotFileError: The links and joints make no tree, a name stands twice or nowhere, couplings and limits
+        RobotFileError: The links and joints form no tree, a name is repeated or missing, couplings and limits
             contradict each other, or a number is too large.
     """
     if not description.links:
@@ -75,7 +75,7 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
         robot = _assemble(description.name, [links[name] for name in order], joints, joint_of_child)
     except RobotFileError:
         raise
-    except InputError as error:  # of the model that was made: of a number that is too large, or a lock
+    except InputError as error:  # raised by the model: too large a number, or an invalid lock
         raise RobotFileError(str(error)) from None
     return _with_constraints(robot, description.constraints)
 
@@ -101,7 +101,7 @@ def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
 
 
 def _closing_hinge(robot: RobotModel, hinge: HingeDescription) -> LoopConstraint:
-    """Give the loop of a hinge: where its frame stands on both links when all coordinates are 0."""
+    """Give the loop of a hinge: its frame on both links when all coordinates are 0."""
     joint_q = np.zeros(robot.joint_coord_count)
     joint_q[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
     base = BASE if BASE in robot.link_names else robot.link_names[0]
@@ -125,7 +125,7 @@ def _unique(items: Iterable[_Named], what: str) -> dict[str, _Named]:
 
 
 def _check_tree(links: dict[str, LinkDescription], joints: Iterable[JointDescription]) -> dict[str, JointDescription]:
-    """Check that both ends of every joint exist and give the joint above each link."""
+    """Check both ends of every joint and give the joint above each link."""
     joint_of_child: dict[str, JointDescription] = {}
     for joint in joints:
         element = f"joint '{joint.name}'"
@@ -182,7 +182,7 @@ def _free_name(name: str, taken: Container[str]) -> str:
 
 
 def _depth_first(root: str, joints: Iterable[JointDescription]) -> list[str]:
-    """Give the links that the root reaches, parents first, subtrees together, children in document order."""
+    """Give the links below the root, parents first, subtrees together, children in document order."""
     children: dict[str, list[str]] = {}
     for joint in joints:
         children.setdefault(joint.parent, []).append(joint.child)
@@ -195,7 +195,7 @@ def _depth_first(root: str, joints: Iterable[JointDescription]) -> list[str]:
 
 
 class _Bodies:
-    """The moving joints in body order, and where every link sits on them."""
+    """Moving joints in body order, and the body frame of every link."""
 
     def __init__(self, order: list[str], joint_of_child: dict[str, JointDescription]) -> None:
         self.joints: list[JointDescription] = []
@@ -264,7 +264,7 @@ def _assemble(
 
 
 def _check_coordinate_names(robot: RobotModel) -> None:
-    """A joint called ``base/x`` beside a planar joint ``base`` would make two coordinates of one name."""
+    """Refuse two coordinates of one name: a joint ``base/x`` beside a planar joint ``base``, for example."""
     for names in (robot.coordinate_names, robot.dof_names):
         twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:

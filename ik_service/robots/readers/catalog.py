@@ -1,4 +1,4 @@
-"""Robots by name or by file: the built-in ones, and URDF and MJCF files of the caller."""
+"""Robots by name or by file: the built-in robots, and URDF and MJCF files of the caller."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,16 +37,12 @@ _BUILTIN = files("ik_service.robots") / "builtin"
 
 @cache
 def builtin_robot_names() -> tuple[str, ...]:
-    """Give the names of the robots that come with the package, sorted."""
+    """Give the names of the built-in robots, sorted."""
     return tuple(sorted(item.name.removesuffix(".urdf") for item in _BUILTIN.iterdir() if item.name.endswith(".urdf")))
 
 
 def builtin_urdf(name: str) -> bytes:
-    """Give the URDF of a robot that comes with the package.
-
-    Raises:
-        UnknownNameError: There is no such built-in robot.
-    """
+    """Give the URDF of a built-in robot; UnknownNameError if there is no robot of this name."""
     if name not in builtin_robot_names():
         opening = f"Robot '{name}' is not built in."
         raise UnknownNameError(unknown_name(opening, "Built-in robot", builtin_robot_names(), name))
@@ -70,47 +66,44 @@ def load_robot(
 ) -> RobotModel:
     """Load a robot.
 
-    Loops that it closes are read from an MJCF file's equalities, from a URDF that names some, and from
-    ``NAME.constraints.yaml``, ``NAME.constraints.json`` or ``loop_closures.yaml`` beside it. A robot is read whatever
-    its constraints are: ``robot.warnings`` says what was left out.
+    Loop closures are read from the equalities of an MJCF file, from a URDF, and from ``NAME.constraints.yaml``,
+    ``NAME.constraints.json`` or ``loop_closures.yaml`` beside the robot file. Bad constraints never prevent loading:
+    ``robot.warnings`` names the constraints left out.
 
-    Its collision model is read from ``NAME.collision.json`` or ``.yaml`` beside it; or else it may be made of its
-    collision shapes, if these are spheres, capsules, cylinders and boxes alone. ``NAME.srdf`` beside it says which
-    links are not checked, and names groups of joints.
+    The collision model is read from ``NAME.collision.json`` or ``.yaml`` beside the robot file, or made of collision
+    shapes if all are spheres, capsules, cylinders or boxes. ``NAME.srdf`` beside the robot file names joint groups and
+    pairs of links excluded from collision checks.
 
     Args:
         source: A built-in name; the path of a URDF (``.urdf``), xacro (``.xacro``) or MJCF (``.xml``, ``.mjcf``) file;
             the text of a URDF or MJCF, such as the parameter ``robot_description`` of a ROS system; a
             ``mujoco.MjModel``; or a ``newton.Model`` of one world. A text or a model has no files beside it. MJCF and
-            xacro are for trusted sources: they may open files, and xacro evaluates expressions.
-        base: Link that becomes the fixed base, with its frame as the world's; None keeps the root. See ``subrobot``.
-        tip: Link at which the robot ends: only the joints on the way there are kept; None keeps all branches.
-        locked: Joints to lock, with their coordinates [m or rad]. A start that is given to a solve puts them where it
-            says instead, problem by problem; see ``RobotModel.lock``.
-        active: Joints that may move; all others are locked at ``locked``, or else in the middle of their limits; alike.
-        group: A group of joints of the SRDF document: they may move, all others are locked as with ``active``. Its tips
-            and states are told by ``load_groups``.
-        srdf: An SRDF document, its path or text, such as ``robot_description_semantic`` of a ROS system; None is
-            ``NAME.srdf`` beside the robot's file.
+            xacro are for trusted sources: both may open files, and xacro evaluates expressions.
+        base: Link that becomes the fixed base, its frame the world frame; None keeps the root. See ``subrobot``.
+        tip: Link at which the robot ends: only the joints between base and tip are kept; None keeps all branches.
+        locked: Joints to lock, with their coordinates [m or rad]. A start given to a solve overrides these coordinates,
+            per problem; see ``RobotModel.lock``.
+        active: Joints that may move; all other joints are locked at ``locked``, or else at mid-range.
+        group: Joint group of the SRDF document: its joints may move, all others are locked as with ``active``.
+            ``load_groups`` gives its tips and states.
+        srdf: Path or text of an SRDF document, such as ``robot_description_semantic`` of a ROS system; None reads
+            ``NAME.srdf`` beside the robot file.
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
-        constraints: "read" them, or "ignore" them all.
+        constraints: "read" or "ignore".
         xacro_arguments: Values of the arguments of a xacro file, by name.
-        package_dirs: Packages, or folders of packages, for ``$(find NAME)`` of a xacro file; before the folders above
-            the file, ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
-        collision: "read" the collision model; the path of a file of one (``.json``, ``.yaml`` or ``.yml``) in place of
-            that beside the robot's; "shapes" makes one of the robot's shapes where there is no file of one, which takes
-            a while; "ignore" leaves the robot without.
-
-    Returns:
-        The model.
+        package_dirs: Packages, or folders of packages, for ``$(find NAME)`` of a xacro file; searched before the
+            folders above the file, ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
+        collision: "read" the collision model; the path of a collision file (``.json``, ``.yaml`` or ``.yml``) that
+            replaces the file beside the robot; "shapes" covers collision shapes by spheres if there is no collision
+            file (slow); "ignore" gives no collision model.
 
     Raises:
         UnknownNameError: There is no such built-in robot, file, link, joint or group.
-        RobotFileError: The file cannot be read as a robot, or the SRDF document or the collision model not as one.
-        InputError: The tip is not below the base, a locked value does not fit, a joint is both locked and active,
-            ``group`` is given with ``active``, ``base`` or ``tip`` or where there is no SRDF document,
-            ``constraints`` or ``collision`` is none of what they can be, ``xacro_arguments`` go with no xacro file, or
-            MJCF or xacro was asked for without the package that reads it.
+        RobotFileError: The robot file, the SRDF document or the collision file is invalid.
+        InputError: The tip is not below the base, a locked value is invalid, a joint is both locked and active,
+            ``group`` is given with ``active``, ``base`` or ``tip`` or without an SRDF document, ``constraints`` or
+            ``collision`` is not an allowed word, ``xacro_arguments`` are given without a xacro file, or the package
+            for MJCF or xacro is not installed.
     """
     if group is not None and not (active is None and base is None and tip is None):
         raise InputError("group cannot be given together with active, base or tip.")
@@ -137,7 +130,7 @@ def load_robot(
 
 
 def _with_model(robot: RobotModel, model: CollisionModel | None, shapes: Mapping[str, LinkShapes] | None) -> RobotModel:
-    """Give the robot with a collision model, or with a warning where its shapes were asked for one and give none."""
+    """Give the robot with a collision model, or with a warning if its shapes give no model."""
     if model is None and shapes is not None:
         return replace(robot, warnings=(*robot.warnings, why_no_spheres(shapes)))
     return robot.with_collision_model(model)
@@ -150,7 +143,7 @@ def _check_locked(locked: Mapping[str, object], active: Sequence[str]) -> None:
 
 
 def link_shapes(source: str | PathLike[str]) -> Mapping[str, LinkShapes]:
-    """Give the shapes by which the links of a robot collide, as its file has them, by link; as ``load_robot``."""
+    """Give the collision shapes in a robot file, by link; sources as in ``load_robot``."""
     return {link.name: link.shapes for link in _describe(source, reads_them=False).links}
 
 
@@ -166,14 +159,14 @@ def load_urdf(
 
     Args:
         text: The document; bytes must be UTF-8.
-        constraint_text: What would stand in a file of constraints beside it.
+        constraint_text: Content of a constraint file.
         floating_base: As for ``load_robot``.
         constraints: As for ``load_robot``.
-        collision: As for ``load_robot``; a text has no file beside it, so only "shapes" gives a model.
+        collision: As for ``load_robot``; a text has no collision file, so only "shapes" gives a model.
 
     Raises:
-        RobotFileError: The text cannot be read as a robot.
-        InputError: ``constraints`` or ``collision`` is none of its words.
+        RobotFileError: The text is not a valid robot.
+        InputError: ``constraints`` or ``collision`` is not an allowed word.
     """
     reads = _reads(constraints)
     _check_word("collision", collision, get_args(Collision))
@@ -199,7 +192,7 @@ def _check_word(name: str, value: str, words: Sequence[str]) -> None:
 
 
 def _sphere_document(source: Any, collision: "str | PathLike[str]") -> SphereDocument | None:
-    """Read the file of spheres that is named, or else that beside a robot's file; None where none is read."""
+    """Read the given file of spheres, or the file beside the robot file; None if no file is read."""
     if isinstance(collision, PathLike) or (isinstance(collision, str) and collision.endswith(FILES_OF_SPHERES)):
         path = Path(collision)
         if not path.is_file():
@@ -211,7 +204,7 @@ def _sphere_document(source: Any, collision: "str | PathLike[str]") -> SphereDoc
 
 
 def _srdf_document(source: Any, srdf: "str | PathLike[str] | None") -> SrdfDocument | None:
-    """Read the SRDF document that is given, or else that beside a robot's file; None where there is none."""
+    """Read the given SRDF document, or the document beside the robot file; None if there is none."""
     if srdf is not None:
         return read_srdf_file(srdf)
     place = _place(source)
@@ -220,7 +213,7 @@ def _srdf_document(source: Any, srdf: "str | PathLike[str] | None") -> SrdfDocum
 
 
 def _place(source: Any) -> "tuple[Traversable, str] | None":
-    """Give the folder of a robot's file and what names of files beside it begin with; None for texts and models."""
+    """Give the folder of a robot file and the stem of the files beside it; None for texts and models."""
     if is_xml_text(source) or not isinstance(source, str | PathLike):
         return None
     if isinstance(source, str) and source in builtin_robot_names():
@@ -229,7 +222,7 @@ def _place(source: Any) -> "tuple[Traversable, str] | None":
 
 
 def _stem(path: Path) -> str:
-    """Give what names of files beside a robot's file begin with: ``arm`` for ``arm.urdf`` and ``arm.urdf.xacro``."""
+    """Give the stem of the files beside a robot file: ``arm`` for ``arm.urdf`` and ``arm.urdf.xacro``."""
     return path.stem.removesuffix(".urdf") if path.suffix.lower() == ".xacro" else path.stem
 
 
@@ -264,7 +257,7 @@ def _describe(
         from ik_service.robots.readers.mjcf import read_mjcf  # the mujoco package is optional
 
         return read_mjcf(path, reads_constraints=reads_them)
-    data = _bytes_of(path)  # says what is wrong with the file itself
+    data = _bytes_of(path)  # reports errors of the file itself
     if is_xacro:
         data = expand_xacro(path, xacro_arguments or {}, [*map(Path, package_dirs)])
     description = read_urdf(data, reads_constraints=reads_them)

@@ -1,9 +1,8 @@
-"""Constraints that stand beside a robot file: a document in YAML or JSON with lists of them.
+"""Constraints beside a robot file: a document in YAML or JSON with lists of constraints.
 
-An entry of ``loops`` has the fields of ``LoopConstraint``, one of ``coordinate_constraints`` those of
-``CoordinateConstraint``. What cannot be read is left out with a warning that names the document
-and the entry: a robot is read whatever its constraints are. Closures
-of other programs' files become loops here, too.
+An entry of ``loops`` has the fields of ``LoopConstraint``, an entry of ``coordinate_constraints`` the fields of
+``CoordinateConstraint``. An unreadable entry is left out with a warning that names document and entry: bad constraints
+never prevent reading a robot. Loop closures in files of other programs become loops here, too.
 """
 
 import dataclasses
@@ -36,7 +35,7 @@ SUFFIXES = (".constraints.yaml", ".constraints.json")
 
 
 def read_beside(folder: "Traversable", stem: str) -> ReadConstraints:
-    """Read the documents beside a robot file, whose name is `stem` without its suffix; there may be none."""
+    """Read the documents beside the robot file ``stem`` + suffix, if any."""
     found = ReadConstraints()
     for suffix in SUFFIXES:
         found = found.joined(read_file(folder / f"{stem}{suffix}", read_constraints))
@@ -44,7 +43,7 @@ def read_beside(folder: "Traversable", stem: str) -> ReadConstraints:
 
 
 def read_file(file: "Traversable", read: Callable[[bytes, str], ReadConstraints]) -> ReadConstraints:
-    """Read a file, if there is one, by a function that takes its text and its name."""
+    """Read a file, if present, by a function of its text and its name."""
     if not file.is_file():
         return ReadConstraints()
     try:
@@ -56,7 +55,7 @@ def read_file(file: "Traversable", read: Callable[[bytes, str], ReadConstraints]
 
 
 def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
-    """Read a document of constraints, in UTF-8; warnings call it `source`."""
+    """Read a document of constraints in UTF-8; warnings start with `source`."""
     try:
         lists = _lists(text)
     except InputError as error:
@@ -69,7 +68,7 @@ def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
 
 
 def _lists(text: bytes | str) -> dict[str, list[Any]]:
-    """Give the entries of a document, whatever they are, by kind."""
+    """Give the unchecked entries of a document, by kind."""
     document = read_document(text)
     lists = document if isinstance(document, dict) and document.keys() <= _KINDS.keys() else {}
     if not lists or not all(isinstance(entries, list) for entries in lists.values()):
@@ -93,7 +92,7 @@ def _read_entries(kind: "_Kind", entries: list[Any], source: str, warnings: list
 
 
 def read_document(text: bytes | str) -> Any:
-    """Give what a document in YAML or JSON holds; InputError where it is neither, too large or nested too deep."""
+    """Parse a document in YAML or JSON; InputError if neither, too large or nested too deep."""
     if len(text) > MAX_BYTES:
         raise InputError(f"It has more than {MAX_BYTES} bytes.")
     try:
@@ -105,7 +104,7 @@ def read_document(text: bytes | str) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """Read JSON, or else YAML: PyYAML takes JSON too, but is not installed everywhere."""
+    """Read JSON, or else YAML: PyYAML reads JSON, too, but is optional."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -116,7 +115,7 @@ def _parsed(text: str) -> Any:
         raise InputError(f"It is not JSON ({reason}), and YAML is read by PyYAML. {how_to_install('yaml')}") from None
     try:
         return yaml.safe_load(text)
-    # the others: of a tag on what is none of its type, such as a date, a number or a truth value
+    # the other errors: a tag on a value of another type, such as a date, a number or a truth value
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
         raise InputError(f"It is neither JSON nor YAML: {' '.join(str(error).split())}.") from None
 
@@ -139,14 +138,14 @@ def _shown(value: object) -> str:
 
 
 def read_text(name: str, value: object) -> str:
-    """Read a text that is not empty; InputError where it is none."""
+    """Read a non-empty text; InputError otherwise."""
     if not isinstance(value, str) or not value:
         raise InputError(f"'{name}' must be a text that is not empty, got {_shown(value)}.")
     return value
 
 
 def _number(name: str, value: object) -> float:
-    """Read a number; YAML takes one written as 1e-3 for a text."""
+    """Read a number; YAML reads a number written as 1e-3 as a text."""
     number = math.nan
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):
@@ -157,14 +156,14 @@ def _number(name: str, value: object) -> float:
 
 
 def read_numbers(name: str, value: object, count: int) -> tuple[float, ...]:
-    """Read a list of so many numbers; InputError where it is none, or a number is too large."""
+    """Read a list of `count` numbers; InputError if not a list, of another length, or with too large a number."""
     if not isinstance(value, list) or len(value) != count:
         raise InputError(f"'{name}' must be a list of {count} numbers, got {_shown(value)}.")
     return tuple(_number(name, number) for number in value)
 
 
 def _transform(name: str, value: object) -> Transform:
-    """Read a transform: seven numbers, or its position and its rotation by their names."""
+    """Read a transform: seven numbers, or position and rotation by name."""
     if not isinstance(value, Mapping):
         return read_numbers(name, value, 7)
     positions, rotations = value.keys() & {"position", "xyz"}, value.keys() & {"orientation_xyzw", "rpy"}
@@ -182,7 +181,7 @@ def _transform(name: str, value: object) -> Transform:
 
 
 def _limits(name: str, value: object) -> tuple[tuple[float, float], ...]:
-    """Read pairs of a lower and an upper limit, null where there is none; a single pair may stand alone."""
+    """Read pairs of a lower and an upper limit, null if unlimited; a single pair may stand without a list."""
     given = value if isinstance(value, list) and value and isinstance(value[0], list) else [value]
     pairs = [pair for pair in given if isinstance(pair, list) and len(pair) == 2]
     if len(pairs) != len(given) or len(pairs) > LIMITS_MOST:
@@ -192,14 +191,14 @@ def _limits(name: str, value: object) -> tuple[tuple[float, float], ...]:
 
 
 def _coefficients(name: str, value: object) -> tuple[float, ...]:
-    """Read a list of numbers of any length; how many there may be, the constraint says."""
+    """Read a list of numbers; the constraint checks their count."""
     if not isinstance(value, list) or len(value) > COEFFICIENTS_MOST:
         raise InputError(f"'{name}' must be a list of up to {COEFFICIENTS_MOST} numbers, got {_shown(value)}.")
     return tuple(_number(name, number) for number in value)
 
 
 class _Kind(NamedTuple):
-    """A kind of constraint in a document: what warnings call it, its class, and readers of its fields."""
+    """Kind of constraint in a document: its label in warnings, its class, and readers of its fields."""
 
     label: str
     made_of: Any
@@ -240,7 +239,7 @@ _SHORTEST = 1e-6
 
 
 def read_closures_beside(folder: Path) -> ReadConstraints:
-    """Read the closures beside a URDF, or of its package if its folder is called ``urdf``; there may be none."""
+    """Read the closures beside a URDF, or of its package if its folder is called ``urdf``, if any."""
     folders = [folder, folder.parent / "config", folder.parent] if folder.name == "urdf" else [folder]
     found = ReadConstraints()
     for place in folders:

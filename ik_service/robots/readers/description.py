@@ -1,6 +1,6 @@
-"""Content of a robot file, before it becomes arrays: links, joints and couplings by name, with their lines.
+"""Content of a robot file before assembly into arrays: links, joints and couplings by name, with their lines.
 
-The URDF and MJCF readers write descriptions; ``assembly`` turns one into a ``RobotModel``.
+The readers of URDF, MJCF and Newton write descriptions; ``assembly`` turns a description into a ``RobotModel``.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.transforms import Float64Array, identity_transform
 
 MAX_CONSTRAINTS = 256
-"""Most loops that a document may have; those after them are left out."""
+"""Most loops of a document; further loops are left out."""
 MAX_WARNINGS = 100
-"""Most warnings of a file that are told; those after them are counted."""
+"""Most warnings reported for a file; further warnings are only counted."""
 MAX_LENGTH = 500  # characters of a warning
 
 
@@ -27,10 +27,10 @@ class LinkDescription:
 
     Attributes:
         name: Name of the link.
-        line: Line that declares it.
-        mass: Its mass [kg], 0 where the file gives none.
-        com: Centre of that mass in the link's frame [m].
-        shapes: What it collides with.
+        line: Line of its declaration.
+        mass: Mass [kg], 0 if not given.
+        com: Centre of mass in the link's frame [m].
+        shapes: Collision shapes.
     """
 
     name: str
@@ -42,7 +42,7 @@ class LinkDescription:
 
 @dataclass(frozen=True)
 class MimicDescription:
-    """A coupling: coordinate = multiplier * coordinate of the leader, a joint of one coordinate, + offset."""
+    """Coupling of a mimic joint: coordinate = multiplier * coordinate of the leader (a scalar joint) + offset."""
 
     leader: str
     multiplier: float
@@ -56,19 +56,19 @@ class JointDescription:
 
     Attributes:
         name: Name of the joint.
-        joint_type: Its type; FIXED welds the child to the parent.
+        joint_type: Type; FIXED welds the child to the parent.
         parent: Name of the parent link.
         child: Name of the child link.
         X_parent: Pose of the joint frame in the parent link at coordinate zero [m, xyzw], shape [7].
         axis: Unit axis in the joint frame (planar: the normal), shape [3].
-        lower: Lower limit [m or rad], -inf where there is none.
-        upper: Upper limit [m or rad], +inf where there is none.
-        velocity: Largest speed [m/s or rad/s], inf where none is given.
-        effort: Largest force or torque [N or N m], inf where none is given.
-        acceleration: Largest acceleration and deceleration [m/s^2 or rad/s^2], inf where none is given.
-        mimic: The coupling that drives this joint; None where it is free.
-        locked_value: Coordinate at which the file holds this joint; None where it moves.
-        line: Line that declares the joint.
+        lower: Lower limit [m or rad], -inf if unlimited.
+        upper: Upper limit [m or rad], +inf if unlimited.
+        velocity: Largest speed [m/s or rad/s], inf if not given.
+        effort: Largest force or torque [N or N m], inf if not given.
+        acceleration: Largest acceleration and deceleration [m/s^2 or rad/s^2], inf if not given.
+        mimic: Coupling of a mimic joint; None for an independent joint.
+        locked_value: Coordinate of a joint held by the file; None for a moving joint.
+        line: Line of its declaration.
     """
 
     name: str
@@ -89,13 +89,13 @@ class JointDescription:
 
 @dataclass(frozen=True, eq=False)
 class HingeDescription:
-    """A revolute joint that was cut to make a tree, where it stands when all coordinates are 0.
+    """A revolute joint cut to make a tree, placed at the configuration with all coordinates 0.
 
     Attributes:
-        name: Name of the loop that it closes.
-        link: Link on one side of it.
+        name: Name of the loop closed by this joint.
+        link: Link on one side.
         reference_link: Link on the other side.
-        X_base: Frame of the hinge, which turns about z, in the link ``base_link`` or else the root, shape [7].
+        X_base: Frame of the hinge, with its axis along z, in the link ``base_link`` or else the root, shape [7].
     """
 
     name: str
@@ -105,7 +105,7 @@ class HingeDescription:
 
 
 def bounded(warnings: Sequence[str]) -> tuple[str, ...]:
-    """Give warnings of a file that are no more and no longer than a reader takes; the last one counts the others."""
+    """Cap number and length of warnings; the last warning counts the dropped ones."""
     kept = tuple(warning if len(warning) <= MAX_LENGTH else f"{warning[:MAX_LENGTH]}..." for warning in warnings)
     more = len(kept) - MAX_WARNINGS
     return kept if more <= 0 else (*kept[:MAX_WARNINGS], f"There are {more} more warnings of this file.")
@@ -115,10 +115,10 @@ class ReadConstraints(NamedTuple):
     """Constraints of a document.
 
     Attributes:
-        loops: Loops that a robot closes.
-        warnings: What of the document is not read, or read otherwise than it says, a sentence each.
-        hinges: Loops whose frames follow from the robot.
-        freed: Joints that follow others only for readers that close no loops.
+        loops: Loop closures.
+        warnings: Unread or reinterpreted parts of the document, a sentence each.
+        hinges: Loop closures whose frames follow from the robot.
+        freed: Mimic joints of the file whose coupling only replaces a loop closure.
         coordinates: Constraints between coordinates of joints.
     """
 
@@ -129,25 +129,19 @@ class ReadConstraints(NamedTuple):
     coordinates: tuple[CoordinateConstraint, ...] = ()
 
     def joined(self, other: "ReadConstraints") -> "ReadConstraints":
-        """Give these and others."""
-        return ReadConstraints(
-            self.loops + other.loops,
-            self.warnings + other.warnings,
-            self.hinges + other.hinges,
-            self.freed + other.freed,
-            self.coordinates + other.coordinates,
-        )
+        """Give these constraints followed by others."""
+        return ReadConstraints._make(own + more for own, more in zip(self, other, strict=True))
 
 
 @dataclass(frozen=True)
 class RobotDescription:
-    """A robot as its file describes it, links and joints in document order.
+    """Content of a robot file, links and joints in document order.
 
     Attributes:
         name: Name of the robot.
-        links: Its links.
-        joints: Its joints.
-        constraints: What closes loops of links.
+        links: Links.
+        joints: Joints.
+        constraints: Loop closures and other constraints.
     """
 
     name: str
@@ -156,6 +150,6 @@ class RobotDescription:
     constraints: ReadConstraints = field(default_factory=ReadConstraints)
 
     def with_constraints(self, found: ReadConstraints) -> "RobotDescription":
-        """Give the robot with further constraints; joints that these free follow no other."""
+        """Give the robot with further constraints; freed mimic joints become independent."""
         joints = (replace(joint, mimic=None) if joint.name in found.freed else joint for joint in self.joints)
         return replace(self, joints=tuple(joints), constraints=self.constraints.joined(found))

@@ -1,4 +1,4 @@
-"""An SRDF document as its file has it, by names alone; nothing of it is looked up in a robot."""
+"""Content of an SRDF document by names alone, without looking up names in a robot."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -12,11 +12,11 @@ from objectives.errors import UnknownNameError
 
 @dataclass(frozen=True)
 class EndEffector:
-    """An end effector that is mounted on a group.
+    """An end effector mounted on a group.
 
     Attributes:
-        parent_link: Link that carries it.
-        parent_group: Group that moves that link; empty where the file does not say.
+        parent_link: Link that carries the end effector.
+        parent_group: Group that moves this link; empty if the file names no group.
     """
 
     parent_link: str
@@ -25,7 +25,7 @@ class EndEffector:
 
 @dataclass(frozen=True)
 class VirtualJoint:
-    """A joint of a link to a frame outside of the robot.
+    """A joint that connects a link to a frame outside the robot.
 
     Attributes:
         child_link: The link.
@@ -47,8 +47,8 @@ class SrdfDocument:
         states: Elements ``<group_state>``.
         end_effectors: Its end effectors.
         virtual_joints: Its virtual joints.
-        passive_joints: Joints that no motor moves; groups leave them out.
-        disabled_pairs: Pairs of links that are not checked for contact.
+        passive_joints: Joints without a motor; groups omit them.
+        disabled_pairs: Pairs of links not checked for contact.
     """
 
     groups: dict[str, XmlElement]
@@ -60,7 +60,7 @@ class SrdfDocument:
 
 
 def read_srdf(data: bytes) -> SrdfDocument:
-    """Read an SRDF document, safe on untrusted bytes; RobotFileError for none, or two groups of one name."""
+    """Read an SRDF document, safe on untrusted bytes; RobotFileError if invalid, or if two groups share a name."""
     root = read_xml(data)
     if root.tag != "robot":
         raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")
@@ -85,7 +85,7 @@ def read_srdf(data: bytes) -> SrdfDocument:
 
 
 def read_srdf_file(source: "str | PathLike[str]") -> SrdfDocument:
-    """Read the text of an SRDF document, or the file at a path; UnknownNameError where there is no such file."""
+    """Read the text of an SRDF document, or the file at a path; UnknownNameError if the file does not exist."""
     if isinstance(source, str) and is_xml_text(source):
         return read_srdf(source.encode("utf-8", errors="surrogatepass"))
     try:

@@ -1,7 +1,7 @@
-"""Groups of joints of a robot, as an SRDF document names them."""
+"""Joint groups of a robot, named by an SRDF document."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 
 import numpy as np
@@ -20,13 +20,13 @@ class JointGroup:
     """Joints of a robot that move together, such as an arm.
 
     Attributes:
-        name: Its name.
-        joints: Joints that move, in the robot's order; those that follow them move too and are not named here.
-        tips: Links that targets are for: those that carry an end effector of the group, else the ends of its chains,
-            else the last links that its joints move.
+        name: Name of the group.
+        joints: Moving joints in the robot's order; their mimic joints move, too, and are not listed.
+        tips: Links for targets: the carriers of the group's end effectors, else the tips of its chains, else the last
+            links moved by its joints.
         states: Coordinates of joints by joint name [m or rad], by the name of the state.
-        left_out: Names in the document that stand for no moving joint of the robot: fixed joints, for example, or
-            groups and ends of chains that are not there.
+        left_out: Names in the document without a moving joint of the robot: fixed joints, unknown groups, or unknown
+            ends of chains.
     """
 
     name: str
@@ -36,11 +36,11 @@ class JointGroup:
     left_out: tuple[str, ...]
 
     def state_joint_q(self, robot: RobotModel, state: str) -> Float64Array:
-        """Give a configuration in which this group is in a state, other joints at ``mid_joint_q``, [joint_coord_count].
+        """Give a configuration with the group in a state, other joints at ``mid_joint_q``, shape [joint_coord_count].
 
         Raises:
             UnknownNameError: The group has no such state, or the robot no such joint.
-            InputError: A joint has another number of coordinates, or one follows a joint that the state does not have.
+            InputError: A joint has another number of coordinates, or the leader of a mimic joint is not in the state.
         """
         if state not in self.states:
             opening = f"Group '{self.name}' has no state '{state}'."
@@ -54,22 +54,19 @@ class JointGroup:
 
 
 def load_groups(srdf: "str | PathLike[str]", robot: RobotModel) -> dict[str, JointGroup]:
-    """Read the groups of joints of an SRDF document.
+    """Read the joint groups of an SRDF document, by name, in the order of the document.
 
-    A group has the joints that it names, the joints above the links that it names, the joints of its chains, and those
-    of its subgroups; passive joints are left out.
+    A group contains its named joints, the parent joints of its named links, the joints of its chains, and its
+    subgroups, without passive joints.
 
     Args:
         srdf: The path of the file, or its text, such as the parameter ``robot_description_semantic`` of a ROS system.
-        robot: The robot that it is about.
-
-    Returns:
-        The groups by name, in the order of the document.
+        robot: The robot of the document.
 
     Raises:
-        UnknownNameError: There is no such file.
-        RobotFileError: It is no SRDF document, a group is in itself, or a state has another number of values than its
-            joint has coordinates.
+        UnknownNameError: The file does not exist.
+        RobotFileError: The text is not an SRDF document, a group contains itself, or a state has another number of
+            values than its joint has coordinates.
     """
     return groups_of(read_srdf_file(srdf), robot)
 
@@ -81,7 +78,7 @@ def groups_of(document: SrdfDocument, robot: RobotModel) -> dict[str, JointGroup
 
 
 def group_of(document: SrdfDocument, robot: RobotModel, name: str) -> JointGroup:
-    """Give a group of a document, UnknownNameError where there is no such group; see ``load_groups``."""
+    """Give a group of a document, UnknownNameError if there is no such group; see ``load_groups``."""
     if name not in document.groups:
         raise UnknownNameError(
             unknown_name(f"The SRDF document has no group '{name}'.", "Group", tuple(document.groups), name)
@@ -89,13 +86,13 @@ def group_of(document: SrdfDocument, robot: RobotModel, name: str) -> JointGroup
     return _Groups(document, robot).group(name)
 
 
+@dataclass
 class _Members:
-    """Members of a group: indices of joints, tips of chains, names that mean nothing here."""
+    """Members of a group: indices of joints, tips of chains, and unknown names, in document order."""
 
-    def __init__(self) -> None:
-        self.joints: set[int] = set()
-        self.tips: dict[str, None] = {}
-        self.left_out: dict[str, None] = {}
+    joints: set[int] = field(default_factory=set)
+    tips: dict[str, None] = field(default_factory=dict)
+    left_out: dict[str, None] = field(default_factory=dict)
 
     def add(self, other: "_Members") -> None:
         self.joints |= other.joints
@@ -106,7 +103,8 @@ class _Members:
 class _Groups:
     def __init__(self, document: SrdfDocument, robot: RobotModel) -> None:
         self._document, self._robot = document, robot
-        self._joint_of_link = {robot.link_names[moved_link(robot, j)]: j for j in range(robot.joint_count)}
+        joint_of_link = {robot.link_names[moved_link(robot, j)]: j for j in range(robot.joint_count)}
+        self._joint_of = {"joint": {name: j for j, name in enumerate(robot.joint_names)}, "link": joint_of_link}
         self._found: dict[str, _Members] = {}
 
     def group(self, name: str) -> JointGroup:
@@ -127,10 +125,8 @@ class _Groups:
         if name not in self._found:
             members, element = _Members(), self._document.groups[name]
             for one in element.children:
-                if one.tag == "joint":
-                    self._add_joint(members, one.text("name"))
-                elif one.tag == "link":
-                    self._add_link(members, one.text("name"))
+                if one.tag in self._joint_of:
+                    self._add_joint(members, self._joint_of[one.tag], one.text("name"))
                 elif one.tag == "chain":
                     self._add_chain(members, one)
                 elif one.tag == "group":
@@ -147,15 +143,9 @@ class _Groups:
         else:
             members.left_out[name] = None
 
-    def _add_joint(self, members: _Members, name: str) -> None:
-        if name in self._robot.joint_names:
-            members.joints.add(self._robot.joint_index(name))
-        else:
-            members.left_out[name] = None
-
-    def _add_link(self, members: _Members, name: str) -> None:
-        if name in self._joint_of_link:
-            members.joints.add(self._joint_of_link[name])
+    def _add_joint(self, members: _Members, joint_of: Mapping[str, int], name: str) -> None:
+        if name in joint_of:
+            members.joints.add(joint_of[name])
         else:
             members.left_out[name] = None
 
@@ -167,7 +157,7 @@ class _Groups:
             return
         way, common = path_between(self._robot, names.index(base), names.index(tip))
         moved = {names[link] for link in way if link != common}
-        members.joints |= {joint for link, joint in self._joint_of_link.items() if link in moved}
+        members.joints |= {joint for link, joint in self._joint_of["link"].items() if link in moved}
         members.tips[tip] = None
 
     def _tips(self, name: str, members: _Members) -> tuple[str, ...]:
@@ -184,7 +174,7 @@ class _Groups:
         return tuple(self._robot.link_names[moved_link(self._robot, j)] for j in ends)
 
     def _lowest(self, links: tuple[str, ...]) -> tuple[str, ...]:
-        """Give links without those that are above others of them, such as the end of the torso in a group of an arm."""
+        """Remove links above other given links, such as the end of the torso in a group of an arm."""
         names = self._robot.link_names
         above = {names[one] for link in links for one in path_to_root(self._robot, names.index(link))[1:]}
         return tuple(link for link in links if link not in above)

@@ -1,6 +1,6 @@
-"""Linear equations between joints into couplings: each joint follows at most one other, or is held, or leads.
+"""Linear equations between joints, turned into couplings: each joint is a mimic joint of one leader, held, or a leader.
 
-An equation of more joints than that, or one that contradicts those before it or the limits, is refused by itself.
+An equation with more joints, or in contradiction to earlier equations or limits, is refused alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from ik_service.mechanism.transforms import MAX_NUMBER, Float64Array
 from objectives.errors import InputError
 
 SAME = 1e-9
-"""Coefficients and values closer than this, relative to those that were subtracted, count as the same."""
+"""Relative tolerance: coefficients and values closer than this count as equal."""
 
 
 @dataclass(frozen=True)
 class Following:
-    """A joint's coordinate: multiplier * that of the leader + offset."""
+    """Mimic joint: coordinate = multiplier * coordinate of the leader + offset."""
 
     leader: int
     multiplier: float
@@ -27,12 +27,12 @@ class Following:
 
 @dataclass(frozen=True, eq=False)
 class JointCouplings:
-    """Couplings of joints, by their indices; leaders follow nobody.
+    """Couplings of joints, by their indices; a leader has no leader.
 
     Attributes:
-        limits: Lower and upper limit of each joint, infinite where there is none, shape [joints, 2].
-        following: What followers follow.
-        held: Values of leaders that do not move.
+        limits: Lower and upper limit of each joint, infinite if unlimited, shape [joints, 2].
+        following: Couplings of the mimic joints.
+        held: Constant values of held leaders.
     """
 
     limits: Float64Array
@@ -40,13 +40,13 @@ class JointCouplings:
     held: Mapping[int, float] = field(default_factory=dict)
 
     def with_equation(self, terms: Sequence[tuple[int, float]], constant: float) -> "JointCouplings":
-        """Give these and an equation: coefficients times coordinates of joints sum up to a constant.
+        """Give the couplings with one more equation: sum of coefficient * coordinate = constant.
 
-        The first joint of the terms whose leader can follow does.
+        The first joint whose leader is free becomes the mimic joint.
 
         Raises:
-            InputError: It couples more than two joints that are free by those before, contradicts those before or the
-                limits, or asks for a number out of proportion.
+            InputError: The equation couples more than two free joints, contradicts earlier equations or the limits, or
+                needs a number out of proportion.
         """
         coefficients: dict[int, float] = {}
         size = abs(constant)
@@ -86,7 +86,7 @@ class JointCouplings:
         return replace(self, following={**self.following, first: own, **behind})
 
     def _checked(self) -> "JointCouplings":
-        """Give these with held values inside limits to the last bit; InputError where limits leave no value."""
+        """Clip held values into the limits; InputError if the limits leave no value."""
         lower, upper = self.limits.T.copy()
         for joint, own in self.following.items():
             size = abs(own.multiplier)
@@ -101,7 +101,7 @@ class JointCouplings:
 
 
 def _within(value: float, lower: float, upper: float) -> float:
-    """Give a held value inside limits that it may miss by rounding; InputError where it misses them by more."""
+    """Clip a held value that violates limits by rounding only; InputError if the violation is larger."""
     lower, upper = max(lower, -MAX_NUMBER), min(upper, MAX_NUMBER)
     if lower > upper:  # by less than LIMIT_SLACK
         lower = upper = 0.5 * (lower + upper)

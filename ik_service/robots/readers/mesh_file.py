@@ -1,4 +1,4 @@
-"""Mesh files that a URDF names: where they are, and their triangles, read by trimesh."""
+"""Mesh files of a URDF: their paths, and their triangles read by trimesh."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,10 +32,10 @@ class Mesh(NamedTuple):
 
 
 def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Path] = ()) -> Mesh:
-    """Read a mesh that a robot's file refers to; see `find_mesh`.
+    """Read a mesh that a robot file refers to; see `find_mesh`.
 
     Raises:
-        RobotFileError: It is not there, or cannot be read as triangles.
+        RobotFileError: The file is missing, or has no readable triangles.
         InputError: trimesh is not installed.
     """
     path = find_mesh(reference.filename, robot_file, packages)
@@ -57,9 +57,9 @@ def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Pat
 
 
 def find_mesh(address: str, robot_file: Path, packages: Sequence[Path] = ()) -> Path:
-    """Give the file that an address in a URDF names: ``package://NAME/PATH``, ``file://PATH`` or a path beside it.
+    """Give the path of a mesh address in a URDF: ``package://NAME/PATH``, ``file://PATH`` or a relative path.
 
-    Packages are looked for in `packages` first; see `package_folders`. RobotFileError where there is no such file.
+    `packages` are searched first; see `package_folders`. RobotFileError if there is no such file.
     """
     around = robot_file.absolute()
     parts = urlsplit(address)

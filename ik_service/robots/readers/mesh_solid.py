@@ -1,7 +1,7 @@
-"""Solids of links: distances from the union of their shapes and meshes, and points of its surface.
+"""Solids of links: distances from the union of their shapes and meshes, and surface points.
 
-Distances from meshes are those of Warp, signed by the winding number: a mesh need not be closed everywhere, and parts
-that overlap count as one.
+Warp computes the distances from meshes, signed by the winding number: a mesh may have holes, and overlapping parts
+count as one solid.
 """
 
 import typing
@@ -18,13 +18,13 @@ from ik_service.robots.readers.mesh_file import Mesh
 from ik_service.warp_start import start_warp
 
 SURFACE_POINTS = 20_000
-"""Points of the surface of a mesh, about."""
+"""Surface points per mesh, about."""
 FAR_RADII = 2.0
-"""Of the winding number: parts of the mesh that are further away than this many of their radii count as one."""
+"""Accuracy of the winding number: mesh parts further away than this many of their radii are lumped together."""
 
 
 def link_solid(shapes: Sequence[BoundedShape], meshes: Sequence[Mesh]) -> Solid:
-    """Give the union of the shapes and meshes of a link, in its frame; there is at least one."""
+    """Give the union of the shapes and meshes of a link, at least one, in the link's frame."""
     solids = [*map(shape_solid, shapes), *map(mesh_solid, meshes)]
 
     def signed_distance(points: Float64Array) -> Float64Array:
@@ -36,7 +36,7 @@ def link_solid(shapes: Sequence[BoundedShape], meshes: Sequence[Mesh]) -> Solid:
 
 
 def mesh_solid(mesh: Mesh) -> Solid:
-    """Give the solid of a mesh."""
+    """Give a mesh as a solid."""
     surface = np.concatenate([mesh.vertices[np.unique(mesh.faces)], _surface_points(mesh)])
     return Solid(_signed_distance(mesh), surface, surface.min(axis=0), surface.max(axis=0))
 
@@ -48,7 +48,7 @@ def _outside_of(points: Float64Array, solids: Sequence[Solid]) -> Float64Array:
 
 
 def _surface_points(mesh: Mesh) -> Float64Array:
-    """Give points of all triangles, by their areas; the same every time."""
+    """Give surface points, uniform over the area of the triangles; deterministic."""
     corners = mesh.vertices[mesh.faces]
     areas = 0.5 * np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Mimic couplings of a file: chains of followers resolved to their leaders, and limits that contradict them."""
+"""Mimic couplings of a file: chains of mimic joints resolved to their leaders, and contradictory limits removed."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def resolve_mimics(
     `moving` are the joints that are not fixed, in body order.
 
     Raises:
-        RobotFileError: A chain closes on itself, or its multipliers or offsets amount to numbers out of proportion.
+        RobotFileError: A chain closes on itself, or its multiplier or offset is out of proportion.
     """
     by_name = {joint.name: joint for joint in joints}
     starts = np.cumsum([0, *(len(joint.joint_type.dof_components) for joint in moving)])
@@ -41,7 +41,7 @@ def resolve_mimics(
 def _resolve(
     follower: JointDescription, by_name: Mapping[str, JointDescription], resolved: dict[str, MimicDescription]
 ) -> None:
-    """Climb from a follower to the joint that leads itself, or to one resolved before, and resolve all on the way."""
+    """Climb from a mimic joint to its leader, or to a resolved joint, and resolve all joints on the path."""
     chain: list[tuple[str, MimicDescription]] = []
     joint, seen = follower, {follower.name}
     while joint.mimic is not None and joint.name not in resolved:
@@ -59,7 +59,7 @@ def _resolve(
 
 
 def _check_proportion(name: str, mimic: MimicDescription, following: MimicDescription) -> None:
-    """Refuse what overflows float32 where code is generated from it, or vanishes there."""
+    """Refuse multipliers and offsets that overflow or vanish in the float32 of generated code."""
     leader, multiplier, offset = following.leader, following.multiplier, following.offset
     size = abs(multiplier)
     if not (size == 0.0 or 1.0 / MAX_NUMBER <= size <= MAX_NUMBER):
@@ -78,7 +78,7 @@ def _mimic_error(name: str, mimic: MimicDescription, reason: str) -> RobotFileEr
 
 
 def without_contradictions(robot: Robot) -> Robot:
-    """Take limits of followers away that leave their leader no motion, as those of a wrong sign do, with a warning."""
+    """Remove limits of mimic joints that leave their leader no motion, for example by a wrong sign; add a warning."""
     own = np.stack([robot.joint_limit_lower, robot.joint_limit_upper])
     kept, left_out = own.copy(), list[int]()
     for dof in robot.follower_dofs:

@@ -1,9 +1,9 @@
 """MJCF into a robot description, through the optional ``mujoco`` package.
 
-MuJoCo compiles the file (defaults, includes, angles) and the description is read from the compiled model. Bodies and
-sites become links, under the link ``world``; a body with several joints gets links in between, and so does a joint away
-from its body's origin. Coordinates are those of MuJoCo's ``qpos``, but quaternions are xyzw. MuJoCo opens whatever a
-file refers to: local files that the caller trusts only, never uploads.
+MuJoCo compiles the file (defaults, includes, angles); the description is read from the compiled model. Bodies and sites
+become links under the link ``world``. A body with several joints, or with a joint away from its origin, gets links in
+between. Coordinates equal MuJoCo's ``qpos``, except that quaternions are xyzw. MuJoCo opens all files that an MJCF
+refers to: only for trusted local files, never for uploads.
 """
 
 import copy
@@ -40,7 +40,7 @@ from objectives.errors import InputError, UnknownNameError
 
 
 def read_body_shapes(mujoco: Any, model: Any, body: int) -> LinkShapes:
-    """Give the shapes of a body that can collide with anything."""
+    """Give the shapes of a body with a contact type or affinity."""
     shapes: list[BoundedShape] = []
     unread: list[str] = []
     first, count = int(model.body_geomadr[body]), int(model.body_geomnum[body])
@@ -71,12 +71,12 @@ def _shape(kinds: Any, model: Any, geom: int) -> BoundedShape | None:
 
 
 def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read an MJCF file and the files that it refers to, with equalities or without.
+    """Read an MJCF file and its included files, with equalities or without.
 
     Raises:
         InputError: The ``mujoco`` package is not installed.
-        UnknownNameError: There is no such file.
-        RobotFileError: MuJoCo cannot compile it.
+        UnknownNameError: The file does not exist.
+        RobotFileError: MuJoCo cannot compile the file.
     """
     mujoco = _mujoco()
     if not path.is_file():
@@ -90,7 +90,7 @@ def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription
 
 
 def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read the text of an MJCF file, as `read_mjcf` does; files that it refers to are looked for where MuJoCo does."""
+    """Read the text of an MJCF file, as `read_mjcf` does; MuJoCo resolves paths in the text."""
     mujoco = _mujoco()
     try:
         model = mujoco.MjModel.from_xml_string(text)
@@ -100,7 +100,7 @@ def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescrip
 
 
 def read_mjmodel(model: Any, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read a model that MuJoCo has compiled, which stays as it is."""
+    """Read a compiled MuJoCo model without changing the model."""
     return _described(_mujoco(), copy.copy(model), "mujoco", reads_constraints=reads_constraints)
 
 
@@ -119,7 +119,7 @@ def _described(mujoco: Any, model: Any, fallback_name: str, *, reads_constraints
 
 
 def _check_root(path: Path) -> None:
-    """Refuse a URDF: MuJoCo would compile it too, but drop links that are welded to others."""
+    """Refuse a URDF: MuJoCo compiles a URDF, too, but drops welded links."""
     try:
         data = with_declaration_passed_over(path.read_bytes())
         _, root = next(iterparse(io.BytesIO(data), events=("start",)))
@@ -133,7 +133,7 @@ def _check_root(path: Path) -> None:
 
 
 class _Conversion:
-    """One compiled model on its way into a description."""
+    """Conversion of one compiled model into a description."""
 
     def __init__(self, mujoco: Any, model: Any, fallback_name: str) -> None:
         self._mujoco = mujoco
@@ -161,7 +161,7 @@ class _Conversion:
         )
 
     def _describe_link(self, name: str) -> LinkDescription:
-        """Give a link with the mass of its body; what stands between joints of one body, and sites, have none."""
+        """Give a link with the mass of its body; sites, and links between joints of a body, have no mass."""
         if name not in self._body_names:
             return LinkDescription(name)
         body = self._body_names.index(name)
@@ -170,7 +170,7 @@ class _Conversion:
         return LinkDescription(name, mass=float(self._model.body_mass[body]), com=(x, y, z), shapes=shapes)
 
     def _unique_names(self, kind: str, count: int, taken: set[str]) -> list[str]:
-        """Give every object a name: its own, with a suffix where that is taken, or its kind and number."""
+        """Name every object: its own name, a repeated name with a suffix, or its kind and number."""
         names = []
         for index in range(count):
             name = getattr(self._model, kind)(index).name or f"{kind}_{index}"
@@ -181,7 +181,7 @@ class _Conversion:
         return names
 
     def _add_body(self, body: int) -> None:
-        """Add a body as a chain: a joint per MuJoCo joint, each at its anchor, and a weld from the last anchor back."""
+        """Add a body as a chain: one joint per MuJoCo joint at its anchor, and a weld from the last anchor back."""
         model = self._model
         parent, name = self._body_names[model.body_parentid[body]], self._body_names[body]
         X = _transform(model.body_pos[body], model.body_quat[body])

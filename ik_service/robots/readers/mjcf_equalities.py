@@ -1,7 +1,7 @@
-"""The equalities of a compiled MJCF model: which joints follow others, and which loops of bodies are closed.
+"""Equalities of a compiled MJCF model: mimic couplings of joints, and loop closures of bodies.
 
-What an equality says is read from what MuJoCo computes with: anchors and poses in ``eq_data``, coordinates from
-``qpos0``. Equalities that are off at the start are passed over.
+Equalities are read from MuJoCo's own data: anchors and poses in ``eq_data``, coordinates from ``qpos0``. Equalities
+that are off at the start are ignored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +21,11 @@ _Read = TypeVar("_Read")
 
 
 class MjcfEqualities:
-    """Reads the equalities of a model.
+    """Equalities of a model.
 
     Attributes:
         couplings: Couplings of joints, by MuJoCo's joint ids.
-        warnings: A sentence for each equality that was left out.
+        warnings: A sentence per equality left out.
     """
 
     def __init__(self, mujoco: Any, model: Any) -> None:
@@ -43,7 +43,7 @@ class MjcfEqualities:
         return f"Equality '{self._name(equality)}' ({kind})"
 
     def _name(self, equality: int) -> str:
-        """Give its name, or else one that no other has."""
+        """Give the name of an equality, or a unique name if unnamed."""
         model = self._model
         taken, name = {model.equality(k).name for k in range(model.neq)}, f"equality_{equality}"
         while name in taken:
@@ -57,8 +57,8 @@ class MjcfEqualities:
             self._polynomials.append(equality)
         elif kind == kinds.mjEQ_JOINT:
             self._couple(equality, self._joint_terms)
-        elif kind == kinds.mjEQ_TENDON:
-            self._couple(equality, self._tendon_terms)
+        elif kind == kinds.mjEQ_JOINT:
+            self._couple(equality, lambda joint: {joint: 1.0})
         elif kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
             self._closing.append(equality)
         else:
@@ -68,7 +68,7 @@ class MjcfEqualities:
         return bool(self._model.eq_obj2id[equality] >= 0 and self._model.eq_data[equality][2:5].any())
 
     def _couple(self, equality: int, terms_of: Callable[[int], Mapping[int, float]]) -> None:
-        """Add an equation: displacement = c0 + c1 * displacement of the other + ..., of joints or of tendons."""
+        """Add an equation: displacement = c0 + c1 * displacement of the second + ..., of joints or of tendons."""
         model = self._model
         first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
         coefficients = model.eq_data[equality][:5]
@@ -83,11 +83,8 @@ class MjcfEqualities:
             constant += coefficient * float(model.qpos0[model.jnt_qposadr[joint]])
         self.couplings = self.couplings.with_equation([*terms.items()], constant)
 
-    def _joint_terms(self, joint: int) -> Mapping[int, float]:
-        return {joint: 1.0}
-
     def _tendon_terms(self, tendon: int) -> Mapping[int, float]:
-        """Give the coefficients of the joints of a tendon, the last one first: it is the farther from the base."""
+        """Give the coefficients of the joints of a tendon, the joint farthest from the base first."""
         model = self._model
         first = int(model.tendon_adr[tendon])
         wraps = range(first, first + int(model.tendon_num[tendon]))
@@ -100,7 +97,7 @@ class MjcfEqualities:
         return terms
 
     def coordinates(self, joint_names: Sequence[str]) -> tuple[CoordinateConstraint, ...]:
-        """Give the couplings of joints that are not linear; names are by MuJoCo's ids. Warn of those that are none."""
+        """Give the polynomial couplings of joints, named by MuJoCo's ids; warn of invalid ones."""
         return self._read_each(self._polynomials, lambda equality: self._polynomial(equality, joint_names))
 
     def _polynomial(self, equality: int, joint_names: Sequence[str]) -> CoordinateConstraint:
@@ -122,7 +119,7 @@ class MjcfEqualities:
         return tuple(found)
 
     def loops(self, body_links: Sequence[str], site_links: Sequence[str]) -> tuple[LoopConstraint, ...]:
-        """Give the loops that equalities close; links of bodies and sites are by MuJoCo's ids. Warn of the others."""
+        """Give the loop closures, links of bodies and sites by MuJoCo's ids; warn of invalid ones."""
         return self._read_each(self._closing, lambda equality: self._loop(equality, body_links, site_links))
 
     def _loop(self, equality: int, body_links: Sequence[str], site_links: Sequence[str]) -> LoopConstraint:

@@ -1,7 +1,7 @@
-"""Conversion of a ``newton.Model``, which has been finalized, into a description.
+"""Conversion of a finalized ``newton.Model`` into a description.
 
-Its arrays are read as they stand, through NumPy; the package itself is not imported. Joints of several axes (D6) become
-one joint for each. What closes loops, and bodies without a joint, are left out with a warning.
+Arrays are read through NumPy; the package newton is not imported. Joints of several axes (D6) become one joint per
+axis. Loop-closing joints and bodies without a joint are left out with a warning.
 """
 
 import math
@@ -40,11 +40,11 @@ WHOLE = {BALL: JointType.BALL, FIXED: JointType.FIXED, FREE: JointType.FLOATING}
 
 
 def read_newton_model(model: Any) -> RobotDescription:
-    """Read a ``newton.Model`` of one world; bodies and joints keep their labels, less a beginning that all share.
+    """Read a ``newton.Model`` of one world; bodies and joints keep their labels without a shared prefix.
 
     Raises:
-        InputError: It has several worlds.
-        RobotFileError: A joint is of a type that cannot be represented, or follows another with several DOFs.
+        InputError: The model has several worlds.
+        RobotFileError: A joint type is not supported, or a joint of several DOFs is a mimic joint.
     """
     if int(model.world_count) > 1:
         raise InputError(f"The model has {model.world_count} worlds. Give the model of one: a robot is solved in one.")
@@ -58,7 +58,7 @@ class _NewtonConversion:
         self._name, self._prefix = _shared_beginning(labels)
         self._bodies = _unique([label.removeprefix(self._prefix) for label in model.body_label], {WORLD})
         self._joint_names = _unique([label.removeprefix(self._prefix) for label in model.joint_label], set())
-        self._between: list[str] = []  # links between the axes of a joint, and where joints are not at their bodies
+        self._between: list[str] = []  # links between the axes of a joint, and between a joint and its displaced body
         self._warnings: list[str] = []
 
     def description(self) -> RobotDescription:
@@ -95,7 +95,7 @@ class _NewtonConversion:
         return LinkDescription(self._bodies[body], mass=float(self._of["body_mass"][body]), com=(x, y, z))
 
     def _joints(self, joint: int) -> Iterator[JointDescription]:
-        """Give the joints that one of Newton stands for: one for each axis, and a weld where it is not at its body."""
+        """Give the joints for one Newton joint: one per axis, and a weld if the joint is displaced from its body."""
         parent, child = int(self._of["joint_parent"][joint]), self._bodies[self._of["joint_child"][joint]]
         own = list(self._axes(joint))
         X_child = transform_inverse(_transform(self._of["joint_X_c"][joint]))
@@ -109,27 +109,23 @@ class _NewtonConversion:
             yield JointDescription(f"{child}/weld", JointType.FIXED, link, child, X_parent=X_child)
 
     def _axes(self, joint: int) -> Iterator[JointDescription]:
-        """Give the joint, or one for each of its axes, linear ones first, in no place yet."""
+        """Give the joint, or one joint per axis, linear axes first, without links yet."""
         kind, name = int(self._of["joint_type"][joint]), self._joint_names[joint]
         first = int(self._of["joint_qd_start"][joint])
         if kind == DISTANCE and max(self._of[f"joint_limit_{side}"][first] for side in ("lower", "upper")) < 0.0:
             kind = FREE  # neither a least nor a largest distance
-        mimic = self._mimic(joint)
-        if kind in WHOLE:
-            if mimic is not None and kind != FIXED:
-                raise RobotFileError("a joint of several DOFs cannot follow another.", element=f"joint '{name}'")
-            yield JointDescription(name, WHOLE[kind], "", "")
-            return
-        if kind not in (PRISMATIC, REVOLUTE, D6):
+        if kind not in (*WHOLE, PRISMATIC, REVOLUTE, D6):
             raise RobotFileError(f"joints of Newton's type {kind} cannot be represented.", element=f"joint '{name}'")
-        linear, angular = map(int, self._of["joint_dof_dim"][joint])
-        if mimic is not None and linear + angular > 1:
+        axis_count, mimic = sum(map(int, self._of["joint_dof_dim"][joint])), self._mimic(joint)
+        if mimic is not None and (kind in (BALL, FREE) or (kind != FIXED and axis_count > 1)):
             raise RobotFileError("a joint of several DOFs cannot follow another.", element=f"joint '{name}'")
-        for k in range(linear + angular):
-            own = name if linear + angular == 1 else f"{name}/{k}"
-            yield replace(self._axis(own, first + k, is_linear=k < linear), mimic=mimic)
-        if linear + angular == 0:
-            yield JointDescription(name, JointType.FIXED, "", "")
+        if kind in WHOLE or axis_count == 0:
+            yield JointDescription(name, WHOLE.get(kind, JointType.FIXED), "", "")
+            return
+        for k in range(axis_count):
+            own = name if axis_count == 1 else f"{name}/{k}"
+            is_linear = k < int(self._of["joint_dof_dim"][joint][0])
+            yield replace(self._axis(own, first + k, is_linear=is_linear), mimic=mimic)
 
     def _axis(self, name: str, dof: int, *, is_linear: bool) -> JointDescription:
         x, y, z = (float(number) for number in self._of["joint_axis"][dof])
@@ -162,21 +158,21 @@ class _NewtonConversion:
 
 
 def _transform(numbers: Float64Array) -> Float64Array:
-    """Give a transform in float64, its quaternion of length 1."""
+    """Give a transform in float64 with a unit quaternion."""
     found = np.array(numbers, np.float64)
     found[3:] /= np.linalg.norm(found[3:])
     return found
 
 
 def _shared_beginning(labels: list[str]) -> tuple[str, str]:
-    """Give the name of the robot and what all labels begin with: what stands before their first slash."""
+    """Give the name of the robot and the prefix of all labels, taken from the text before their first slash."""
     names = {label.partition("/")[0] if "/" in label else "" for label in labels}
     name = names.pop() if len(names) == 1 else ""
     return (name, f"{name}/") if name else ("newton", "")
 
 
 def _unique(names: list[str], taken: set[str]) -> list[str]:
-    """Give every name once: with a number behind it where it is taken."""
+    """Make names unique: a repeated name gets a number."""
     found = []
     for name in names:
         own, number = name or "unnamed", 1

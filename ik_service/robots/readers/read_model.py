@@ -1,4 +1,4 @@
-"""The collision model of a robot, from what its file and the files beside it say."""
+"""Collision model of a robot, read from its file and the files beside its file."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +14,7 @@ from ik_service.robots.readers.sphere_file import SphereDocument
 
 DISABLED = "disabled in the SRDF file"
 MAX_COVERED = 512
-"""Most boxes and cylinders of a robot that are covered when it is loaded; long cylinders take longest."""
+"""Most boxes and cylinders of a robot that are covered at loading; long cylinders take longest."""
 
 
 def read_collision_model(
@@ -23,13 +23,13 @@ def read_collision_model(
     document: SphereDocument | None = None,
     disabled: Iterable[LinkPair] = (),
 ) -> CollisionModel | None:
-    """Give the collision model of a robot; None where neither a file of spheres nor its shapes describe one.
+    """Give the collision model of a robot; None if neither a file of spheres nor the shapes describe a model.
 
-    Shapes do not count beside a file. `disabled` pairs are not checked; they may be of links without spheres.
+    A file of spheres replaces the shapes. `disabled` pairs are not checked; they may name links without spheres.
 
     Raises:
         UnknownNameError: The file of spheres names a link that the robot does not have.
-        InputError: It says something of links without spheres.
+        InputError: The file of spheres has pairs of links without spheres.
     """
     if document is not None:
         return _without_disabled(_model_of_document(robot, document), disabled)
@@ -40,8 +40,8 @@ def read_collision_model(
 def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Array] | None:
     """Cover the shapes of links by spheres, centres and radii [m], shape [k, 4], by link.
 
-    None where no link has shapes, one of them was not read or is too large, or there are too many: a robot with a part
-    left out would count as free where it is not.
+    None if no link has shapes, or a shape is unread or too large, or there are too many shapes: a robot with an
+    uncovered part would count as free in contact.
     """
     given = {link: own for link, own in shapes.items() if own.shapes}
     if not given or flat_count(shapes) > MAX_COVERED or any(own.unread for own in shapes.values()):
@@ -52,7 +52,7 @@ def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Arra
 
 
 def why_no_spheres(shapes: Mapping[str, LinkShapes]) -> str:
-    """Say why ``spheres_of_shapes`` gives nothing."""
+    """Give a warning with the reason why ``spheres_of_shapes`` returns None."""
     unread = [(link, own.unread[0]) for link, own in shapes.items() if own.unread]
     if unread:
         link, kind = unread[0]
@@ -66,12 +66,12 @@ def why_no_spheres(shapes: Mapping[str, LinkShapes]) -> str:
 
 
 def flat_count(shapes: Mapping[str, LinkShapes]) -> int:
-    """Count the shapes of links that take a search to cover: boxes and cylinders."""
+    """Count the boxes and cylinders of links, the shapes that need a search to cover."""
     return sum(isinstance(shape, Box | Cylinder) for own in shapes.values() for shape in own.shapes)
 
 
 def _model_of_document(robot: KinematicRobot, document: SphereDocument) -> CollisionModel:
-    """Give the model that a file of spheres describes; pairs that it does not give are chosen."""
+    """Give the model of a file of spheres; missing pairs are chosen."""
     for link in document.spheres:
         robot.link_index(link)
     if document.pairs is not None:
@@ -83,6 +83,6 @@ def _model_of_document(robot: KinematicRobot, document: SphereDocument) -> Colli
 
 
 def _without_disabled(model: CollisionModel, disabled: Iterable[LinkPair]) -> CollisionModel:
-    """Give the model without pairs of an SRDF file, which may name links without spheres."""
+    """Remove the disabled pairs of an SRDF file, which may name links without spheres."""
     known = [pair for pair in disabled if pair[0] != pair[1] and model.spheres.keys() >= {*pair}]
     return model.without_pairs(known, DISABLED) if known else model

@@ -1,6 +1,6 @@
-"""Packages of ROS where no ROS is installed: their folders, and xacro files, which are expanded with them.
+"""ROS packages on machines without ROS: folders of packages, and expansion of xacro files.
 
-Only for local files of the caller: an upload never gets here.
+For local files of the caller only, never for uploads.
 """
 
 import os
@@ -21,10 +21,10 @@ _EXPANDING = Lock()  # xacro keeps the state of a file in its module
 
 
 def package_folders(name: str, file: Path, package_dirs: Sequence[Path] = ()) -> Iterator[Path]:
-    """Give the folders that may be a package, the likeliest first; they need not exist.
+    """Give candidate folders of a package, the likeliest first; a folder may not exist.
 
-    They are `package_dirs`, packages or folders of these, then the package of a file and those beside it, and beside
-    any folder above, then those of the environment.
+    The order is: `package_dirs` (packages or folders of packages), the package of the file, the packages beside the
+    file and beside each folder above, the packages of the environment.
     """
     for folder in (*package_dirs, *file.absolute().parents):
         if name in (folder.name, _declared(folder)):
@@ -37,9 +37,9 @@ def package_folders(name: str, file: Path, package_dirs: Sequence[Path] = ()) ->
 
 
 def find_package(name: str, file: Path, package_dirs: Sequence[Path] = ()) -> Path:
-    """Give the folder of a package: the first of `package_folders` whose package.xml says so, or else that is there.
+    """Give the first candidate folder whose package.xml has the name, else the first existing candidate.
 
-    RobotFileError, which says where it was looked for, where none is.
+    RobotFileError, with the searched places, if there is none.
     """
     folders = (folder for folder in package_folders(name, file, package_dirs) if folder.is_dir())
     found = max(folders, key=lambda folder: _declared(folder) == name, default=None)
@@ -66,7 +66,7 @@ def _listed(variable: str) -> list[Path]:
 
 
 def _below(folder: Path, name: str) -> Iterator[Path]:
-    """Give the folders of a package at any depth; there are no packages inside a package."""
+    """Give the folders of a package at any depth; packages are not nested."""
     for place, folders, files in os.walk(folder):
         if "package.xml" in files or "manifest.xml" in files:
             folders.clear()
@@ -76,11 +76,11 @@ def _below(folder: Path, name: str) -> Iterator[Path]:
 
 
 def expand_xacro(path: Path, arguments: Mapping[str, str], package_dirs: Sequence[Path] = ()) -> bytes:
-    """Give the URDF that a xacro file stands for; files are opened, and expressions evaluated.
+    """Expand a xacro file into a URDF; opens files and evaluates expressions.
 
     Raises:
         InputError: xacro is not installed.
-        RobotFileError: It cannot be expanded, or names a package that is not found.
+        RobotFileError: The file cannot be expanded, or names an unknown package.
     """
     try:
         from xacro import process_file
@@ -99,10 +99,10 @@ def expand_xacro(path: Path, arguments: Mapping[str, str], package_dirs: Sequenc
     index.get_package_share_directory = folder_of  # type: ignore[attr-defined]  # a module made here
     with _EXPANDING:
         known = sys.modules.get(_INDEX)
-        sys.modules[_INDEX] = index  # what xacro asks for packages; where ROS is, its variables say the same
+        sys.modules[_INDEX] = index  # xacro asks this module for packages; with ROS, its variables give the same
         try:
             text: str = process_file(str(path), mappings=dict(arguments)).toxml()
-        except Exception as error:  # it evaluates expressions of the file, which may raise anything
+        except Exception as error:  # expressions of the file may raise any error
             reason = missing[-1].reason if missing else " ".join(str(error).split()) or type(error).__name__
             raise RobotFileError(f"xacro file '{path}' cannot be expanded: {reason.rstrip('.')}.") from error
         finally:

@@ -5,10 +5,10 @@ Three forms are read, in YAML or JSON:
     {"spheres": {LINK: [[x, y, z, radius], ...]}, "pairs": [[LINK, LINK], ...],
      "left_out": {REASON: [[LINK, LINK], ...]}}
     collision_spheres: {LINK: [{center: [x, y, z], radius: r}, ...]}, self_collision_ignore: {LINK: [LINK, ...]},
-        also under robot_cfg and kinematics, as cuRobo has them
-    {LINK: {"spheres": [{"origin": [x, y, z], "radius": r}, ...]}}, as foam writes them
+        also under robot_cfg and kinematics, as in cuRobo
+    {LINK: {"spheres": [{"origin": [x, y, z], "radius": r}, ...]}}, as written by foam
 
-Pairs of the first form are all that are checked; without them, and in the others, they are chosen.
+Pairs of the first form are the only checked pairs; without pairs, and in the other forms, pairs are chosen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,9 +33,9 @@ class SphereDocument(NamedTuple):
     """Content of a file of spheres.
 
     Attributes:
-        spheres: By link, centres in its frame [m] and radii [m].
-        pairs: Pairs that are checked; None where they are to be chosen.
-        left_out: Pairs that are not, by the reason.
+        spheres: Centres in the link's frame [m] and radii [m], by link.
+        pairs: Checked pairs; None to choose pairs.
+        left_out: Pairs not checked, by reason.
     """
 
     spheres: Spheres
@@ -44,9 +44,9 @@ class SphereDocument(NamedTuple):
 
 
 def read_spheres_beside(folder: "Traversable", stem: str) -> SphereDocument | None:
-    """Read the file of spheres beside a robot file, whose name is `stem` without its suffix; None for none.
+    """Read the file of spheres beside the robot file `stem` + suffix; None if there is none.
 
-    RobotFileError where there are two, or it cannot be read as one.
+    RobotFileError if there are two, or if the file is invalid.
     """
     files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     found = [file for file in files if file.is_file()]
@@ -56,7 +56,7 @@ def read_spheres_beside(folder: "Traversable", stem: str) -> SphereDocument | No
 
 
 def read_sphere_file(file: "Traversable") -> SphereDocument:
-    """Read a file of spheres; RobotFileError where it cannot be read as one."""
+    """Read a file of spheres; RobotFileError if invalid."""
     try:
         with file.open("rb") as stream:
             return read_spheres(stream.read(MAX_BYTES + 1))
@@ -67,7 +67,7 @@ def read_sphere_file(file: "Traversable") -> SphereDocument:
 
 
 def read_spheres(text: bytes | str) -> SphereDocument:
-    """Read a document of spheres; InputError for no such form, or more spheres than a robot may have."""
+    """Read a document of spheres; InputError for an unknown form, no sphere, or too many spheres."""
     document = read_document(text)
     if not isinstance(document, Mapping):
         raise InputError("It must be a mapping.")
@@ -116,7 +116,7 @@ def _of_foam(document: Mapping[str, Any]) -> SphereDocument:
 
 
 def _named_spheres(owners: Iterable[tuple[Any, Any]], center: str) -> Spheres:
-    """Read spheres that name their numbers; cuRobo writes a radius that is not positive for none."""
+    """Read spheres with named numbers; cuRobo marks an absent sphere by a radius that is not positive."""
     found: Spheres = {}
     for link, own in owners:
         name = read_text("link", link)
@@ -132,7 +132,7 @@ def _named_spheres(owners: Iterable[tuple[Any, Any]], center: str) -> Spheres:
 
 
 def _inside(document: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
-    """Give the mapping that has a mapping of that key: the document, or what is under robot_cfg or kinematics."""
+    """Give the mapping with a mapping of this key: the document, or its entry robot_cfg or kinematics."""
     for name in (None, "robot_cfg", "kinematics"):
         inner = document if name is None else document.get(name)
         if not isinstance(inner, Mapping):

@@ -1,14 +1,14 @@
 """URDF text into a robot description.
 
-Links with their masses, centres of mass and shapes, joints, origins, axes, limits and mimic. Nothing that the file
-refers to is opened. Lengths are metres, angles radians, masses kilograms.
+Reads links with masses, centres of mass and shapes, joints, origins, axes, limits and mimic joints. No file that the
+text refers to is opened. Lengths are metres, angles radians, masses kilograms.
 
-An element that is wrong and has one usual reading is read so, with a warning. What changes nothing is in one list
-(`HARMLESS`); all else that is not read, is named by a warning.
+A wrong element with one usual reading is read so, with a warning. `HARMLESS` lists names without effect on the robot;
+a warning names every other unread element.
 
-Two ways to name loops are read, neither of them part of the format: elements ``<constraint>`` as proposed for urdfdom,
-with a frame and an axis on a parent and on a child link, and pairs of links ``closing_NAME_1``, ``closing_NAME_2`` as
-onshape-to-robot writes them, which meet in a point. What cannot be read as a loop is left out with a warning.
+Loops have two notations outside of the format: elements ``<constraint>`` as proposed for urdfdom, with a frame and an
+axis on a parent and on a child link, and pairs of links ``closing_NAME_1``, ``closing_NAME_2`` of onshape-to-robot,
+which meet in a point. An unreadable loop is left out with a warning.
 """
 
 import math
@@ -41,10 +41,10 @@ from ik_service.robots.readers.xml_reader import XmlElement, read_xml, shortened
 from objectives.errors import InputError
 
 MAX_COUNT = 2048
-"""Most links and most joints that a robot may have."""
+"""Most links and most joints of a robot."""
 _TYPES = {joint_type.name.lower(): joint_type for joint_type in JointType} | {"spherical": JointType.BALL}
 _CLOSING_JOINTS = {"link": "weld", "fixed": "weld", "continuous": "revolute", "ball": "spherical"}
-_AXES_ALONE = ("revolute", "cylindrical", "planar")  # joints for which a turn of a frame about its axis is nothing
+_AXES_ALONE = ("revolute", "cylindrical", "planar")  # joints invariant to a rotation of a frame about its axis
 _CLOSING_LINK = re.compile(r"closing_(.+)_([12])")
 _DEFINITIONS = tuple(f"xacro:{word}" for word in ("include", "macro", "arg", "property", "if", "unless"))
 _HARMLESS_NAMES = """
@@ -53,15 +53,15 @@ _HARMLESS_NAMES = """
     <ros2_control> <contact> <surface> <sdf> <max_contacts> <contact_coefficients> <drake:proximity_properties>
     <drake:gear_ratio> <drake:rotor_inertia>"""
 HARMLESS = frozenset(_HARMLESS_NAMES.split())
-"""Attributes and elements of URDF and of its dialects that change neither kinematics nor limits nor shapes."""
+"""Attributes and elements of URDF and its dialects that change neither kinematics nor limits nor shapes."""
 _X_AXIS, _Z_AXIS = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 
 def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read a URDF document, UTF-8, with loops or without; links and joints in its order.
+    """Read a URDF document in UTF-8, with loops or without; links and joints keep its order.
 
     Raises:
-        RobotFileError: The document is not a URDF, or holds a value that makes no robot.
+        RobotFileError: The document is not a URDF, or holds an invalid value.
     """
     root = read_xml(data)
     if root.tag != "robot":
@@ -82,7 +82,7 @@ def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescriptio
 def _refuse_xacro(root: XmlElement) -> None:
     has_links = any(root.all("link"))
     for element in root.children:
-        # calls of macros beside links are what other programs left of an expanded file
+        # macro calls beside links are remains of an expanded file
         if element.tag in _DEFINITIONS or (element.tag.startswith("xacro:") and not has_links):
             raise element.error(
                 "this is a xacro file; load it by its path, which ends in .xacro, or expand it first: "
@@ -156,7 +156,7 @@ def _required(element: XmlElement, tag: str) -> XmlElement:
 
 
 def _read_direction(axis: XmlElement) -> tuple[float, float, float]:
-    # Halves are exact, and have a length where that of the whole would overflow.
+    # Halves are exact, and have a finite length where the full numbers would overflow.
     x, y, z = (0.5 * number for number in axis.numbers("xyz", (1.0, 0.0, 0.0)))
     length = math.hypot(x, y, z)
     if length < 0.5e-6:
@@ -167,8 +167,8 @@ def _read_direction(axis: XmlElement) -> tuple[float, float, float]:
 def _read_limit(element: XmlElement, joint_type: JointType, follows: bool) -> tuple[float, float, float, float, float]:
     """Give lower, upper, velocity, effort, acceleration.
 
-    URDF fills a missing ``lower`` or ``upper`` with 0. Where both are missing that would be a joint that never moves,
-    and files that leave both out mean the opposite: no limits.
+    URDF defaults a missing ``lower`` or ``upper`` to 0. With both missing the joint would never move; files that omit
+    both mean a joint without limits.
     """
     bounded = joint_type in (JointType.REVOLUTE, JointType.PRISMATIC)
     limit = element.one("limit")
@@ -177,7 +177,7 @@ def _read_limit(element: XmlElement, joint_type: JointType, follows: bool) -> tu
             element.warn(f"a {joint_type.name.lower()} joint needs <limit>, which is missing: it has no limits.")
         return -math.inf, math.inf, math.inf, math.inf, math.inf
     velocity, effort = (_read_rate(limit, attribute) for attribute in ("velocity", "effort"))
-    # braking harder than the file allows is no way to keep to it, so the least of them holds both ways
+    # braking harder than the file allows is no way to keep to it, so the smallest rate holds in both directions
     rates = min(_read_rate(limit, word) for word in ("acceleration", "deceleration", "drake:acceleration"))
     if not bounded or not {"lower", "upper"} & set(limit.attributes):
         return -math.inf, math.inf, velocity, effort, rates
@@ -195,12 +195,12 @@ def _read_rate(limit: XmlElement, attribute: str) -> float:
     value = limit.number(attribute, 0.0, largest=math.inf)
     if value < 0.0:
         limit.warn(f"attribute '{attribute}' must not be negative, got {value:g}: there is no such limit.")
-    # exporters write 0 where there is none
+    # exporters write 0 for no limit
     return value if 0.0 < value < UNBOUNDED_RATE else math.inf
 
 
 def _read_mimic(element: XmlElement, joint_type: JointType, kinds: Mapping[str, str]) -> MimicDescription | None:
-    """Give whom a joint follows; a joint that cannot follow moves by itself, as MoveIt has it."""
+    """Read the coupling of a mimic joint; a joint that cannot follow is independent, as in MoveIt."""
     mimic = element.one("mimic")
     if mimic is None:
         return None
@@ -251,7 +251,7 @@ def _read_loops(root: XmlElement, links: Sequence[LinkDescription]) -> ReadConst
 
 
 def _read_constraint(element: XmlElement) -> LoopConstraint:
-    """Read a loop: the frame of the child stands to that of the parent as its type allows."""
+    """Read a loop: its type constrains the child's frame relative to the parent's frame."""
     kind = element.text("type").lower()
     joint = _CLOSING_JOINTS.get(kind, kind)
     child, parent = (read_origin(element, f"{end}_origin") for end in ("child", "parent"))
@@ -282,7 +282,7 @@ def _closing_axis(element: XmlElement, end: str, default: Float64Array) -> Float
 
 
 def _turned(frame: Float64Array, own: Float64Array, axis: Float64Array) -> Float64Array:
-    """Give a frame at the same place whose axis ``own`` is along an axis in the frame."""
+    """Rotate a frame so that its axis ``own`` points along an axis given in the frame."""
     return np.concatenate([frame[:3], quaternion_multiply(frame[3:], quaternion_between(own, axis))])
 
 

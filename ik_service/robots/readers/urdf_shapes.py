@@ -1,4 +1,4 @@
-"""Elements ``<collision>`` and ``<visual>`` of a URDF; what is no shape of the format is passed over and named."""
+"""Elements ``<collision>`` and ``<visual>`` of a URDF; unknown shapes are skipped and named."""
 
 import numpy as np
 
@@ -9,17 +9,17 @@ from ik_service.robots.readers.xml_reader import XmlElement, read_xml, shortened
 from objectives.errors import InputError
 
 MAX_SHAPES = 256
-"""Most shapes of a link; further ones count as unread."""
+"""Most shapes of a link; further shapes count as unread."""
 _MISSING = -1.0
 
 
 def read_visuals(data: bytes) -> dict[str, tuple[MeshReference, ...]]:
-    """Read the meshes by which links of a URDF are seen, by link; their files are not opened."""
+    """Read the visual meshes of the links of a URDF, by link, without opening their files."""
     return {link.text("name"): read_link_shapes(link, "visual").meshes for link in read_xml(data).all("link")}
 
 
 def read_link_shapes(link: XmlElement, tag: str = "collision") -> LinkShapes:
-    """Read the shapes by which a link collides, or with the tag "visual" those by which it is seen."""
+    """Read the collision shapes of a link, or its visual shapes with the tag "visual"."""
     shapes: list[BoundedShape] = []
     unread: list[str] = []
     meshes: list[MeshReference] = []
@@ -50,7 +50,7 @@ def read_origin(element: XmlElement, tag: str = "origin") -> Float64Array:
     """Read the frame of an element, its rotation from ``rpy`` or from ``quat_xyzw`` of URDF 1.1.
 
     Raises:
-        RobotFileError: Numbers that are not finite or too large, both rotations, or a quaternion of zero length.
+        RobotFileError: Non-finite or too large numbers, both rotations, or a quaternion of zero length.
     """
     origin = element.one(tag)
     if origin is None:
@@ -78,14 +78,14 @@ def _read_mesh(element: XmlElement, collision: XmlElement) -> MeshReference | No
 
 
 def _is_a_point(shape: BoundedShape) -> bool:
-    """Return whether it is a ball of no radius, which the spheres of a robot cannot be."""
+    """Return whether a shape is a sphere of radius 0, which a collision model cannot hold."""
     if isinstance(shape, Capsule):
         return shape.radius == shape.length == 0.0
     return isinstance(shape, Sphere) and shape.radius == 0.0
 
 
 def _read_shape(element: XmlElement, pose: tuple[float, ...]) -> BoundedShape | None:
-    """Read a shape; a length that is missing is taken for a negative one, which no shape takes."""
+    """Read a shape; a missing length is read as a negative length, which every shape refuses."""
     if element.tag == "box":
         return Box(element.numbers("size", (_MISSING, _MISSING, _MISSING)), pose)
     radius, length = (element.number(name, _MISSING) for name in ("radius", "length"))

@@ -4,8 +4,8 @@
                  NAME: {"shape": "half_space", "normal": [x, y, z], "offset": d},
                  NAME: {"shape": "grid", "spacing": s, "values": [[[d, ...], ...], ...], "position": ...}, ...}}
 
-Lengths are in metres, poses in the world frame; a pose that is left out is that of the world frame. In a file, a grid
-may name one of `write_grid` instead: {"shape": "grid", "file": "shelf.npz"}.
+Lengths are in metres, poses in the world frame; a missing pose is the identity. In a file, a grid may name a file of
+`write_grid` instead: {"shape": "grid", "file": "shelf.npz"}.
 """
 
 import zipfile
@@ -26,7 +26,7 @@ from ik_service.whole_file import write_whole
 from objectives.errors import InputError
 
 MAX_MEMBER_BYTES = 8 * MAX_NODES + 4096
-"""Largest array of a file: all nodes in float64, and its header."""
+"""Largest array of a file: all nodes in float64, and the header."""
 
 
 def write_grid(grid: DistanceGrid, path: str | Path) -> None:
@@ -38,11 +38,7 @@ def write_grid(grid: DistanceGrid, path: str | Path) -> None:
 
 
 def read_grid(path: str | Path) -> DistanceGrid:
-    """Read a grid from a file.
-
-    Raises:
-        InputError: There is none, or it is no file of `write_grid`.
-    """
+    """Read a grid from a file; InputError if the file is missing or is not a file of `write_grid`."""
     try:
         with zipfile.ZipFile(path) as archive:
             largest = max((member.file_size for member in archive.infolist()), default=0)
@@ -64,13 +60,12 @@ BLOCK = -1
 
 
 class ShapeFields(NamedTuple):
-    """The fields of a shape in a document.
+    """Fields of a shape in a document.
 
     Attributes:
-        made_of: Its class.
-        required: Fields that must be there: how many numbers, 0 for a number that is in no list, BLOCK for one in lists
-            of lists of lists.
-        optional: Fields that may be left out, alike.
+        made_of: Class of the shape.
+        required: Required fields and their count of numbers; 0 for a plain number, BLOCK for nested lists (3 levels).
+        optional: Optional fields, in the same form.
     """
 
     made_of: Callable[..., Obstacle]
@@ -91,11 +86,7 @@ SHAPES: Mapping[str, ShapeFields] = {
 
 
 def load_world(path: str | Path) -> World:
-    """Read a world from a file of JSON or YAML.
-
-    Raises:
-        InputError: It cannot be read as one.
-    """
+    """Read a world from a file of JSON or YAML; InputError if the file is not a world."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(MAX_BYTES + 1)
@@ -108,9 +99,9 @@ def load_world(path: str | Path) -> World:
 
 
 def read_world(document: object, *, folder: Path | None = None) -> World:
-    """Read a world from a document; InputError, which names the object, where it is none.
+    """Read a world from a document; InputError, which names the object, if the document is not a world.
 
-    With a folder, that of a file, grids may be files too, and numbers texts, for YAML takes 1e-3 for one.
+    With the `folder` of a world file, grids may be files and numbers may be texts, because YAML reads 1e-3 as a text.
     """
     if not isinstance(document, Mapping) or document.keys() != {"objects"}:
         raise InputError("It must be a mapping with the key 'objects' and no other.")
@@ -121,9 +112,9 @@ def read_world(document: object, *, folder: Path | None = None) -> World:
 
 
 def world_document(world: World) -> dict[str, Any]:
-    """Return a world as a document that `read_world` takes; distances of grids are arrays."""
+    """Give a world as a document for `read_world`; distances of grids are arrays."""
     kinds = {fields.made_of: kind for kind, fields in SHAPES.items()}
-    return {"objects": {name: _fields_of(kinds[type(one)], one) for name, one in world.objects.items()}}
+    return {"objects": {name: _fields_of(kinds[type(shape)], shape) for name, shape in world.objects.items()}}
 
 
 def _fields_of(kind: str, shape: Obstacle) -> dict[str, Any]:
@@ -178,7 +169,7 @@ def _read_field(key: str, value: Any, width: int, numbers_as_text: bool) -> Any:
 
 
 def _read_block(key: str, value: Any) -> Any:
-    """Read lists of lists of lists of numbers, or an array; plane by plane, between which other threads run."""
+    """Read nested lists of numbers (3 levels), or an array, plane by plane, so that other threads run in between."""
     try:
         found = np.asarray([np.asarray(plane) for plane in value] if isinstance(value, list) else value)
     except ValueError:  # lists of different lengths
@@ -189,7 +180,7 @@ def _read_block(key: str, value: Any) -> Any:
 
 
 def _read_grid_file(folder: Path, file: object, pose: tuple[float, ...]) -> DistanceGrid:
-    """Read a grid from a file beside that of the world; the pose is that of its owner's frame."""
+    """Read a grid from a file beside the world's file, and place its frame at the pose."""
     if not isinstance(file, str):
         raise InputError("'file' must be the name of a file that `ik-service grid` wrote.")
     return read_grid(folder / file).placed(pose)

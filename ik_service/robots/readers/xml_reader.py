@@ -1,10 +1,10 @@
 """XML into small element trees, safe on untrusted bytes.
 
-Document type declarations and entities are refused, nothing is ever opened or fetched, and size, depth, number of
-elements and length of attributes are capped. Every error is a ``RobotFileError`` that names the element and its line.
+Document type declarations and entities are refused, no file or address is opened, and size, depth, number of elements
+and length of attributes are capped. Every error is a ``RobotFileError`` that names the element and its line.
 
-A reader asks elements for attributes and children. What it never asked for is found afterwards, so that a file tells
-what was not read without a second list of what is.
+A reader asks elements for attributes and children. Everything not asked for is reported afterwards, so that no second
+list of known names is needed.
 """
 
 import re
@@ -22,7 +22,7 @@ HEAD_BYTES = 64 * 1024  # in which the outermost element begins
 MAX_ELEMENTS = 65_536
 MAX_ATTRIBUTE_LENGTH = 1024
 MAX_KINDS = 16
-"""Most kinds of attributes and elements that are named as not read; the others are counted."""
+"""Most kinds of attributes and elements listed as not read; further kinds are only counted."""
 _LATE_DECLARATION = re.compile(rb"\A((?:\xef\xbb\xbf)?\s+)<\?xml(?=\s)")
 
 
@@ -36,7 +36,7 @@ class XmlElement:
     owner: "XmlElement | None" = field(default=None, repr=False)
     warnings: list[str] = field(default_factory=list, repr=False)  # one list for all elements of a document
     children: list["XmlElement"] = field(default_factory=list)
-    asked: tuple[str, ...] = ()  # attributes for which readers asked, and tags as <tag>
+    asked: tuple[str, ...] = ()  # attributes and tags (as <tag>) that readers asked for
 
     @property
     def label(self) -> str:
@@ -46,11 +46,11 @@ class XmlElement:
         return own if self.owner is None or self.owner.owner is None else f"{own} of {self.owner.label}"
 
     def error(self, reason: str) -> RobotFileError:
-        """Give the error that says ``reason`` about this element."""
+        """Give an error with ``reason`` about this element."""
         return RobotFileError(reason, element=self.label, line=self.line)
 
     def warn(self, reason: str) -> None:
-        """Add a warning that says ``reason`` about this element."""
+        """Add a warning with ``reason`` about this element."""
         self.warnings.append(str(self.error(reason)))
 
     def all(self, tag: str) -> Iterator["XmlElement"]:
@@ -59,7 +59,7 @@ class XmlElement:
         return (child for child in self.children if child.tag == tag)
 
     def one(self, tag: str) -> "XmlElement | None":
-        """Give the first direct child with this tag, None where there is none; further ones are left out."""
+        """Give the first direct child with this tag, None if there is none; remove further ones with a warning."""
         found = list(self.all(tag))
         if len(found) > 1:
             found[1].warn(f"<{tag}> stands {len(found)} times here: the first one counts.")
@@ -67,11 +67,11 @@ class XmlElement:
         return found[0] if found else None
 
     def leave_out(self, tag: str, *, but: "Collection[XmlElement]" = ()) -> None:
-        """Leave out the direct children with this tag, all or all but some; no warning names what is in them."""
+        """Remove the direct children with this tag except `but`; no warning names their content."""
         self.children = [child for child in self.children if child.tag != tag or child in but]
 
     def get(self, attribute: str) -> str | None:
-        """Give an attribute, None where there is none."""
+        """Give an attribute, None if missing."""
         self._ask(attribute)
         return self.attributes.get(attribute)
 
@@ -80,20 +80,20 @@ class XmlElement:
             self.asked += (name,)
 
     def text(self, attribute: str) -> str:
-        """Give a required attribute; RobotFileError where it is missing or empty."""
+        """Give a required attribute; RobotFileError if missing or empty."""
         value = (self.get(attribute) or "").strip()
         if not value:
             raise self.error(f"attribute '{attribute}' is missing or empty.")
         return value
 
     def number(self, attribute: str, default: float, *, largest: float = sys.float_info.max) -> float:
-        """Give an attribute as one number, finite unless the largest one is not; RobotFileError for none."""
+        """Give an attribute as one number, finite unless `largest` is infinite; RobotFileError otherwise."""
         return self.numbers(attribute, (default,), largest=largest)[0]
 
     def numbers(
         self, attribute: str, default: tuple[float, ...], *, largest: float = sys.float_info.max
     ) -> tuple[float, ...]:
-        """Give an attribute as as many finite numbers as its default has; RobotFileError for other than these."""
+        """Give an attribute as a list of numbers, as many as `default` has; RobotFileError otherwise."""
         raw = self.get(attribute)
         if raw is None:
             return default
@@ -107,7 +107,7 @@ class XmlElement:
         return values
 
     def warn_of_unread(self, harmless: Collection[str]) -> None:
-        """Add warnings of attributes and elements, here and inside, that no reader asked for, but for harmless ones."""
+        """Warn of attributes and elements, here and below, that no reader asked for, except harmless ones."""
         places: dict[tuple[str, str], list[XmlElement]] = {}
         others: list[XmlElement] = []
         for name, element in _unread(self, harmless):
@@ -121,7 +121,7 @@ class XmlElement:
 
 
 def _unread(root: XmlElement, harmless: Collection[str]) -> Iterator[tuple[str, XmlElement]]:
-    """Give what no reader asked for, with the element that it belongs to, in document order."""
+    """Give the names no reader asked for, each with its element, in document order."""
     stack = [root]
     while stack:
         element = stack.pop()
@@ -143,16 +143,16 @@ def _number(word: str) -> float:
 
 
 def shortened(text: str, length: int = 60) -> str:
-    """Give a text short enough for a message."""
+    """Cut a text to the length of a message."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def read_xml(data: bytes) -> XmlElement:
-    """Read one XML document, UTF-8; give its root element.
+    """Read one XML document in UTF-8 and give its root element.
 
     Raises:
-        RobotFileError: Too large, empty, not UTF-8, not well-formed, with a document type declaration or entities,
-            nested too deep, with too many elements or with a too long attribute.
+        RobotFileError: The document is too large, empty, not UTF-8 or not well-formed, has a document type declaration
+            or entities, is nested too deep, or has too many elements or too long an attribute.
     """
     if len(data) > MAX_BYTES:
         raise RobotFileError(f"the file has more than {MAX_BYTES} bytes.")
@@ -167,10 +167,10 @@ def read_xml(data: bytes) -> XmlElement:
 
 
 class _TreeBuilder:
-    """Receives the parser's events and keeps the open elements on a stack."""
+    """Receiver of the parser's events; a stack holds the open elements."""
 
     def __init__(self) -> None:
-        # The explicit encoding overrides the one that the document claims: what was checked above is what is parsed.
+        # The explicit encoding overrides the declared encoding: the parser reads the bytes that were checked above.
         self._parser = expat.ParserCreate(encoding="utf-8")
         self._parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
@@ -201,7 +201,7 @@ class _TreeBuilder:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         parent = self._open[-1] if self._open else None
-        # The owner itself, not its label: labels of deep elements are long, and a file may hold many such elements.
+        # Keep the owner, not its label: labels of deep elements are long, and a file may hold many such elements.
         element = XmlElement(tag, attributes, self._parser.CurrentLineNumber, parent, self._warnings)
         self._check_caps(element)
         if parent is None:
@@ -228,20 +228,20 @@ class _TreeBuilder:
 
 
 def is_xml_text(source: object) -> bool:
-    """Return whether this is the text of a document rather than a name or a path."""
+    """Return whether a source is the text of a document rather than a name or a path."""
     return isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def with_declaration_passed_over(data: bytes) -> bytes:
-    """Give a document in which an XML declaration after blank lines is an instruction that parsers ignore.
+    """Turn an XML declaration after blank lines into an instruction ignored by parsers; line numbers stay.
 
-    Without that, parsers refuse the document. Line numbers stay the same.
+    Parsers refuse a declaration after blank lines.
     """
     return _LATE_DECLARATION.sub(rb"\1<?was", data)
 
 
 def outermost_tag(data: bytes) -> str:
-    """Give the tag of the outermost element; empty where none is found, of which readers say what is wrong."""
+    """Give the tag of the outermost element; empty if none is found, for a reader to report."""
     found = list[str]()
     parser = expat.ParserCreate()
     parser.StartElementHandler = lambda tag, _: found.append(tag)
