@@ -18,14 +18,14 @@ class BodySpheres:
     """The spheres of a robot, link by link.
 
     Attributes:
-        links: Names of the links that have spheres, and of objects that are attached to links after them.
-        link_start: First sphere of each link and, last, their number, shape [links + 1].
+        links: Names of the links with spheres, followed by objects attached to links.
+        link_start: First sphere of each link; the last entry is the sphere count, shape [links + 1].
         link_body: Body that carries each link, -1 for the world, shape [links].
-        centers: In the body's frame, world frame for -1 [m], shape [spheres, 3].
-        radii: [m], shape [spheres].
-        bounds: A sphere around those of each link, centre in the body's frame and radius [m], shape [links, 4].
-        pairs: Links that are checked against each other, as places in `links`, shape [pairs, 2].
-        touches: Names of what each attached object may touch, in their order.
+        centers: Centres in the body's frame, world frame for -1 [m], shape [spheres, 3].
+        radii: Radii [m], shape [spheres].
+        bounds: Bounding sphere of each link: centre in the body's frame, radius [m], shape [links, 4].
+        pairs: Pairs of links checked for self-collision, indices into `links`, shape [pairs, 2].
+        touches: Names of links and objects that each attached object may touch.
     """
 
     links: tuple[str, ...]
@@ -38,26 +38,26 @@ class BodySpheres:
     touches: tuple[frozenset[str], ...] = ()
 
     def of_link(self, place: int) -> slice:
-        """Give where the spheres of a link stand."""
+        """Give the slice of a link's spheres."""
         return slice(int(self.link_start[place]), int(self.link_start[place + 1]))
 
     def may_touch(self, place: int, name: str) -> bool:
-        """Return whether what has a place is an attached object that may touch a link or object of some name."""
+        """Return whether `place` is an attached object that may touch the link or object `name`."""
         attached = place - (len(self.links) - len(self.touches))
         return attached >= 0 and name in self.touches[attached]
 
 
 def body_spheres(robot: KinematicRobot, model: CollisionModel) -> BodySpheres:
-    """Put the spheres of a model on the bodies of its robot; UnknownNameError for a link that is not there."""
+    """Put the spheres of a model on the bodies of its robot; UnknownNameError for an unknown link."""
     places = {link: place for place, link in enumerate(model.spheres)}
     pairs = np.array([[places[a], places[b]] for a, b in model.pairs], dtype=np.int32).reshape(-1, 2)
     return _spheres_on(robot, [(link, link, own) for link, own in model.spheres.items()], pairs)
 
 
 def with_attached(robot: KinematicRobot, spheres: BodySpheres, attached: Mapping[str, AttachedObject]) -> BodySpheres:
-    """Put objects on the bodies that carry them, beside the spheres of the links.
+    """Add attached objects to the spheres of the links.
 
-    Each is checked against what moves against it, but for what it may touch.
+    Each object is checked against all links that move relative to the object, except links in its `touches`.
     """
     own = _spheres_on(
         robot, [(name, one.link, one.spheres) for name, one in attached.items()], np.empty((0, 2), np.int32)
@@ -90,11 +90,11 @@ def with_attached(robot: KinematicRobot, spheres: BodySpheres, attached: Mapping
 def checked_attached(
     robot: KinematicRobot, spheres: BodySpheres, attached: Mapping[str, AttachedObject], others: Collection[str]
 ) -> Mapping[str, AttachedObject]:
-    """Return objects that are attached to links, by name; `others` are names of all objects of worlds.
+    """Return attached objects by name after checks; `others` are the names of all objects of worlds.
 
     Raises:
         UnknownNameError: The robot has no link of a name.
-        InputError: There are too many, one is none, or its name is that of a link or of an object of the world.
+        InputError: There are too many objects, an object has another type, or its name is a link's or an object's.
     """
     if not isinstance(attached, Mapping):
         raise InputError(f"attached must be a mapping of names to AttachedObject, got {type(attached).__name__}.")
@@ -116,7 +116,7 @@ def checked_attached(
 def _spheres_on(
     robot: KinematicRobot, parts: Sequence[tuple[str, str, Float64Array]], pairs: Int32Array
 ) -> BodySpheres:
-    """Put named parts on the bodies of a robot: of each its name, its link, and spheres in the link's frame."""
+    """Put named parts on the bodies of a robot: (name, link, spheres in the link's frame)."""
     frames = [robot.link_frame(link) for _, link, _ in parts]
     centers = [
         frame[:3] + quaternion_rotate(frame[3:], own[:, :3])
@@ -136,7 +136,7 @@ def _spheres_on(
 
 
 def _bound(centers: Float64Array, radii: Float64Array) -> Float64Array:
-    """Give a sphere around spheres, nearly the smallest: its centre walks towards the one that reaches furthest."""
+    """Give a nearly minimal bounding sphere: the centre walks towards the farthest-reaching sphere."""
     middle = 0.5 * ((centers - radii[:, None]).min(axis=0) + (centers + radii[:, None]).max(axis=0))
     for step in range(1, 200):
         reach = np.linalg.norm(centers - middle, axis=1) + radii

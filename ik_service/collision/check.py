@@ -1,4 +1,4 @@
-"""Distances of configurations from contact, with themselves and with a world, in float64."""
+"""Clearance of configurations: distances from self-collision and from a world, in float64."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
 CHECKED_PER_BLOCK = 512
-"""Configurations per block: bounds the memory of the places of spheres."""
+"""Configurations per block: bounds the memory of sphere centres."""
 DISTANCES_AT_ONCE = 1 << 16
-"""Distances between spheres, or from an object, that are computed at once, about: their numbers stay in the cache."""
+"""Distances computed at once, about: the numbers stay in the cache."""
 NOTHING = -1
 
 
@@ -26,10 +26,10 @@ class CollisionCheck:
     """Distances of configurations from contact.
 
     Attributes:
-        clearance: Least distance between two links that are checked, or a link and an object [m], negative in
-            contact, inf where there is nothing to touch, shape [n].
-        closest: The two places in `names`, -1 where there is nothing to touch, shape [n, 2]; links come first.
-        names: Links that have spheres, what is attached to links, then objects of the world.
+        clearance: Least distance between two checked links, or a link and an object [m], negative in contact, inf
+            without obstacles, shape [n].
+        closest: The closest pair, indices into `names`, -1 without obstacles, shape [n, 2]; links come first.
+        names: Links with spheres, then attached objects, then objects of the world.
     """
 
     clearance: Float64Array
@@ -38,12 +38,12 @@ class CollisionCheck:
 
     @property
     def is_free(self) -> NDArray[np.bool_]:
-        """True where nothing touches, shape [n]."""
+        """True for configurations free of contact, shape [n]."""
         return np.asarray(self.clearance > 0.0)
 
     @property
     def closest_pairs(self) -> list[tuple[str, str] | None]:
-        """The names of the two that are closest in each configuration."""
+        """Names of the closest pair of each configuration."""
         return [None if a == NOTHING else (self.names[a], self.names[b]) for a, b in self.closest]
 
 
@@ -54,9 +54,9 @@ def check_collision(
     world: World | None = None,
     enabled: ArrayLike | None = None,
 ) -> CollisionCheck:
-    """Check configurations; links that no joint moves are not checked against the world: they stand in it.
+    """Check configurations; links fixed to the world are not checked against the world.
 
-    Arguments and errors are those of `RobotModel.collision`.
+    Arguments and errors are described in `RobotModel.collision`.
     """
     configurations = checked_joint_q(robot, joint_q)
     present = _checked_enabled(world, enabled, len(configurations))
@@ -76,7 +76,7 @@ def check_collision(
 
 
 def sphere_centers(robot: KinematicRobot, spheres: BodySpheres, configurations: Float64Array) -> Float64Array:
-    """Give the centres of the spheres in the world frame [m], shape [spheres, n, 3]; each coordinate is contiguous."""
+    """Give the sphere centres in the world frame [m], shape [spheres, n, 3]; each coordinate is contiguous."""
     poses = poses_of_bodies(robot, configurations, range(robot.body_count))
     centers = np.empty((3, len(spheres.radii), len(configurations)))
     for place, body in enumerate(spheres.link_body):
@@ -91,7 +91,7 @@ def sphere_centers(robot: KinematicRobot, spheres: BodySpheres, configurations: 
 
 
 def pair_distance(spheres: BodySpheres, centers: Float64Array, first: int, second: int) -> Float64Array:
-    """Give the least distance of the spheres of two links [m], shape [n]."""
+    """Give the least distance between the spheres of two links [m], shape [n]."""
     by_coordinate, radii = np.moveaxis(centers, -1, 0), spheres.radii
     a, b = spheres.of_link(first), spheres.of_link(second)
     width = max(1, DISTANCES_AT_ONCE // max(1, centers.shape[1]))  # pairs of spheres at once
@@ -114,10 +114,10 @@ def _parts(own: slice, width: int) -> list[slice]:
 def _least_distance(
     first: Float64Array, second: Float64Array, first_radii: Float64Array, second_radii: Float64Array
 ) -> Float64Array:
-    """Give the least distance between spheres with centres [m], shape [3, spheres, n], and radii [m]: shape [n]."""
+    """Give the least distance of two sets of spheres, centres [m], shape [3, spheres, n], and radii [m]: shape [n]."""
     gaps = first[:, :, np.newaxis] - second[:, np.newaxis]
     gaps *= gaps
-    distance = gaps[0]  # its sum in this order, whatever the lengths: the same bytes for one configuration and for many
+    distance = gaps[0]  # sum in this fixed order: one configuration and a batch give the same bytes
     distance += gaps[1]
     distance += gaps[2]
     np.sqrt(distance, out=distance)

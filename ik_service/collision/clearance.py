@@ -1,8 +1,8 @@
-"""The clearance of one configuration in float32, and what is nearest, as functions for kernels of one robot.
+"""Clearance of one configuration in float32, and the closest spheres, as functions for kernels of one robot.
 
-    bodies, joint by joint -> bounds of links -> pairs whose bounds are near: their spheres -> objects whose bounds are
+    bodies, joint by joint -> bounds of links -> near pairs of links: their spheres -> near objects: their spheres
 
-What is near is looked at sphere by sphere, a packet of them at a time; on a GPU one after another.
+Spheres of near links are checked one SIMD packet at a time; on a GPU one by one.
 """
 
 import typing
@@ -29,19 +29,19 @@ VECTOR = """struct V {
     CUDA_CALLABLE V operator*(float by) const { return {x * by, y * by, z * by, 0}; }
     CUDA_CALLABLE float operator[](int k) const { return k == 0 ? x : k == 1 ? y : z; }
 };"""
-"""Vectors of three numbers: Clang keeps four side by side in a register."""
+"""Vectors of three numbers: Clang keeps four numbers in a register."""
 
 
 @dataclass(frozen=True)
 class ClearanceSize:
-    """Sizes that a check's code is made for; how many spheres a link has is data, up to so many blocks in all.
+    """Sizes in the generated code of a check; the sphere count of a link is data, within a total of blocks.
 
     Attributes:
         coordinates: Coordinates of a configuration.
         bodies: Bodies of the robot.
-        links: Links with spheres that there is room for.
-        blocks: Blocks of spheres there is room for.
-        lanes: Spheres in a block.
+        links: Capacity for links with spheres.
+        blocks: Capacity for blocks of spheres.
+        lanes: SIMD lanes; a block has one sphere per lane.
     """
 
     coordinates: int
@@ -54,9 +54,9 @@ class ClearanceSize:
 @lru_cache
 @typing.no_type_check
 def clearance_function(size: ClearanceSize) -> Any:
-    """Return the function of Warp: (p, joint_q, spheres, worlds, least) -> the clearance if it is below `least`.
+    """Return the Warp function (p, joint_q, spheres, worlds, least) -> the clearance if below `least`, else `least`.
 
-    Its arguments are the problem, a vector of coordinates, `CollisionSpheres`, `CollisionWorlds` and a distance [m].
+    The arguments are the problem, a vector of coordinates, `CollisionSpheres`, `CollisionWorlds` and a distance [m].
     """
     warp: Any = wp
     Configuration: Any = warp.ref[wp.types.vector(size.coordinates, wp.float32)]
@@ -72,12 +72,12 @@ def clearance_function(size: ClearanceSize) -> Any:
 @lru_cache
 @typing.no_type_check
 def approaches_function(size: ClearanceSize) -> Any:
-    """Return the function of Warp: (p, joint_q, spheres, worlds, least, gaps, slopes) -> how many spheres are near.
+    """Return the Warp function (p, joint_q, spheres, worlds, least, gaps, slopes) -> the count of near spheres.
 
-    Arguments as in `clearance_function`. It looks for spheres that are nearer than `least` to another link or to an
-    object, up to four of each two and 32 in all, and writes the nearest, in order: distances into `gaps` [robots,
-    most], and how much each grows by every coordinate into `slopes` [robots, most, coordinates], in m per rad or m; 0
-    for coordinates of ball and floating joints.
+    Arguments as in `clearance_function`. The function finds spheres nearer than `least` to another link or an object,
+    up to four per pair and 32 in all, and writes them in order of distance: distances into `gaps` [robots, most], and
+    derivatives by every coordinate into `slopes` [robots, most, coordinates], in m per rad or m; 0 for coordinates of
+    ball and floating joints.
     """
     warp: Any = wp
     Configuration: Any = warp.ref[wp.types.vector(size.coordinates, wp.float32)]
@@ -101,13 +101,13 @@ def approaches_function(size: ClearanceSize) -> Any:
 @lru_cache
 @typing.no_type_check
 def time_to_contact_function(size: ClearanceSize) -> Any:
-    """Return the function of Warp: (p, joint_q, spheres, worlds, levers, farthest, speeds, kept, longest) -> a time.
+    """Return the Warp function (p, joint_q, spheres, worlds, levers, farthest, speeds, kept, longest) -> a time [s].
 
-    The first arguments are those of `clearance_function`. For at least as long as it returns, and no more than
-    `longest`, everything keeps the distance `kept` [m], if joints move no faster than `speeds` from here on.
+    The first arguments are described in `clearance_function`. Until the returned time, at most `longest`, every
+    clearance stays above `kept` [m] if no joint moves faster than `speeds`.
 
-    `levers`, [links, coordinates], says how far spheres of a link move at most for a unit of a coordinate; 0 where it
-    does not move them. `farthest`, [coordinates], says how far from 0 joints may slide for that.
+    `levers`, [links, coordinates], are the largest motions of a link's spheres per unit of a coordinate, 0 without
+    influence. `farthest`, [coordinates], bounds the sliding coordinates for which `levers` hold.
     """
     warp: Any = wp
     Configuration: Any = warp.ref[wp.types.vector(size.coordinates, wp.float32)]

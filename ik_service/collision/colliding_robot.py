@@ -1,4 +1,4 @@
-"""Methods of a robot with a collision model; `RobotModel` is one."""
+"""Base class of robots with a collision model; `RobotModel` derives from it."""
 
 import dataclasses
 from collections import Counter
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
 DRAWS_MOST = 200
-"""Times that as many configurations are drawn as are wanted, until so many are free."""
+"""Largest ratio of drawn to wanted configurations."""
 DISTANCES_MOST = 5_000_000_000
-"""Distances from spheres that are looked at, about, while few are free: a minute of a core."""
+"""Sphere distances computed while few configurations are free, about: a minute of a core."""
 FEW_FREE = 0.02
-"""Share of free configurations up to which they are few."""
+"""Share of free configurations that counts as few."""
 
 
 class CollidingRobot(KinematicRobot):
-    """A robot, and how far its configurations are from contact."""
+    """A robot with clearance queries."""
 
     def with_collision_model(self, model: CollisionModel | None) -> "Self":
-        """Give a model with spheres and pairs in place of those that it has now; None for none.
+        """Give a model with these spheres and pairs instead of the present ones; None removes the collision model.
 
         Raises:
             UnknownNameError: The robot has no link of a name.
@@ -43,12 +43,12 @@ class CollidingRobot(KinematicRobot):
 
     @cached_property
     def body_spheres(self) -> BodySpheres | None:
-        """The spheres of the collision model on the robot's bodies; None without a model."""
+        """The spheres of the collision model on the robot's bodies; None without a collision model."""
         return None if self.collision_model is None else body_spheres(self, self.collision_model)
 
     @property
     def collision_words(self) -> str:
-        """Say, for people, whether collision is checked, and by what."""
+        """Describe for people the collision checks of this robot."""
         if (model := self.collision_model) is None:
             return "Collision: not checked; no collision model. 'ik-service spheres' makes one of shapes and meshes."
         return (
@@ -58,16 +58,17 @@ class CollidingRobot(KinematicRobot):
     def random_free_joint_q(self, rng: np.random.Generator, n: int, world: World | None = None) -> Float64Array:
         """Draw configurations uniformly inside the limits and free of contact, shape [n, joint_coord_count].
 
-        Without a collision model and a world they are those of ``random_joint_q``. At most 200 n are drawn. While fewer
-        than 1 in 50 is free, at most 5e9 distances from spheres are looked at, to other spheres and to objects.
+        Without a collision model and a world, the result equals ``random_joint_q``. At most 200 n configurations are
+        drawn. While fewer than 1 in 50 is free, at most 5e9 sphere distances are computed.
 
         Args:
-            rng: Draws them.
-            n: How many.
+            rng: Random generator.
+            n: Count of configurations.
             world: Obstacles; None for none.
 
         Raises:
-            InputError: There is a world and no collision model, or next to nothing is free; pairs in contact are named.
+            InputError: A world is given without a collision model, or too few configurations are free; the message
+                names pairs in contact.
         """
         if self.collision_model is None and world is None:
             return self.random_joint_q(rng, n)
@@ -100,15 +101,15 @@ class CollidingRobot(KinematicRobot):
         enabled: ArrayLike | None = None,
         attached: Mapping[str, AttachedObject] | None = None,
     ) -> CollisionCheck:
-        """Say how far configurations are from contact, in float64.
+        """Compute the clearance of configurations, in float64.
 
-        Links that no joint moves are not checked against the world: they stand in it, on a table or beside a wall.
+        Links fixed to the world, such as a base on a table, are not checked against the world.
 
         Args:
             joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
             world: Obstacles; None for none.
-            enabled: Which of its objects are there, shape [objects] or [n, objects]; None for all.
-            attached: Objects that links carry, by name; None for none.
+            enabled: Mask of the present objects, shape [objects] or [n, objects]; None for all.
+            attached: Objects carried by links, by name; None for none.
 
         Raises:
             UnknownNameError: The robot has no link of a name.

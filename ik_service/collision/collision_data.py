@@ -1,6 +1,6 @@
-"""Arrays of the collision check of a solve, on the device: spheres by islands, worlds, and the clearance asked for.
+"""Arrays of the collision check of a solve, on the device: spheres by islands, worlds, and the required clearance.
 
-Arrays of worlds grow and are filled anew for each solve; launches that are recorded hold them until they grow.
+Arrays of worlds grow on demand and are filled for each solve; recorded launches keep their arrays until arrays grow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.device_model import DeviceModel
 
 VERDICT_ROUNDING = 1e-5
-"""By how much more clearance is asked for in float32 than in the verdict [m]."""
+"""Extra clearance in float32 beyond the verdict's [m]."""
 WIDEST = 1.0
-"""Clearance above which more of it wins nothing [m]."""
+"""Clearance above which a larger clearance is not preferred [m]."""
 
 SPARE_VALUES, SPARE_TIMES = 1 << 20, 4
-"""Room for distances of grids that is kept though nothing needs it: so many, or so many times as there are."""
+"""Largest unused room for distances of grids: this count, or this multiple of the needed count."""
 
 
 class Room(NamedTuple):
@@ -39,32 +39,32 @@ class Room(NamedTuple):
     most: int
 
     def takes(self, other: "Room") -> bool:
-        """Return whether another one fits, and leaves no large grid's room; what all problems share has one line."""
+        """Return whether `other` fits without keeping a large grid's unused room; one line serves all problems."""
         one_line = (self.world_lines > 1, self.enabled_lines > 1) == (other.world_lines > 1, other.enabled_lines > 1)
         is_tight = self.values <= max(SPARE_VALUES, SPARE_TIMES * other.values)
         return one_line and is_tight and all(have >= want for have, want in zip(self, other, strict=True))
 
     def grown(self) -> "Room":
-        """Return lengths that are powers of two."""
+        """Round lengths up to powers of two."""
         return Room(*(1 << max(count - 1, 0).bit_length() for count in self))
 
 
 class CollisionData:
-    """Arrays of one solver.
+    """Collision arrays of one solver.
 
     Args:
-        model: The robot on the device; it has a collision model.
-        lanes: Packets of the solver's kernels.
+        model: A robot with a collision model, on the device.
+        lanes: SIMD lanes of the solver's kernels.
 
     Attributes:
-        size: What the code of a check is made for.
-        body_spheres: What is checked: spheres of links, and of what is attached to them.
+        size: Sizes in the generated code of the check.
+        body_spheres: Checked spheres: of links, and of attached objects.
         sphere_arrays: Arrays of the spheres of links.
         worlds: The `CollisionWorlds`.
-        clearance: What a success has at least [m], on the device, in float32 with room for rounding; and up to where
-            more of it wins, or 0.
-        margin: The same in float64, as asked for.
-        version: Changes when arrays have been exchanged.
+        clearance: Required clearance [m] on the device, in float32 with room for rounding, and the clearance above
+            which a larger clearance is not preferred, or 0.
+        margin: Required clearance [m] in float64, without room for rounding.
+        version: Changes when arrays are exchanged.
     """
 
     def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
@@ -74,19 +74,19 @@ class CollisionData:
         self.sphere_arrays = self._checked = SphereArrays(model, self.body_spheres, lanes.width)
         self._attached: Mapping[str, AttachedObject] = {}
         blocks = int(self.spheres(range(model.robot.trees.ntree)).sphere.shape[0])
-        blocks += MAX_ATTACHED + MAX_ATTACHED_SPHERES // lanes.width  # the last one of each may be half full
+        blocks += MAX_ATTACHED + MAX_ATTACHED_SPHERES // lanes.width  # the last block of each object may be half full
         links = len(self.body_spheres.links) + MAX_ATTACHED
         self.size = ClearanceSize(model.joint_coord_count, model.body_count, links, blocks, lanes)
         self._clearance = HostDeviceArray((2,), wp.float32, model.device, per_problem=False)
         self._margin = HostDeviceArray((1,), wp.float64, model.device, per_problem=False)
         self.clearance, self.margin = self._clearance.device, self._margin.device
         self.version = 0
-        self._used: tuple[object, ...] | None = None  # what stands in the arrays
+        self._used: tuple[object, ...] | None = None  # key of the content of the arrays
         self._worlds, self._lines = tuple[World, ...](), world_lines(())
         self._make_room(Room(1, 1, 1, 1, 1, 1))
 
     def spheres(self, trees: Sequence[int]) -> Any:
-        """Return the `CollisionSpheres` of an island that has these trees."""
+        """Return the `CollisionSpheres` of an island with these trees."""
         key = tuple(map(int, trees))
         if key not in self._spheres:
             self._spheres[key] = self._checked.of_trees(key)
@@ -102,15 +102,15 @@ class CollisionData:
         *,
         widest: bool = False,
     ) -> None:
-        """Take the worlds of a solve, and what is attached to links.
+        """Fill the arrays for a solve.
 
         Args:
-            worlds: The worlds; there may be none.
-            world_index: Which of them each problem has, [1 or problems].
-            enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
-            attached: Objects that links carry, by name.
-            margin: What a success has at least [m].
-            widest: Whether the largest clearance wins.
+            worlds: Worlds, possibly none.
+            world_index: World of each problem, [1 or problems].
+            enabled: Mask of present objects, [1 or problems, most objects of a world]; None for all.
+            attached: Objects carried by links, by name.
+            margin: Required clearance [m].
+            widest: Prefer the largest clearance.
         """
         if attached != self._attached:
             self._attached, self._used = dict(attached), None
@@ -119,7 +119,7 @@ class CollisionData:
             self._checked = self.sphere_arrays.with_spheres(self.body_spheres) if attached else self.sphere_arrays
             self._spheres.clear()
             self.version += 1
-        key = (tuple(worlds), world_index.tobytes(), margin, widest)  # worlds are equal where they are the same object
+        key = (tuple(worlds), world_index.tobytes(), margin, widest)  # equality of worlds is identity
         if enabled is None and key == self._used:
             return
         self._used = None
@@ -129,28 +129,29 @@ class CollisionData:
         wanted = Room(len(worlds), len(lines.kind), len(values), len(world_index), *given.shape)
         if not self._room.takes(wanted):
             self._make_room(wanted.grown())
-        self._start.host[:] = len(lines.kind)
-        self._start.host[: len(worlds) + 1] = lines.start
-        numbers: dict[HostDeviceArray, NDArray[Any]] = {
-            self._kind: lines.kind,
-            self._passes: self._passes_of(lines.names),
-            self._shape: lines.shape,
-            self._exact: lines.shape,
-            self._grid: lines.grid,
-            self._value: values,
+        arrays = self._arrays
+        arrays["start"].host[:] = len(lines.kind)
+        numbers: dict[str, NDArray[Any]] = {
+            "start": lines.start,
+            "kind": lines.kind,
+            "passes": self._passes_of(lines.names),
+            "shape": lines.shape,
+            "exact_shape": lines.shape,
+            "grid": lines.grid,
+            "value": values,
+            "world": world_index,
         }
-        for array, own in numbers.items():
-            array.host[: len(own)] = own
-        self._index.host[: len(world_index)] = world_index
-        self._enabled.host[: len(given), : given.shape[1]] = given
+        for name, own in numbers.items():
+            arrays[name].host[: len(own)] = own
+        arrays["enabled"].host[: len(given), : given.shape[1]] = given
         self._clearance.host[:] = margin + VERDICT_ROUNDING, max(WIDEST, margin) if widest else 0.0
         self._margin.host[0] = margin
-        for array in (*self._arrays, self._clearance, self._margin):
+        for array in (*arrays.values(), self._clearance, self._margin):
             array.push(0)
         self._used = key if enabled is None else None
 
     def lines_of(self, worlds: tuple[World, ...]) -> WorldLines:
-        """Give the objects of worlds as numbers; a solve asks again where islands touch each other."""
+        """Give the objects of worlds as numbers; cached, because checks between islands ask again."""
         if worlds != self._worlds:
             self._worlds, self._lines = worlds, world_lines(worlds)
         return self._lines
@@ -168,27 +169,18 @@ class CollisionData:
             return HostDeviceArray(shape, dtype, self._model.device, per_problem=False)
 
         self._room = room
-        self._start = array(room.worlds + 1, dtype=wp.int32)
-        self._kind, self._passes = (array(room.objects, dtype=wp.int32) for _ in range(2))
-        self._shape = array(room.objects, 16, dtype=wp.float32)
-        self._exact = array(room.objects, 16, dtype=wp.float64)
-        self._grid = array(room.objects, 4, dtype=wp.int32)
-        self._value = array(room.values, dtype=wp.float32)
-        self._index = array(room.world_lines, dtype=wp.int32)
-        self._enabled = array(room.enabled_lines, room.most, dtype=wp.uint8)
-        named = {
-            "start": self._start,
-            "kind": self._kind,
-            "passes": self._passes,
-            "shape": self._shape,
-            "exact_shape": self._exact,
-            "grid": self._grid,
-            "value": self._value,
-            "world": self._index,
-            "enabled": self._enabled,
+        self._arrays = {
+            "start": array(room.worlds + 1, dtype=wp.int32),
+            "kind": array(room.objects, dtype=wp.int32),
+            "passes": array(room.objects, dtype=wp.int32),
+            "shape": array(room.objects, 16, dtype=wp.float32),
+            "exact_shape": array(room.objects, 16, dtype=wp.float64),
+            "grid": array(room.objects, 4, dtype=wp.int32),
+            "value": array(room.values, dtype=wp.float32),
+            "world": array(room.world_lines, dtype=wp.int32),
+            "enabled": array(room.enabled_lines, room.most, dtype=wp.uint8),
         }
-        self._arrays = tuple(named.values())
         self.worlds: Any = CollisionWorlds()
-        for name, own in named.items():
+        for name, own in self._arrays.items():
             setattr(self.worlds, name, own.device)
         self.version += 1

@@ -1,7 +1,7 @@
-"""Proof that spheres cover a solid: cells around all of it, each in one sphere or outside of the solid.
+"""Proof that spheres cover a solid: cells around the whole solid, each in one sphere or outside the solid.
 
-Cells that are neither are cut, level by level. Middles of cells that no sphere has are points of the solid that look
-out, and spheres are added or grow for them; for the smallest cells spheres grow until they have all of each.
+Undecided cells are cut, level by level. The centre of a cell outside all spheres is an uncovered point of the solid:
+spheres are added or grow to cover such points. For the smallest cells, spheres grow until each cell is covered.
 """
 
 from collections.abc import Callable
@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 from ik_service.mechanism.transforms import Float64Array
 
 FIRST_CELLS, MOST_CELLS = 4000, 100_000
-"""Cells to begin with, about, and how many there may be at once; where more would be needed spheres grow instead."""
+"""First number of cells, about, and largest number of cells; beyond, spheres grow instead."""
 SPHERES_ASKED = 8
-"""Number of spheres that are asked whether they have a cell: those that had most of the one that it was cut from."""
+"""Spheres tested per cell: the spheres nearest to the parent cell."""
 MESH_ROUNDING = 1e-6
-"""Share of the largest extent of a solid by which its distances may be wrong: those of meshes are in float32."""
+"""Error of a solid's distances, as a share of its largest extent: distances of meshes are in float32."""
 DISTANCES_PER_BLOCK = 1 << 22
-"""Distances that are computed at once."""
+"""Distances computed at once."""
 SignedDistance = Callable[[Float64Array], Float64Array]
 
 
 class Spheres:
-    """Spheres at some of the places, which become more and larger.
+    """Spheres at a subset of candidate places; their number and radii grow.
 
     Args:
-        centers: The places [m], shape [k, 3].
-        radii: Of spheres there to begin with [m], shape [k].
-        growth: By how much a sphere grows before another one is added [m].
-        chosen: Places that have a sphere.
+        centers: Candidate places [m], shape [k, 3].
+        radii: Initial radii at these places [m], shape [k].
+        growth: Growth of a sphere before another sphere is added [m].
+        chosen: Places with a sphere.
     """
 
     def __init__(self, centers: Float64Array, radii: Float64Array, growth: float, chosen: list[int]) -> None:
@@ -39,11 +39,11 @@ class Spheres:
 
     @property
     def centers(self) -> Float64Array:
-        """Their centres [m], shape [spheres, 3]."""
+        """Centres of the spheres [m], shape [spheres, 3]."""
         return self._centers[self.chosen]
 
     def take_in(self, points: Float64Array) -> bool:
-        """Let spheres have points [m], shape [n, 3]; return whether there are more spheres than before."""
+        """Cover points [m], shape [n, 3]; return whether spheres were added."""
         gaps, _ = nearest_gaps(points, self.centers, self.radii, 1)
         points = points[gaps[:, 0] > 0.0]
         if not len(points):
@@ -58,7 +58,7 @@ class Spheres:
         return bool(added)
 
     def grow(self, numbers: NDArray[np.intp], by: Float64Array) -> None:
-        """Let spheres grow by the largest of the lengths that are given for each [m]; negative ones change nothing."""
+        """Grow each sphere by the largest of its given lengths [m]; negative lengths change nothing."""
         grown = self.radii.copy()
         np.maximum.at(grown, numbers, self.radii[numbers] + by)
         self.radii = grown
@@ -67,15 +67,15 @@ class Spheres:
 def cover_cells(
     spheres: Spheres, signed_distance: SignedDistance, lower: Float64Array, upper: Float64Array, smallest: float
 ) -> None:
-    """Let spheres become more and larger until every point of a solid is in one.
+    """Add and grow spheres until every point of a solid is covered.
 
     Args:
         spheres: The spheres.
-        signed_distance: From points [m, n, 3] to distances from the solid, negative inside [m, n]; its values at two
-            points differ by no more than the points are apart.
+        signed_distance: Distances [m, n] of points [m, n, 3] from the solid, negative inside; a distance changes no
+            faster than the point moves.
         lower: Least coordinates of the solid [m], shape [3].
         upper: Largest coordinates [m], shape [3].
-        smallest: Half of the diagonal of cells that are cut no more [m]: by about as much spheres grow for the last.
+        smallest: Half diagonal of the smallest cells [m]: about the final growth of spheres.
     """
     cells, half = _first_cells(lower, upper)
     rounding = MESH_ROUNDING * float((upper - lower).max())
@@ -97,7 +97,7 @@ def cover_cells(
 
 
 def fewest(centers: Float64Array, radii: Float64Array, points: Float64Array) -> list[int]:
-    """Choose spheres until they cover all points that any covers: always the one that covers most of those left."""
+    """Choose spheres that cover all coverable points, greedily: the sphere with most uncovered points comes next."""
     gaps2 = (centers**2).sum(axis=1)[:, np.newaxis] + (points**2).sum(axis=1) - 2.0 * centers @ points.T
     covered = np.ascontiguousarray((gaps2 <= (radii * np.abs(radii))[:, np.newaxis]).T)  # [points, spheres]
     covered = covered[covered.any(axis=1)]
@@ -115,7 +115,7 @@ def fewest(centers: Float64Array, radii: Float64Array, points: Float64Array) -> 
 def nearest_gaps(
     points: Float64Array, centers: Float64Array, radii: Float64Array, count: int
 ) -> tuple[Float64Array, NDArray[np.intp]]:
-    """Give how far points are from the spheres that are nearest [m], and which those are, both of shape [n, count]."""
+    """Give the distances of points from the nearest spheres [m] and these spheres, both of shape [n, count]."""
     count = min(count, len(centers))
     gaps, numbers = np.empty((len(points), count)), np.empty((len(points), count), dtype=np.intp)
     step = max(1, DISTANCES_PER_BLOCK // len(centers))
@@ -129,7 +129,7 @@ def nearest_gaps(
 
 
 def _first_cells(lower: Float64Array, upper: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Give the middles of cells around a solid, shape [n, 3], and half their edges, shape [3]."""
+    """Give the centres of cells around a solid, shape [n, 3], and half their edges, shape [3]."""
     size = upper - lower
     step = float(np.prod(np.maximum(size, 1e-3 * size.max())) / FIRST_CELLS) ** (1.0 / 3.0)
     counts = np.ceil(size / step).astype(int).clip(1)
@@ -143,13 +143,13 @@ def _nearest(cells: Float64Array, spheres: Spheres) -> NDArray[np.intp]:
 
 
 def _beyond(cells: Float64Array, half: Float64Array, spheres: Spheres, nearest: NDArray[np.intp]) -> Float64Array:
-    """Give by how much the farthest point of each cell is out of the spheres that are asked [m], [n, SPHERES_ASKED]."""
+    """Give the distance of each cell's farthest point beyond each tested sphere [m], [n, SPHERES_ASKED]."""
     farthest = np.abs(cells[:, np.newaxis] - spheres.centers[nearest]) + half
     return np.asarray(np.linalg.norm(farthest, axis=-1) - spheres.radii[nearest])
 
 
 def _grow_around(spheres: Spheres, beyond: Float64Array, nearest: NDArray[np.intp], spare: float) -> None:
-    """Let spheres grow until they have all cells, those that look out by most first: it takes in most of the others."""
+    """Grow spheres until all cells are covered, the farthest cell first: its sphere covers most of the others."""
     least = beyond.min(axis=1)
     while len(least) and least.max() > 0.0:
         worst = int(least.argmax())
@@ -169,13 +169,13 @@ def _cut(
 
 
 MOST = 2048
-"""Most spheres of a box; where a bound would ask for more, they stand out by more."""
+"""Most spheres of a box; with a bound that needs more, spheres protrude further."""
 BOUND_STEP = 1.05
-"""By what factor the bound is then raised, step by step."""
+"""Factor of the bound per step in this case."""
 
 
 def cover_box(half: Float64Array, bound: float) -> Float64Array:
-    """Give spheres [k, 4] [m] that cover a box around the origin and stand out by a bound; `half` its edges, [3]."""
+    """Give spheres [k, 4] [m] that cover a box at the origin, half edges `half`, [3], and protrude by `bound`."""
     counts = _cells(half, bound)
     while counts is None:
         bound *= BOUND_STEP
@@ -191,10 +191,10 @@ def cover_box(half: Float64Array, bound: float) -> Float64Array:
 
 
 def _cells(half: Float64Array, bound: float) -> NDArray[np.intp] | None:
-    """Give along each axis the number of cells, so that few of them touch a face; None where there are too many.
+    """Give the number of cells along each axis with the fewest cells at a face; None if there are too many.
 
-    A cell's sphere goes through its corners, so it stands out of a face by its radius less half of an edge. Edges of
-    cells along the two shorter sides are tried, and the third is as long as the bound allows.
+    A cell's sphere goes through its corners and protrudes from a face by its radius less half an edge. The two shorter
+    sides are tried with 1 to 64 cells; the third edge of the cells is as long as the bound allows.
     """
     order = np.argsort(half, kind="stable")
     tried = np.arange(1, 65)

@@ -1,7 +1,7 @@
-"""Spheres that cover shapes, few that stand out by little, and how well they do; points are in one up to rounding.
+"""Coverings of shapes by few spheres of small protrusion, and their quality; coverage is exact up to rounding.
 
-A capsule has them along its axis, a box at a lattice. Of any other solid, balls around points inside that stand out by
-a bound are chosen until they have points of it, then more and larger ones, until they have all cells around it.
+A capsule has spheres along its axis, a box on a lattice. Any other solid starts with spheres around inner points,
+chosen to cover surface points; spheres are added and grow until they cover all cells around the solid.
 """
 
 from dataclasses import replace
@@ -15,30 +15,30 @@ from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError
 
 STANDS_OUT = 0.15
-"""By how much of the least width of a shape its spheres stand out, unless another bound is given."""
+"""Default protrusion of spheres, as a share of the least width of a shape."""
 STANDS_OUT_LEAST = 0.005
-"""The same [m] of thin shapes."""
+"""Least default protrusion [m], for thin shapes."""
 THINNEST = 1e-6
-"""Least thickness of a box or cylinder [m]: thinner ones are covered as if they had it."""
+"""Least thickness of a box or cylinder [m]: thinner shapes are covered as if they had this thickness."""
 CANDIDATES = 1200
-"""Places of spheres that are tried for a solid, about."""
+"""Candidate centres of spheres in a solid, about."""
 SURFACE_STEPS = 49
 """Points along the longest edge of a box."""
 COVER_POINTS = 1500
-"""Points that the choice of spheres is made by, about."""
+"""Points for the choice of spheres, about."""
 STANDS_OUT_MORE = 0.5
-"""By how much more than the bound the spheres of a box stand out at most, as a share of it."""
+"""Largest protrusion of the spheres of a box beyond the bound, as a share of the bound."""
 GROWTH = 0.1
-"""By how much spheres grow before others are added, as a share of the bound."""
+"""Growth of spheres before spheres are added, as a share of the bound."""
 SMALLEST_CELL = 0.04
-"""Size from which on cells of a solid are cut no more: half of their diagonal, as a share of the bound."""
+"""Half diagonal of the smallest cells of a solid, as a share of the bound."""
 
 
 class Solid(NamedTuple):
-    """A solid that is to be covered.
+    """A solid to cover.
 
     Attributes:
-        signed_distance: From points [m, shape ..., 3] to distances, negative inside [m, shape ...].
+        signed_distance: Function from points [m, shape ..., 3] to distances, negative inside [m, shape ...].
         surface: Points of the surface [m], shape [k, 3].
         lower: Least coordinates [m], shape [3].
         upper: Largest coordinates [m], shape [3].
@@ -53,13 +53,13 @@ class Solid(NamedTuple):
 def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64Array:
     """Give spheres that cover a shape: centres in its owner's frame [m] and radii [m], shape [k, 4].
 
-    Every point of the shape is in one of them, up to rounding.
+    Every point of the shape is in a sphere, up to rounding.
 
     Args:
         shape: The shape.
-        stands_out: By how much a sphere may stand out of it [m]; None for 15 % of its width, at least 5 mm. The width
-            of a box is its shortest edge, that of round shapes their diameter. Boxes and cylinders may add half as much
-            again, and all more where they would need thousands of spheres: plates of 5 mm from about 0.5 m on.
+        stands_out: Largest protrusion of a sphere [m]; None for 15 % of the shape's width, at least 5 mm. The width is
+            the shortest edge of a box, or the diameter of round shapes. Spheres of boxes and cylinders may protrude by
+            half as much again, or further if thousands of spheres would be needed: 5 mm plates from about 0.5 m on.
 
     Raises:
         InputError: The bound is not positive.
@@ -75,7 +75,7 @@ def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64
 
 
 def shape_solid(shape: BoundedShape) -> Solid:
-    """Give the solid of a shape in its owner's frame."""
+    """Give a shape as a solid in its owner's frame."""
     shape = _with_volume(shape)
     if isinstance(shape, Box):
         half, surface = 0.5 * np.array(shape.size), _box_surface(0.5 * np.array(shape.size))
@@ -96,7 +96,7 @@ def shape_solid(shape: BoundedShape) -> Solid:
 
 
 def _with_volume(shape: BoundedShape) -> BoundedShape:
-    """Give a box or cylinder with the least thickness; what is flat has no points inside."""
+    """Give a box or cylinder the least thickness; a flat shape has no points inside."""
     if isinstance(shape, Box) and min(shape.size) < THINNEST:
         return replace(shape, size=tuple(max(edge, THINNEST) for edge in shape.size))
     if isinstance(shape, Cylinder) and min(shape.radius, shape.length) < THINNEST:
@@ -107,14 +107,14 @@ def _with_volume(shape: BoundedShape) -> BoundedShape:
 def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float = 0.0) -> Float64Array:
     """Give spheres that cover a solid, centres [m] and radii [m], shape [k, 4].
 
-    Every point where its distance is not above 0 is in one of them, as far as distances at two points differ by no more
-    than the points are apart: those of closed meshes and of shapes do, up to rounding, and those of their unions. Of
-    meshes with holes the points of the surface are covered, and what the winding number takes for inside next to them.
+    Every point with a distance <= 0 is covered if the distance changes no faster than the point moves. Closed meshes,
+    shapes and their unions meet this condition, up to rounding. Of a mesh with holes, the surface points and the
+    neighbouring points inside by winding number are covered.
 
     Args:
         solid: The solid.
         stands_out: As for ``cover_shape``; the width is twice the depth of the deepest point.
-        looks_out: How far points of the solid may be outside of all spheres [m]; fewer spheres are needed for it.
+        looks_out: Allowed distance of points of the solid from the spheres [m]; reduces the number of spheres.
     """
     bound = _depth_bound(solid) if stands_out is None else stands_out
     spheres = cover_points(solid, bound, looks_out, GROWTH * bound)
@@ -123,13 +123,13 @@ def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float 
 
 
 def cover_points(solid: Solid, stands_out: float, looks_out: float, growth: float) -> Spheres:
-    """Choose spheres that have points of a solid: those of its surface, and of a grid inside.
+    """Choose spheres that cover the surface points of a solid and the points of a grid inside.
 
-    They stand out by `stands_out` [m] to begin with, and are larger by `looks_out` [m] than they are in the end.
+    Spheres protrude by `stands_out` [m] at first; their radii include `looks_out` [m], subtracted at the end.
     """
     inside, half = _grid_inside(solid)
     radii = stands_out - solid.signed_distance(inside) + looks_out
-    if radii.max() < np.linalg.norm(half):  # of what is thin no sphere would have its own cell of the grid
+    if radii.max() < np.linalg.norm(half):  # in a thin solid no sphere would cover its own cell of the grid
         radii[:] = np.linalg.norm(half)
     points = np.concatenate([solid.surface, inside])
     chosen = fewest(inside, radii, points[:: max(1, len(points) // COVER_POINTS)])
@@ -157,7 +157,7 @@ def _in_owner(shape: BoundedShape, spheres: Float64Array) -> Float64Array:
 
 
 def _cover_capsule(shape: Capsule, bound: float) -> Float64Array:
-    """Give balls along the axis, so near that between two of them none of the cylinder looks out."""
+    """Give spheres along the axis, dense enough to cover the cylinder between them."""
     apart = 2.0 * np.sqrt((shape.radius + bound) ** 2 - shape.radius**2)
     count = int(min(np.ceil(shape.length / apart), MOST - 1)) + 1
     along = np.linspace(-0.5, 0.5, count) * shape.length if count > 1 else np.zeros(1)
@@ -166,11 +166,11 @@ def _cover_capsule(shape: Capsule, bound: float) -> Float64Array:
 
 
 def _grid_inside(solid: Solid) -> tuple[Float64Array, Float64Array]:
-    """Give points of a grid inside a solid, or its middle where it has none, and half the edges of a cell."""
+    """Give grid points inside a solid, or its centre if there are none, and half the edges of a cell."""
     size = np.maximum(solid.upper - solid.lower, 1e-6)
     step = (float(np.prod(size)) / CANDIDATES) ** (1.0 / 3.0)
     counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1  # odd: a layer in the middle
-    while np.prod(counts) > 2 * CANDIDATES:  # of what is thin: one layer counts as much as the volume says of several
+    while np.prod(counts) > 2 * CANDIDATES:  # a thin solid has one layer, with the points of several by volume
         step *= 1.1
         counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1
     axes = [
@@ -184,7 +184,7 @@ def _grid_inside(solid: Solid) -> tuple[Float64Array, Float64Array]:
 
 
 def _box_surface(half: Float64Array) -> Float64Array:
-    """Give points of the faces of a box, edges and corners among them, shape [k, 3]."""
+    """Give points on the faces of a box, including edges and corners, shape [k, 3]."""
     steps = [np.linspace(-reach, reach, max(5, int(SURFACE_STEPS * reach / half.max()))) for reach in half]
     faces = []
     for axis, reach in enumerate(half):
@@ -198,7 +198,7 @@ def _box_surface(half: Float64Array) -> Float64Array:
 
 
 def _cylinder_surface(half: Float64Array) -> Float64Array:
-    """Give points of the side and both ends of a cylinder along z, shape [k, 3]."""
+    """Give points on the side and both ends of a cylinder along z, shape [k, 3]."""
     angles = np.linspace(0.0, 2.0 * np.pi, 48, endpoint=False)
     rim = half[0] * np.column_stack([np.cos(angles), np.sin(angles)])
     side = [np.column_stack([rim, np.full(len(rim), z)]) for z in np.linspace(-half[2], half[2], 33)]
@@ -211,7 +211,7 @@ def _cylinder_surface(half: Float64Array) -> Float64Array:
 
 
 def _ball_surface(radius: float, count: int = 800) -> Float64Array:
-    """Give points of a ball's surface, shape [count, 3]."""
+    """Give points on a sphere's surface, shape [count, 3]."""
     number = np.arange(count)
     turns, heights = number * (np.pi * (1.0 + np.sqrt(5.0))), 1.0 - (2.0 * number + 1.0) / count
     across = np.sqrt(1.0 - heights**2)
@@ -225,9 +225,9 @@ class CoveringFigures(NamedTuple):
     """Quality of a covering of a solid by spheres.
 
     Attributes:
-        coverage: Share of the points of its surface that are in a sphere.
-        protrusion: By how much a sphere stands out at most [m].
-        gap_95: What 95 % of the points on the outside of the spheres are nearer to the solid than [m].
+        coverage: Share of surface points inside a sphere.
+        protrusion: Largest distance of a sphere's surface from the solid [m].
+        gap_95: 95 % quantile of the distances from the solid to the outside of the spheres [m].
     """
 
     coverage: float
@@ -236,7 +236,7 @@ class CoveringFigures(NamedTuple):
 
 
 def covering_figures(solid: Solid, spheres: Float64Array) -> CoveringFigures:
-    """Measure how well spheres, centres [m] and radii [m], shape [k, 4], cover a solid."""
+    """Measure the covering of a solid by spheres, centres [m] and radii [m], shape [k, 4]."""
     centers, radii = spheres[:, :3], spheres[:, 3]
     beyond = np.linalg.norm(solid.surface[:, np.newaxis] - centers, axis=-1) - radii
     outside = _outer_points(centers, radii)
@@ -247,7 +247,7 @@ def covering_figures(solid: Solid, spheres: Float64Array) -> CoveringFigures:
 
 
 def _outer_points(centers: Float64Array, radii: Float64Array) -> Float64Array:
-    """Give points of the spheres' surfaces that are in no other sphere, by area, shape [k, 3]."""
+    """Give points on the outside of the union of spheres, uniform by area, shape [k, 3]."""
     unit, kept = _ball_surface(1.0, POINTS_OF_A_SPHERE), []
     for k, (center, radius) in enumerate(zip(centers, radii, strict=True)):
         points = center + radius * unit[:: max(1, int((radii.max() / radius) ** 2))]  # as many per area

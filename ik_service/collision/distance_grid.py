@@ -1,4 +1,4 @@
-"""Obstacles of any form: their signed distance at the nodes of a grid."""
+"""Obstacles of any form: signed distance at the nodes of a grid."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from objectives.errors import InputError
 MAX_NODES = 1 << 24
 """Most nodes of a grid: 64 MiB of distances."""
 LEAST_SPACING = 1e-6
-"""Least distance between its nodes [m]."""
+"""Least distance between nodes [m]."""
 
 
 @dataclass(frozen=True, eq=False)
 class DistanceGrid:
-    """Signed distance at the nodes of a grid, trilinear between them, read-only.
+    """Signed distance at the nodes of a grid, trilinear between nodes, read-only.
 
-    Beyond the outermost nodes nothing is known. A point there, ``b`` away from the grid's nearest point, is as far as
-    if all obstacles were in the grid: ``sqrt(b^2 + d^2)`` for the distance ``d`` at that point; and ``b + d`` where
-    that is negative, as if the obstacle went on.
+    Outside the grid, obstacles are assumed to lie inside the grid. With ``b`` the distance of a point from the grid and
+    ``d`` the value at the grid's nearest point, the distance is ``sqrt(b^2 + d^2)``, or ``b + d`` for negative ``d``,
+    as if the obstacle continued.
 
     Attributes:
-        values: Distance at the nodes [m], negative inside of an obstacle, float32, shape [x, y, z] of at least 2 nodes
+        values: Distance at the nodes [m], negative inside an obstacle, float32, shape [x, y, z] with at least 2 nodes
             along each axis.
-        spacing: Between neighbouring nodes [m].
-        pose: Of node [0, 0, 0] in the frame of the grid's owner, with the axes along which nodes are counted: position
-            [m] and quaternion xyzw.
+        spacing: Distance between neighbouring nodes [m].
+        pose: Frame of node [0, 0, 0], axes along the node indices, in the owner's frame: position [m] and quaternion
+            xyzw.
     """
 
     values: NDArray[np.float32]
@@ -39,7 +39,7 @@ class DistanceGrid:
     pose: Numbers = IDENTITY_POSE
 
     def __init__(self, values: ArrayLike, spacing: float, pose: ArrayLike = IDENTITY_POSE) -> None:
-        """Copy and check what is given.
+        """Copy and check the arguments.
 
         Raises:
             InputError: Distances have another shape, are too many or too large, or the spacing is too small.
@@ -69,13 +69,13 @@ class DistanceGrid:
         upper: ArrayLike,
         spacing: float,
     ) -> "DistanceGrid":
-        """Ask for the distance at every node of a grid that covers a box, with axes parallel to the owner's.
+        """Sample a distance function at the nodes of a grid that covers a box, axes parallel to the owner's.
 
         Args:
-            signed_distance: Gives the distances [m], [n], of points [n, 3].
+            signed_distance: Function from points [m], [n, 3], to distances [m], [n].
             lower: Corner of the box [m], shape [3]: node [0, 0, 0].
-            upper: The corner opposite [m], shape [3].
-            spacing: Between neighbouring nodes [m].
+            upper: The opposite corner [m], shape [3].
+            spacing: Distance between neighbouring nodes [m].
 
         Raises:
             InputError: The box has no width, or there would be too many nodes.
@@ -103,17 +103,17 @@ class DistanceGrid:
         """Return the same obstacles with their owner's frame at a pose: position [m] and quaternion xyzw.
 
         Raises:
-            InputError: It is no pose.
+            InputError: The pose is not a transform.
         """
         owner = checked_transform(pose, "The pose of the frame of a grid")
         return DistanceGrid(self.values, self.spacing, transform_multiply(owner, np.array(self.pose)))
 
     @cached_property
     def steepness(self) -> float:
-        """Largest change of the distance along a way that meets no obstacle, for its length: 1 or more.
+        """Largest change of the distance per length of a path in free space: 1 or more.
 
-        It is about 1 for a grid of true distances. Where obstacles reach the outermost nodes it is at least 1.4: beyond
-        them, the distance changes along the way there and across.
+        About 1 for true distances. At least 1.4 if obstacles reach the outermost nodes: outside, the distance changes
+        along and across the path.
         """
         inside, outside = 0.0, 0.0
         for plane in range(self.values.shape[0] - 1):
@@ -123,7 +123,7 @@ class DistanceGrid:
 
     @cached_property
     def depth(self) -> float:
-        """Depth of obstacles that reach the outermost nodes [m]: so far they may go on beyond."""
+        """Depth of obstacles at the outermost nodes [m]: the bound of their continuation outside."""
         faces = [np.take(self.values, side, axis=axis).min() for axis in range(3) for side in (0, -1)]
         return max(0.0, -float(min(faces)))
 
@@ -159,9 +159,9 @@ def _checked_values(values: ArrayLike) -> NDArray[np.float32]:
 
 
 def _slopes(values: NDArray[np.float32]) -> tuple[Float64Array, NDArray[np.bool_]]:
-    """Give the steepest slope in each cell between two planes of nodes, and whether some of it is no obstacle.
+    """Give the steepest slope in each cell between two planes of nodes, and whether the cell has a free corner.
 
-    The slope of what is trilinear is steepest in a corner, and there it is made of the three edges that meet.
+    A trilinear slope is steepest in a corner, where the three adjacent edges define the slope.
     """
     along = [np.diff(values, axis=axis).astype(np.float64) for axis in range(3)]
     steepest = np.zeros(np.subtract(values.shape, 1))

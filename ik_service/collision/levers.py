@@ -1,4 +1,4 @@
-"""Lever arms: the largest motion of the spheres of a robot by each joint."""
+"""Lever arms: largest motion of a robot's spheres per unit of each joint."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from objectives.errors import InputError
 def levers(
     robot: KinematicRobot, spheres: BodySpheres, joint_q: NDArray[np.floating[Any]] | None = None
 ) -> Float64Array:
-    """Return how far sphere centres move at most per unit of each DOF [m per rad or m], [links, joint_dof_count].
+    """Return the largest motion of sphere centres per unit of each DOF [m per rad or m], [links, joint_dof_count].
 
-    This holds in any configuration within limits, and in those of `joint_q`, [n, joint_coord_count], if beyond.
+    Valid for configurations within limits, and for `joint_q`, [n, joint_coord_count], if given.
 
     Raises:
-        InputError: A joint turns what slides without a limit.
+        InputError: A joint rotates a sliding joint without a limit.
     """
     found = np.zeros((len(spheres.links), robot.joint_dof_count))
     farthest = np.maximum(np.abs(robot.joint_limit_lower), np.abs(robot.joint_limit_upper))
@@ -45,9 +45,9 @@ def levers(
 
 
 def farthest_slides(robot: KinematicRobot) -> Float64Array:
-    """Return how far from 0 joints may slide for `levers` to be right [m], [joint_coord_count]; inf where they turn.
+    """Return the bound of sliding coordinates for which `levers` hold [m], [joint_coord_count]; inf for angles.
 
-    What turns moves as much further for each metre by which joints that slide are beyond that, together.
+    Beyond the bound, a lever grows by the sum of the excess lengths of the sliding joints.
     """
     found = np.full(robot.joint_coord_count, np.inf)
     for joint in range(robot.joint_count):
@@ -60,9 +60,9 @@ def farthest_slides(robot: KinematicRobot) -> Float64Array:
 
 
 def slides_between(robot: KinematicRobot) -> Float64Array:
-    """Return how far the joints between two bodies slide together [m], shape [joint_count + 1, joint_count + 1].
+    """Return the total sliding length of joints between two bodies [m], shape [joint_count + 1, joint_count + 1].
 
-    The world is last, at -1. A joint that slides without a limit counts as one of 2 `UNBOUNDED`.
+    Index -1 is the world. A sliding joint without a limit counts as 2 `UNBOUNDED`.
     """
     count = robot.joint_count
     slide, carries = np.zeros(count), np.zeros((count + 1, count))
@@ -72,14 +72,14 @@ def slides_between(robot: KinematicRobot) -> Float64Array:
             np.clip(limit[own], -UNBOUNDED, UNBOUNDED) for limit in (robot.joint_limit_lower, robot.joint_limit_upper)
         )
         slide[joint] = (upper - lower).sum()
-        carries[joint] = carries[robot.joint_parent[joint]]  # parents come first, and the world has no joint above it
+        carries[joint] = carries[robot.joint_parent[joint]]  # parents come first; the world has no joint above
         carries[joint, joint] = 1.0
     above, common = carries @ slide, (carries * slide) @ carries.T
     return np.asarray(above[:, None] + above[None] - 2.0 * common)
 
 
 def slides_and_turns(robot: KinematicRobot, joint: int) -> tuple[slice, slice]:
-    """Give the DOFs of a joint along which it slides, and those about which it turns."""
+    """Give the sliding DOFs and the rotating DOFs of a joint."""
     first, end = int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1])
     slides = JointType(robot.joint_type[joint]).linear_dof_count
     return slice(first, first + slides), slice(first + slides, end)

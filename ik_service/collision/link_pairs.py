@@ -1,4 +1,4 @@
-"""Pairs of links that are checked against each other, from its structure and from random configurations."""
+"""Pairs of links checked for self-collision, chosen from the tree and from random configurations."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -15,17 +15,17 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 
 SAMPLES, SAMPLES_LEAST = 10_000, 100
-"""Random configurations by which pairs are judged, at most and at least."""
+"""Random configurations for the choice of pairs, at most and at least."""
 MOST_DISTANCES = 100_000_000
-"""Distances between spheres that are looked at in all of them, about, but for the least number of configurations."""
+"""Distances between spheres computed in all configurations, about; SAMPLES_LEAST takes precedence."""
 NEVER_SAMPLES = 1000
-"""With fewer configurations no pair counts as never in contact."""
+"""Least number of configurations to declare a pair never in contact."""
 ALWAYS_SHARE = 0.95
-"""Share of them from which on a pair counts as always in contact: its spheres overlap by themselves."""
+"""Share of configurations in contact from which a pair counts as always in contact: its spheres overlap."""
 NEVER_DISTANCE = 0.01
-"""Links that come no nearer than this [m] in any of them count as never in contact."""
+"""Links with a larger least distance [m] in all configurations count as never in contact."""
 LONGEST_SLIDE = 2.0
-"""Random configurations say little of links that joints between them slide further [m]: such pairs stay."""
+"""Pairs with longer sliding joints between them [m] stay: random configurations miss their contacts."""
 SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
 
 
@@ -36,22 +36,22 @@ def choose_pairs(
     *,
     most_distances: int = MOST_DISTANCES,
 ) -> CollisionModel:
-    """Give the collision model that checks every pair of links that may come into contact, and may leave it.
+    """Give a collision model with every pair of links that can be both in contact and free of contact.
 
-    Left out are, with the reason: links of one body; a link and the one above it that has spheres; pairs in contact in
-    nearly all random configurations; pairs that come near each other in none. The configurations are the same in
-    every run. Links between which joints slide further than 2 m in all stay, unless they are always in contact: few of
-    those configurations would show that they meet.
+    Left out, with the reason, are: links of one body; a link and its nearest parent with spheres; pairs in contact in
+    nearly all random configurations; pairs near each other in none. The random configurations are the same in every
+    run. Pairs with joints between them that slide further than 2 m in total stay, unless always in contact: random
+    configurations would miss their contacts.
 
     Args:
         robot: The robot.
-        spheres: By link, centres in its frame [m] and radii [m], shape [k, 4].
-        samples: How many random configurations; None for 10 000, or fewer of a robot with very many spheres.
-        most_distances: Distances between spheres that are looked at in all of them, about, where there is no `samples`.
+        spheres: Centres in the link's frame [m] and radii [m] by link, shape [k, 4].
+        samples: Count of random configurations; None for 10 000, or fewer for a robot with very many spheres.
+        most_distances: Bound of the distances between spheres computed in total, about, without `samples`.
 
     Raises:
         UnknownNameError: The robot has no link of a name.
-        InputError: Spheres are not of that shape.
+        InputError: Spheres have another shape.
     """
     model = CollisionModel(spheres, combinations(spheres, 2))
     body = {link: robot.link_frame(link)[0] for link in model.spheres}
@@ -70,12 +70,12 @@ def choose_pairs(
 
 
 def without_contacts(robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike) -> CollisionModel:
-    """Give the model that leaves out what is in contact in configurations that are known to be free.
+    """Give a model without pairs in contact in configurations known to be free.
 
     Args:
         robot: The robot.
-        model: Its model.
-        joint_q: Shape [joint_coord_count] or [n, joint_coord_count].
+        model: Its collision model.
+        joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
     """
     least, *_ = pair_contacts(robot, model, joint_q)
     touching = [pair for pair, own in zip(model.pairs, least, strict=True) if own <= 0.0]
@@ -85,7 +85,7 @@ def without_contacts(robot: KinematicRobot, model: CollisionModel, joint_q: Arra
 def pair_contacts(
     robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike
 ) -> tuple[Float64Array, Float64Array, NDArray[np.bool_]]:
-    """Give the least distance of each pair [m], the share in which it touches, [pairs]; and what is free, shape [n]."""
+    """Give least distance [m] and contact share of each pair, [pairs], and the free configurations, shape [n]."""
     configurations, spheres = checked_joint_q(robot, joint_q), body_spheres(robot, model)
     least, touching = np.full(len(spheres.pairs), np.inf), np.zeros(len(spheres.pairs))
     is_free = np.ones(len(configurations), bool)
@@ -101,7 +101,7 @@ def pair_contacts(
 
 
 def _adjacent(robot: KinematicRobot, model: CollisionModel) -> Iterator[LinkPair]:
-    """Give each link with spheres and the nearest above it that has some too."""
+    """Give each link with spheres and its nearest parent with spheres."""
     for link in model.spheres:
         above = int(robot.link_parent[robot.link_index(link)])
         while above >= 0 and robot.link_names[above] not in model.spheres:

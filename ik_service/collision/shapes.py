@@ -1,6 +1,6 @@
-"""Shapes of links and obstacles: their signed distances, and shapes as robot files name them.
+"""Shapes of links and obstacles: signed distances, and shapes named by robot files.
 
-A shape stands in the frame of its owner: the link, or the world. Distances are negative inside.
+A shape is placed in the frame of its owner: the link, or the world. Distances are negative inside.
 """
 
 from collections.abc import Iterable
@@ -21,16 +21,16 @@ from objectives.errors import InputError
 Numbers: TypeAlias = tuple[float, ...]
 IDENTITY_POSE: Numbers = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 UNIT_LENGTH_TOLERANCE = 1e-3
-"""By how much the normal of a half-space may differ from length 1; it is normalised then."""
+"""Largest deviation of a half-space's normal from length 1; the normal is normalised."""
 
 
 @dataclass(frozen=True)
 class Sphere:
-    """A ball.
+    """A sphere.
 
     Attributes:
-        radius: [m].
-        position: Its centre [m].
+        radius: Radius [m].
+        position: Centre [m].
     """
 
     radius: float
@@ -42,7 +42,7 @@ class Sphere:
 
     @property
     def pose(self) -> Numbers:
-        """Its frame in the owner's: position [m] and quaternion xyzw."""
+        """Frame of the sphere in the owner's frame: position [m] and quaternion xyzw."""
         return (*self.position, *IDENTITY_POSE[3:])
 
     def signed_distance(self, points: Float64Array) -> Float64Array:
@@ -52,12 +52,12 @@ class Sphere:
 
 @dataclass(frozen=True)
 class RoundShape:
-    """A shape that is round about z.
+    """A shape of revolution about z.
 
     Attributes:
-        radius: [m].
-        length: Of its axis [m].
-        pose: Position [m] and quaternion xyzw of its middle.
+        radius: Radius [m].
+        length: Length of the axis [m].
+        pose: Position [m] and quaternion xyzw of the centre.
     """
 
     radius: float
@@ -70,7 +70,7 @@ class RoundShape:
 
 
 class Capsule(RoundShape):
-    """A cylinder with a half ball at both ends, along z; its length is that between the centres of the half balls."""
+    """A cylinder along z with hemispherical ends; its length is the distance between the hemispheres' centres."""
 
     def signed_distance(self, points: Float64Array) -> Float64Array:
         """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
@@ -93,8 +93,8 @@ class Box:
     """A box.
 
     Attributes:
-        size: Lengths of its edges along x, y and z [m].
-        pose: Position [m] and quaternion xyzw of its middle.
+        size: Lengths of the edges along x, y and z [m].
+        pose: Position [m] and quaternion xyzw of the centre.
     """
 
     size: Numbers
@@ -115,10 +115,10 @@ class Box:
 
 @dataclass(frozen=True)
 class HalfSpace:
-    """All that is below a plane: where ``normal . point <= offset``.
+    """The space below a plane: ``normal . point <= offset``.
 
     Attributes:
-        normal: Direction out of it; given to 1e-3 of unit length.
+        normal: Outward direction, of unit length to 1e-3.
         offset: Distance of the plane from the origin along the normal [m].
     """
 
@@ -126,7 +126,7 @@ class HalfSpace:
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        """Normalise the normal; InputError where it has no length of 1, or a number is too large."""
+        """Normalise the normal; InputError if its length is not 1, or a number is too large."""
         normal = np.array(_numbers(self, "normal", 3))
         length = float(np.linalg.norm(normal))
         if abs(length - 1.0) > UNIT_LENGTH_TOLERANCE:
@@ -137,7 +137,7 @@ class HalfSpace:
     def signed_distance(self, points: Float64Array) -> Float64Array:
         """Give the distance of points in the owner's frame from the plane [m], shape [...]."""
         x, y, z = self.normal
-        # Not a matrix product, whose rounding depends on the number of points.
+        # No matrix product: its rounding depends on the number of points.
         return np.asarray(points[..., 0] * x + points[..., 1] * y + points[..., 2] * z - self.offset)
 
 
@@ -153,13 +153,13 @@ def local_points(pose: Numbers, points: Float64Array) -> Float64Array:
 
 
 def _outside_and_inside(beyond: Float64Array) -> Float64Array:
-    """Give the distance from how far a point is beyond each pair of faces, first axis."""
+    """Give the signed distance from the excess of a point beyond each pair of faces, first axis."""
     outside = np.linalg.norm(np.maximum(beyond, 0.0), axis=0)
     return np.asarray(outside + np.minimum(beyond.max(axis=0), 0.0))
 
 
 def _check_lengths(shape: Sphere | RoundShape, *names: str) -> None:
-    """Take lengths as floats; InputError where one is no number, negative or too large."""
+    """Convert lengths to floats; InputError for a length that is no number, negative or too large."""
     for name in names:
         value = _number(shape, name)
         if value < 0.0:
@@ -200,11 +200,11 @@ def _kind(shape: AnyShape) -> str:
 
 
 class MeshReference(NamedTuple):
-    """A mesh that a robot's file names; the file is not opened.
+    """A mesh named by a robot file, not opened.
 
     Attributes:
-        filename: Its address as it is written.
-        scale: Along x, y and z of the mesh.
+        filename: Address as written.
+        scale: Scale along x, y and z of the mesh.
         pose: Position [m] and quaternion xyzw in the link's frame.
     """
 
@@ -214,12 +214,12 @@ class MeshReference(NamedTuple):
 
 
 class LinkShapes(NamedTuple):
-    """Shapes of a link by which it collides.
+    """Collision shapes of a link.
 
     Attributes:
-        shapes: Those that are spheres, capsules, cylinders or boxes, in the link's frame.
-        unread: The kinds of the others: meshes above all.
-        meshes: Those meshes among them that have a file.
+        shapes: Spheres, capsules, cylinders and boxes, in the link's frame.
+        unread: Kinds of all other shapes, mostly meshes.
+        meshes: Unread meshes with a file.
     """
 
     shapes: tuple[BoundedShape, ...] = ()

@@ -1,7 +1,7 @@
-"""Spheres of a robot and its kinematics as arrays that a check of one configuration reads.
+"""Spheres of a robot and its kinematics as arrays for the check of one configuration.
 
-Each body has its frame turned so that the axis of its joint is z: a joint then turns or slides along its own frame.
-Spheres of a link stand in blocks as wide as a packet, filled up with some that touch nothing.
+The frame of each body is rotated so that the axis of its joint is z. Spheres of a link are stored in blocks as wide as
+a SIMD packet, padded with spheres far from everything.
 """
 
 from collections.abc import Collection
@@ -26,29 +26,29 @@ from ik_service.mechanism.transforms import (
 )
 
 ABSENT_RADIUS = -1.0e6
-"""Radius of spheres that fill a block up [m]: they are far from everything."""
+"""Radius of padding spheres [m]: far from everything."""
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 
 @wp.struct
 class CollisionSpheres:
-    """The bodies of a robot, the spheres of its links, and the pairs that are checked; int32 and float32."""
+    """The bodies of a robot, the spheres of its links, and the checked pairs; int32 and float32."""
 
     joint_kind: wp.array[wp.int32]  # [bodies]
     joint_parent: wp.array[wp.int32]  # [bodies]
     joint_q_start: wp.array[wp.int32]  # [bodies + 1]
-    frame: wp.array2d[wp.float32]  # [bodies, 12]: in the parent's at zero, rotation by rows, then position
+    frame: wp.array2d[wp.float32]  # [bodies, 12]: in the parent's frame at zero, rotation by rows, then position
     link_body: wp.array[wp.int32]  # [links], -1 for the world
     link_count: wp.array[wp.int32]  # [links]: spheres
     link_block: wp.array[wp.int32]  # [links + 1]: first block of each link
-    bound: wp.array2d[wp.float32]  # [links, 4]: a sphere around those of each link, centre and radius
+    bound: wp.array2d[wp.float32]  # [links, 4]: bounding sphere of each link, centre and radius
     sphere: wp.array3d[wp.float32]  # [blocks, 4, width]: centres and radii
     pair: wp.array2d[wp.int32]  # [pairs, 2]: links
-    in_world: wp.array[wp.int32]  # [links]: bit of each that is checked against the world, as `world_bits` gives it
+    in_world: wp.array[wp.int32]  # [links]: bit of each link checked against the world, from `world_bits`
 
 
 class SphereArrays:
-    """Arrays that a check of one configuration reads, but for those that depend on the trees that are checked.
+    """Arrays for the check of one configuration that do not depend on the checked trees.
 
     Args:
         model: The robot on the device.
@@ -69,9 +69,9 @@ class SphereArrays:
         return found
 
     def of_trees(self, trees: Collection[int]) -> Any:
-        """Return the `CollisionSpheres` of what some trees move, against each other, static links and worlds.
+        """Return the `CollisionSpheres` of links moved by some trees, against each other, static links and worlds.
 
-        But for pairs and bits they share their arrays.
+        All results share their arrays, except pairs and bits.
         """
         robot, spheres = self._model.robot, self._spheres
         tree = np.where(spheres.link_body >= 0, robot.trees.body_treeid[spheres.link_body], -1)
@@ -109,13 +109,13 @@ class SphereArrays:
 
 
 def world_bits(spheres: BodySpheres) -> NDArray[np.int32]:
-    """Return a bit for each link: the first for links of the robot, each attached object has one of its own."""
+    """Return a bit per link: the first bit for links of the robot, a bit of its own for each attached object."""
     own = len(spheres.links) - len(spheres.touches)
     return np.array([*[1] * own, *(2 << k for k in range(len(spheres.touches)))], dtype=np.int32)
 
 
 def _axis_turns(robot: KinematicRobot) -> Float64Array:
-    """Give the turn from each joint-parent frame to one whose z axis is the joint's, shape [joints, 7]."""
+    """Give the rotation from each joint-parent frame to a frame with z along the joint axis, shape [joints, 7]."""
     turns = np.tile(identity_transform(), (robot.joint_count, 1))
     for joint in np.flatnonzero(~np.isin(robot.joint_type, (JointType.FLOATING, JointType.BALL))):
         turns[joint, 3:] = quaternion_between(_Z_AXIS, robot.joint_axis[robot.joint_qd_start[joint + 1] - 1])
@@ -123,7 +123,7 @@ def _axis_turns(robot: KinematicRobot) -> Float64Array:
 
 
 def _frames(robot: KinematicRobot, turns: Float64Array) -> Float64Array:
-    """Give the frame of each body in that of its parent at zero, rotation by rows and then position, [bodies, 12]."""
+    """Give the frame of each body in its parent's frame at zero, rotation by rows, then position, [bodies, 12]."""
     above = np.vstack([transform_inverse(turns), identity_transform()])[robot.joint_parent]  # the last is the world's
     T = transform_multiply(transform_multiply(above, robot.joint_X_p), turns)
     columns = quaternion_rotate(T[:, np.newaxis, 3:], np.eye(3))
@@ -131,7 +131,7 @@ def _frames(robot: KinematicRobot, turns: Float64Array) -> Float64Array:
 
 
 def _turned(turns: Float64Array, spheres: Float64Array, body: NDArray[np.int32]) -> Float64Array:
-    """Give spheres in the turned frames of their bodies, [spheres, 4]; those of the world stay."""
+    """Give spheres in the rotated frames of their bodies, [spheres, 4]; spheres of the world are unchanged."""
     found = np.array(spheres)
     moved = body >= 0
     found[moved, :3] = quaternion_rotate(transform_inverse(turns[body[moved]])[:, 3:], spheres[moved, :3])
@@ -139,7 +139,7 @@ def _turned(turns: Float64Array, spheres: Float64Array, body: NDArray[np.int32])
 
 
 def _blocks(turns: Float64Array, spheres: BodySpheres, link_block: NDArray[Any], width: int) -> Float64Array:
-    """Give the spheres in blocks of their links, shape [blocks, 4, width]; the last one of each is filled up."""
+    """Give the spheres in blocks of their links, padded, shape [blocks, 4, width]."""
     counts = np.diff(spheres.link_start)
     own = np.column_stack([spheres.centers, spheres.radii])
     own = _turned(turns, own, np.repeat(spheres.link_body, counts))

@@ -1,4 +1,4 @@
-"""Obstacles around a robot and objects that its links carry, as data: changing them compiles nothing."""
+"""Obstacles around a robot and objects carried by its links, as data: a change compiles nothing."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class World:
         """Copy the mapping.
 
         Raises:
-            InputError: It is no mapping, a name is empty, what it names is no obstacle, or there are too many.
+            InputError: Not a mapping, an empty name, an object of another type, or too many objects.
         """
         if not isinstance(self.objects, Mapping):
             raise InputError(f"A world needs a mapping of names to shapes, got {type(self.objects).__name__}.")
@@ -55,27 +55,27 @@ class World:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the objects, in the order in which they were given."""
+        """Names of the objects, in the given order."""
         return tuple(self.objects)
 
 
 MAX_ATTACHED = 4
-"""Most objects that are attached at once."""
+"""Most attached objects at once."""
 MAX_ATTACHED_SPHERES = 64
-"""Most spheres of them all."""
+"""Most spheres of all attached objects."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttachedObject:
-    """An object that moves with a link, read-only.
+    """An object carried by a link, read-only.
 
-    It keeps off all links that move against its own, off other attached objects, and off the world.
+    The object keeps clear of all links that move relative to its link, of other attached objects, and of the world.
 
     Attributes:
-        link: The link that carries it.
+        link: The carrying link.
         spheres: Centres in the link's frame [m] and radii [m], shape [k, 4].
-        touches: Names of what it may touch, be it there or not: links such as fingers, objects of a world, and other
-            attached objects.
+        touches: Names of links (fingers, for example), objects of a world and other attached objects in permitted
+            contact; unknown names are allowed.
     """
 
     link: str
@@ -83,11 +83,11 @@ class AttachedObject:
     touches: frozenset[str] = frozenset()
 
     def __init__(self, link: str, spheres: ArrayLike, touches: Collection[str] = ()) -> None:
-        """Copy and check what is given.
+        """Copy and check the arguments.
 
         Raises:
             InputError: A name is no text, spheres have no shape [k, 4] of finite numbers, a radius is not positive, or
-                there are none or too many.
+                the count of spheres is 0 or too large.
         """
         if not isinstance(link, str):
             raise InputError(f"An attached object needs the name of a link, got {link!r:.80}.")
@@ -105,7 +105,7 @@ class AttachedObject:
 
     @property
     def content(self) -> tuple[object, ...]:
-        """Content by which one object is the same as another."""
+        """Content for comparing two objects."""
         return self.link, self.spheres.tobytes(), self.touches
 
     def __repr__(self) -> str:

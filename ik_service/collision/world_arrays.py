@@ -1,6 +1,6 @@
-"""Worlds as arrays that a check of one configuration reads.
+"""Worlds as arrays for the check of one configuration.
 
-A ball and a capsule are boxes of no width in some directions, rounded; so there are four kinds of objects.
+Spheres and capsules are rounded boxes without width in some directions; so there are four kinds of objects.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _KNOWN_LINES: "WeakKeyDictionary[World, tuple[_Line, ...]]" = WeakKeyDictionary(
 
 
 class ObjectKind(IntEnum):
-    """Rule by which the distance from an object is computed."""
+    """Rule for the distance from an object."""
 
     ROUNDED_BOX = 0
     CYLINDER = 1
@@ -31,30 +31,30 @@ class ObjectKind(IntEnum):
 
 @wp.struct
 class CollisionWorlds:
-    """The objects of some worlds, one world after another; int32 and float32 unless said."""
+    """The objects of several worlds, one world after another; int32 and float32 unless said."""
 
-    start: wp.array[wp.int32]  # [worlds + 1]: first object of each
+    start: wp.array[wp.int32]  # [worlds + 1]: first object of each world
     world: wp.array[wp.int32]  # [1 or problems]: world of each problem
-    enabled: wp.array2d[wp.uint8]  # [1 or problems, most objects of a world]: 1 where an object is there
+    enabled: wp.array2d[wp.uint8]  # [1 or problems, most objects of a world]: 1 if an object is present
     kind: wp.array[wp.int32]  # [objects]: `ObjectKind`
-    passes: wp.array[wp.int32]  # [objects]: bits of the attached objects that may touch each
+    passes: wp.array[wp.int32]  # [objects]: bits of the attached objects that may touch each object
     shape: wp.array2d[wp.float32]  # [objects, 16]: rotation from the world by rows, position, four lengths
-    exact_shape: wp.array2d[wp.float64]  # the same
-    grid: wp.array2d[wp.int32]  # [objects, 4]: of a grid its first value, and nodes along x, y and z
+    exact_shape: wp.array2d[wp.float64]  # the same numbers
+    grid: wp.array2d[wp.int32]  # [objects, 4]: first value of a grid, and nodes along x, y and z
     value: wp.array[wp.float32]  # distances at the nodes of all grids
 
 
 class WorldLines(NamedTuple):
-    """The objects of some worlds, one world after another.
+    """The objects of several worlds, one world after another.
 
     Attributes:
-        start: First object of each world and, last, their number, [worlds + 1].
+        start: First object of each world; the last entry is the object count, [worlds + 1].
         kind: `ObjectKind`, [objects].
         names: Names of the objects.
         shape: Rotation from the world by rows, position of the frame [m], and four numbers: half lengths and rounding
-            [m]; of a grid its spacing [m], steepness, and the radius of a ball around its middle [m]; of the rotation
-            of a half-space the last row alone, its normal, [objects, 16].
-        grid: Of a grid its first value, and nodes along x, y and z, [objects, 4].
+            [m], or for a grid spacing [m], steepness, and radius of its bounding sphere [m]; a half-space has only the
+            last row of its rotation, the normal, [objects, 16].
+        grid: First value of a grid, and nodes along x, y and z, [objects, 4].
         values: Distances at the nodes of the grids [m], one grid after another.
         most: Most objects of a world.
     """
@@ -90,10 +90,10 @@ class _Line(NamedTuple):
     """One object.
 
     Attributes:
-        kind: How the distance from it is computed.
-        numbers: As in ``WorldLines.shape``, [16].
-        nodes: Of a grid, along x, y and z.
-        values: Distances at them [m].
+        kind: Rule for the distance.
+        numbers: A row of ``WorldLines.shape``, [16].
+        nodes: Nodes of a grid along x, y and z.
+        values: Distances at the nodes [m].
     """
 
     kind: ObjectKind
@@ -103,7 +103,7 @@ class _Line(NamedTuple):
 
 
 def _lines(world: World) -> tuple[_Line, ...]:
-    """Give the objects of a world; it cannot change, so they are kept for as long as it is."""
+    """Give the objects of a world, cached for the lifetime of the world, which is immutable."""
     found = _KNOWN_LINES.get(world)
     if found is None:
         found = _KNOWN_LINES[world] = tuple(map(_line, world.objects.values()))
@@ -130,7 +130,7 @@ def _numbers(turn: Float64Array, position: Float64Array, lengths: Float64Array) 
 
 
 def _lengths(shape: Sphere | Capsule | Cylinder | Box) -> Float64Array:
-    """Give half lengths along x, y, z and by how much the shape is rounded [m], shape [4]."""
+    """Give half lengths along x, y, z and the rounding radius [m], shape [4]."""
     if isinstance(shape, Sphere):
         return np.array([0.0, 0.0, 0.0, shape.radius])
     if isinstance(shape, Capsule):
