@@ -1,4 +1,4 @@
-"""Control of robots tick by tick: warm-started, within all joint limits, without allocation once warm."""
+"""Control of robots tick by tick: warm-started, within all joint limits, without allocation after the first ticks."""
 
 from ik_service.control.controller import IKController
 from ik_service.control.limits import ControlLimits, LimitKind

@@ -1,4 +1,4 @@
-"""Arrays of the caller and those of a tick: targets and joints in, in the caller's order, and the one result out."""
+"""Conversion between the caller's arrays and a tick's arrays: targets and joints in, one result out."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from objectives import InputError
 
 
 class CallerArrays:
-    """Reads what a caller gives into the arrays of a tick, and writes its answers in the caller's order of joints."""
+    """Converter between the caller's order of joints and the arrays of a tick."""
 
     def __init__(
         self,
@@ -23,16 +23,16 @@ class CallerArrays:
         order: CallerOrder,
         target_count: int,
         islands: int,
-        unmoved: NDArray[np.intp],  # coordinates that no island moves
+        unmoved: NDArray[np.intp],  # coordinates not moved by any island
         *,
-        wxyz: bool,  # whether quaternions of targets are given in the order wxyz
+        wxyz: bool,  # quaternions of targets are given in the order wxyz
     ) -> None:
         self._arrays, self._order, self._target_count, self._wxyz = arrays, order, target_count, wxyz
         self._robots, self._unmoved = arrays.joint_q.host.shape[0], unmoved
         self._joint_q, self._joint_qd = arrays.joint_q.host, arrays.joint_qd.host
-        answers = arrays.answers  # what the tick before has commanded
+        answers = arrays.answers  # commands of the last tick
         self._last_joint_q, self._last_joint_qd = answers["joint_q_out"].host, answers["joint_qd_out"].host
-        # the one result, whose arrays are views of the answers where the caller's order is the robot's
+        # the only result object; its arrays are views of the answers if the caller's order is the robot's
         self.result = self._make_result(islands)
 
     def _make_result(self, count: int) -> ControlResult:
@@ -49,13 +49,13 @@ class CallerArrays:
         return ControlResult(**values, dof_names=order.dof_names, clearance=self._arrays.clearance.host)
 
     def checked_lines(self, joint_q: Any, joint_qd: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-        """Return configurations and speeds as arrays, None where none are given; InputError for wrong shapes."""
+        """Return configurations and speeds as arrays, None if not given; InputError for wrong shapes."""
         columns, dofs = len(self._order.coordinates), len(self._order.dofs)
         start = None if joint_q is None else lines("joint_q", joint_q, self._robots, columns)
         return start, None if joint_qd is None else lines("joint_qd", joint_qd, self._robots, dofs)
 
     def checked_targets(self, targets: Any) -> NDArray[Any]:
-        """Return poses of targets as an array; InputError for a shape or number that is not allowed."""
+        """Return target poses as an array; InputError for a wrong shape or number."""
         host, values = self._arrays.targets.host, numbers("targets", targets)
         if values.shape != host.shape and values.shape != host.shape[1:]:
             if not (values.shape == (POSE,) and self._target_count == 1):
@@ -65,7 +65,7 @@ class CallerArrays:
         return values
 
     def read_targets(self, values: NDArray[Any]) -> None:
-        """Read checked poses into the arrays of a tick."""
+        """Copy checked poses into the arrays of a tick."""
         host = self._arrays.targets.host
         if self._wxyz:
             host[..., :3], host[..., 3:6], host[..., 6] = values[..., :3], values[..., 4:], values[..., 3]
@@ -73,8 +73,10 @@ class CallerArrays:
             host[...] = values
 
     def read_joints(self, start: NDArray[Any] | None, speeds: NDArray[Any] | None) -> NDArray[np.bool_] | None:
-        """Read where the robots are and how fast; None takes what the step before has commanded."""
-        # Returns the robots of which a joint that no island moves has no number; None where there are no such joints
+        """Copy positions and speeds of the robots; None takes the last command.
+
+        Returns the robots with a non-finite coordinate not moved by any island; None without such coordinates.
+        """
         self._joint_q[...] = self._last_joint_q
         self._joint_qd[...] = self._last_joint_qd
         if speeds is not None:
@@ -91,14 +93,14 @@ class CallerArrays:
             host[:, columns] = values
 
     def _read_unmoved(self) -> NDArray[np.bool_]:
-        """Read where joints are that no island moves; return the robots of which that is no number."""
+        """Copy coordinates not moved by any island; return the robots with a non-finite one."""
         given, last = self._arrays.joint_q.host[:, self._unmoved], self._arrays.answers["joint_q_out"].host
         known = np.abs(given) <= NUMBER_MAX
         last[:, self._unmoved] = np.where(known, given, last[:, self._unmoved])
         return np.asarray(~known.all(axis=1))
 
     def write_in_order(self) -> None:
-        """Write the answers in the caller's order of joints, if that is not the robot's."""
+        """Write the answers in the caller's order of joints if different from the robot's order."""
         if self._order.is_own:
             return
         answers, order, result = self._arrays.answers, self._order, self.result

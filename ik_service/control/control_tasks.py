@@ -1,4 +1,4 @@
-"""Objectives of a controller: pose targets, further objectives, and soft rows that decide what these leave open."""
+"""Objectives of a controller: pose targets, further objectives, and soft rows in their null space."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from objectives.expression.expression_objective import ExpressionObjective
 
 @dataclass(frozen=True)
 class WideData:
-    """Data of an objective that stand in float64 in an array of the controller's own."""
+    """Location of an objective's data in a float64 array of the controller."""
 
     array: wp.array[Any]  # shape [lines, numbers of a line]
-    first: int = 0  # number at which the field starts
-    is_quaternion: bool = False  # whether it is a quaternion that may be a little off unit length
+    first: int = 0  # first number of the field
+    is_quaternion: bool = False  # the field is a quaternion, possibly a little off unit length
 
 
 class ControlTasks:
-    """The objectives of a controller, bound to its robot, and which of their data stand in float64."""
+    """Objectives of a controller, bound to its robot, and their data in float64."""
 
     def __init__(
         self,
@@ -44,36 +44,35 @@ class ControlTasks:
         *,
         tolerances: tuple[float, float],  # distance [m] and angle [rad] within which a target counts as met
         posture: Any,  # [joint_coord_count] or [robots, joint_coord_count]; None for none
-        posture_weight: float,  # of rows that draw joints to the posture [units of length per rad or m]
-        damping_weight: float,  # of rows that hold joints where they are, in the same; 0 for none
+        posture_weight: float,  # of the posture rows [units of length per rad or m]
+        damping_weight: float,  # of the damping rows, in the same unit; 0 for none
     ) -> None:
         self._model, self.targets, self._tolerances = model, tuple(targets), tolerances
-        # data in float64, by number of the objective and name of the field
+        # data in float64, by (number of the objective, name of the field)
         self.wide: dict[tuple[int, str], WideData] = {}
         # device array of the posture, float64 [1 or robots, joint_coord_count], or None
         self.posture: wp.array[Any] | None = None
-        self.damping = -1  # number of the one that holds joints where they are; -1 for none
+        self.damping = -1  # number of the damping objective; -1 for none
         # all objectives: those of the targets, further tasks, loops, soft rows
         self.objectives: list[ExpressionObjective] = []
         for target in targets:
             self._add_target(target, arrays)
         tasks: list[IKObjective] = [*self.objectives, *further]
-        # task_count: how many of them are tasks: the first ones, up to the loops
+        # number of tasks, the first objectives, followed by the loops
         self.task_count, self.objectives = len(tasks), []
         for k, task in enumerate(tasks):
             self.objectives.append(self._bound(task, owner))
             self._require_motion(self.objectives[k], targets[k] if k < len(targets) else None)
         constraints = (*model.robot.every_constraint, *model.robot.velocity_constraints)
         self.objectives += [self._bound_constraint(one, owner) for one in constraints]
-        # numbers of those of the constraints of the robot: its loops, equations between coordinates, and what it keeps
-        # of velocities
+        # numbers of the robot's constraints: loops, constraints between coordinates, velocity constraints
         self.loops = range(self.task_count, len(self.objectives))
         self._add_soft_rows(arrays, posture, posture_weight, damping_weight)
         for objective in self.objectives[self.loops.stop :]:
             self._bound(objective, owner)
 
     def _bound(self, objective: IKObjective, owner: object) -> ExpressionObjective:
-        """Bind an objective to the controller and its robot; one that cannot be compiled is refused."""
+        """Bind an objective to the controller and its robot; EngineError if it cannot be compiled."""
         require_contract(objective)
         if not isinstance(objective, ExpressionObjective):
             name = type(objective).__name__
@@ -87,14 +86,16 @@ class ControlTasks:
     def _bound_constraint(
         self, given: LoopConstraint | VelocityConstraint | CoordinateConstraint, owner: object
     ) -> ExpressionObjective:
-        """Make and bind the rows of a constraint; one that no joint moves is refused."""
+        """Make and bind the rows of a constraint; InputError if no joint moves any row."""
         rows = self._bound(constraint_rows(given, LOOP_WEIGHT), owner)
         self._require_motion(rows, None, f"constraint '{given.name}'")
         return rows
 
     def _require_motion(self, objective: ExpressionObjective, target: Target | None, name: str = "") -> None:
-        """Refuse a task of which no joint moves a row; of a target that has weights it must be a row with a weight."""
-        # So every target with a weighted row has an island, which judges it
+        """Refuse a task without a row moved by a joint; for a target with weights, a weighted row.
+
+        So every target with a weighted row has an island, which judges the target.
+        """
         support = objective.row_support(self._model)
         moved = np.asarray(support[:, self._model.robot.dof_active >= 0].any(axis=1))
         name = name or type(objective).__name__
@@ -145,7 +146,7 @@ class ControlTasks:
 
 
 def _leading_joints(robot: KinematicRobot, moved: NDArray[np.bool_]) -> list[str]:
-    """Names of the joints by which DOFs move: not those that follow them, nor locked ones."""
+    """Names of the leading joints of DOFs, without locked joints."""
     active = np.unique(robot.dof_active[moved & (robot.dof_active >= 0)])
     joints = np.searchsorted(robot.joint_qd_start, robot.active_dof[active], side="right") - 1
     return [robot.joint_names[joint] for joint in np.unique(joints)]

@@ -1,4 +1,4 @@
-"""The controller: targets and where the robots are in, commands within all limits out, tick by tick."""
+"""Controller: targets and positions of the robots in, commands within all limits out, tick by tick."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,41 +47,41 @@ WARM_TICKS = 5
 
 
 class IKController:
-    """Takes robots of one model towards targets, a tick at a time. Not thread-safe; the robot may be shared.
+    """Controller that moves robots of one model towards targets, tick by tick. Not thread-safe; robots may be shared.
 
-    Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
-    acceleration together (`ik_service.control.limits` has their precedence). They hold inside the solve, so
-    what one joint may not do others make up for. Loops that the robot closes come before all targets and objectives:
-    within these limits they are closed in every tick, or the status is LOOP_OPEN. Nothing is drawn at random and no
-    other branch is tried. Once constructed, a controller neither allocates nor compiles in a tick. It commands nothing
-    before it is given where the robots are: by `reset`, a start of `follow`, or a `joint_q` of the first `step`.
+    Every tick starts from a configuration and ends in a configuration within all limits: position, speed, joint step
+    and acceleration (see `ik_service.control.limits` for their precedence). Limits are part of the solve, so other
+    joints compensate for a joint at its limit. Loop closures take precedence over all targets and objectives: within
+    the limits, loops are closed in every tick, or the status is LOOP_OPEN. A tick uses no random numbers and stays on
+    its branch. After construction, ticks neither allocate nor compile. The first tick needs the position of the robots:
+    call `reset`, or give `follow` a start, or the first `step` a `joint_q`.
 
     Args:
         robot: The robot.
-        targets: Links that are to reach poses: names or Targets. The poses are given to `step`. Offsets and weights
-            have one line, or one per robot; rows of weight 0, for all robots alike, are left out for good. Every other
-            row is judged, whether a joint can move it or not: a slider that is asked to turn never converges. A target
-            is refused if no joint moves any row of it that has a weight.
+        targets: Links with target poses: names or Targets; `step` takes the poses. Offsets and weights have one line,
+            or one per robot; rows of weight 0 for all robots are removed permanently. All other rows are judged, even
+            rows that no joint moves: an orientation target for a slider never converges. A target is refused if no
+            joint moves any of its weighted rows.
         objectives: Further objectives, stated as expressions; each is bound to this controller. Their data have one
-            line, or one per robot. Beside targets those of priority 1, the default, change only what targets and
-            objectives of priority 0 leave open.
-        robots: Number of robots that are controlled together.
-        limits: Speeds, accelerations, clearance and the like; None takes the model's speeds.
-        world: Obstacles, where clearance is a limit; None for none. `set_world` changes them.
-        posture: Configuration that joints are drawn to where targets leave them free, in the robot's own order, shape
+            line, or one per robot. Objectives of priority 1, the default, act in the null space of targets and
+            objectives of priority 0.
+        robots: Number of robots controlled together.
+        limits: Limits of speed, acceleration, clearance and others; None takes the model's speeds.
+        world: Obstacles, if clearance is a limit; None for none. `set_world` changes the obstacles.
+        posture: Configuration that attracts joints in the null space of the targets, in the robot's own order, shape
             [joint_coord_count] or [robots, joint_coord_count]; None for none. Its rows have priority 1.
-        posture_weight: Weight of the posture's rows, in the robot's `length_unit` per rad or m.
-        damping_weight: Weight of rows that hold every joint where it is, in the same. They decide between
-            configurations that serve all rows alike, and slow a robot near singularities. With a posture, a tick
-            covers p^2 / (p^2 + d^2) of the way to it, for weights p and d.
-        scale_direction: Whether a step that limits do not allow is shortened as a whole, island by island, so that its
-            direction stays; otherwise joint by joint. Not for ball and floating joints.
-        iterations: Most steps that a tick without a deadline tries.
+        posture_weight: Weight of the posture rows, in the robot's `length_unit` per rad or m.
+        damping_weight: Weight of damping rows, which hold every joint at its position, in the same unit. Damping
+            selects one of several equivalent solutions, and slows a robot near singularities. With a posture, a tick
+            covers p^2 / (p^2 + d^2) of the way to the posture, for weights p and d.
+        scale_direction: Shorten a step beyond limits as a whole, island by island, to keep its direction; otherwise
+            joint by joint. Not for ball and floating joints.
+        iterations: Most steps of a tick without a deadline.
         position_tolerance: Distance within which a target counts as met [m].
-        orientation_tolerance: Angle within which it does [rad].
-        joint_order: Names of joints in the order in which joint arrays are given and returned; None is the robot's own.
-            Locked joints and those that follow others may be left out.
-        wxyz: Whether target quaternions are given in the order wxyz instead of xyzw.
+        orientation_tolerance: Angle within which a target counts as met [rad].
+        joint_order: Names of joints in the order of the caller's joint arrays; None is the robot's own order. Locked
+            joints and mimic joints may be omitted.
+        wxyz: Target quaternions are given in the order wxyz instead of xyzw.
         device: A Warp device. A CPU answers a few robots sooner than a GPU.
 
     Attributes:
@@ -93,10 +93,10 @@ class IKController:
 
     Raises:
         UnknownNameError: A link or joint is not in the robot.
-        InputError: An argument has a value that is not allowed.
+        InputError: An argument is invalid.
         ObjectiveError: An objective breaks its contract or is bound to another controller or solver.
         EngineError: The tasks cannot be compiled.
-        KernelCacheError: Compiled kernels can be neither read nor kept.
+        KernelCacheError: The kernel cache can be neither read nor written.
     """
 
     def __init__(
@@ -160,17 +160,17 @@ class IKController:
         self._numbers[POSITION_TOLERANCE] = position_tolerance
         self._numbers[ORIENTATION_TOLERANCE] = orientation_tolerance
         self.reset(robot.mid_joint_q[self._order.coordinates])
-        self._is_placed = False  # the place of the robots is not given yet
+        self._is_placed = False  # the position of the robots is still unknown
 
     def reset(self, joint_q: Any, joint_qd: Any = 0.0) -> None:
-        """Set where the robots are, and how fast; the next step starts from there.
+        """Set position and speed of the robots for the next step.
 
         Args:
-            joint_q: Configuration, shape [coordinates] or [robots, coordinates]. Locked joints stay where it says.
+            joint_q: Configuration, shape [coordinates] or [robots, coordinates]; locked joints are set, too.
             joint_qd: Speeds [m/s or rad/s], shape [DOFs] or [robots, DOFs], or one number.
 
         Raises:
-            InputError: A shape or number that is not allowed; the controller is then where it was.
+            InputError: A wrong shape or number; the controller is then unchanged.
         """
         speeds = host_array("joint_qd", joint_qd)
         if speeds.ndim == 0:
@@ -187,16 +187,16 @@ class IKController:
         self._caller.write_in_order()
 
     def set_world(self, world: World | None, attached: Mapping[str, AttachedObject] | None = None) -> None:
-        """Take other obstacles, and other objects that links carry, from the next step on; nothing is compiled.
+        """Use other obstacles and other attached objects from the next step on; compiles nothing.
 
         Args:
             world: The obstacles; None for none.
-            attached: What links carry, by name; None for nothing.
+            attached: Objects carried by links, by name; None for none.
 
         Raises:
             UnknownNameError: The robot has no link of a name.
-            InputError: Clearance is no limit of this controller, it is no World, or an attached object is never as far
-                from a link as the clearance that is kept.
+            InputError: Clearance is not a limit of this controller, `world` is not a World, or an attached object is
+                never as far from a link as the kept clearance.
         """
         if self._clearance is None:
             raise InputError("The controller checks no clearance. Make it with limits=ControlLimits(clearance=...).")
@@ -207,7 +207,7 @@ class IKController:
         self._clearance.use(world, checked_attached(self.robot, spheres, attached or {}, others))
 
     def warmup(self) -> None:
-        """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""
+        """Run some ticks of both kinds and restore the state, so that the first tick of a loop is not slower."""
         with self._kept():
             self._is_placed = True
             for deadline_ns in (None, 0) * WARM_TICKS:
@@ -215,17 +215,16 @@ class IKController:
         self._islands.forget_last_tick()
 
     def linearise(self, targets: Any, joint_q: Any, dt: float = 1e-3, *, joint_qd: Any = 0.0) -> TickDerivatives:
-        """Return how a tick follows where it starts, how fast that is, and its targets.
+        """Return the derivatives of a tick by its start, its start speeds, and its targets.
 
-        It is the tick that `step` makes after a `reset`, with the iterations that the controller was made with; the
-        controller stays where it is. Derivatives are differences of ticks, which are in float64: 8 for each DOF and 24
-        for each target are made, and one.
+        The tick equals `step` after `reset`, with the iterations of the constructor; the state of the controller is
+        restored. Derivatives are central differences of ticks in float64: 8 ticks per DOF, 24 per target, and one more.
 
         Args:
-            targets: Poses of the targets, as in `step`.
-            joint_q: Where the robots are, as in `reset`.
+            targets: Target poses, as in `step`.
+            joint_q: Positions of the robots, as in `reset`.
             dt: Length of the tick [s].
-            joint_qd: Speeds in the tick before, as in `reset`.
+            joint_qd: Speeds in the previous tick, as in `reset`.
 
         Raises:
             InputError: As in `step` and `reset`.
@@ -249,7 +248,7 @@ class IKController:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Put everything back after some ticks: where the robots are, their targets, and what the last tick left."""
+        """Restore the state after some ticks: positions, targets, and results of the last tick."""
         with turn_on(self._islands.device):
             put_back, tasks = self._arrays.kept(), self._islands.last_tasks()
             is_placed, seconds = self._is_placed, self._caller.result.seconds
@@ -262,10 +261,10 @@ class IKController:
                 self._caller.write_in_order()
 
     def recorded(self) -> RecordedTicks:
-        """Return the kernels of a tick, with what they work on, for export.
+        """Return the kernels of a tick with their arrays, for export.
 
         Raises:
-            EngineError: The controller is on a GPU, or has an order of joints or quaternions of its own.
+            EngineError: The controller is on a GPU, or has its own joint order or quaternion order.
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only controllers in the robot's own joint_order, of quaternions xyzw, can be exported.")
@@ -283,29 +282,28 @@ class IKController:
         joint_qd: Any = None,
         deadline_ns: int | None = None,
     ) -> ControlResult:
-        """Go one tick towards the targets.
+        """Take one tick towards the targets.
 
         Args:
-            targets: Poses of the targets in the world or their reference frames, position [m] and unit quaternion,
-                shape [7] for one, [targets, 7], or [robots, targets, 7]. None keeps those of the step before.
-            joint_q: Where the robots are, shape [coordinates] or [robots, coordinates]. None is where the step before
-                has sent them, or `reset` has said that they are: measured positions are behind that, and given in every
-                tick they hold the robots back.
-            dt: Length of the tick [s]. With limits of acceleration change it slowly: braking is counted in ticks alike:
-                ticks that differ by 5 % break these limits by about as much, and clearance together with them needs
-                equal lengths. All other limits hold for any lengths.
-            joint_qd: Speeds in the tick before, shape [DOFs] or [robots, DOFs]. None is what the step before has
-                commanded.
-            deadline_ns: Time of `time.monotonic_ns()` at which to stop iterating. None makes the number of iterations
-                that the controller was made with: the same answer every time.
+            targets: Target poses in the world or their reference frames, position [m] and unit quaternion, shape [7]
+                for one target, [targets, 7], or [robots, targets, 7]. None keeps the previous targets.
+            joint_q: Positions of the robots, shape [coordinates] or [robots, coordinates]. None takes the last command,
+                or the configuration of `reset`: measured positions lag behind, and slow the robots if given in every
+                tick.
+            dt: Length of the tick [s]. With acceleration limits change `dt` slowly: braking assumes ticks of equal
+                length. A change of 5 % violates these limits by about 5 %, and acceleration limits together with
+                clearance need equal lengths. All other limits hold for any lengths.
+            joint_qd: Speeds in the previous tick, shape [DOFs] or [robots, DOFs]. None takes the last command.
+            deadline_ns: Time of `time.monotonic_ns()` at which iterations stop. None takes the iterations of the
+                constructor: repeatable answers.
 
         Returns:
-            The commands; the same object in every step, see `ControlResult`. Where numbers of a robot are not finite
-            its status is INVALID, and it brakes and keeps its place as far as its limits allow.
+            The commands, in the same object in every step (see `ControlResult`). A robot with non-finite numbers has
+            status INVALID, brakes, and keeps its position as far as its limits allow.
 
         Raises:
-            InputError: An array has another shape, or `dt` is not a time; or nobody has said yet where the robots are,
-                by finite numbers. The tick is not made, and nothing is taken.
+            InputError: An array has another shape, `dt` is not a time, or the positions of the robots are unknown or
+                not finite. The state is unchanged.
         """
         begun = time.perf_counter_ns()
         check_times(dt, deadline_ns)
@@ -334,7 +332,7 @@ class IKController:
         return result
 
     def _place(self, joint_q: Any) -> None:
-        """Take where the robots are from the first step; without it a command would be a jump to anywhere."""
+        """Take the positions of the robots from the first step; without them a command could be any jump."""
         if joint_q is None:
             raise InputError(
                 "The controller does not know where the robots are. Call reset(joint_q), or give step a joint_q."
@@ -342,21 +340,20 @@ class IKController:
         self.reset(joint_q)
 
     def follow(self, positions: Any, orientations_xyzw: Any, dt: float, *, start_joint_q: Any = None) -> PathResult:
-        """Go along a path, a tick for every waypoint: warm-started, and within all limits in every tick.
+        """Follow a path with one tick per waypoint: warm-started, and within all limits in every tick.
 
-        Where the limits do not let the robot keep up it falls behind, and catches up when they do. For a path that is
-        known beforehand `IKSolver.follow` looks ahead.
+        A robot slowed by its limits falls behind and catches up later. For a path known in advance, `IKSolver.follow`
+        looks ahead.
 
         Args:
-            positions: Positions of the targets [m], [n, 3] for one, [n, targets, 3] for several.
-            orientations_xyzw: Unit quaternions, shapes alike with 4; wxyz if the controller was made so.
-            dt: Time from waypoint to waypoint [s].
-            start_joint_q: Configuration at rest, one tick before the first waypoint, shape [coordinates]; None goes on
-                from where the controller is.
+            positions: Target positions [m], [n, 3] for one target, [n, targets, 3] for several.
+            orientations_xyzw: Unit quaternions, shapes as for positions with 4; wxyz if set in the constructor.
+            dt: Time between waypoints [s].
+            start_joint_q: Configuration at rest, one tick before the first waypoint, shape [coordinates]; None
+                continues from the present position.
 
         Raises:
-            InputError: A value that is not allowed, the controller has several robots, or nobody has said yet where the
-                robot is.
+            InputError: An invalid value, several robots, or an unknown position of the robot.
         """
         if self.robots != 1:
             raise InputError(f"The controller has {self.robots} robots. follow takes one; call step for several.")

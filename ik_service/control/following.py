@@ -1,4 +1,4 @@
-"""Following a path tick by tick: every waypoint is a tick's target, and all limits of the controller hold all along."""
+"""Following a path tick by tick: each waypoint is the target of one tick, within all limits of the controller."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,13 +18,15 @@ Float64Array = NDArray[np.float64]
 
 
 def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: Any) -> Float64Array:
-    """Return the targets of every tick as `IKController.step` takes them, [waypoints, targets, 7]."""
-    # Positions are [n, 3] for one target, else [n, targets, 3]; unit quaternions [n, 4] or [n, targets, 4] keep their
-    # order. Raises InputError for a shape or number that is not allowed, or a target without positions or orientations.
+    """Return the targets of every tick for `IKController.step`, [waypoints, targets, 7]; quaternions keep their order.
+
+    Positions are [n, 3] for one target, else [n, targets, 3]; unit quaternions [n, 4] or [n, targets, 4]. InputError
+    for a wrong shape or number, or a target without positions or orientations.
+    """
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     given = check_targets(targets, positions, orientations, None)
     poses = np.empty((given.problem_count, len(targets), 7))
-    # As the caller gave them: a tick takes quaternions to unit length, and twice is not the same to the last bit.
+    # Quaternions as given: the tick normalises them, and normalising twice changes the last bit.
     quaternions = by_target("orientations_xyzw", orientations, len(targets), 4)
     for k, (position, orientation) in enumerate(zip(given.positions, quaternions, strict=True)):
         if position is None or orientation is None:
@@ -38,8 +40,10 @@ def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: An
 def ticks_along_path(
     step: Callable[[Float64Array], ControlResult], joint_q: Float64Array, poses: Float64Array
 ) -> tuple[Float64Array, WaypointAnswers]:
-    """Take one robot along poses [waypoints, targets, 7]; return commands [waypoints, coordinates] and verdicts."""
-    # `step` goes a tick towards targets [targets, 7] and leaves its command in `joint_q`
+    """Move one robot along poses [waypoints, targets, 7]; return commands [waypoints, coordinates] and verdicts.
+
+    `step` takes a tick towards targets [targets, 7] and leaves its command in `joint_q`.
+    """
     commands = np.empty((len(poses), len(joint_q)))
     status = np.empty(len(poses), np.int8)
     errors = np.empty((2, len(poses), poses.shape[1]))

@@ -1,4 +1,4 @@
-"""Limits of a controller's joints beyond the positions that the robot's model has, and their precedence."""
+"""Limits of a controller's joints, in addition to the model's position limits, and their precedence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from objectives import InputError
 
 
 class LimitKind(IntEnum):
-    """Kind of a limit that holds a joint back in a tick.
+    """Kind of the limit that holds a joint back in a tick.
 
-    Precedence: position limits and braking distance, then speed and joint step, then acceleration. The first leave an
-    interval of moves that holds 0; acceleration narrows it, and gives way where none of them allows it. A joint that is
-    outside its limits, as real ones are by a little, may stay where it is or come back, and never goes further out.
-    Braking is counted in ticks of the same length, not continuously: a joint that keeps to its interval in every tick
-    can stop in front of the limit without ever braking harder than its acceleration limit allows.
+    Precedence: position limits and braking distance, then speed and joint step, then acceleration. The first two leave
+    an interval of moves around 0; acceleration narrows this interval, and is ignored if the result would be empty. A
+    joint outside its limits, as real joints are by a little, may stay or return, and never moves further out. Braking
+    is counted in ticks of equal length, not continuously: a joint inside its interval in every tick can stop before the
+    limit within its acceleration limit.
     """
 
     NONE = 0
@@ -37,26 +37,26 @@ class LimitKind(IntEnum):
 KINDS = {kind.name: kind.value for kind in LimitKind}
 Float64Array = NDArray[np.float64]
 TURN_STEP_MAX = 3.0
-"""Largest turn of a joint in a tick [rad] where wheels are to roll: from half a turn on it would be taken for less."""
+"""Largest rotation of a joint per tick [rad] for rolling wheels: half a turn or more is ambiguous."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlLimits:
-    """How fast joints may move.
+    """Limits of the joints' motion.
 
-    Each is one number for all joints, a mapping from names of joints to numbers, or an array of shape
-    [joint_dof_count] in the robot's own order. Joints that a mapping does not name keep what they have without it.
+    Each field is one number for all joints, a mapping from names of joints to numbers, or an array of shape
+    [joint_dof_count] in the robot's own order. Joints missing in a mapping keep their default.
 
     Attributes:
-        velocity: Largest speed [m/s or rad/s]; of the robot's model where not given.
-        acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; of the robot's model where not given, but
-            none for robots whose closing joints have limits. With it, joints brake in front of their position limits.
-        joint_step: Largest change of position in one tick [m or rad]; none where not given. Robots with constraints on
-            velocities turn no joint by more than 3 rad.
-        position_margin: Distance that is kept from the position limits [m or rad]; 0 where not given.
-        clearance: Distance that links keep from each other and from obstacles [m], one number; None checks nothing. It
-            holds in every tick that begins with as much, on the way to its end, and for as long as the joints then take
-            to stop, if ticks have equal lengths. Where obstacles have come nearer, joints give way.
+        velocity: Largest speed [m/s or rad/s]; default: the robot's model.
+        acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; default: the robot's model, but none for
+            robots with limits on loop-closing joints. With a limit, joints brake before their position limits.
+        joint_step: Largest change of position per tick [m or rad]; default: none. Robots with velocity constraints
+            rotate no joint by more than 3 rad.
+        position_margin: Distance kept from the position limits [m or rad]; default: 0.
+        clearance: Distance of links from each other and from obstacles [m], one number; None checks nothing. Holds in
+            every tick that starts with this clearance, on the path of the tick, and while the joints stop after the
+            tick, if ticks have equal lengths. If obstacles have come nearer, joints give way.
     """
 
     velocity: float | Mapping[str, float] | Float64Array | None = None
@@ -67,9 +67,11 @@ class ControlLimits:
 
 
 def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float64Array]:
-    """Return the limits of the active DOFs, followers counted in, by their names in `TickTask`, [active_dof_count]."""
-    # Raises UnknownNameError where the robot has no joint of a name, InputError where a number is negative or none, or
-    # margins leave nothing of a range
+    """Return the limits of the active DOFs, mimic joints included, by their names in `TickTask`, [active_dof_count].
+
+    UnknownNameError if the robot has no joint of a name; InputError for a negative or non-finite number, or for margins
+    larger than a range.
+    """
     velocity, acceleration = velocity_and_acceleration(robot, limits)
     none = np.full(robot.joint_dof_count, np.inf)
     found = {
@@ -105,9 +107,10 @@ def _turns(robot: RobotModel) -> NDArray[np.bool_]:
 
 
 def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | None) -> float | None:
-    """Return the clearance that is a limit [m]; None where none is."""
-    # Raises InputError where it is no distance, the robot has no collision model, or there are obstacles and no such
-    # limit
+    """Return the clearance limit [m]; None without a limit.
+
+    InputError for an invalid distance, a robot without a collision model, or obstacles without a clearance limit.
+    """
     checked_world(world)
     if limits.clearance is None:
         if world is not None:
@@ -128,14 +131,14 @@ def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | N
 
 
 def checked_world(world: World | None) -> World | None:
-    """Return obstacles, or None for none; InputError where they are no World."""
+    """Return obstacles, or None; InputError for any other type."""
     if world is not None and not isinstance(world, World):
         raise InputError(f"world must be a World or None, got {type(world).__name__}.")
     return world
 
 
 def _narrowed(robot: RobotModel, margin: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Position limits of the active DOFs, so that they and all that follow them keep their margins."""
+    """Narrow position limits of the active DOFs by margins of the DOFs and of their mimic joints."""
     lower, upper = robot.active_limit_lower.copy(), robot.active_limit_upper.copy()
     for dof, active in enumerate(robot.dof_active):
         if active < 0 or robot.dof_multiplier[dof] == 0.0 or margin[dof] == 0.0:
@@ -147,14 +150,14 @@ def _narrowed(robot: RobotModel, margin: Float64Array) -> tuple[Float64Array, Fl
 
 
 def velocity_and_acceleration(robot: RobotModel, limits: ControlLimits) -> tuple[Float64Array, Float64Array]:
-    """Return the largest speeds and accelerations of all DOFs, followers too, each of shape [joint_dof_count]."""
+    """Return the largest speeds and accelerations of all DOFs, mimic joints included, each [joint_dof_count]."""
     velocity = dof_values(robot, "ControlLimits.velocity", limits.velocity, robot.joint_velocity_limit)
     own = np.full(robot.joint_dof_count, np.inf) if robot.has_closing_limits else robot.joint_acceleration_limit
     return velocity, dof_values(robot, "ControlLimits.acceleration", limits.acceleration, own)
 
 
 def _of_active(robot: RobotModel, values: Float64Array) -> Float64Array:
-    """Limits of the active DOFs: no follower may exceed its own."""
+    """Give the limits of active DOFs that also keep their mimic joints within limits."""
     least = np.full(robot.active_dof_count, np.inf)
     for dof, active in enumerate(robot.dof_active):
         factor = abs(float(robot.dof_multiplier[dof]))

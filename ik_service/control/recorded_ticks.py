@@ -1,4 +1,4 @@
-"""The kernels of a tick with all the arrays that they work on: the export writes them as C."""
+"""Recorded kernels of a tick with all their arrays, for export as C."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ ISLAND = "tick"
 
 @dataclass(frozen=True)
 class RecordedTicks:
-    """The launches of a tick, and what stands in its arrays."""
+    """The launches of a tick, and the content of its arrays."""
 
-    # a step for each island, of the phase `ISLAND`, and where clearance is a limit what keeps a tick clear, of the
-    # phase `KEEP`; arrays that change are all among its numbers
+    # one step per island, of phase `ISLAND`, and the step of a clearance limit, of phase `KEEP_STEP`; `numbers` holds
+    # all arrays that change
     launches: RecordedLaunches
     data: tuple[str, ...]  # names of the arrays with data of objectives
-    unmoved_coordinates: tuple[int, ...]  # coordinates that no island moves
-    unmoved_dofs: tuple[int, ...]  # DOFs that no island moves
-    iterations: int  # most steps that a tick without a deadline tries
+    unmoved_coordinates: tuple[int, ...]  # coordinates not moved by any island
+    unmoved_dofs: tuple[int, ...]  # DOFs not moved by any island
+    iterations: int  # most steps of a tick without a deadline
 
 
 def record_ticks(
     tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, iterations: int, clearance: ClearanceLimit | None
 ) -> RecordedTicks:
-    """Return the launches of a tick on a CPU; `iterations` is the most that a tick without a deadline tries."""
+    """Return the launches of a tick on a CPU; `iterations` is the most steps of a tick without a deadline."""
     numbers = {**arrays.of_task(), "targets": arrays.targets.device}
     data = _data(tasks, islands, {array.ptr for array in numbers.values()})
     steps = []
@@ -56,7 +56,7 @@ def record_ticks(
 
 
 def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[str, "wp.array[Any]"]:
-    """Arrays from which the kernels read data of objectives, without some others, by what they hold."""
+    """Give the arrays with data of objectives, except `others`, by name."""
     inputs = [
         one
         for island in islands.islands
@@ -72,7 +72,7 @@ def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[s
 
 
 def _loop_data(tasks: ControlTasks) -> Iterator["wp.array[Any]"]:
-    """Arrays with data of loops, which never change."""
+    """Give the arrays with data of loops, which never change."""
     for number in tasks.loops:
         objective = tasks.objectives[number]
         yield from (objective.data(field) for field in objective.data_rows())

@@ -15,29 +15,29 @@ Int32Array = NDArray[np.int32]
 
 @dataclass(eq=False, slots=True)
 class ControlResult:
-    """The commands of one tick, one line for every robot.
+    """The commands of one tick, one line per robot.
 
-    The arrays are the controller's own, the same in every tick: they hold until its next step or reset, and are to
-    be read only, for the next tick starts from them. `copy` keeps them.
+    The arrays belong to the controller, the same in every tick. They are valid until its next step or reset, and
+    read-only, because the next tick starts from them. `copy` makes a lasting copy.
 
     Attributes:
         joint_q: Commanded configuration, [robots, coordinates]; names are `IKController.coordinate_names`.
-        joint_qd: Speeds that lead there [m/s or rad/s], [robots, DOFs]; names are `IKController.dof_names`.
-        island_status: What became of every island, `IKStatus`, [robots, islands].
-        position_error: Distance to each target [m], [robots, targets]; NaN only where its position rows all have the
-            weight 0. Rows that no joint can move count like others.
-        orientation_error: Angle to each target [rad], alike, [robots, targets].
-        active_limits: What holds each DOF back, `LimitKind`, negative at the lower end, [robots, DOFs]; of rows that
-            yield to others it is not told.
-        sigma_min: Smallest singular value of the weighted rows of the island's tasks, [robots, islands]; rows of weight
-            0, those that yield to others, and those of directions (look-at, axis alignment) do not count, infinite
-            where none does.
-        scaling: Share of the island's step that was taken, 1 for all of it, [robots, islands].
-        iterations: Steps that were tried, -1 for none, [robots, islands]; without those of rows that yield.
-        island_success: 1 where the targets of an island are met within tolerance; where a controller has none, where
-            the island is at a minimum, at limits of position too, [robots, islands].
-        clearance: Distance of the commanded configuration from contact [m], up to about 0.1 m more than is kept;
-            infinite where clearance is no limit, NaN where it is not known where the robot is, [robots].
+        joint_qd: Speeds of the command [m/s or rad/s], [robots, DOFs]; names are `IKController.dof_names`.
+        island_status: Status of every island, `IKStatus`, [robots, islands].
+        position_error: Distance to each target [m], [robots, targets]; NaN only if all position rows have weight 0.
+            Rows that no joint can move count like others.
+        orientation_error: Angle to each target [rad], in the same form, [robots, targets].
+        active_limits: Active limit of each DOF, `LimitKind`, negative at the lower end, [robots, DOFs]; without limits
+            that only affect lower-priority rows.
+        sigma_min: Smallest singular value of the weighted rows of the island's tasks, [robots, islands], without rows
+            of weight 0, lower-priority rows, and rows of directions (look-at, axis alignment); infinite if no row is
+            left.
+        scaling: Share of the island's step taken, 1 for the whole step, [robots, islands].
+        iterations: Steps tried, -1 for none, [robots, islands]; without steps of lower-priority rows.
+        island_success: 1 if the targets of an island are met within tolerance; without targets, if the island is at a
+            minimum, possibly at position limits, [robots, islands].
+        clearance: Distance of the commanded configuration from contact [m], capped about 0.1 m above the kept
+            clearance; infinite without a clearance limit, NaN for an unknown position of the robot, [robots].
         seconds: Time from call to answer [s].
         dof_names: Names of the DOFs.
     """
@@ -62,7 +62,7 @@ class ControlResult:
 
     @property
     def status(self) -> Int32Array:
-        """The worst status of the islands of each robot, `IKStatus`, [robots]."""
+        """Worst status of the islands of each robot, `IKStatus`, [robots]."""
         return np.asarray(self.island_status.max(axis=1, initial=int(IKStatus.CONVERGED)))
 
     @property
@@ -72,16 +72,16 @@ class ControlResult:
 
     @property
     def success(self) -> NDArray[np.bool_]:
-        """Whether all targets are met within tolerance; without any, whether all islands are at a minimum, [robots]."""
+        """True if all targets are met within tolerance; without targets, if all islands are at a minimum, [robots]."""
         return np.asarray((self.island_success != 0).all(axis=1))
 
     def blocking(self, robot: int = 0) -> dict[str, LimitKind]:
-        """Return what holds the joints of a robot back, by names of DOFs."""
+        """Return the active limits of a robot's joints, by names of DOFs."""
         line = self.active_limits[robot]
         return {self.dof_names[k]: LimitKind(abs(int(line[k]))) for k in np.flatnonzero(line)}
 
     def copy(self) -> "ControlResult":
-        """Return a result that later ticks leave alone."""
+        """Return a copy independent of later ticks."""
         arrays: dict[str, Any] = {
             field.name: getattr(self, field.name).copy()
             for field in fields(self)

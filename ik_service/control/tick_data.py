@@ -1,4 +1,4 @@
-"""Places of the data of the objectives, for the kernels of a tick."""
+"""Locations of the data of the objectives, for the kernels of a tick."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ from objectives.expression.rows import ROW_WEIGHTS
 
 
 class TickData:
-    """Addresses of the data that programs read.
+    """Addresses of the data read by programs.
 
     Args:
-        tasks: What is minimised, for any number of robots.
-        rows: The rows of its objectives.
-        arrays: Where a tick starts and where it goes.
+        tasks: The objectives, for any number of robots.
+        rows: The rows of these objectives.
+        arrays: Arrays of the tick.
         robots: Number of robots.
         device: The device.
     """
@@ -28,12 +28,12 @@ class TickData:
         self._tasks, self._rows, self._arrays, self._robots, self._device = tasks, rows, arrays, robots, device
 
     def version(self) -> int:
-        """Number that grows when an objective of the caller's exchanges an array."""
+        """Number that grows when an objective of the caller replaces an array."""
         further = self._tasks.objectives[len(self._tasks.targets) : self._tasks.task_count]
         return sum(objective.data_version for objective in further)
 
     def inputs(self, program: IslandProgram) -> dict[str, Any]:
-        """Arrays that say where the data of the program stand, and of what kind they are."""
+        """Give arrays with locations and kinds of the program's data."""
         device, inputs = self._device, program.inputs
         quaternions = {key for key, data in self._tasks.wide.items() if data.is_quaternion}
         first = [k for k, one in enumerate(inputs) if (one.objective, one.field) in quaternions and one.column == 0]
@@ -53,7 +53,7 @@ class TickData:
         }
 
     def array(self, one: DataInput) -> "wp.array[Any]":
-        """Return the array in which an input of a program stands that is data."""
+        """Return the array with the data of a program's input."""
         if one.field == FIXED:
             return self._arrays.joint_q.device
         objectives: Any = self._rows.objectives
@@ -62,7 +62,7 @@ class TickData:
         return array
 
     def addresses(self, program: IslandProgram) -> dict[str, list[int]]:
-        """Places of the data of the objectives, for the kernel of a program."""
+        """Give locations of the data of the objectives, for the kernel of a program."""
         objectives: Any = self._rows.objectives
         lines = []
         for one in program.inputs:
@@ -74,14 +74,8 @@ class TickData:
             if one.field != FIXED:
                 self._check_lines(objectives[one.objective], one.field, array.shape[0])
             size, first = wp.types.type_size_in_bytes(array.dtype), 0 if wide is None else wide.first
-            lines.append(
-                (
-                    array.ptr + size * (first + one.column),
-                    array.shape[0],
-                    array.strides[0] // size,
-                    int(wide is not None or one.field == FIXED),
-                )
-            )
+            is_wide = int(wide is not None or one.field == FIXED)
+            lines.append((array.ptr + size * (first + one.column), array.shape[0], array.strides[0] // size, is_wide))
         names = ("source", "source_lines", "source_stride", "source_wide")
         columns = zip(*lines, strict=True) if lines else [()] * len(names)
         return {name: list(values) for name, values in zip(names, columns, strict=True)}

@@ -1,4 +1,4 @@
-"""Checks of what callers give to a controller: counts, times, and arrays of numbers."""
+"""Checks of a controller's arguments: counts, times, and arrays of numbers."""
 
 import math
 from numbers import Integral
@@ -10,32 +10,32 @@ from numpy.typing import NDArray
 from ik_service.solver.given.arrays import as_numpy
 from objectives import InputError
 
-DT_LEAST, DT_MOST = 1e-9, 1e3  # of a tick [s]; what is computed with its square stays far from the ends of numbers
+DT_LEAST, DT_MOST = 1e-9, 1e3  # of a tick [s]; the square of a tick's length neither underflows nor overflows
 
 
 def check_counts(robots: Any, iterations: Any) -> None:
-    """Check numbers of robots and iterations; InputError where one is not allowed."""
+    """Check numbers of robots and iterations; InputError for an invalid number."""
     for name, value, least in (("robots", robots, 1), ("iterations", iterations, 0)):
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise InputError(f"{name} is {value!r}. Allowed: whole numbers from {least}.")
 
 
 def check_weights(*weights: float) -> None:
-    """Check weights of soft rows; InputError where one is not allowed."""
+    """Check weights of soft rows; InputError for an invalid weight."""
     for weight in weights:
         if not 0.0 <= weight < math.inf:
             raise InputError(f"A weight of posture or damping is {weight!r}. Allowed: 0 and above.")
 
 
 def check_tolerances(*tolerances: float) -> None:
-    """Check tolerances of targets; InputError where one is not allowed."""
+    """Check tolerances of targets; InputError for an invalid tolerance."""
     for tolerance in tolerances:
         if not 0.0 < tolerance < math.inf:
             raise InputError(f"A tolerance is {tolerance!r}. Allowed: above 0.")
 
 
 def numbers(name: str, given: Any) -> NDArray[Any]:
-    """Return any array or nested sequence of numbers as an array."""
+    """Convert an array or nested sequence of numbers to an array; InputError for other values."""
     try:
         values = given if type(given) is np.ndarray else np.asarray(as_numpy(name, given))
         if values.dtype.kind not in "fiu":
@@ -46,8 +46,7 @@ def numbers(name: str, given: Any) -> NDArray[Any]:
 
 
 def lines(name: str, given: Any, robots: int, columns: int) -> NDArray[Any]:
-    """Return what a caller gives for all robots or for each; in a tick, so nothing is copied that is an array."""
-    # Raises InputError for other than numbers [columns] or [robots, columns]
+    """Give numbers [columns] or [robots, columns] as an array, without copying arrays; InputError for other shapes."""
     values = numbers(name, given)
     if values.shape not in ((columns,), (robots, columns)):
         allowed = f"[{columns}] or [{robots}, {columns}]"

@@ -1,4 +1,4 @@
-"""The islands of a controller: which joints and rows they have, their kernels, and launches on fixed arrays.
+"""Islands of a controller: joints and rows, kernels, and launches on fixed arrays.
 
 targets, objectives, posture and damping rows -> blocks of rows -> islands, found once
 each island -> its program -> iteration and measurement in float64 -> a kernel and its task
@@ -40,18 +40,19 @@ TARGET_ROWS = 6
 class TickIsland:
     """An island of a controller."""
 
-    program: IslandProgram  # its arithmetic
+    program: IslandProgram
     kernel: wp.Kernel
-    launch: Callable[[], None]  # launches the kernel, which works on the next two
+    launch: Callable[[], None]  # launches the kernel on `task` and `states`
     task: Any
-    states: wp.array2d[Any]  # the states of its packets from launch to launch
+    states: wp.array2d[Any]  # states of its packets between launches
 
 
 def lanes_on(device: wp.Device, robots: int) -> Lanes:
-    """Return the packets in which robots are taken through a tick; they are always float64.
+    """Return the packets for ticks of robots, always float64.
 
-    On a CPU, more robots than one packet holds share packets of twice the width: less of the time goes by waiting for
-    results. It measured a quarter less for 64 robots with AVX-512, a twentieth less with AVX2.
+    On a CPU, more robots than one packet holds share packets of twice the width, which hide more latency: a quarter
+    less
+    time for 64 robots with AVX-512, a twentieth less with AVX2.
     """
     if device.is_cuda:
         return Lanes(1, "float64")
@@ -60,7 +61,7 @@ def lanes_on(device: wp.Device, robots: int) -> Lanes:
 
 
 class TickIslands:
-    """The islands of a controller, and where their kernels find the data of the objectives."""
+    """The islands of a controller, and the locations of their objectives' data."""
 
     def __init__(self, model: DeviceModel, tasks: ControlTasks, arrays: TickArrays, robots: int) -> None:
         self._model, self._tasks, self._robots, self.device = model, tasks, robots, model.device
@@ -107,7 +108,7 @@ class TickIslands:
         return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
 
     def _yielding_rows(self, island: int) -> YieldingRows | None:
-        """The rows of an island that yield to others, as they do beside targets."""
+        """Give the lower-priority rows of an island; None without targets."""
         rows, own = self._partition.row_island[0] == island, self._objectives_of(island)
         objectives = tuple(k for k in own if k in self._rows.secondary)
         has_target = bool((self._rows.row_kind[rows] == RowKind.TARGET).any())
@@ -124,8 +125,10 @@ class TickIslands:
         return tuple(k for k in self._objectives_of(island) if k in self._tasks.loops)
 
     def _signature(self, island: int, yielding: YieldingRows | None) -> IslandSignature:
-        """Signature of an island: its DOFs are those of its trees that its rows can depend on."""
-        # Rows that yield have goals, posture too; else only those of tasks and loops have
+        """Give the signature of an island: DOFs of its trees that its rows depend on.
+
+        Lower-priority rows have goals, posture included; without them, only tasks and loops have goals.
+        """
         robot, partition = self._model.robot, self._partition
         trees = np.flatnonzero(partition.tree_island[0] == island)
         rows = np.flatnonzero(partition.row_island[0] == island)
@@ -149,8 +152,10 @@ class TickIslands:
         )
 
     def _judged_rows(self, rows: NDArray[np.intp]) -> list[int]:
-        """The rows with a weight that no joint can move, of targets of which the island has these other rows."""
-        # A target asks for them as for all others: without them it would count as met whatever it asks for there
+        """Give the weighted rows that no joint can move, of targets with other rows in the island.
+
+        Without these rows, a target would count as met regardless of its demands on them.
+        """
         found: list[int] = []
         for start in [self._rows.start[k] for k in self._rows.of_kind(RowKind.TARGET)]:
             own = np.arange(start, start + TARGET_ROWS)
@@ -159,7 +164,7 @@ class TickIslands:
         return found
 
     def unmoved_coordinates(self) -> NDArray[np.intp]:
-        """Return the coordinates that no island moves, those of locked joints among them."""
+        """Return the coordinates not moved by any island, locked joints included."""
         robot, unmoved = self._model.robot, self.unmoved_dofs()
         found: list[int] = []
         for joint in np.unique(np.searchsorted(robot.joint_qd_start, np.flatnonzero(unmoved), side="right") - 1):
@@ -171,13 +176,13 @@ class TickIslands:
         return np.array(found, dtype=np.intp)
 
     def unmoved_dofs(self) -> NDArray[np.bool_]:
-        """Return which DOFs no island moves, locked ones among them, shape [joint_dof_count]."""
+        """Return the mask of DOFs not moved by any island, locked DOFs included, shape [joint_dof_count]."""
         robot = self._model.robot
         moved = [a for island in self.islands for a in island.program.dofs]
         return np.asarray(~np.isin(robot.dof_active, moved))
 
     def forget_last_tick(self) -> None:
-        """Take the tasks of the next tick for ones that do not move, and forget trials beside robots that stood."""
+        """Treat the tasks of the next tick as static, and forget trials beside resting robots."""
         with turn_on(self._model.device):
             for island in self.islands:
                 island.task.input_before.fill_(wp.nan)
@@ -187,12 +192,12 @@ class TickIslands:
         return [wp.clone(island.task.input_before) for island in self.islands]
 
     def take_last_tasks(self, tasks: Sequence[Any]) -> None:
-        """Take these for the tasks of the last tick."""
+        """Restore the tasks of the last tick."""
         for island, own in zip(self.islands, tasks, strict=True):
             wp.copy(island.task.input_before, own)
 
     def refresh(self) -> None:
-        """Take in arrays that objectives have exchanged."""
+        """Load arrays replaced by objectives."""
         version = self.data.version()
         if version == self._version:
             return
@@ -204,7 +209,7 @@ class TickIslands:
         self._version = version
 
     def _constants(self, program: IslandProgram) -> dict[str, Any]:
-        """Arrays that say which DOFs and coordinates an island has; numbers in float64."""
+        """Give arrays with DOFs and coordinates of an island; numbers in float64."""
         robot, device = self._model.robot, self._model.device
         found = island_constants(program, self._model)
         columns = found["follower"].numpy()

@@ -1,1 +1,1 @@
-"""Clearance as a limit of a tick: links come no nearer to each other and to objects than a margin."""
+"""Clearance as a limit of a tick: links keep a margin from each other and from objects."""

@@ -1,14 +1,15 @@
-"""Clearance of a tick: the move that tasks lead to, made one that is free of contact and can be stopped in time.
+"""Clearance of a tick: the move of the tasks is changed into a move free of contact that can stop in time.
 
-1. Find what is near where the tick starts.
-2. Take the move that the tasks lead to. If a pair would come too near there, take the move that serves the tasks best
-   within what pairs and joints may do.
-3. Check the way of the move, and the way on which the joints come to rest after it. If they are not free, try half and
-   a quarter of the move, from the one that brakes as hard as the joints may.
-4. If none is free, brake: that is the way which was found free in the tick before, if that was as long.
+1. Find the pairs near contact at the start of the tick.
+2. Take the move of the tasks. If a pair would come too near, take the best move for the tasks within the bounds of
+pairs
+   and joints.
+3. Check the path of the move, and the path of the braking joints after the move. If a path is not free, try half and
+   a quarter of the move, measured from the move with the hardest braking.
+4. If no path is free, brake: the last tick found this path free, if its tick was as long.
 
-Whether a way is free is seen from few configurations on it: no two links come nearer to each other than by the sum over
-the joints between them of move times lever, so that they stay clear for as long as that is less than their distance.
+A path is checked at few configurations: two links approach each other by at most the sum, over the joints between them,
+of move times lever. The links stay clear while this sum is less than their distance.
 """
 
 import typing
@@ -38,19 +39,19 @@ from ik_service.control.clearance.task import FARTHEST, HARD, KEPT, ClearanceTas
 from ik_service.control.tick.task import BRAKES
 
 CHECKS = wp.constant(16)
-"""Configurations that are looked at on one way at most."""
+"""Most configurations checked on one path."""
 MOVES_TRIED = wp.constant(3)
-"""Moves that are tried before the one that brakes."""
+"""Moves tried before braking."""
 CLEARANCE_ROUNDING = wp.constant(wp.float64(2.0e-7))
-"""By how much clearance may shrink that is less than what is kept: rounding alone changes it so much [m]."""
+"""Allowed decrease of a clearance below the kept clearance [m]: the effect of rounding alone."""
 ACTIVE = wp.constant(wp.float64(1.0e-7))
-"""Way that is left to a pair that holds joints back [m]."""
+"""Remaining approach of a pair that counts as an active limit [m]."""
 
 
 @wp.func
 @typing.no_type_check
 def left_after(task: ClearanceTaskRef, r: int, row: int, end: wp.array2d[wp.float64]):
-    """Return how far a pair may still come nearer at other coordinates [m], by its slopes."""
+    """Return the remaining approach of a pair at other coordinates [m], to first order."""
     left = task.room[r, row]
     for c in range(task.leader.shape[0]):
         slope = wp.float64(task.slopes[r, row, c])
@@ -62,7 +63,7 @@ def left_after(task: ClearanceTaskRef, r: int, row: int, end: wp.array2d[wp.floa
 @wp.func
 @typing.no_type_check
 def _is_near(task: ClearanceTaskRef, r: int):
-    """Return whether a pair would come too near where the tasks lead: in this tick, or in the end if joints brake."""
+    """Return whether the tasks lead a pair too near contact, in this tick or, with braking joints, at the end."""
     for row in range(task.count[r]):
         if left_after(task, r, row, task.proposal) < ZERO:
             return True
@@ -74,7 +75,7 @@ def _is_near(task: ClearanceTaskRef, r: int):
 @wp.func
 @typing.no_type_check
 def _mix(task: ClearanceTaskRef, r: int, share: wp.float64):
-    """Take a share of the way from the move that brakes to the one that is made now."""
+    """Interpolate from the braking move to the present move."""
     for c in range(task.leader.shape[0]):
         if task.leader[c] == c:
             task.move[r, c] = share * task.move[r, c] + (ONE - share) * task.stopping[r, c]
@@ -83,7 +84,7 @@ def _mix(task: ClearanceTaskRef, r: int, share: wp.float64):
 @wp.func
 @typing.no_type_check
 def _is_known(task: ClearanceTaskRef, r: int):
-    """Return whether it is known where all of a robot is."""
+    """Return whether all coordinates of a robot are known."""
     is_known = wp.bool(True)
     for island in range(task.faulty.shape[1]):
         is_known = is_known and task.faulty[r, island] == 0
@@ -95,7 +96,7 @@ def _is_known(task: ClearanceTaskRef, r: int):
 @wp.func
 @typing.no_type_check
 def _tell(task: ClearanceTaskRef, r: int):
-    """Write where to go, and which DOFs clearance holds back."""
+    """Write the command and the DOFs held back by clearance."""
     for c in range(task.leader.shape[0]):
         if task.leader[c] == c:
             wanted = task.proposal[r, c] - task.joint_q[r, c]
@@ -113,7 +114,7 @@ def _tell(task: ClearanceTaskRef, r: int):
 @wp.func
 @typing.no_type_check
 def _least_on_the_way(task: ClearanceTaskRef, start: wp.float64):
-    """Return what clearance may shrink to until the joints stand, from what it is or what is kept at the start [m]."""
+    """Return the least clearance allowed until the joints rest, from the clearance at the start [m]."""
     hard = task.margins[HARD]
     spare = task.margins[KEPT] - hard
     least = wp.min(hard + wp.float64(0.5) * spare, start - wp.float64(0.25) * spare)
@@ -123,7 +124,7 @@ def _least_on_the_way(task: ClearanceTaskRef, start: wp.float64):
 @lru_cache
 @typing.no_type_check
 def keep_kernel(size: ClearanceSize, leaders: int) -> wp.Kernel:
-    """Return the kernel that changes where to go: (limit, spheres, worlds), one thread for each robot."""
+    """Return the kernel that makes commands free of contact: (limit, spheres, worlds), one thread per robot."""
     look, plan, way = look_function(size), planning_function(leaders), way_function(size.coordinates)
     clearance, time_to_contact = clearance_function(size), time_to_contact_function(size)
     Configuration: Any = wp.types.vector(size.coordinates, wp.float32)
@@ -139,7 +140,7 @@ def keep_kernel(size: ClearanceSize, leaders: int) -> wp.Kernel:
 
     @wp.func
     def is_free(task: ClearanceTaskRef, spheres: CollisionSpheres, worlds: CollisionWorlds, r: int, start: wp.float64):
-        """Return whether a move is free, and the way on which the joints come to rest after it."""
+        """Return whether a move and the path of the braking joints after the move are free."""
         task.clearance[r] = clearance_after(task, spheres, worlds, r)
         if not (task.clearance[r] >= start - CLEARANCE_ROUNDING):
             return False

@@ -1,4 +1,4 @@
-"""The limit of clearance of a controller: spheres that targets reach, its arrays, and its launches in a tick."""
+"""Clearance limit of a controller: reachable spheres, arrays, and launches in a tick."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -41,14 +41,16 @@ from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
 SAMPLES = (8, 200, 800)
-"""Random configurations in which pairs are looked at that were near in all before."""
+"""Random configurations per stage; each stage checks only pairs near contact in all earlier stages."""
 STILL = 1e-3
-"""By how much the distance of links varies that count as standing still against each other, per length unit [m]."""
+"""Variation of a distance below which two links count as fixed to each other, per length unit [m]."""
 
 
 def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) -> NDArray[np.bool_]:
-    """Return which pairs clearance is kept between, [pairs]: all but those at one distance, below the margin [m]."""
-    # Raises InputError where a pair comes nearer and goes apart, and is not as far apart as the margin anywhere
+    """Return the mask of pairs with a clearance limit, [pairs]: all except fixed pairs closer than the margin [m].
+
+    InputError if two links move relative to each other but are never as far apart as the margin.
+    """
     least, most = np.full(len(spheres.pairs), np.inf), np.full(len(spheres.pairs), -np.inf)
     rng = np.random.default_rng(0)
     for count in SAMPLES:
@@ -70,32 +72,31 @@ def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) ->
 
 
 KEEP_STEP = "keep"
-"""Phase of its launch among the recorded ones of a tick."""
+"""Phase of the launch of this limit in recorded ticks."""
 SPARE = 5e-4
-"""Distance between what is kept and what is promised, and from there to where joints come to rest, per length unit."""
+"""Distance between promised and kept clearance, and between kept and resting clearance, per length unit."""
 HORIZON = 0.1
-"""How much more clearance than the margin slows nothing down, per length unit."""
+"""Extra clearance beyond which joints are not slowed down, per length unit."""
 OBJECT_LARGEST = 50.0
-"""Largest half size and place of an object [m]: what float32 makes of it is well within what is asked for besides."""
+"""Largest half size and position of an object [m]: the float32 rounding stays well within the extra clearance."""
 SETTLING_TIME, PARTING_TIME = 0.05, 0.01
-"""Time in which the way that is left to a margin shrinks to 1/e, and that in which what is missing does [s]."""
+"""Time constants: decay of the remaining approach to a margin, and of missing clearance [s]."""
 
 
 class ClearanceLimit:
-    """The limit of clearance of a controller.
+    """Clearance limit of a controller.
 
-    Raises:
-        InputError: A joint turns what slides without a limit, or links are never as far apart as the margin.
+    InputError if a joint rotates a sliding joint without a limit, or if links are never as far apart as the margin.
     """
 
-    keep: Callable[[], None]  # launches what makes the move that the islands propose one that is free of contact
+    keep: Callable[[], None]  # launches the kernel that makes the proposed move free of contact
 
     def __init__(
         self,
-        model: DeviceModel,  # the robot on the device; it has a collision model
+        model: DeviceModel,  # a robot with a collision model, on the device
         arrays: TickArrays,
-        moved: NDArray[np.bool_],  # which DOFs the tasks may move, shape [joint_dof_count]; each has a coordinate
-        margin: float,  # clearance that is kept [m]
+        moved: NDArray[np.bool_],  # DOFs moved by the tasks, shape [joint_dof_count]; each has a coordinate
+        margin: float,  # kept clearance [m]
         world: World | None,  # obstacles; None for none
     ) -> None:
         self._model, self._device, self._robots = model, model.device, arrays.joint_q.host.shape[0]
@@ -114,9 +115,11 @@ class ClearanceLimit:
         self.use(world, {})
 
     def use(self, world: World | None, attached: Mapping[str, AttachedObject]) -> None:
-        """Take other obstacles, and other objects that links carry, from the next tick on."""
-        # Raises InputError where an attached object is never as far from a link as the margin, or an object of the
-        # world is so large or so far away that a tick would not know its place well enough
+        """Use other obstacles and other attached objects from the next tick on.
+
+        InputError if an attached object is never as far from a link as the margin, or if an object of the world is too
+        large or too far away for float32.
+        """
         robot = self._model.robot
         if world is not None:
             self._check_sizes(self._data.lines_of((world,)))
@@ -135,12 +138,12 @@ class ClearanceLimit:
         return self._task, self._spheres, self._data.worlds
 
     def recorded(self) -> tuple[RecordedStep, dict[str, "wp.array[Any]"]]:
-        """Return the launch, and the arrays that change in it besides those of a tick, by what they hold."""
+        """Return the launch of this limit, and its arrays that change, by name, except the arrays of the tick."""
         step = RecordedStep(KEEP_STEP, self._kernel, self._inputs, False, str(self._robots))
         return step, {f"clearance_{name}": getattr(self._task, name) for name in OWN}
 
     def _check_spheres(self, spheres: BodySpheres) -> None:
-        """Check these spheres, without pairs of links that stand still against each other below the margin."""
+        """Take these spheres, without fixed pairs closer than the margin."""
         robot = self._model.robot
         checked = replace(spheres, pairs=spheres.pairs[pairs_to_keep(robot, spheres, self._margin)])
         of_links = np.zeros((len(spheres.links), robot.joint_coord_count))
@@ -177,7 +180,7 @@ class ClearanceLimit:
         return task
 
     def _of_coordinates(self, moved: NDArray[np.bool_]) -> dict[str, NDArray[np.int32]]:
-        """Whole numbers of `ClearanceTask` by coordinate."""
+        """Give the integers of `ClearanceTask`, by coordinate."""
         robot = self._model.robot
         found = {name: np.full(robot.joint_coord_count, -1, np.int32) for name in ("leader", "active", "dof")}
         for dof, coordinate in enumerate(robot.dof_coordinate):
@@ -197,11 +200,11 @@ class ClearanceLimit:
         return margins
 
     def _check_sizes(self, lines: WorldLines) -> None:
-        """Refuse objects whose numbers ticks, which compute in float32, round by more than they allow for."""
+        """Refuse objects whose numbers lose too much precision in float32."""
         if lines is self._checked:
             return
         numbers = np.abs(lines.shape[:, 9:])  # position and lengths
-        numbers[lines.kind == ObjectKind.GRID, 4] = 0.0  # its steepness
+        numbers[lines.kind == ObjectKind.GRID, 4] = 0.0  # the steepness of a grid
         sizes = numbers.max(axis=1, initial=0.0)
         for k in np.flatnonzero(sizes > OBJECT_LARGEST).tolist():
             raise InputError(

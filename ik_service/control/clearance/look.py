@@ -1,6 +1,6 @@
-"""Nearest pairs where a tick starts, and how far each may come nearer.
+"""Pairs near contact at the start of a tick, and their allowed approach.
 
-nearest pairs, their distances and slopes by every coordinate -> slopes by the coordinates that lead
+nearest pairs, their distances and slopes by every coordinate -> slopes by the leading coordinates
 """
 
 import typing
@@ -16,21 +16,21 @@ from ik_service.control.clearance.task import FARTHEST, PARTING, SETTLING, SLOWE
 from ik_service.control.tick.task import BRAKES, DT
 
 ROWS = 16
-"""Most pairs of spheres, or of a sphere and an object, that are kept apart in a tick: the nearest."""
+"""Most pairs of spheres, or of a sphere and an object, with a limit in a tick: the nearest ones."""
 FLAT = wp.constant(wp.float64(1.0e-4))
-"""Slope below which no joint counts as changing a distance [m per rad or m]."""
+"""Slope below which joints do not change a distance [m per rad or m]."""
 FREE = wp.constant(wp.float64(1.0e3))
-"""Way that is left to a pair that nothing brings nearer [m]."""
+"""Allowed approach of a pair with constant distance [m]."""
 FAST = wp.constant(wp.float64(1.0))
-"""Most that a joint counts as moving in a tick [m or rad]."""
+"""Cap of a joint's move in a tick [m or rad]."""
 PARTING_SHARE = wp.constant(wp.float64(0.75))
-"""Share of what the joints can do that a pair which has to part may ask for."""
+"""Largest share of the joints' capability demanded to part a pair."""
 
 
 @wp.func
 @typing.no_type_check
 def _fold(task: ClearanceTaskRef, r: int, row: int):
-    """Turn slopes by all coordinates into those by the coordinates that lead."""
+    """Convert slopes by all coordinates into slopes by the leading coordinates."""
     for c in range(task.leader.shape[0]):
         leader = task.leader[c]
         if leader != c:
@@ -43,10 +43,11 @@ def _fold(task: ClearanceTaskRef, r: int, row: int):
 @wp.func
 @typing.no_type_check
 def _room_of(task: ClearanceTaskRef, r: int, row: int):
-    """Return how far a pair may come nearer in this tick, or in the end where joints brake [m].
+    """Return the allowed approach of a pair in this tick, or in total if joints brake [m].
 
-    What is left of its way shrinks evenly from tick to tick, so that the joints slow down; joints that brake are slowed
-    by their acceleration already. Below 0 it is by how much the pair has to part: no more than the joints can do.
+    The approach decays exponentially over the ticks, so that joints slow down; braking joints are already slowed by
+    their acceleration. A negative value is the separation demanded of the pair, at most a share of the joints'
+    capability.
     """
     room = wp.float64(task.gaps[r, row]) - task.margins[SLOWED]
     dt = task.numbers[DT]
@@ -70,7 +71,7 @@ def _room_of(task: ClearanceTaskRef, r: int, row: int):
 @lru_cache
 @typing.no_type_check
 def look_function(size: ClearanceSize) -> Any:
-    """Return the function of Warp that finds what is near where the tick starts: (task, spheres, worlds, r)."""
+    """Return the Warp function that finds the pairs near contact at the start of a tick: (task, spheres, worlds, r)."""
     approaches = approaches_function(size)
     Configuration: Any = wp.types.vector(size.coordinates, wp.float32)
 

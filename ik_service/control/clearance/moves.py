@@ -1,4 +1,4 @@
-"""Moves of a tick: the moves that joints may make, braking included, and the moves wanted near contact."""
+"""Moves of a tick: bounds of the joints' moves, braking included, and the wanted moves near contact."""
 
 import typing
 from collections.abc import Sequence
@@ -28,18 +28,18 @@ def _body(lines: Sequence[str], template: str) -> str:
 
 @typed_warp.func_native(_body([*_BRAKING, *fragments("joint_box")], "bound_moves"))
 def bound_moves(task: ClearanceTaskRef, r: int) -> None:
-    """Write the moves that the joints may make, and the one that brakes as hard as they may."""
+    """Write the bounds of the joints' moves, and the move with the hardest braking."""
 
 
 @typed_warp.func_native(_body(_BRAKING, "brake"))
 def brake(task: ClearanceTaskRef, r: int) -> None:
-    """Write which move is wanted: so much of the way that the joints are led that all can stop at its end."""
+    """Write the wanted move: the largest part of the planned path with all joints able to stop at its end."""
 
 
 @wp.func
 @typing.no_type_check
 def bound_ways(task: ClearanceTaskRef, r: int):
-    """Write how far the joints may be led: as far as it takes to brake from their speed."""
+    """Write bounds of the joints' paths: the braking distance from full speed."""
     for c in range(task.leader.shape[0]):
         if task.leader[c] == c:
             a = task.active[c]
@@ -54,7 +54,7 @@ def bound_ways(task: ClearanceTaskRef, r: int):
 @wp.func
 @typing.no_type_check
 def take_proposal(task: ClearanceTaskRef, r: int):
-    """Take the move that the tasks lead to."""
+    """Take the move of the tasks."""
     for c in range(task.leader.shape[0]):
         if task.leader[c] == c:
             task.move[r, c] = task.proposal[r, c] - task.joint_q[r, c]
@@ -63,7 +63,7 @@ def take_proposal(task: ClearanceTaskRef, r: int):
 @wp.func
 @typing.no_type_check
 def take_stopping(task: ClearanceTaskRef, r: int):
-    """Take the move that brakes as hard as the joints may."""
+    """Take the move with the hardest braking."""
     for c in range(task.leader.shape[0]):
         if task.leader[c] == c:
             task.move[r, c] = task.stopping[r, c]
@@ -75,9 +75,9 @@ ONE = wp.constant(wp.float64(1.0))
 @lru_cache
 @typing.no_type_check
 def way_function(coordinates: int) -> Any:
-    """Return the function of Warp: (task, r, ticks, joint_q, speeds), of which it writes the last two.
+    """Return the Warp function (task, r, ticks, joint_q, speeds) that writes the state after a number of ticks.
 
-    They are where the coordinates are after so many ticks, and how far each moves at most in a tick from then on.
+    `joint_q` are the coordinates then, `speeds` their largest moves per tick from then on.
     """
     Configuration: Any = reference_to(wp.types.vector(coordinates, wp.float32))
     text = TEMPLATES.filled("way.cpp", {"dt": int(DT)})
@@ -91,7 +91,7 @@ def way_function(coordinates: int) -> Any:
 @wp.func
 @typing.no_type_check
 def ticks_to_rest(task: ClearanceTaskRef, r: int):
-    """Return in how many ticks all joints stand, the first of which is this one."""
+    """Return the number of ticks until all joints rest, this tick included."""
     most = ONE
     dt = task.numbers[DT]
     for c in range(task.leader.shape[0]):

@@ -1,4 +1,4 @@
-"""The move that serves the tasks best within bounds of joints and of the nearest pairs: a small quadratic program."""
+"""Best move for the tasks within bounds of joints and of the nearest pairs: a small quadratic program."""
 
 import typing
 from functools import lru_cache
@@ -12,21 +12,22 @@ from ik_service.template_files import TemplateFolder
 
 TEMPLATES = TemplateFolder("ik_service.control.clearance")
 BOUND_TOLERANCE = 1e-12
-"""By how much a bound may be missed [m or rad]."""
+"""Allowed violation of a bound [m or rad]."""
 RIDGE = 1e-6
-"""Share of the square of its lever by which a joint is held where the tasks leave it open."""
-
+"""Regularisation of joints in the null space of the tasks, relative to the square of the joint's lever."""
 DIAGONAL_ROUNDING = 1e-12
-"""Share of its own entry by which a joint is held besides, so that rounding leaves the matrix definite."""
+"""Relative addition to the diagonal that keeps the matrix positive definite despite rounding."""
 
 
 @lru_cache
 @typing.no_type_check
 def planning_function(leaders: int) -> Any:
-    """Return the function of Warp: (task, r, towards) -> how many bounds were met, below 0 where they contradict."""
-    # It makes `move` the best x with `least` <= x <= `most` and pairs that come nearer by no more than their `room`:
-    # with `towards` 0 the minimum of x'Hx / 2 + g'x, where H and g are J'J and J'r of the tasks; else the x nearest to
-    # `wanted`, by the joints' levers. `leaders` is the number of coordinates that lead, at most.
+    """Return the Warp function (task, r, towards) -> the count of active bounds, negative for contradictory bounds.
+
+    The function sets `move` to the best x with `least` <= x <= `most` and each pair's approach <= its `room`. With
+    `towards` 0, x minimises x'Hx / 2 + g'x, where H = J'J and g = J'r of the tasks; otherwise x is the point nearest
+    to `wanted`, in the metric of the joints' levers. `leaders` bounds the number of leading coordinates.
+    """
     words = {
         "rounding": repr(DIAGONAL_ROUNDING),
         "size": max(leaders, 1),

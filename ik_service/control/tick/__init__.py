@@ -1,1 +1,1 @@
-"""One tick of a controller: its data, and the generated code that brings the joints nearer and answers."""
+"""One tick of a controller: its data, and the generated code that moves the joints and writes answers."""

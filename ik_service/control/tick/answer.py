@@ -1,7 +1,6 @@
-"""End of a tick for a packet of robots: their commands, errors, limits and statuses.
+"""End of a tick for a packet of robots: commands, errors, limits and statuses.
 
-best configuration -> shortened as a whole if asked -> errors, singular value
--> command, what holds the robot back, status
+best configuration -> shortened as a whole on request -> errors, singular value -> command, active limits, status
 """
 
 import typing
@@ -34,14 +33,14 @@ SMALLEST_SINE = wp.constant(wp.float64(NUMBERS["TINY"]))
 
 
 class TickCommand(TickApproach):
-    """The functions of a packet of robots, to be called in kernels."""
+    """Functions for a packet of robots, for use in kernels."""
 
-    close: Any  # closes loops, where there are such: the same arguments
+    close: Any  # closes loops, if there are any: the same arguments
 
     def __init__(
         self,
         source: IterationSource,  # the iteration, in float64
-        measure: MeasureSource,  # what is measured of configurations
+        measure: MeasureSource,  # measurement of configurations
         weighing: str = "",  # see `TickApproach`
         *,
         apart: bool = False,  # see `TickApproach`
@@ -56,7 +55,7 @@ class TickCommand(TickApproach):
     @typing.no_type_check
     def _define_measure(self, source: MeasureSource) -> None:
         StateRef: Any = self.StateRef
-        self.Share: Any = wp.types.vector(self.source.lanes.width, self.Real)  # type of a number for every lane
+        self.Share: Any = wp.types.vector(self.source.lanes.width, self.Real)  # a number per lane
         ShareRef: Any = reference_to(self.Share)
 
         @wp.func_native(self.text.function(*fragments(*BOXES, "settle")))
@@ -69,9 +68,8 @@ class TickCommand(TickApproach):
         def lower(state: StateRef, lanes: int, task: TickRef, first: int):
             pass
 
-        # settle: shortens the steps of the robots where that is asked for, and says how much of them is left: (state,
-        # lanes, task, first, scaling)
-        # lower: lowers rows that yield, where there are such: (state, lanes, task, first)
+        # settle: shortens steps on request and returns the shares left: (state, lanes, task, first, scaling)
+        # lower: minimises lower-priority rows, if there are any: (state, lanes, task, first)
         # measure: errors of the targets, into the state, and smallest singular values: (state, sigma)
         self.settle, self.lower, self.close, self.measure = settle, lower, lower, measure
 
@@ -80,9 +78,9 @@ class TickCommand(TickApproach):
         StateRef: Any = self.StateRef
         ShareRef: Any = reference_to(self.Share)
         if not self.clears:
-            # writes where the tasks lead, and J'r and J'J of the rows where the tick starts: (state, lanes, task,
-            # first, scaling)
-            self.propose = self.take = self.lower  # reads what has become of where they lead: as `propose`
+            # propose: writes the tasks' configuration, and J'r and J'J at the start of the tick: (state, lanes, task,
+            # first, scaling); take: reads the command made from this configuration: the same arguments
+            self.propose = self.take = self.lower
             return
         lines = self._normal_equations(source)
 
@@ -95,7 +93,7 @@ class TickCommand(TickApproach):
         self.propose, self.take = propose, take
 
     def _normal_equations(self, source: MeasureSource) -> list[str]:
-        """Statements that write J'r and J'J at the trial by coordinates; DOFs of rotations have none."""
+        """Give statements that write J'r and J'J at the trial by coordinates, except DOFs of rotations."""
         program, outputs, stored = self.source.program, dict[str, Expression](), list[str]()
         places = [f"task.coordinate.data[PLACE[{k}]]" for k in range(len(program.dofs))]
         for k, one in enumerate(places):
@@ -116,7 +114,7 @@ class TickCommand(TickApproach):
 
         @wp.func
         def turn_speed(state: StateRef, lane: int, task: TickRef, r: int, k: int):
-            """Write the angular velocity of the rotation that starts at DOF k, in its joint-parent frame [rad/s]."""
+            """Write the angular velocity of the rotation with first DOF k, in its joint-parent frame [rad/s]."""
             c = PLACE[k]
             old = wp.quatd()
             new = wp.quatd()
@@ -152,4 +150,4 @@ class TickCommand(TickApproach):
                         if (ROTATIONS >> k) & 1 == 1 and task.faulty[first + lane, task.island] == 0:
                             turn_speed(state, lane, task, first + lane, k)
 
-        self.answer = answer  # writes what became of the robots: (state, lanes, task, first, scaling, sigma)
+        self.answer = answer  # writes the answers of the robots: (state, lanes, task, first, scaling, sigma)

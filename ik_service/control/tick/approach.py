@@ -1,8 +1,8 @@
-"""Start of a tick for a packet of robots: intervals of joints, data of the tasks, and how far a robot may come.
+"""Start of a tick for a packet of robots: intervals of joints, data of the tasks, and reachable goals.
 
-where the robots are, their speeds, limits -> intervals of their joints; what tasks ask for -> data of the program
-with limits of acceleration, before that: where the tasks of the tick before and of this one lead
--> how fast the goal moves, how far the robot is behind -> goals from which it can still brake
+positions of the robots, speeds, limits -> intervals of their joints; data of the tasks -> data of the program
+with acceleration limits, before that: configurations of the last tick's and this tick's tasks
+-> speed of the goal, lag of the robot -> goals from which the robot can still brake
 """
 
 import math
@@ -24,7 +24,7 @@ from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
 from objectives.data_field import UNIT_TOLERANCE
 
-ENDLESS = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
+ENDLESS = wp.constant(wp.float64(1.0e9))  # step limit of a lane: `iterate_all` counts the steps
 PI = wp.constant(wp.float64(math.pi))
 
 NUMBERS = {
@@ -33,23 +33,23 @@ NUMBERS = {
     **{name: int(getattr(tick_task, name)) for name in tick_task.PLACES},
     "LARGEST": NUMBER_MAX,
     "SLACK": UNIT_TOLERANCE,
-    "ALMOST": 1.0 - 1.0e-9,  # a share that rounding has not made smaller than 1
+    "ALMOST": 1.0 - 1.0e-9,  # a share not below 1 by rounding alone
     "FLOAT64_FLOOR2": FLOAT64_FLOOR2,
     "NOT_EVALUATED": float(NOT_EVALUATED),
-    "STANDING": 0.1,  # share of what a joint could move from rest in a tick: with less it stands
-    "ROUNDING2": 1.0e-18,  # |r|^2 that is met whatever the slope
+    "STANDING": 0.1,  # share of a joint's largest move from rest in a tick below which the joint is at rest
+    "ROUNDING2": 1.0e-18,  # |r|^2 that counts as met for any slope
     "COSINE2_MAX": float(COSINE_MAX) ** 2,
-    "SPARE_TICKS": 1.0,  # that joints of a loop which stand may take to stop
-    "TOGETHER": 0.5,  # share of their accelerations that joints of a loop which stop together may count on
-    "BESIDE": 5.0e-2,  # most of the interval of a joint in which a robot tries to leave a saddle [rad or m]
-    "ROOM_SHARE": 0.25,  # of that interval, how far a trial goes: the step from the trial needs room, too
-    "UNLIKE": 1.0e-6,  # thousandth of the share of a trial that is the same in every tick
-    "CURVED": 1.0e-10,  # share of |r|^2 by which the cost has to be lower than the slope makes it
+    "SPARE_TICKS": 1.0,  # extra stopping time of resting joints of a loop
+    "TOGETHER": 0.5,  # share of the accelerations available to loop joints that stop together
+    "BESIDE": 5.0e-2,  # largest interval of a joint for escaping a saddle point [rad or m]
+    "ROOM_SHARE": 0.25,  # share of this interval used by a trial: the step from the trial needs room, too
+    "UNLIKE": 1.0e-6,  # thousandth of the part of a trial common to all ticks
+    "CURVED": 1.0e-10,  # share of |r|^2 by which the cost must lie below its linear prediction
     "TINY": 1.0e-60,  # keeps quotients of zeros finite
 }
 
 
-# A lane that has ended is put back to where it ended: the iterations of other lanes do not count for it.
+# An ended lane is reset to its final state: iterations of other lanes do not count.
 PAUSE_ENDED = f"""
 U* const kept = (U*)&paused;
 const auto may_gain = {MAY_GAIN};
@@ -67,10 +67,10 @@ for (int k = 0; k < 3; ++k) {
     number = kept[3] > zero ? kept[k] : number;
 }
 """
-# A robot that stands where rows are left is at a minimum or at a saddle. One trial beside it is evaluated, on the side
-# where the cost slopes down, and taken if the cost is lower than the slope alone makes it: the cost curves down there.
-# The damped step from a trial leads away from the robot in directions in which the cost curves down, and back to it in
-# all others. The trial of the next tick is where that step leads, so trials turn towards the former.
+# A robot at rest with a residual is at a minimum or at a saddle point. One trial beside the robot is evaluated, on the
+# downhill side, and taken if the cost is below its linear prediction: negative curvature. The damped step from a trial
+# leads away from the robot in directions of negative curvature, and back in all other directions. The trial of the next
+# tick is the end of this step, so trials turn towards negative curvature.
 TRY_ASIDE = """
 U* const t = (U*)&other;
 auto flat = zero == zero;
@@ -120,8 +120,8 @@ for (int k = 0; k < INPUT_COUNT; ++k) { /* with limits of acceleration they woul
     if (task.source_task.data[k] == HOLDING) s[INPUTS + k] = lower ? zero : s[INPUTS + k];
 }
 """
-# The robot moves as its goal does, and catches up no faster than every joint can brake: else it would run past the goal
-# and swing around it for ever. `s` is where the rows that come first lead.
+# The robot moves along with its goal, and catches up only as fast as every joint can brake: otherwise the robot would
+# overshoot the goal and oscillate forever. `s` is the solution for the first-priority rows.
 REACH = """
 struct Reach { F share, slowest; };
 const auto reach = [&](const U* const lead, F* const goals) -> Reach {
@@ -153,21 +153,21 @@ for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordi
 
 
 class TickApproach(IterationFunctions):
-    """The functions of a packet of robots up to its iterations, to be called in kernels."""
+    """Functions for a packet of robots up to its iterations, for use in kernels."""
 
     def __init__(
         self,
         source: IterationSource,  # the iteration, in float64
-        measure: MeasureSource,  # what is measured of configurations
-        weighing: str = "",  # statements that change the weights of rows once all data are read
+        measure: MeasureSource,  # measurement of configurations
+        weighing: str = "",  # statements that change the weights of rows after all data are read
         *,
-        apart: bool = False,  # whether the configuration that is commanded has a place of its own
-        clears: bool = False,  # whether clearance is a limit
+        apart: bool = False,  # store the commanded configuration separately
+        clears: bool = False,  # clearance is a limit
     ) -> None:
         super().__init__(source)
         self.clears = clears
         program = source.program
-        # first place of the configuration that is commanded
+        # first index of the commanded configuration
         self.commanded = source.state.trial if apart else source.state.q
         rotations, places = rotation_bits(program), coordinate_places(program)
         kinds = [kind for kind, _ in error_outputs(program) if kind != "rows"]
@@ -214,7 +214,7 @@ class TickApproach(IterationFunctions):
 
         @wp.func
         def limit_turn(state: StateRef, lane: int, task: TickRef, r: int, n: int):
-            """Say where rotation n starts and how far it may turn, by the least of the limits of its DOFs."""
+            """Write start and largest angle of rotation n, from the least limit of its DOFs."""
             k = TURN_DOF[n]
             c = TURN_PLACE[n]
             first = (DATA + TURNS_AT + n * TURN_WIDTH) * W + lane
@@ -252,13 +252,13 @@ class TickApproach(IterationFunctions):
                 read(state, lanes, task, first, stage)
             begin_joints(state, lanes, task, first, stage)
 
-        # read: reads the data of the rows: the same arguments as the next
-        # begin: puts robots, the first of which is given, into a packet: (state, lanes, task, first, stage)
+        # read: reads the data of the rows: the same arguments as `begin`
+        # begin: loads robots into a packet, beginning with robot `first`: (state, lanes, task, first, stage)
         self.read, self.begin = read, begin
 
     @typing.no_type_check
     def _define_iterations(self) -> None:
-        # makes so many iterations while a lane has something to gain; 1 if one has: (state, lanes, task, first, count)
+        # at most `count` iterations while a lane can improve; 1 if a lane still can: (state, lanes, task, first, count)
         self.iterate_all = self.repeated(self.iterate)
         State: Any = self.State
         StateRef: Any = self.StateRef
@@ -277,11 +277,11 @@ class TickApproach(IterationFunctions):
                 iterate(other, ENDLESS)
                 keep_aside(state, lanes, task, first, other)
 
-        self.look_aside = look_aside  # moves robots beside saddles at which they stand: (state, lanes, task, first)
+        self.look_aside = look_aside  # moves robots away from saddle points: (state, lanes, task, first)
 
     @typing.no_type_check
     def repeated(self, iterate: Any) -> Any:
-        """Return what makes many of an iteration; see `iterate_all`."""
+        """Return the function that repeats an iteration; see `iterate_all`."""
         StateRef: Any = self.StateRef
         Paused: Any = wp.types.vector(4 * self.source.lanes.width, self.Real)
         PausedRef: Any = reference_to(Paused)
@@ -294,7 +294,7 @@ class TickApproach(IterationFunctions):
 
         @wp.func
         def iterate_all(state: StateRef, lanes: int, task: TickRef, first: int, count: int):
-            """Make so many iterations, or until no lane has anything to gain; return 1 if one has."""
+            """Make `count` iterations, or fewer if no lane can improve; return 1 if a lane still can."""
             paused = Paused()
             left = int(count)
             running = pause_ended(state, lanes, task, first, paused)
@@ -320,7 +320,7 @@ class TickApproach(IterationFunctions):
         @wp.func_native(measure.goals_text())
         def set_goals(state: StateRef): ...
 
-        # keep_reference: keeps where the tasks of the tick before lead the robots: (state, lanes, task, first)
-        # approach: turns where the tasks lead into where the robots may come: the same arguments
-        # set_goals: makes the rows there the goals of the rows: (state)
+        # keep_reference: stores the configuration of the last tick's tasks: (state, lanes, task, first)
+        # approach: limits the tasks' configuration to the reachable one: the same arguments
+        # set_goals: makes the rows at this configuration the goals of the rows: (state)
         self.keep_reference, self.approach, self.set_goals = keep_reference, approach, set_goals

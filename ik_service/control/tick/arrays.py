@@ -1,4 +1,4 @@
-"""All arrays of a controller, made once: settings, what a tick starts from, what it answers."""
+"""All arrays of a controller, made once: settings, start of a tick, answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ class TickArrays:
         targets: int,
         limits: Mapping[str, NDArray[np.float64]],  # limits of the active DOFs by their names in `TickTask`
         *,
-        clears: bool = False,  # whether clearance is a limit
+        clears: bool = False,  # clearance is a limit
     ) -> None:
         self.clears = clears
         device, dofs, islands = model.device, model.joint_dof_count, max(model.robot.trees.ntree, 1)
@@ -36,18 +36,18 @@ class TickArrays:
             return HostDeviceArray(shape, wp.int32, device, per_problem=False)
 
         self.settings, self.numbers = integers(TICK_SETTINGS_COUNT), numbers(NUMBERS_COUNT)
-        # whether the host does not see the memory of the device, so that arrays have to be copied
+        # host and device memory are separate, so arrays have to be copied
         self.are_apart = self.settings.has_host_copy
         self.targets = numbers(robots, max(targets, 1), POSE)  # poses, float64 [robots, targets, 7]
-        # joint_q: configurations that a tick starts from, float64 [robots, joint_coord_count]
-        # joint_qd: speeds of the tick before, float64 [robots, joint_dof_count]
+        # joint_q: start configurations of a tick, float64 [robots, joint_coord_count]
+        # joint_qd: speeds of the last tick, float64 [robots, joint_dof_count]
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
-        self.clearance = numbers(robots)  # of where to go [m], infinite where it is no limit, float64 [robots]
+        self.clearance = numbers(robots)  # of the command [m], infinite without a limit, float64 [robots]
         self.clearance.host[:] = np.inf
-        # 1 where more iterations may help, int32 [packets and more, trees]; islands are no more than trees
+        # 1 if more iterations may help, int32 [>= packets, trees]; there are at most as many islands as trees
         self.running = integers(robots, islands)
         extents = {"coordinates": model.joint_coord_count, "dofs": dofs, "islands": islands, "targets": targets}
-        # what a tick answers, by its names in `TickTask`
+        # answers of a tick, by their names in `TickTask`
         self.answers = {
             name: (integers if column.dtype == "int32" else numbers)(robots, *(extents[axis] for axis in column.axes))
             for name, column in TICK_COLUMNS.items()
@@ -72,7 +72,7 @@ class TickArrays:
                 self.answers[name].push(robots)
 
     def kept(self) -> Callable[[], None]:
-        """Keep what is in all arrays that ticks write; return what puts it back."""
+        """Save all arrays written by ticks; return a function that restores them."""
         hosts = [array.host for array in (*self.answers.values(), self.targets, self.joint_q, self.joint_qd)]
         hosts += [self.numbers.host, self.clearance.host]
         before, own = [host.copy() for host in hosts], {name: wp.clone(array) for name, array in self._own.items()}
@@ -86,7 +86,7 @@ class TickArrays:
         return put_back
 
     def of_task(self) -> dict[str, Any]:
-        """Return the device arrays that all islands share, by their names in `TickTask`."""
+        """Return the device arrays shared by all islands, by their names in `TickTask`."""
         given = {"settings": self.settings, "numbers": self.numbers, "joint_q": self.joint_q, "joint_qd": self.joint_qd}
         arrays = given | {"running": self.running} | self.answers
         if self.clears:
@@ -94,13 +94,13 @@ class TickArrays:
         return {name: array.device for name, array in arrays.items()} | self._limits | self._own
 
     def push(self) -> None:
-        """Bring what a launch reads to the device: the last commands too, which idle and lost joints go on from."""
+        """Copy inputs of a launch to the device, with the last commands, from which idle and lost joints continue."""
         last = self.answers["joint_q_out"], self.answers["joint_qd_out"]
         for array in (self.settings, self.numbers, self.targets, self.joint_q, self.joint_qd, *last):
             array.push(0)
 
     def fetch(self) -> None:
-        """Bring what a launch writes to the host: answers, and whether more iterations may help."""
+        """Copy outputs of a launch to the host: answers, and whether more iterations may help."""
         further = (self.clearance,) if self.clears else ()
         for array in (self.running, *further, *self.answers.values()):
             array.fetch(0)

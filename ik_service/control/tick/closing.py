@@ -1,15 +1,15 @@
-"""Loops of a robot in a tick: they come before all other rows.
+"""Loop closure of a robot in a tick: loops take precedence over all other rows.
 
-    rows of loops, much heavier than all others -> the goal of the tasks, loops nearly closed
+    rows of loops, with much larger weights than all others -> the goal of the tasks, loops nearly closed
     from the goal: rows of loops alone, joints within the intervals of the tick -> the command, loops closed
-    if a loop is open: the same from where the joints get to at their present speed -> the better of both commands
-    if a loop is still open: the same within all that the own limits of each joint allow, from the better command, then
-        from points ever nearer to the start of the tick, at last from that start
-    with limits of acceleration: no faster than the next tick can keep the loops closed
+    if a loop is open: the same from the positions reached at present speed -> the better of both commands
+    if a loop is still open: the same within the own limits of each joint, from the better command, then from points
+        ever nearer to the start of the tick, at last from the start itself
+    with acceleration limits: no faster than the next tick can keep the loops closed
     if a loop was open before the tick and stays open: as near to closed as leaves every joint time to brake
 
-In the first step the weight must be so small that rounding leaves the other rows alone, and so large that what these
-ask for opens the loop by little.
+In the first step the weight must be small enough for the precision of the other rows, and large enough that the other
+rows open the loop only a little.
 """
 
 import typing
@@ -24,11 +24,11 @@ from ik_service.control.tick.task import BRAKES, TickRef
 from ik_service.kernels.typed_warp import reference_to
 
 LOOP_WEIGHT = 2.0**8  # [1/m and 1/rad] of the rows of loops while other rows are minimised beside them
-SMALL = 3  # DOFs: the closing of larger islands is compiled as a function apart, once
+SMALL = 3  # DOFs: for larger islands, the closing is compiled as a separate function, once
 CLOSING_EVALUATIONS = wp.constant(24)  # of loops alone
-CLOSED2 = (1e-9 * LOOP_WEIGHT) ** 2  # |r|^2 of loops that are closed
-HALVINGS = wp.constant(3)  # of the way from where a tick starts, to close loops nearer to there
-CURVE_SHARE = 0.25  # of an acceleration, that goes along with the loop; the rest is for slowing down
+CLOSED2 = (1e-9 * LOOP_WEIGHT) ** 2  # |r|^2 of closed loops
+HALVINGS = wp.constant(3)  # of the distance from the start of a tick, to close loops nearer to the start
+CURVE_SHARE = 0.25  # share of an acceleration for following the loop; the rest is for slowing down
 
 OTHER = "\nU* const t = (U*)&other;\n"
 COPY = "for (int k = 0; k < SIZE; ++k) t[k] = s[k];\n"
@@ -50,7 +50,7 @@ for (int k = 0; k < DOFS; ++k) {
     t[UPPER + k] = larger(zero + task.limit_upper.data[a], t[Q + c]);
 }
 """
-# The start of the tick plus a share of the way to another state; each joint may use its whole interval.
+# The start of the tick plus a share of the difference to another state; each joint may use its whole interval.
 NEARER = """
 const U* const u = (const U*)&nearest;
 for (int c = 0; c < COORDINATES; ++c) {
@@ -73,7 +73,7 @@ t[NORM2] = zero + NOT_EVALUATED;
 t[DAMPING_FACTOR] = zero + 1.0;
 t[STEPS] = zero - 1.0;
 """
-# Where the command leads at its own speed, free to leave all intervals.
+# The configuration after another tick at the command's speed, without intervals.
 ON = """
 for (int c = 0; c < COORDINATES; ++c) {
     t[Q + c] = s[COMMANDED + c];
@@ -84,7 +84,7 @@ for (int k = 0; k < DOFS; ++k) {
     t[UPPER + k] = infinite;
 }
 """
-# The share of the command's speed at which to close the loop there takes so much of each acceleration.
+# The share of the command's speed at which closing the loop takes this much of each acceleration.
 CURVE = f"""
 F least = zero + 1.0;
 const Real dt = task.numbers.data[DT];
@@ -114,7 +114,7 @@ const auto slower = (*(U*)&share < 1.0) & (t[NORM2] <= t[FLOOR2]);
 for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = slower ? t[Q + c] : s[COMMANDED + c];
 """
 IS_OPEN = "return any(t[NORM2] > t[FLOOR2]);\n"
-# The share of the way to the other state for which every joint has time to brake.
+# The share of the difference to the other state for which every joint has time to brake.
 SHARE = """
 F least = zero + 1.0;
 for (int k = 0; k < DOFS; ++k) {
@@ -148,7 +148,7 @@ for (int k = 0; k < DOFS; ++k) {
 
 @typing.no_type_check
 def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
-    """Return the function that closes loops from a place of the state, for kernels: (state, lanes, task, first)."""
+    """Return the function that closes loops from an index of the state, for kernels: (state, lanes, task, first)."""
     State: Any = of.State
     StateRef: Any = of.StateRef
     Real: Any = of.Real
@@ -181,7 +181,7 @@ def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
         begin(state, lanes, task, first, other)
         iterate_all(other, lanes, task, first, CLOSING_EVALUATIONS)
         if is_open(state, lanes, task, first, other):
-            again = State()  # a copy: with the address of `other` passed on, compilers make every tick 3 % slower
+            again = State()  # a copy: passing the address of `other` makes every tick 3 % slower
             copy(other, lanes, task, first, again)
             close_again(state, lanes, task, first, again)
             copy(again, lanes, task, first, other)
@@ -194,7 +194,7 @@ def closing(of: TickCommand, measure: MeasureSource, place: int) -> Any:
 
 @typing.no_type_check
 def _iteration(of: TickCommand) -> Any:
-    """An iteration of the rows of loops alone, on states like those of all rows."""
+    """Return an iteration of the rows of loops alone, on states like those of all rows."""
     StateRef: Any = of.StateRef
     Real: Any = of.Real
     source = of.source
@@ -209,7 +209,7 @@ def _iteration(of: TickCommand) -> Any:
 
 @typing.no_type_check
 def _attempts(of: TickCommand, place: int) -> tuple[Any, ...]:
-    """Functions that begin an attempt to close loops in another state, and end it."""
+    """Return functions that begin an attempt to close loops in another state, and end the attempt."""
     StateRef: Any = of.StateRef
     Real: Any = of.Real
     text = of.text
@@ -239,8 +239,10 @@ def _attempts(of: TickCommand, place: int) -> tuple[Any, ...]:
 
 @typing.no_type_check
 def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> Any:
-    """Take robots whose loops are open nearer to closed, so that all joints can brake: (..., other)."""
-    # Rows of loops have a goal then: the part of them that is to stay
+    """Return a function that moves open loops nearer to closed, so that all joints can brake: (..., other).
+
+    Rows of loops then have goals: the remaining part of the rows.
+    """
     State: Any = of.State
     StateRef: Any = of.StateRef
     Share: Any = of.Share
@@ -287,8 +289,10 @@ def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> 
 
 @typing.no_type_check
 def _slowing_down(of: TickCommand, iterate_all: Any) -> Any:
-    """Slow commands at which no acceleration that is allowed would hold the loop closed: (...)."""
-    # The faster joints are, the more they have to accelerate to stay on the loop, by the square of their speed
+    """Return a function that slows commands too fast for the acceleration limits to keep the loop closed: (...).
+
+    The acceleration needed to stay on the loop grows with the square of the speed.
+    """
     State: Any = of.State
     StateRef: Any = of.StateRef
     Share: Any = of.Share

@@ -1,7 +1,7 @@
-"""Derivatives of a tick by its start, speeds and targets: differences of other ticks, in float64.
+"""Derivatives of a tick by its start, speeds and targets: differences of ticks, in float64.
 
-start, speeds, targets -> each moved by two steps both ways, a tick from each -> central differences of both, which give
-one of fourth order -> where they agree, derivatives
+start, speeds, targets -> each moved by two steps both ways, a tick from each -> two central differences, combined into
+one of fourth order -> derivatives where both agree
 """
 
 from collections.abc import Callable
@@ -16,36 +16,36 @@ from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quater
 from ik_service.robots import RobotModel
 
 MOVED = 1e-6
-"""By how much a tick's start and targets are moved, and speeds times its length, then by twice that [m or rad]."""
+"""Step of start, targets, and speeds times the tick's length; the second step is twice as large [m or rad]."""
 TICK_STEPS = MOVED * np.array([1.0, -1.0, 2.0, -2.0])
 KINK, LEAST = 1e-3, 0.1
-"""Share of the largest derivative of a row by which slopes beside each other differ at a kink, and what counts at least
-for the largest: a share of how a joint follows its start that keeps its place, or of 1/m."""
+"""Slope difference that counts as a kink, relative to the largest derivative of a row, and least value of this largest
+derivative: relative to the derivative of a resting joint by its start, or to 1/m."""
 TWIST = 6
 
 
 @dataclass(frozen=True, eq=False)
 class TickDerivatives:
-    """First derivatives of what a tick answers.
+    """First derivatives of a tick's answers.
 
-    Starts move along tangents, a number for each DOF [m or rad]: those of ball and floating joints are rotation vectors
-    as in `RobotModel.integrate`. Where limits cut a joint's way short, it follows its start and speed, not the targets.
-    DOFs that follow others start where their leaders say: by them all derivatives are zero.
+    Starts move along tangents, one number per DOF [m or rad]: rotation vectors for ball and floating joints, as in
+    `RobotModel.integrate`. If a limit cuts a joint's motion short, the joint depends on its start and speed, not on the
+    targets. Mimic joints start at the values given by their leaders: derivatives by mimic joints are zero.
 
     Attributes:
-        joint_q: Where the tick goes, shape [robots, coordinates].
-        joint_qd: How fast, shape [robots, DOFs].
-        joint_q_by_start: Change of each coordinate with each DOF of the start, shape [robots, coordinates, DOFs].
-        joint_q_by_speed: With each DOF's speed before, alike.
-        joint_q_by_targets: With the position and the rotation vector of each target, about the axes of the frame that
-            it is given in, shape [robots, coordinates, targets, 6].
-        joint_qd_by_start: The same of the speeds, shape [robots, DOFs, DOFs].
-        joint_qd_by_speed: Alike.
+        joint_q: Commanded configuration, shape [robots, coordinates].
+        joint_qd: Commanded speeds, shape [robots, DOFs].
+        joint_q_by_start: Derivative of each coordinate by each DOF of the start, shape [robots, coordinates, DOFs].
+        joint_q_by_speed: By each DOF's previous speed, same shape.
+        joint_q_by_targets: By position and rotation vector of each target, about the axes of the target's reference
+            frame, shape [robots, coordinates, targets, 6].
+        joint_qd_by_start: Derivative of the speeds, shape [robots, DOFs, DOFs].
+        joint_qd_by_speed: Same shape.
         joint_qd_by_targets: Shape [robots, DOFs, targets, 6].
-        is_differentiable: Whether a tick has derivatives, bool [robots]: it has none at a kink, such as where a limit
-            just begins to hold, where it jumps, or where its status is INVALID or LOOP_OPEN; then these are differences
-            and no more. A change of slope by less than 1e-3 of the largest derivative of its row, or 1e-4 of those of a
-            joint that keeps its place, is none.
+        is_differentiable: Mask of differentiable ticks, bool [robots]. Not differentiable are kinks (a limit just
+            becomes active, for example), jumps, and ticks with status INVALID or LOOP_OPEN; their derivatives are
+            plain differences. Slope changes below 1e-3 of the largest derivative of the row, or 1e-4 of the
+            derivatives of a resting joint, are not detected.
     """
 
     joint_q: Float64Array
@@ -60,7 +60,7 @@ class TickDerivatives:
 
 
 class TickAnswer(NamedTuple):
-    """Answer of a tick, a line for each robot: configurations and speeds by the caller's columns, and if sound."""
+    """Answer of a tick, a line per robot: configurations and speeds by the caller's columns, and validity."""
 
     joint_q: Float64Array
     joint_qd: Float64Array
@@ -68,19 +68,19 @@ class TickAnswer(NamedTuple):
 
 
 Tick = Callable[[Float64Array, Float64Array, Float64Array], TickAnswer]
-"""From configurations and speeds of the whole robot and poses of targets, a line for each robot."""
+"""Function from configurations and speeds of the whole robot and target poses, a line per robot."""
 
 
 def tick_derivatives(
-    tick: Tick,  # makes ticks
+    tick: Tick,  # takes a tick
     robot: RobotModel,
-    dofs: NDArray[np.intp],  # DOFs by which it is derived, the caller's columns
-    joint_q: Float64Array,  # where it starts, shape [robots, joint_coord_count]
-    joint_qd: Float64Array,  # how fast, shape [robots, joint_dof_count]
+    dofs: NDArray[np.intp],  # DOFs of the derivatives, the caller's columns
+    joint_q: Float64Array,  # start, shape [robots, joint_coord_count]
+    joint_qd: Float64Array,  # speeds, shape [robots, joint_dof_count]
     targets: Float64Array,  # poses, shape [robots, targets, 7]
-    dt: float,  # how long it takes [s]
+    dt: float,  # length of the tick [s]
 ) -> TickDerivatives:
-    """Derive a tick."""
+    """Differentiate a tick."""
 
     def started(axis: Float64Array, by: float) -> TickAnswer:
         return tick(robot.integrate(joint_q, np.tile(by * axis, (len(joint_q), 1))), joint_qd, targets)
@@ -113,17 +113,19 @@ def tick_derivatives(
 
 
 def _slopes(middle: Float64Array, sides: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Give derivatives, and by how much slopes beside each other differ; of smooth numbers next to nothing."""
-    # `middle` [robots, columns, 1] are numbers of the tick, `sides` [steps, robots, columns, ways] those after each of
-    # TICK_STEPS
+    """Give derivatives, and differences of neighbouring slopes; near zero for smooth functions.
+
+    `middle` [robots, columns, 1] are numbers of the tick, `sides` [steps, robots, columns, ways] the numbers after each
+    of TICK_STEPS.
+    """
     near, far = (sides[0] - sides[1]) / (2.0 * MOVED), (sides[2] - sides[3]) / (4.0 * MOVED)
     bends = (sides[0] - 2.0 * middle + sides[1]) / MOVED, (sides[2] - 2.0 * middle + sides[3]) / (2.0 * MOVED)
-    # Curvature bends twice as much over twice the way, a kink as much.
+    # Over twice the step, curvature doubles the slope difference, a kink leaves the difference unchanged.
     return (4.0 * near - far) / 3.0, np.maximum(np.abs(near - far), np.abs(2.0 * bends[0] - bends[1]))
 
 
 def _moved(targets: Float64Array, target: int, axis: int, by: float) -> Float64Array:
-    """Give poses of which one has moved, or turned about an axis of the frame that it is given in."""
+    """Give poses with one pose translated, or rotated about an axis of its reference frame."""
     found, change = targets.copy(), by * np.eye(3)[axis % 3]
     if axis < 3:
         found[:, target, :3] += change

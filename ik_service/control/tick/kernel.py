@@ -1,7 +1,7 @@
-"""The kernel that takes an island of one or many robots through a tick, from their commands of the tick before.
+"""Kernel of a tick for one island of one or many robots, starting from the commands of the last tick.
 
-A launch can do a whole tick, or begin it, make some iterations, or end it; the state then waits in an array. So the one
-kernel serves ticks of so many iterations and ticks that iterate until a deadline, which the caller checks.
+A launch can do a whole tick, or begin a tick, make iterations, or end a tick, with the state kept in an array. So one
+kernel serves ticks with a fixed number of iterations and ticks that iterate until a deadline, checked by the caller.
 """
 
 import typing
@@ -43,35 +43,29 @@ from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunch
 from ik_service.solver.lm.damping import TICK_DAMPING
 
 REFERENCE_ITERATIONS = wp.constant(5)
-
-ROBOTS_PER_BLOCK = 32  # threads of a block on a GPU, each of which takes a robot
+ROBOTS_PER_BLOCK = 32  # threads of a block on a GPU, one robot each
 
 
 @dataclass(frozen=True)
 class TickCode:
-    """Program, kernel and state that are generated for an island."""
+    """Program, kernel and state type generated for an island."""
 
-    program: IslandProgram  # its arithmetic
+    program: IslandProgram
     kernel: wp.Kernel
-    state_type: Any  # type of the state of a packet
+    state_type: Any  # state of a packet
 
 
 @lru_cache(KERNELS_MAX)
 def tick_code(
-    # what the island's program is made from; the tasks are its first `goal_count` objectives
-    signature: IslandSignature,
+    signature: IslandSignature,  # input of the island's program; the tasks are its first `goal_count` objectives
     lanes: Lanes,  # width and precision of a packet
-    length_unit: float,  # that of the robot [m]
-    yielding: YieldingRows | None = None,  # rows that yield to the others of the island; None for none
-    loops: tuple[int, ...] = (),  # numbers of the objectives whose rows are those of loops
+    length_unit: float,  # of the robot [m]
+    yielding: YieldingRows | None = None,  # lower-priority rows of the island; None for none
+    loops: tuple[int, ...] = (),  # numbers of the objectives of loops
     *,
-    clears: bool = False,  # whether clearance is a limit
+    clears: bool = False,  # clearance is a limit
 ) -> TickCode:
-    """Return the code of an island; controllers of equal signatures share it.
-
-    Raises:
-        EngineError: The island is too large.
-    """
+    """Return the code of an island, shared by controllers with equal signatures; EngineError if it is too large."""
     program = build_program(signature)
     loop_rows = [row for row, k in enumerate(program.row_objective) if k in loops]
     damping = replace(TICK_DAMPING, bend=TICK_DAMPING.bend * length_unit)
@@ -100,9 +94,11 @@ def tick_code(
 
 @typing.no_type_check
 def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
-    """Return the kernel and the type of a packet's state."""
-    # Its arguments are the task and the states of the packets, [packets, 1]; its dimension is their number. Warp
-    # compiles kernels with arrays of one dimension twice.
+    """Return the kernel and the type of a packet's state.
+
+    The arguments are the task and the states of the packets, [packets, 1], 2-D because Warp compiles kernels with 1-D
+    arrays twice. The launch dimension is the number of packets.
+    """
     State: Any = of.State
     Share: Any = of.Share
     begin, iterate_all, look_aside, W = of.begin, of.iterate_all, of.look_aside, of.source.lanes.width
@@ -118,7 +114,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
         packet = wp.tid()
         robots = task.settings[ROBOTS]
         first = packet * W
-        lanes = wp.min(W, robots - first)  # the others go along for nothing: they repeat the last
+        lanes = wp.min(W, robots - first)  # idle lanes repeat the last robot
         stage = int(COMMAND)
         if task.settings[BEGIN] == 1 and task.settings[BRAKES] == 1:
             stage = BEFORE
@@ -142,7 +138,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
             task.running[packet, task.island] = running
             return
         scaling = Share()
-        is_known = int(0)  # where to go
+        is_known = int(0)  # the command
         if wp.static(of.clears):
             if task.settings[CLEARS] == ANSWERING:
                 take(states[packet, 0], lanes, task, first, scaling)

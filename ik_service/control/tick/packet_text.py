@@ -1,8 +1,8 @@
-"""C++ of a tick over packets: what every function has at hand, in front of its own statements.
+"""C++ of a tick over packets: common definitions in front of every function's own statements.
 
-A packet `F` holds a number of several robots side by side (`ik_service.compiler.code.lanes`); `s` is the state of the
-packet. `gather` reads a column of an array for the robots of the packet, `scatter` writes one. Lanes for which there is
-no robot repeat the last one, and write what it writes.
+A packet `F` holds one number for each of several robots (`ik_service.compiler.code.lanes`); `s` is the state of the
+packet. `gather` reads a column of an array for the robots of the packet, `scatter` writes a column. Idle lanes repeat
+the last robot, and write the same values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ from ik_service.compiler import Lanes
 from ik_service.template_files import TemplateFolder
 
 MAY_GAIN = "(s[NORM2] > s[FLOOR2]) & (s[DAMPING_FACTOR] <= FACTOR_MAX)"
-"""Whether another iteration may help a robot of the packet."""
+"""True if another iteration may help a robot of the packet."""
 FRAGMENTS = TemplateFolder("ik_service.control.tick")
 
 
 def fragments(*names: str) -> list[str]:
-    """Return statements of C++ from the folder of templates."""
+    """Return C++ statements from the folder of templates."""
     words = {"may_gain": MAY_GAIN}
     return [f"\n{FRAGMENTS.filled(f'{name}.cpp', words)}\n" for name in names]
 
 
 class PacketText:
-    """Writes functions of (state, lanes, task, first) and further arguments; `first` is the packet's first robot."""
+    """Writer of functions (state, lanes, task, first, ...); `first` is the packet's first robot."""
 
     def __init__(self, lanes: Lanes, numbers: Mapping[str, float], tables: Mapping[str, Sequence[int]]) -> None:
         self._lanes = lanes
@@ -35,11 +35,11 @@ class PacketText:
             self._constants.append(f"static const int {name}[] = {{{', '.join(map(str, [*values, 0]))}}};")
 
     def function(self, *bodies: str) -> str:
-        """Return a function's body for Warp: these statements after what they have at hand."""
+        """Return a function's body for Warp: common definitions, then these statements."""
         return "\n".join(["", "{", *self.arithmetic(), *self._robots(), *bodies, "}", ""])
 
     def arithmetic(self) -> list[str]:
-        """Types, constants and functions of packets that need no robots."""
+        """Give types, constants and functions of packets that need no robots."""
         lanes = self._lanes
         return [
             *lanes.prologue(),

@@ -1,11 +1,11 @@
-"""A tick in which rows of priority 1 yield to the others of an island, as they do in the solver beside targets.
+"""A tick with lower-priority rows: rows of priority 1 act in the null space of the island's other rows.
 
-    the others and damping -> where they lead, as if no row yielded
-    from there on they keep the residuals that they have reached; the rows that yield and damping, very light beside
-    them, are minimised within the same intervals of the joints -> the command
+    first-priority rows and damping -> their configuration, as if there were no other row
+    from this configuration, their residuals are kept; lower-priority rows and damping, with much smaller weights, are
+    minimised within the same intervals of the joints -> the command
 
-With limits of acceleration rows that yield and damping have goals of their own, from which every joint can brake: on
-the straight way to where all rows lead. Rows that come first would not be met on it, and keep theirs.
+With acceleration limits, lower-priority rows and damping have goals of their own from which every joint can brake, on
+the straight line to the configuration of all rows. First-priority rows keep their own goals, not met on this line.
 """
 
 import typing
@@ -24,11 +24,11 @@ from ik_service.control.tick.task import BRAKES, COMMAND, LEADING, YIELDING, Tic
 from objectives.expression.rows import ROW_WEIGHTS
 from objectives.tasks.posture import JOINT_Q_REFERENCE
 
-# Weight of the heaviest row that yields or of damping, over that of the lightest row that comes first; the second where
-# only a goal is sought, to which steps may be long.
+# Weight of the heaviest lower-priority or damping row, relative to the lightest first-priority row; the second value is
+# for the search of a goal, with possibly long steps.
 LIGHT, LESS_LIGHT = 2.0**-20, 2.0**-12
-YIELDING_EVALUATIONS = wp.constant(5)  # of rows that yield
-# Whose a weight is: of rows that come first, of rows that yield, of damping, of loops.
+YIELDING_EVALUATIONS = wp.constant(5)  # of lower-priority rows
+# Kind of a weight: of first-priority rows, lower-priority rows, damping, loops.
 FIRST, YIELDS, HOLDS, LOOP = 1, 2, 3, 4
 
 WEIGHING = """
@@ -55,7 +55,7 @@ OTHER = "\nU* const t = (U*)&other;\n"
 COPY_OTHER = f"{OTHER}for (int k = 0; k < SIZE; ++k) t[k] = s[k];\n"
 PLACE_OTHER = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) t[Q + c] = s[Q + c];\n"
 KEEP_OTHER = f"{OTHER}for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = t[Q + c];\n"
-# Damping draws joints to this goal, too, not to where they are: it slows them on the way there already.
+# Damping attracts joints to this goal, too, not to their position: it would slow them on the way to the goal.
 LOAD_GOAL = """
 static const int references[][2] = {{references}};
 for (int c = 0; c < COORDINATES; ++c) s[Q + c] = gather(task.reference_before, task.coordinate.data[c]);
@@ -68,7 +68,7 @@ s[NORM2] = zero + NOT_EVALUATED;
 s[DAMPING_FACTOR] = zero + 1.0;
 s[STEPS] = zero - 1.0;
 """
-# The other state is where rows that yield lead; it becomes how far they may come.
+# The other state is the configuration of lower-priority rows; it becomes the reachable configuration.
 APPROACH = f"""{OTHER}
 F goals[DOFS];
 const F share = reach(t + Q, goals).share;
@@ -92,14 +92,14 @@ for (int n = 0; n < TURN_COUNT; ++n) {{ /* the same share of the turn, nearly */
 
 @dataclass(frozen=True)
 class YieldingRows:
-    """The rows of an island that yield to others of it."""
+    """Lower-priority rows of an island."""
 
     objectives: tuple[int, ...]  # numbers of their objectives
-    damping: int  # number of the objective that holds joints where they are; -1 for none
-    loops: tuple[int, ...] = ()  # numbers of the objectives that are loops
+    damping: int  # number of the damping objective; -1 for none
+    loops: tuple[int, ...] = ()  # numbers of the objectives of loops
 
     def kind(self, objective: int) -> int:
-        """Return whose weights those of an objective are: `FIRST`, `YIELDS`, `HOLDS` or `LOOP`."""
+        """Return the kind of an objective's weights: `FIRST`, `YIELDS`, `HOLDS` or `LOOP`."""
         if objective == self.damping:
             return HOLDS
         if objective in self.loops:
@@ -107,11 +107,11 @@ class YieldingRows:
         return YIELDS if objective in self.objectives else FIRST
 
     def rows(self, program: IslandProgram, kind: int) -> list[int]:
-        """Return the rows of a program that are of a kind."""
+        """Return the rows of a program of one kind."""
         return [row for row, objective in enumerate(program.row_objective) if self.kind(objective) == kind]
 
     def weighing(self, program: IslandProgram, weights: Sequence[float]) -> str:
-        """Statements that leave out rows that yield, or make them and damping light, by the stage."""
+        """Give statements that disable lower-priority rows, or reduce their weights and damping, by the stage."""
         is_weight = [one.field == ROW_WEIGHTS for one in program.inputs]
         pairs = list(zip(program.inputs, is_weight, strict=True))
         kinds = [self.kind(one.objective) if weighs else 0 for one, weighs in pairs]
@@ -130,7 +130,7 @@ class YieldingRows:
         )
 
     def goal_text(self, program: IslandProgram) -> str:
-        """Statements that load the configuration to which a command leads, with limits of acceleration."""
+        """Give statements that load the goal configuration of a command, with acceleration limits."""
         fields = [(one.objective, one.field) for one in program.inputs]
         found = [k for k, field in enumerate(fields) if field == (self.damping, JOINT_Q_REFERENCE)]
         pairs = [*((k, program.inputs[k].column) for k in found), (-1, -1)]
@@ -138,16 +138,16 @@ class YieldingRows:
 
 
 class TickYielding(TickCommand):
-    """The functions of a packet of robots of which rows yield to others, to be called in kernels."""
+    """Functions for a packet of robots with lower-priority rows, for use in kernels."""
 
     def __init__(
         self,
         source: IterationSource,  # the iteration, in float64
-        measure: MeasureSource,  # what is measured of configurations
-        rows: YieldingRows,  # which rows yield
+        measure: MeasureSource,  # measurement of configurations
+        rows: YieldingRows,
         weights: Sequence[float],  # weight of each objective
         *,
-        clears: bool = False,  # whether clearance is a limit
+        clears: bool = False,  # clearance is a limit
     ) -> None:
         super().__init__(source, measure, rows.weighing(source.program, weights), apart=True, clears=clears)
         self._first, self._yielding = (rows.rows(source.program, kind) for kind in (FIRST, YIELDS))
@@ -201,7 +201,7 @@ class TickYielding(TickCommand):
 
         @wp.func
         def minimise(state: StateRef, lanes: int, task: TickRef, first: int, stage: int, other: StateRef):
-            """Minimise the rows that yield, from where a state is, in another."""
+            """Minimise the lower-priority rows, from a state, in another state."""
             copy(state, lanes, task, first, other)
             read(other, lanes, task, first, stage)
             if stage == YIELDING and task.settings[BRAKES] == 1:
@@ -248,7 +248,7 @@ class TickYielding(TickCommand):
 
         @wp.func
         def begin(state: StateRef, lanes: int, task: TickRef, first: int, stage: int):
-            """Begin a stage; the command is sought from as far as all rows may come."""
+            """Begin a stage; the search for the command starts at the reachable configuration of all rows."""
             if stage == COMMAND and task.settings[BRAKES] == 1:
                 load_goal(state, lanes, task, first)
             begin_first(state, lanes, task, first, stage)
