@@ -1,10 +1,10 @@
-"""What a function of an export works on, in C: a struct with all arrays that change, and a step for every launch.
+"""Working memory of an exported function in C: a struct with all varying arrays, and a step per launch.
 
-Recorded launches of any kind become, under a name of their own:
+Recorded launches become, under a name of their own:
 
-    typedef struct { ... } NAME_frame           its `numbers`, and where arrays with a line for every problem stand
-    lay_out_NAME(frame, memory)                 gives those a place that the caller does not bring
-    set_addresses_of_NAME(frame)                sets the addresses that tasks hold, once all arrays have a place
+    typedef struct { ... } NAME_frame           its `numbers`, and pointers to arrays with a line per problem
+    lay_out_NAME(frame, memory)                 places the arrays not given by the caller
+    set_addresses_of_NAME(frame)                sets the addresses in tasks, after all arrays have a place
     NAME_step_0(frame), NAME_step_1(frame) ...  fill the arguments of a kernel and call it
 """
 
@@ -26,15 +26,15 @@ class FrameArray:
     """An array that a frame points to.
 
     Attributes:
-        array: As it was recorded.
-        shape: C expressions of its first dimensions, in which `n` is the number of problems; those after never change.
+        array: The recorded array.
+        shape: C expressions of the varying first dimensions; `n` is the number of problems.
     """
 
     array: "wp.array[Any]"
     shape: tuple[str, ...]
 
     def size(self) -> str:
-        """Return the C expression of its size in bytes."""
+        """Return the C expression of the array's size in bytes."""
         width = self.array.numpy().size // math.prod(self.array.shape[: len(self.shape)])
         factors = [*self.shape, *([] if width == 1 else [str(width)])]
         return " * ".join([*factors, f"sizeof({c_scalar(self.array)})"])
@@ -44,12 +44,12 @@ class CallFrame:
     """The frame of one function.
 
     Args:
-        name: What its names in C hold.
+        name: Part of its names in C.
         recorded: The launches.
         symbols: Names of the kernels in the objects.
-        layout: Where structs are declared.
-        constants: Where constants are kept.
-        further: Arrays besides those with a line for every problem.
+        layout: Declarations of structs.
+        constants: Constant arrays.
+        further: Arrays besides the arrays with a line per problem.
     """
 
     def __init__(
@@ -75,12 +75,7 @@ class CallFrame:
         self._steps = [self._step(k) for k in range(len(recorded.steps))]
 
     def source(self, given: Collection[str], further: Sequence[str] = ()) -> str:
-        """Return structs and functions.
-
-        Args:
-            given: Arrays that the caller brings.
-            further: More members of the frame.
-        """
+        """Return structs and functions, with `further` members; the caller brings the `given` arrays."""
         used = {label: item for label, item in self._arrays.items() if self.uses(label)}
         lines = [f"{c_scalar(item.array)} *{label};" for label, item in used.items()]
         pieces = []
@@ -92,7 +87,7 @@ class CallFrame:
         return "\n\n".join([structs, lay_out, self._set_addresses(), *self._steps])
 
     def uses(self, label: str) -> bool:
-        """Return whether an array is among the members, since a step has it."""
+        """Return whether an array is a member, because a step uses the array."""
         return f"f->{label}" in self._filler.used
 
     def calls(self, *phases: str) -> list[str]:
@@ -105,7 +100,7 @@ class CallFrame:
         return [f"{self._name}_step_{k}" for k, step in steps if step.phase in phases]
 
     def _structs(self, members: Sequence[str]) -> str:
-        """The struct of the numbers, and that of the frame with these members."""
+        """Give the struct of the numbers, and the struct of the frame with these members."""
         numbers = "\n".join(indented([f"{kind} {label}[{size}];" for kind, label, size in self._numbers]))
         words = {"name": self._name, "numbers": numbers, "members": "\n".join(indented(members))}
         return filled("frame/structs.c", words)
@@ -121,7 +116,7 @@ class CallFrame:
         return Place(f"f->numbers.{label}")
 
     def _step(self, k: int) -> str:
-        """The function of a step; notes the addresses that its task holds."""
+        """Give the function of a step, and register the addresses in its task."""
         step = self._recorded.steps[k]
         for argument, value in zip(step.kernel.adj.args, step.arguments, strict=True):
             if argument.label == "task":
@@ -131,7 +126,7 @@ class CallFrame:
         return self._functions_of(k, step, filled)
 
     def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:
-        """The function of a step, whose arguments are filled by statements."""
+        """Give the function of a step, with statements that fill its arguments."""
         return self._function(
             f"{self._name}_step_{k}", [*filled, f"{self._symbols[step.kernel]}_cpu_forward(&bounds, &a);"]
         )
@@ -141,7 +136,7 @@ class CallFrame:
         return f"static void {name}({self._name}_frame *f)\n{{\n{lines}\n}}"
 
     def _note_addresses(self, k: int, task: Any) -> None:
-        """Give a task's addresses, and whether there is a line for every problem behind them, a place in the frame."""
+        """Put a task's addresses, and the line counts of the addressed arrays, into the frame."""
         if task.source.ptr in self._noted:
             return
         self._noted.add(task.source.ptr)
@@ -153,14 +148,14 @@ class CallFrame:
         count = len(addresses)
         self._numbers += [("uint64_t", f"source_{k}", count), ("int32_t", f"source_lines_{k}", count)]
         for m, (address, lines) in enumerate(zip(addresses, line_counts, strict=True)):
-            if lines == 0:  # an input that the kernel sets itself
+            if lines == 0:  # an input set by the kernel
                 continue
             base, first, rows = self._found(address, lines)
             self._addresses.append(f"f->numbers.source_{k}[{m}] = (uint64_t)(uintptr_t)({base} + {first});")
             self._addresses.append(f"f->numbers.source_lines_{k}[{m}] = {rows};")
 
     def _found(self, address: int, lines: int) -> tuple[str, int, str]:
-        """C expressions of the array that an address lies in, its place there, and the array's lines."""
+        """Give C expressions for an address: array, index, and number of lines of the array."""
         recorded = self._recorded
         for label, array in recorded.lines.items():
             if _holds(array, address):
@@ -180,10 +175,10 @@ def _holds(array: "wp.array[Any]", address: int) -> bool:
 
 
 def _number_at(array: "wp.array[Any]", address: int) -> int:
-    """Which number of an array stands at an address."""
+    """Return the index of an array's number at an address."""
     return int(address - array.ptr) // int(array.numpy().itemsize)
 
 
 def indented(lines: Sequence[str]) -> list[str]:
-    """Return lines of a body."""
+    """Indent the lines of a body."""
     return [f"    {line}" for line in lines]

@@ -37,26 +37,26 @@ def export_solver(
     problem_count: int = EXAMPLE_PROBLEMS,
     tick_count: int = EXAMPLE_TICKS,
 ) -> Export:
-    """Return the C files that solve what a solver solves, with the same bytes as answers.
+    """Return C files that solve like a solver, with byte-identical answers.
 
-    Where the solver would check answers for collision, they are checked in C, too. Islands in contact with each other
-    are not combined anew there: they say `blocked_by_collision`.
+    C checks answers for collision if the solver does, but does not recombine islands in contact with each other: their
+    status is `blocked_by_collision`.
 
     Args:
-        solver: A solver of pose targets by the compiled engine on a CPU. Its options become the defaults in C, but for
-            `best_of`, `solutions`, `precision`, `sampler` and `deadline_s`, which C does not have; `joint_limits` and
-            `collision` are fixed. Its code is of the level of CPUs that IK_SERVICE_CPU_TARGET names.
-        controller: A controller of the same robot that goes into the same files, as from `export_controller`.
-        prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
-        orientations: Whether targets have orientations, or are positions alone.
-        world: Obstacles that answers keep off, fixed in C; None for none.
+        solver: A solver of pose targets by the compiled engine on a CPU. Its options become the defaults in C, except
+            `best_of`, `solutions`, `precision`, `sampler` and `deadline_s`, missing in C; `joint_limits` and
+            `collision` are fixed. IK_SERVICE_CPU_TARGET sets the CPU level of the code.
+        controller: A controller of the same robot for the same files, as in `export_controller`.
+        prefix: Prefix of all names, a C identifier in lower case; None takes the robot's name.
+        orientations: Targets have orientations, or else only positions.
+        world: Obstacles for collision checks, fixed in C; None for none.
         problem_count: Targets in the file of the solver's example.
         tick_count: Ticks in the file of the controller's example.
 
     Raises:
-        InputError: The prefix is no identifier, solver and controller have different robots, or there is a world and
-            the robot has no collision model, or next to no room in it.
-        EngineError: The solver is staged, has objectives besides its targets, or data for every problem; or the
+        InputError: The prefix is invalid, solver and controller have different robots, or a world is given for a robot
+            without a collision model or leaves the robot next to no room.
+        EngineError: The solver is staged, has objectives besides its targets, or has data per problem; or the
             controller cannot be exported.
     """
     robot, prefix = solver.robot, checked_prefix(solver.robot, prefix)
@@ -73,17 +73,17 @@ def export_solver(
 def export_controller(
     controller: IKController, *, prefix: str | None = None, tick_count: int = EXAMPLE_TICKS
 ) -> Export:
-    """Return the C files that take a robot through ticks as a controller does, with the same bytes as commands.
+    """Return C files that take a robot through ticks like a controller, with byte-identical commands.
 
     Args:
-        controller: A controller on a CPU. Its limits, tolerances, posture and weights become defaults in C, where they
-            may be changed; which rows it has, and for how many robots, is fixed.
-        prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
+        controller: A controller on a CPU. Its limits, tolerances, posture and weights become defaults in C and may be
+            changed there; its rows and its number of robots are fixed.
+        prefix: Prefix of all names, a C identifier in lower case; None takes the robot's name.
         tick_count: Ticks in the file of the example.
 
     Raises:
-        InputError: The prefix is no identifier.
-        EngineError: The controller is on a GPU, moves nothing, or has an order of joints or quaternions of its own.
+        InputError: The prefix is invalid.
+        EngineError: The controller is on a GPU, moves nothing, or has its own joint order or quaternion order.
     """
     prefix = checked_prefix(controller.robot, prefix)
     return _export(controller.robot, prefix, [TickEntry(controller, prefix, tick_count=tick_count)])
@@ -105,7 +105,7 @@ def _export(robot: RobotModel, prefix: str, entries: Functions) -> Export:
 
 
 def _symbols(entries: Functions, prefix: str, tag: str) -> dict[wp.Kernel, str]:
-    """Names of the kernels in the objects."""
+    """Name the kernels in the objects."""
     found: dict[wp.Kernel, str] = {}
     for entry in entries:
         for step in entry.recorded.steps:
@@ -115,7 +115,7 @@ def _symbols(entries: Functions, prefix: str, tag: str) -> dict[wp.Kernel, str]:
 
 
 def _objects(entries: Functions, symbols: Mapping[wp.Kernel, str], prefix: str) -> Iterator[KernelObject]:
-    """Compile the kernels; those of an object have the same module options."""
+    """Compile the kernels; all kernels of an object have the same module options."""
     for entry in entries:
         for name in entry.objects:
             own = {step.kernel for step in entry.recorded.steps if entry.object_of(step.kernel) == name}
@@ -126,7 +126,7 @@ def _objects(entries: Functions, symbols: Mapping[wp.Kernel, str], prefix: str) 
 def _cpu_texts(
     robot: RobotModel, prefix: str, tag: str, entries: Sequence[ExportedFunction]
 ) -> tuple[dict[str, str], CLayout]:
-    """All files that are texts but for the examples, and the structs in the source."""
+    """Give all text files except the examples, and the structs in the source."""
     layout, constants, symbols = CLayout(prefix), Constants(), _symbols(entries, prefix, tag)
     texts = [entry.texts(symbols, layout, constants) for entry in entries]
     kernels = [
@@ -153,7 +153,7 @@ def _cpu_texts(
 
 
 def _example_words(prefix: str, objects: Sequence[str], examples: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Words of templates that describe the example programs."""
+    """Give words of templates about the example programs."""
     targets = [
         f"add_executable({prefix}_{program} {program}.c)\ntarget_link_libraries({prefix}_{program} PRIVATE {prefix}_ik)"
         for program, _ in examples

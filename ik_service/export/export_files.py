@@ -1,4 +1,4 @@
-"""The files of an export, in memory until they are written."""
+"""Files of an export, in memory until written."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,10 @@ class Export:
     """The files of an export.
 
     Attributes:
-        prefix: What all names begin with.
-        objects: The objects.
-        layout: The structs in the source.
-        files: All files by their names.
+        prefix: Prefix of all names.
+        objects: Objects with the kernels.
+        layout: Structs in the source.
+        files: All files by name.
     """
 
     prefix: str
@@ -25,17 +25,14 @@ class Export:
     files: dict[str, bytes]
 
     def __repr__(self) -> str:
-        """Give the prefix, and the number and size of the files; their contents are long."""
+        """Give prefix, number and size of the files, without their contents."""
         return f"<Export '{self.prefix}': {len(self.files)} files, {sum(map(len, self.files.values()))} bytes>"
 
     def write(self, folder: Path) -> None:
-        """Write the files.
-
-        Args:
-            folder: Where to; made if it is not there.
+        """Write the files into a folder, made if missing.
 
         Raises:
-            InputError: They cannot be written.
+            InputError: The files cannot be written.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a function of an export consists of: its launches, its part of the texts, and an example."""
+"""Interface of an exported function: its launches, its part of the texts, and an example."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,14 +11,14 @@ from ik_service.solver.recorded_launches import RecordedLaunches
 
 
 class ExportedFunction(Protocol):
-    """A function that an export offers, with those that go with it.
+    """An exported C function with its companions.
 
     Attributes:
-        name: What names of its kernels hold.
+        name: Part of the names of its kernels.
         recorded: Its launches.
         objects: Names of its objects.
-        prologue: What comes before all includes of the source.
-        example: Template of the example program, its name, and that of the file that it reads.
+        prologue: Text before all includes of the source.
+        example: Template of the example program, its name, and the name of its data file.
         advice: Notes for the README, as a list.
     """
 
@@ -30,10 +30,10 @@ class ExportedFunction(Protocol):
     advice: str
 
     def object_of(self, kernel: wp.Kernel) -> str:
-        """Return the name of the object that holds a kernel."""
+        """Return the name of the object of a kernel."""
 
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
-        """Return its part of the header, and its source but for the declarations of structs and constants."""
+        """Return its part of the header, and its source without the declarations of structs and constants."""
 
     def example_data(self) -> bytes:
-        """Return what the example program reads."""
+        """Return the data file of the example program."""

@@ -1,4 +1,4 @@
-"""The function of an export that solves: it checks what it is given and calls the kernels that Python calls."""
+"""Exported solve function: checks its arguments and calls the same kernels as Python."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ C_TYPES = {
     "float32": "float",
     "float64": "double",
 }
-"""C types of results. All but `joint_q` may be NULL."""
+"""C types of results. All except `joint_q` may be NULL."""
 SOLVE_SETTINGS = (
     "PROBLEM_COUNT",
     "SEEDS",
@@ -39,26 +39,23 @@ SOLVE_SETTINGS = (
     "STOP",
     "TRIES_ALL",
 )
-"""Places of the integer settings, by their names in `codes`."""
+"""Integer settings used in C, by their names in `codes`."""
 GIVEN = {
     "given_positions": "(void *)problems->positions",
     "given_joint_q": "(void *)problems->initial_joint_q",
 }
-"""Where the caller's own arrays are read, with the C expression of their address."""
+"""Arrays read from the caller's memory, with the C expression of their address."""
 
 
 class SolveEntry:
-    """The function `PREFIX_solve`, an `ExportedFunction`.
+    """The function `PREFIX_solve`, an `ExportedFunction`; EngineError if the solver cannot be exported.
 
     Args:
         solver: The solver.
-        prefix: What all names begin with.
-        orientations: Whether targets have orientations, or are positions alone.
+        prefix: Prefix of all names.
+        orientations: Targets have orientations, or else only positions.
         problem_count: Targets in the file of the example.
         world: Obstacles; None for none.
-
-    Raises:
-        EngineError: The solver cannot be exported.
     """
 
     name, prologue = "solve", ""
@@ -75,20 +72,14 @@ class SolveEntry:
         self.objects: tuple[str, ...] = tuple(name for name in ("io", "islands", "verdict") if name in found)
 
     def object_of(self, kernel: wp.Kernel) -> str:
-        """Return the name of the object that holds a kernel: those of all solves, of islands, of verdicts."""
+        """Return the name of the object of a kernel: of all solves, of islands, or of verdicts."""
         if kernel.module in (SOLVE_IO, SOLVE_EXTRAS):
             return "io"
         phases = {step.phase for step in self.recorded.steps if step.kernel is kernel}
         return "verdict" if "judge" in phases else "islands"
 
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
-        """Return its part of the header, and its source but for the declarations of structs and constants.
-
-        Args:
-            symbols: Names of the kernels in the objects.
-            layout: Where structs are declared.
-            constants: Where constants are kept.
-        """
+        """Return its part of the header, and its source without the declarations of structs and constants."""
         limits = self.recorded.limits
         assert limits is not None  # of a solve
         arrays = limit_frame_arrays(limits)
@@ -103,7 +94,7 @@ class SolveEntry:
         return header, "\n\n".join([*pieces, filled("solve/solve.c", words)])
 
     def _words(self) -> dict[str, object]:
-        """Return the words of templates that describe the solves."""
+        """Give words of templates about the solves."""
         solver, prefix, recorded = self._solver, self._prefix, self.recorded
         options, PREFIX = solver.options, prefix.upper()
         types, columns = C_TYPES | {"precision": joint_q_type(solver.robot)}, _columns(recorded)
@@ -131,23 +122,23 @@ class SolveEntry:
         }
 
     def example_data(self) -> bytes:
-        """Return what the example program reads."""
+        """Return the data file of the example program."""
         given = {"orientations": self._orientations, "is_checked": "clearance" in self.recorded.lines}
         return example_problems(self._solver, self._problem_count, **given, world=self._world)
 
 
 def joint_q_type(robot: RobotModel) -> str:
-    """Return the C type of answers: in float64 where a robot has constraints, which float32 would leave open."""
+    """Return the C type of answers: double for robots with constraints, which float32 would leave open."""
     return "double" if robot.every_constraint else C_TYPES["precision"]
 
 
 def _columns(recorded: RecordedLaunches) -> list[Column]:
-    """Columns of a result that its launches write, of those that C has."""
+    """Give the result columns that exist in C and are written by the launches."""
     return [column for column in RESULT_COLUMNS if column.meaning and column.name in recorded.lines]
 
 
 def _array_words(recorded: RecordedLaunches) -> dict[str, object]:
-    """Return the statements by which a solve takes the caller's arrays into its frame `f`."""
+    """Give the statements that put the caller's arrays into the frame `f`."""
     lines = recorded.lines
     given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
     places = {column.name: column.name for column in _columns(recorded)}

@@ -1,4 +1,4 @@
-"""The example program of an export, and the problems that it solves."""
+"""Problems of the example program of an export."""
 
 from typing import Any
 
@@ -13,14 +13,9 @@ EXAMPLE_SEED = 0
 def example_problems(
     solver: IKSolver, count: int, *, orientations: bool, is_checked: bool, world: World | None
 ) -> bytes:
-    """Return random reachable targets with the solver's answers, as the example reads them.
+    """Return random reachable targets with the solver's answers, as the data file of the example.
 
-    Args:
-        solver: The solver that is exported.
-        count: Number of targets.
-        orientations: Whether they are solved for with their orientations.
-        is_checked: Whether answers are checked for collision; targets are then poses of free configurations.
-        world: Obstacles; None for none.
+    With `is_checked`, for solvers with collision checks, targets are poses of configurations free of contact.
     """
     robot, links = solver.robot, [target.link for target in solver.targets]
     rng = np.random.default_rng(EXAMPLE_SEED)

@@ -1,11 +1,12 @@
 """Joint limits of one call of `PREFIX_solve`, in C.
 
-    kernels read limits of one line, or a line for each problem: how many lines there are is a member of the frame
-    no limits asked for -> the robot's, as constants of one line; nothing is computed
-    else, in C, for each line: the caller's -> of the active DOFs, those of followers into their leaders -> within the
-    robot's, or a code -> rounded inwards to float32 -> all forms of `LimitArrays`, and the starts within them
+    kernels read limits of one line, or a line per problem; the frame has the number of lines
+    without given limits -> the robot's limits, as constants of one line; nothing is computed
+    else, in C, for each line: the caller's limits -> limits of the active DOFs, mimic joints included -> checked
+    against
+    the robot's limits -> rounded inwards to float32 -> all forms of `LimitArrays`, and clamped starts
 
-What C computes is what `LimitReading` and `LimitArrays.take` compute, in the same order; its numbers are theirs.
+The C code computes the same as `LimitReading` and `LimitArrays.take`, in the same order, with the same bits.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from ik_service.solver.given.arrays import NUMBER_MAX
 ENDS = ("lower", "upper")
 MEMBERS = ["size_t limit_lines;"]
 """Members of the frame besides arrays."""
-LABEL = "limits"  # names of the constants begin with it
+LABEL = "limits"  # prefix of the constants' names
 
 
 def limit_frame_arrays(limits: LimitArrays) -> dict[str, FrameArray]:
@@ -40,15 +41,7 @@ def limit_frame_arrays(limits: LimitArrays) -> dict[str, FrameArray]:
 def limit_source(
     solver: IKSolver, prefix: str, limits: LimitArrays, members: Mapping[str, FrameArray], constants: Constants
 ) -> str:
-    """Return the functions that give a frame the limits of a call.
-
-    Args:
-        solver: The solver.
-        prefix: What all names begin with.
-        limits: The robot's, as recorded.
-        members: Those of the arrays that the frame has.
-        constants: Where constants are kept.
-    """
+    """Return the functions that set the limits of a call in a frame; `members` are the limit arrays in the frame."""
     own = {name: constants.name(item.array, LABEL) for name, item in members.items()}
     taken = [f"f->{name} = {_cast(members[name])}{constant};" for name, constant in own.items()]
     exact = [f"f->{end}_float64[n * LIMITED_DOFS + a] = {end}[a];" for end in ENDS if f"{end}_float64" in own]
@@ -74,14 +67,14 @@ def _cast(item: FrameArray) -> str:
 
 
 def _reads(robot: RobotModel) -> NDArray[np.intp]:
-    """Which DOFs have limits that a caller may narrow: active ones with a coordinate, and those that follow them."""
+    """Give the DOFs with limits that a caller may narrow: active ones with a coordinate, and their mimic joints."""
     active = robot.active_dof[robot.dof_coordinate[robot.active_dof] >= 0]
     followers = robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]
     return np.concatenate([active, followers])
 
 
 def _tables(robot: RobotModel, limits: LimitArrays) -> dict[str, NDArray[Any]]:
-    """Give the numbers of the robot that the arithmetic needs, by their names in the template."""
+    """Give the robot's numbers used by the limit code, by their names in the template."""
     reads, follows = _reads(robot), np.zeros(robot.joint_dof_count, dtype=bool)
     follows[robot.follower_dofs] = True
     is_turn = np.ones(robot.joint_coord_count, np.uint8)
@@ -103,5 +96,5 @@ def _tables(robot: RobotModel, limits: LimitArrays) -> dict[str, NDArray[Any]]:
 
 
 def _filled(values: NDArray[Any]) -> "wp.array[Any]":
-    """An array on the host; one number where there is none, since C has no empty arrays."""
+    """Give an array on the host, at least one number long, because C has no empty arrays."""
     return wp.array(values if len(values) else np.zeros(1, values.dtype), device="cpu")

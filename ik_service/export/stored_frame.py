@@ -1,11 +1,12 @@
-"""A frame of fixed size that a caller keeps from call to call, arguments of kernels and all.
+"""A frame of fixed size, kept by the caller between calls, with the arguments of all kernels.
 
-    typedef struct { ... } NAME_frame           its `numbers`, which are all arrays that change, and the arguments
-    place_NAME(frame)                           has everything that points into the frame point there
+    typedef struct { ... } NAME_frame           its `numbers` (all varying arrays) and the arguments
+    place_NAME(frame)                           sets all pointers into the frame
     NAME_step_0(frame), NAME_step_1(frame) ...  call a kernel on its arguments
 
-A frame may be copied like any struct: before each use, `self` is compared with its address, and it is placed anew if
-they differ.
+A frame may be copied like any struct: before each use, `self` is compared with the frame's address, and pointers are
+set
+again if they differ.
 """
 
 import ctypes
@@ -21,14 +22,10 @@ WORD = 8  # bytes, the alignment of arguments
 
 
 class StoredFrame(CallFrame):
-    """The frame of one function, whose arrays are all among its numbers: none has a line for every problem."""
+    """The frame of one function without arrays of a line per problem: all arrays are in `numbers`."""
 
     def functions_and_structs(self, further: Sequence[tuple[str, str]]) -> tuple[str, int]:
-        """Return structs and functions, and the bytes of a frame.
-
-        Args:
-            further: C types and names of more members of the frame.
-        """
+        """Return structs and functions, and the bytes of a frame; `further` are C types and names of more members."""
         count, bounds = len(self._recorded.steps), f"{self._layout.prefix}_bounds"
         kept = [(struct, f"arguments_{k}") for k, struct in enumerate(self._arguments())]
         kept += [(bounds, f"bounds_{k}") for k in range(count)]
@@ -54,7 +51,7 @@ class StoredFrame(CallFrame):
         )
 
     def _arguments(self) -> list[str]:
-        """The structs of the arguments of all steps."""
+        """Give the structs of the arguments of all steps."""
         return [f"{self._symbols[step.kernel]}_arguments" for step in self._recorded.steps]
 
     def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:

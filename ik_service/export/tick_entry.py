@@ -1,4 +1,4 @@
-"""The functions of an export that control: a controller in memory of the caller, and the kernels that Python calls."""
+"""Exported controller functions: a controller in memory of the caller, and the same kernels as in Python."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,12 +28,12 @@ TICK_SETTINGS = (
     *("ROBOTS", "ITERATIONS_NOW", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES", "CLEARS", "PROPOSING", "ANSWERING"),
     *("DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "CLEARANCE_LEAST"),
 )
-"""Places of settings and numbers, by their names in `tick_task`."""
+"""Settings and numbers used in C, by their names in `tick_task`."""
 MEMBERS = (
     *(("uint32_t", "abi"), ("int32_t", "iterations"), ("int32_t", "is_placed")),
     *(("int64_t", "answer_ns"), ("int64_t", "answer_before_ns")),
 )
-"""What a controller keeps besides arrays: C types and names."""
+"""Members of a controller besides arrays: C types and names."""
 WIDTHS = {"coordinates": "COORDINATES", "dofs": "DOFS", "targets": "TICK_TARGETS", "islands": "ISLANDS"}
 """C names of the extents of axes."""
 DATA = {
@@ -41,7 +41,7 @@ DATA = {
     "offset": "tool in the frame of its link: position [m], unit quaternion",
     "row_weights": "what the weights of its rows are multiplied by",
 }
-"""What data of objectives are, by how their names end."""
+"""Comments on data of objectives, by the end of their names."""
 LIMITS = ("limit_lower", "limit_upper", "velocity", "acceleration", "joint_step")
 """Arrays of limits, in the order of the settings."""
 UNMEASURED = tuple(name for name, column in TICK_COLUMNS.items() if column.null)
@@ -51,12 +51,9 @@ class TickEntry:
     """The functions `PREFIX_tick` and `PREFIX_controller_...`, an `ExportedFunction`.
 
     Args:
-        controller: The controller.
-        prefix: What all names begin with.
+        controller: The controller; EngineError if it cannot be exported.
+        prefix: Prefix of all names.
         tick_count: Ticks in the file of the example.
-
-    Raises:
-        EngineError: The controller cannot be exported.
     """
 
     name = "tick"
@@ -65,7 +62,7 @@ class TickEntry:
     advice = filled("tick/advice.md", {})
 
     def __init__(self, controller: IKController, prefix: str, *, tick_count: int) -> None:
-        if controller.robot.has_closing_limits:  # settings in C may limit accelerations, beside which they do not hold
+        if controller.robot.has_closing_limits:  # C settings may add acceleration limits, which closing limits exclude
             raise EngineError("Ticks of robots whose closing joints have limits cannot be exported yet.")
         self._controller, self._prefix, self._tick_count = controller, prefix, tick_count
         self._ticks = controller.recorded()
@@ -74,17 +71,11 @@ class TickEntry:
         self.objects: tuple[str, ...] = ("tick", "clearance") if self._kept_clear else ("tick",)
 
     def object_of(self, kernel: wp.Kernel) -> str:
-        """Return the name of the object that holds a kernel."""
+        """Return the name of the object of a kernel."""
         return "clearance" if kernel in self._kept_clear else "tick"
 
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
-        """Return its part of the header, and its source but for the declarations of structs and constants.
-
-        Args:
-            symbols: Names of the kernels in the objects.
-            layout: Where structs are declared.
-            constants: Where constants are kept.
-        """
+        """Return its part of the header, and its source without the declarations of structs and constants."""
         frame = StoredFrame(self.name, self.recorded, symbols, layout, constants)
         functions, size = frame.functions_and_structs(MEMBERS)
         steps, keep = (_lines(frame.calls(phase)).replace("&f", "f") for phase in (ISLAND, KEEP_STEP))
@@ -100,7 +91,7 @@ class TickEntry:
         return filled("tick/header.h", words), "\n\n".join(source)
 
     def example_data(self) -> bytes:
-        """Return what the example program reads."""
+        """Return the data file of the example program."""
         return example_ticks(self._controller, self.recorded.numbers, self._tick_count)
 
     def _words(self) -> dict[str, object]:
@@ -141,7 +132,7 @@ class TickEntry:
         }
 
     def _defaults(self) -> list[str]:
-        """Initialisers of the settings, in their order."""
+        """Give the initialisers of the settings, in their order."""
         ticks, numbers = self._ticks, self.recorded.numbers
         scale = int(numbers["settings"].numpy()[tick_task.SCALES])
         place = int(tick_task.POSITION_TOLERANCE), int(tick_task.ORIENTATION_TOLERANCE)
@@ -151,7 +142,7 @@ class TickEntry:
         return [f"{self._prefix.upper()}_ABI", str(ticks.iterations), str(scale), *tolerances, *limits, *data]
 
     def _result_words(self) -> dict[str, object]:
-        """What makes the results, whose arrays have a line for each robot where there are several."""
+        """Give the result struct's members and assignments, with a line per robot if there are several."""
         PREFIX, numbers, one = self._prefix.upper(), self.recorded.numbers, self._controller.robots == 1
         dimension, at = ("", "") if one else (f"[{PREFIX}_TICK_ROBOTS]", "[r]")
         members, given = [], []
@@ -172,7 +163,7 @@ class TickEntry:
 
 
 def _robot_words(robot: RobotModel) -> dict[str, object]:
-    """Words of templates that describe the configurations of a robot."""
+    """Give words of templates about the configurations of a robot."""
     followers = robot.follower_dofs
     pairs = [(robot.dof_coordinate[dof], robot.dof_coordinate[robot.dof_leader[dof]]) for dof in followers]
     factors = [c_numbers(np.array([robot.dof_multiplier[dof], robot.dof_offset[dof]])) for dof in followers]
@@ -191,12 +182,12 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _list(entries: Sequence[str], last: str = "0") -> str:
-    """An initialiser with one entry more."""
+    """Give an initialiser with one more entry."""
     return f"{{{', '.join([*entries, last])}}}"
 
 
 def _member(label: str, array: "wp.array[Any]") -> str:
-    """Declaration of data in the settings."""
+    """Give the declaration of data in the settings."""
     columns = array.numpy().size // array.shape[0]
     dimensions = f"[{columns}]" if array.shape[0] == 1 else f"[{array.shape[0]}][{columns}]"
     meaning = next((text for end, text in DATA.items() if label.endswith(end)), "as the objective has it")

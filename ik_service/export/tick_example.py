@@ -1,4 +1,4 @@
-"""The example program of an exported controller, and the path that it follows."""
+"""The example program of an exported controller, and its path."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,12 +15,9 @@ EXAMPLE_DT = 1e-3
 
 
 def example_ticks(controller: IKController, numbers: Mapping[str, "wp.array[Any]"], count: int) -> bytes:
-    """Return circles of all targets with the controller's commands, as the example reads them.
+    """Return circles of all targets with the controller's commands, as the data file of the example.
 
-    Args:
-        controller: The controller that is exported; left as it is.
-        numbers: All of its arrays that change.
-        count: Number of ticks.
+    The controller's state, whose varying arrays are `numbers`, is restored.
     """
     robot, robots = controller.robot, controller.robots
     start = np.tile(robot.mid_joint_q, (robots, 1))
@@ -33,7 +30,7 @@ def example_ticks(controller: IKController, numbers: Mapping[str, "wp.array[Any]
 
 
 def _circles(controller: IKController, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Circles that begin and end where the links are in the middle of the ranges, at rest, [count, targets, 7]."""
+    """Give circles that begin and end at rest at the mid-range configuration, [count, targets, 7]."""
     robot = controller.robot
     links = [target.link for target in controller.targets]
     s = np.linspace(0.0, 1.0, count)
@@ -49,7 +46,7 @@ def _circles(controller: IKController, count: int) -> np.ndarray[Any, np.dtype[n
 
 @contextmanager
 def _restored(numbers: Mapping[str, "wp.array[Any]"]) -> Iterator[None]:
-    """Put arrays on a CPU back to what they were before."""
+    """Restore the contents of arrays on a CPU."""
     before = {label: array.numpy().copy() for label, array in numbers.items()}
     try:
         yield

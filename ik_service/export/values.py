@@ -1,4 +1,4 @@
-"""Arguments of kernels as C: statements that fill their structs, and the arrays that never change as constants."""
+"""Arguments of kernels as C: statements that fill their structs, and constant arrays as C constants."""
 
 import json
 import math
@@ -17,11 +17,11 @@ NUMBERS_PER_LINE = 6
 
 @dataclass(frozen=True)
 class Place:
-    """Where an array stands at run time.
+    """Location of an array at run time.
 
     Attributes:
-        pointer: C expression of its first number.
-        shape: C expressions of its first dimensions; those after never change.
+        pointer: C expression of its address.
+        shape: C expressions of the varying first dimensions.
     """
 
     pointer: str
@@ -29,19 +29,14 @@ class Place:
 
 
 class Constants:
-    """Arrays that never change, each once."""
+    """Constant arrays, each stored once."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, bytes], str] = {}
         self._definitions: list[str] = []
 
     def name(self, array: "wp.array[Any]", label: str) -> str:
-        """Return the name of an array in C.
-
-        Args:
-            array: The array.
-            label: What its name begins with, if it is new.
-        """
+        """Return the name of an array in C; a new name begins with `label`."""
         values, kind = array.numpy(), c_scalar(array)
         key = (kind, values.tobytes())
         if key not in self._names:
@@ -54,17 +49,17 @@ class Constants:
         return self._names[key]
 
     def definitions(self) -> str:
-        """Return all of them in C."""
+        """Return all definitions in C."""
         return "\n".join(self._definitions)
 
 
 class Filler:
-    """Writes the statements that fill argument structs.
+    """Writer of statements that fill argument structs.
 
     Args:
-        layout: Where structs are declared.
-        constants: Where constants are kept.
-        places: Where arrays stand that change, by their address.
+        layout: Declarations of structs.
+        constants: Constant arrays.
+        places: Locations of varying arrays, by their address.
     """
 
     def __init__(self, layout: CLayout, constants: Constants, places: Mapping[int, Place]) -> None:
@@ -72,7 +67,7 @@ class Filler:
         self.used: set[str] = set()
 
     def place(self, array: "wp.array[Any]", place: Place) -> None:
-        """Register the place of one more array."""
+        """Register the location of a further array."""
         self._places[array.ptr] = place
 
     def fill(self, kernel: wp.Kernel, symbol: str, arguments: tuple[Any, ...], size: str) -> list[str]:
@@ -81,8 +76,8 @@ class Filler:
         Args:
             kernel: The kernel.
             symbol: Its name in the object.
-            arguments: What it was launched with; a text is a C expression.
-            size: C expression of the dimension.
+            arguments: Recorded arguments; a text is a C expression.
+            size: C expression of the launch dimension.
         """
         struct = self._layout.argument_struct(kernel, symbol)
         lines = [
@@ -131,7 +126,7 @@ class Filler:
 
 
 def c_scalar(array: "wp.array[Any]") -> str:
-    """Return the C type of an array's numbers; its elements may be vectors."""
+    """Return the C type of an array's numbers; elements may be vectors."""
     return SCALARS[wp.dtype_from_numpy(array.numpy().dtype)]
 
 
@@ -142,12 +137,7 @@ def c_numbers(values: NDArray[Any]) -> list[str]:
 
 
 def c_number(value: Any, kind: str) -> str:
-    """Return a number in C, exactly.
-
-    Args:
-        value: The number.
-        kind: Its C type.
-    """
+    """Return a number in C of a C type, exactly."""
     if kind not in ("float", "double"):
         suffix = {"uint32_t": "u", "uint64_t": "u"}.get(kind, "")
         return f"{int(value)}{suffix}"
@@ -168,7 +158,7 @@ def c_string(text: str) -> str:
 
 
 def c_comment(text: str) -> str:
-    """Return text that ends no comment."""
+    """Make a text safe inside a C comment."""
     return (
         "".join(c if c.isprintable() and c.isascii() else "?" for c in text).replace("*/", "* /").replace("/*", "/ *")
     )

@@ -1,4 +1,4 @@
-"""The words that fill the templates of every export, and its tag."""
+"""Words for the templates of every export, and the export's tag."""
 
 import hashlib
 import re
@@ -13,20 +13,12 @@ from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
-TAG = "@tag@"  # stands in the source for a hash of all of it
+TAG = "@tag@"  # placeholder in the source for the hash of the source
 TAG_DIGITS = 8
 
 
 def checked_prefix(robot: RobotModel, prefix: str | None) -> str:
-    """Return what names begin with.
-
-    Args:
-        robot: The robot.
-        prefix: As asked for; None takes the robot's name.
-
-    Raises:
-        InputError: It is no identifier in lower case.
-    """
+    """Return the prefix of all names, by default from the robot's name; InputError for an invalid identifier."""
     if prefix is None:
         prefix = re.sub(r"[^a-z0-9]+", "_", robot.name.lower()).strip("_")
         prefix = prefix if prefix[:1].isalpha() else f"robot_{prefix}"
@@ -36,13 +28,7 @@ def checked_prefix(robot: RobotModel, prefix: str | None) -> str:
 
 
 def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
-    """Return the words of all templates that describe a robot.
-
-    Args:
-        robot: The robot.
-        prefix: What all names begin with.
-        tag: Tag of the export.
-    """
+    """Give words of all templates about a robot."""
     PREFIX = prefix.upper()
     return {
         "prefix": prefix,
@@ -59,12 +45,7 @@ def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
 
 
 def tag_of(steps: Sequence[RecordedStep], texts: Mapping[str, str]) -> str:
-    """Return the tag of an export: a hash of its texts and of what its kernels are made from.
-
-    Args:
-        steps: Its launches.
-        texts: Its texts, with `TAG` where they hold what this returns.
-    """
+    """Return the tag of an export: a hash of its texts, which contain `TAG`, and of its kernels."""
     kernels = [step.kernel for step in steps]
     parts = [*texts.values(), wp.__version__, *(str(kernel.module.options["cpu_compiler_flags"]) for kernel in kernels)]
     digest = hashlib.sha256("\0".join(parts).encode())

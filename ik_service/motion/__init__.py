@@ -1,7 +1,7 @@
-"""Paths: all waypoints solved at once, and the branch chosen that keeps the largest change of a joint small.
+"""Paths: all waypoints solved at once, and branches chosen that keep the largest joint change small.
 
-waypoints --one batch--> which can be reached; solutions at a few anchors --sweeps--> tracks, warm-started
-tracks --per island: dynamic programming over waypoints--> choice --bridges where tracks change--> turns --> result
+waypoints --one batch--> reachable waypoints; solutions at a few anchors --sweeps--> tracks, warm-started
+tracks --per island: dynamic programming over waypoints--> choice --bridges at track changes--> turns --> result
 """
 
 from ik_service.motion.result import PathResult

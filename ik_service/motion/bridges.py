@@ -1,7 +1,7 @@
-"""Bridges: a jump from one branch to another, spread over many waypoints where the arm has a joint to spare.
+"""Bridges: a jump between branches, spread over many waypoints of a redundant arm.
 
-A redundant arm has further solutions between both branches. Around a jump, configurations part of the way from one side
-to the other are solved for; wider bridges are tried until the speed limits are kept.
+A redundant arm has further solutions between two branches. Around a jump, intermediate configurations are solved;
+wider bridges are tried until the speed limits are kept.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from ik_service.motion.tracks import MERGED, Tracks
 from ik_service.motion.waypoints import Waypoints
 
 FloatArray = NDArray[np.floating[Any]]
-BRIDGES_MAX = 12  # jumps that are taken up
+BRIDGES_MAX = 12  # jumps treated
 NARROWEST = 4  # waypoints to each side
 
 
@@ -28,26 +28,26 @@ class _Bridge(NamedTuple):
 
 
 class Bridges:
-    """A path of one group of joints, whose jumps are spread in place."""
+    """A path of one group of joints, with jumps spread in place."""
 
     def __init__(
         self,
         waypoints: Waypoints,
         tracks: Tracks,
         number: int,  # of the group of joints
-        chosen: NDArray[np.intp],  # track of every waypoint, -1 where there is none
+        chosen: NDArray[np.intp],  # track of every waypoint, -1 for none
         path: FloatArray,  # the configurations chosen, [waypoints, coordinates]
-        largest_step: FloatArray,  # what the speed limits allow in a step, [dofs of the group]
-        start: FloatArray | None,  # configuration before the first waypoint, [coordinates], if there is one
+        largest_step: FloatArray,  # largest changes per step within the speed limits, [dofs of the group]
+        start: FloatArray | None,  # configuration before the first waypoint, [coordinates], or None
     ) -> None:
         self._waypoints, self._tracks, self._number = waypoints, tracks, number
         self._group, self._chosen, self._path = waypoints.groups[number], chosen.copy(), path
         self._largest_step, self._start = largest_step, start
         if start is not None and np.abs(self._group.metric.change(start, path[0])).max() < MERGED:
-            self._start = None  # the path begins there; its first waypoint stays
+            self._start = None  # the path begins at the start; its first waypoint stays
 
     def spread(self) -> None:
-        """Spread jumps that break the speed limits, the largest first."""
+        """Spread jumps beyond the speed limits, the largest first."""
         path, start, taken = self._path, self._start, set[int]()
         for _ in range(BRIDGES_MAX):
             before = path[:-1] if start is None else np.concatenate([start[None], path[:-1]])
@@ -65,12 +65,12 @@ class Bridges:
             self._spread(jump)
 
     def _spread(self, jump: int) -> None:
-        """Spread the jump after a waypoint, if that makes it smaller."""
+        """Spread the jump after a waypoint if the spread jump is smaller."""
         group, chosen, path, start = self._group, self._chosen, self._path, self._start
         gaps = np.flatnonzero(chosen == -1)
         least_first = int(gaps[gaps <= jump].max(initial=-1 if start is not None else 0)) + 1
         most_last = int(gaps[gaps > jump].min(initial=len(path))) - 2
-        least_first += int((gaps <= jump).any())  # the waypoint before it is where a bridge begins
+        least_first += int((gaps <= jump).any())  # a bridge begins at the waypoint before
         best, reach, widest = None, NARROWEST, max(jump + 1 - least_first, most_last - jump)
         least = (np.inf, np.inf)
         while widest > 0:
@@ -92,7 +92,7 @@ class Bridges:
             chosen[here] = -2  # solved, but on no track
 
     def _starts(self, first: int, last: int) -> list[_Bridge]:
-        """Blends from before the first waypoint to after the last: of both ends, of both tracks."""
+        """Give blends across the waypoints first to last: of both end configurations, and of both tracks."""
         if last < first:
             return []
         group, chosen, path = self._group, self._chosen, self._path
@@ -113,7 +113,7 @@ class Bridges:
         return bridges
 
     def _solved(self, bridges: list[_Bridge]) -> list[tuple[_Bridge, FloatArray]]:
-        """The bridges all of whose waypoints have a solution, with those."""
+        """Give the bridges with solutions at all waypoints, with these solutions."""
         if not bridges:
             return []
         which = np.concatenate([np.arange(one.first, one.last + 1) for one in bridges])

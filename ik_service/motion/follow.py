@@ -1,4 +1,4 @@
-"""Following a path: from waypoints to configurations."""
+"""Following a path: configurations from waypoints."""
 
 import logging
 from dataclasses import replace
@@ -31,9 +31,11 @@ _logger = logging.getLogger(__name__)
 def followed(
     waypoints: Waypoints, order: CallerOrder, rates: RateLimits, solutions: int, start: FloatArray | None
 ) -> PathResult | None:
-    """Return the result of a path; None where a number of the targets is faulty."""
-    # `solutions` are those per anchor to begin tracks from, `start` is the configuration before the first waypoint.
-    # Raises InputError where the number of solutions is not allowed.
+    """Return the result of a path; None for faulty numbers in the targets.
+
+    `solutions` is the number of tracks to start per anchor (InputError for an invalid number); `start` is the
+    configuration before the first waypoint.
+    """
     whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
         raise InputError(f"solutions is {solutions!r}. Allowed: a whole number from 1 to {SOLUTIONS_MAX}.")
@@ -62,7 +64,7 @@ def followed(
 
 
 def _search_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | None:
-    """The start of each waypoint by itself: None, unless locked joints stand elsewhere than the robot has them."""
+    """Give a start for each single waypoint: None, unless locked joints differ from the robot's own values."""
     if start is None:
         return None
     moves = robot.trees.coordinate_treeid >= 0
@@ -73,9 +75,11 @@ def _search_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | N
 def follow(
     waypoints: Waypoints, found: IKResult, rates: RateLimits, solutions: int, start: FloatArray | None
 ) -> FloatArray:
-    """Return the configurations of a path, float64 [waypoints, coordinates]; `found` solves each waypoint by itself."""
-    # Where a group of joints has no solution, it goes straight from the solution before to the one after. A group
-    # without any solution stands still, which a line of the log says.
+    """Return the configurations of a path, float64 [waypoints, coordinates]; `found` solves single waypoints.
+
+    A group of joints without a solution moves straight from the solution before to the solution after. A group without
+    any solution stands still, with a warning in the log.
+    """
     path: FloatArray = found.joint_q.astype(np.float64)
     solved = np.ones(path.shape, dtype=bool)
     if start is not None:
@@ -111,7 +115,7 @@ def follow(
 def _fill(
     robot: RobotModel, group: Group, path: FloatArray, solved: NDArray[np.bool_], start: FloatArray | None
 ) -> None:
-    """Lead a group straight through waypoints without a solution, in place; it waits at both ends of the path."""
+    """Interpolate a group across waypoints without a solution, in place; the group waits at both ends of the path."""
     there = np.flatnonzero(solved)
     if not there.size:
         _logger.warning(

@@ -1,4 +1,4 @@
-"""Distance of configurations: the change of every DOF, angles that can turn without end taken the short way."""
+"""Distance of configurations: the change of every DOF; unlimited rotations take the short way."""
 
 import math
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ TURN_SLACK = 1e-6  # [rad]: limits of one turn are written with six or more digi
 
 
 class JointMetric:
-    """Changes of some of a robot's DOFs.
+    """Changes of DOFs between configurations.
 
     Args:
         robot: The robot.
-        dofs: Which DOFs; None is all.
-        one_turn: DOFs whose angles are not taken the short way though they turn.
+        dofs: The measured DOFs; None is all.
+        one_turn: Rotating DOFs measured without taking the short way.
 
     Attributes:
         dofs: The DOFs, in the order of the changes.
-        turning: Which of them are angles whose limits are more than a full turn apart: a turn more is the same pose.
+        turning: Mask of angles with a range above a full turn: one turn more gives the same pose.
     """
 
     def __init__(self, robot: RobotModel, dofs: Sequence[int] | None = None, *, one_turn: Sequence[int] = ()) -> None:
@@ -52,7 +52,7 @@ class JointMetric:
         return change
 
     def straight(self, start: FloatArray, end: FloatArray) -> FloatArray:
-        """Return the same without the short way: what a robot does that is sent from one to the other."""
+        """Return the change without the short way: the motion of a robot commanded from start to end."""
         change = self.change(start, end)
         change[..., self._scalars] = end[..., self._coordinates] - start[..., self._coordinates]
         return change
@@ -79,20 +79,20 @@ def rotation_between(start_xyzw: FloatArray, end_xyzw: FloatArray) -> FloatArray
 
 
 def _turning(robot: RobotModel) -> NDArray[np.bool_]:
-    """DOFs that are angles with the same pose a turn further, and allowed to go there."""
+    """Give the mask of DOFs with the same pose one turn further, within their range."""
     turning = np.zeros(robot.joint_dof_count, dtype=bool)
     for joint, kind in enumerate(map(JointType, robot.joint_type)):
         if kind.repeats_each_turn:
             dof = int(robot.joint_qd_start[joint + 1]) - 1
             turning[dof] = robot.joint_limit_upper[dof] - robot.joint_limit_lower[dof] > FULL_TURN + TURN_SLACK
     follows = robot.follower_dofs
-    turning[follows] = False  # they do not turn by the same angle as their leaders
+    turning[follows] = False  # mimic joints turn by another angle than their leaders
     turning[robot.dof_leader[follows]] = False
     return turning
 
 
 def _quaternions(robot: RobotModel, dofs: NDArray[Any]) -> list[tuple[int, int]]:
-    """Places of the rotation of ball and floating joints among the DOFs, and their first coordinates."""
+    """Give, for ball and floating joints, the index of the rotation in the DOFs and the first quaternion coordinate."""
     found = []
     for joint, first in robot.quaternion_starts.items():
         places = np.flatnonzero(dofs == robot.joint_qd_start[joint + 1] - 3)

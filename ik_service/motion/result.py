@@ -1,4 +1,4 @@
-"""Result of following a path, by the solver or tick by tick."""
+"""Result of following a path, by a solver or tick by tick."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,26 +20,27 @@ Float64Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class PathResult:
-    """A path in the space of joints, a line for every waypoint.
+    """A path in joint space, a line per waypoint.
 
-    Columns are in the order of the caller's `joint_order`, the robot's own without it.
+    Columns are in the order of the caller's `joint_order`, or else in the robot's own order.
 
     Attributes:
         joint_q: Configurations [m or rad, quaternions xyzw], float64 [n, coordinates].
-        joint_qd: Speeds that lead there from the line before [m/s or rad/s], [n, DOFs]; from the start in the first
-            line, 0 without a start.
-        joint_qdd: Changes of these speeds [m/s^2 or rad/s^2], [n, DOFs]; 0 where two lines before are missing.
-        success: Whether every target is met within its tolerance, and the way there is free of contact where that is
-            checked, bool [n].
+        joint_qd: Speeds from the line before [m/s or rad/s], [n, DOFs]; from the start in the first line, 0 without a
+            start.
+        joint_qdd: Changes of these speeds [m/s^2 or rad/s^2], [n, DOFs]; 0 without two lines before.
+        success: True if every target is met within tolerance and, if checked, the path to the waypoint is free of
+            contact, bool [n].
         status: IKStatus codes, int8 [n].
-        position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
-        orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
-        joint_change: Largest change of a joint from the line before [m or rad], [n].
-        clearance: Least distance from contact on the straight way from the line before [m], to a tenth, [n]; in
-            contact the first that was found. None where nothing is checked.
-        over_velocity: DOFs that go faster than allowed, bool [n, DOFs].
-        over_acceleration: DOFs whose speed changes more than allowed, bool [n, DOFs].
-        dt: Time from line to line [s].
+        position_error: Position errors [m], float64 [n, targets]; NaN if the target leaves the position free.
+        orientation_error: Orientation errors [rad], float64 [n, targets]; NaN if the target leaves the orientation
+            free.
+        joint_change: Largest joint change from the line before [m or rad], [n].
+        clearance: Least distance from contact on the straight joint path from the line before [m], to a tenth, [n]; in
+            contact the first value found. None without a check.
+        over_velocity: DOFs beyond their speed limit, bool [n, DOFs].
+        over_acceleration: DOFs beyond their acceleration limit, bool [n, DOFs].
+        dt: Time between lines [s].
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of DOFs.
     """
@@ -68,12 +69,12 @@ class PathResult:
 
     @property
     def largest_joint_change(self) -> float:
-        """Largest change of a joint from a line to the next [m or rad]."""
+        """Largest joint change between consecutive lines [m or rad]."""
         return float(self.joint_change.max())
 
     @property
     def within_limits(self) -> NDArray[np.bool_]:
-        """Whether the way to each waypoint keeps the limits of speed and acceleration, bool [n]."""
+        """True if the step to the waypoint keeps the limits of speed and acceleration, bool [n]."""
         return np.asarray(~(self.over_velocity | self.over_acceleration).any(axis=1))
 
     @property
@@ -84,32 +85,30 @@ class PathResult:
 
 @dataclass(frozen=True, eq=False)
 class RateLimits:
-    """Time from waypoint to waypoint, and how fast joints may move."""
+    """Time between waypoints, and limits of the joints' speeds and accelerations."""
 
-    dt: float  # time from waypoint to waypoint [s]
+    dt: float  # [s]
     velocity: Float64Array  # largest speeds [m/s or rad/s], [joint_dof_count]
     acceleration: Float64Array  # largest changes of speed [m/s^2 or rad/s^2], [joint_dof_count]
 
     @classmethod
     def read(cls, robot: RobotModel, dt: float, velocity: Any, acceleration: Any) -> "RateLimits":
-        """Read what a caller gives; None is what the model has."""
-        # Raises UnknownNameError where the robot has no joint of a name, InputError for a number that is not allowed
+        """Read a caller's arguments, None for the model's limits; UnknownNameError or InputError if invalid."""
+        accelerations = dof_values(robot, "acceleration", acceleration, robot.joint_acceleration_limit)
         return cls(
             checked_dt(dt),
             _above_zero("velocity", dof_values(robot, "velocity", velocity, robot.joint_velocity_limit)),
-            _above_zero(
-                "acceleration", dof_values(robot, "acceleration", acceleration, robot.joint_acceleration_limit)
-            ),
+            _above_zero("acceleration", accelerations),
         )
 
     @property
     def largest_step(self) -> Float64Array:
-        """Return the most that the speeds allow from waypoint to waypoint [m or rad], [joint_dof_count]."""
+        """Largest changes between waypoints within the speed limits [m or rad], [joint_dof_count]."""
         return self.velocity * self.dt
 
 
 def checked_dt(dt: Any) -> float:
-    """Return a time step; InputError where it is not a finite number above 0."""
+    """Return a time step; InputError unless finite and above 0."""
     if isinstance(dt, bool) or not isinstance(dt, Real) or not 0.0 < float(dt) < math.inf:
         raise InputError(f"dt is {dt!r}. Allowed: above 0 s.")
     return float(dt)
@@ -132,7 +131,7 @@ class WaypointAnswers:
     clearance: Float64Array | None = None
 
     def with_ways(self, clearance: Float64Array, is_free: NDArray[np.bool_]) -> "WaypointAnswers":
-        """Return answers of which those fail whose ways, with least clearance [m], are not free, [n]."""
+        """Return answers that also require a free path to the waypoint, with least clearances [m], [n]."""
         blocked = np.int8(IKStatus.BLOCKED_BY_COLLISION)
         status = np.where(self.success & ~is_free, blocked, self.status)
         return replace(self, success=self.success & is_free, status=status, clearance=clearance)
@@ -142,9 +141,9 @@ def path_result(
     robot: RobotModel,
     order: CallerOrder,
     joint_q: Float64Array,  # configurations in the robot's order, float64 [n, joint_coord_count]
-    start: NDArray[np.floating[Any]] | None,  # configuration before the first, [joint_coord_count], if there is one
+    start: NDArray[np.floating[Any]] | None,  # configuration before the first, [joint_coord_count], or None
     rates: RateLimits,
-    answers: WaypointAnswers,  # whether waypoints are met
+    answers: WaypointAnswers,
 ) -> PathResult:
     """Return the result of a path."""
     metric = JointMetric(robot)

@@ -1,7 +1,7 @@
-"""Smoothing: every waypoint is solved anew from the mean of itself and its neighbours, all at once, a few times.
+"""Smoothing: all waypoints are solved again, each from the mean of itself and its neighbours, a few times.
 
-The tracks of a redundant arm may differ by what its spare joints do; so may steps of one track, by what float32
-makes of them. Means take that out, and solving from them keeps the targets met.
+Tracks of a redundant arm may differ in the null space, and steps of a track by float32 rounding. The mean removes these
+differences, and the solve keeps the targets met.
 """
 
 from typing import Any
@@ -14,13 +14,15 @@ from ik_service.motion.waypoints import Group, Waypoints
 
 FloatArray = NDArray[np.floating[Any]]
 SWEEPS = 8
-MOVE_MAX = 0.05  # [m or rad] in a sweep; what would go farther is a change of branch and stays
-SWEEP_SLACK = 1.0 + 1e-3  # by which a sweep may make the largest change larger
+MOVE_MAX = 0.05  # [m or rad] in a sweep; a larger move would be a change of branch and is rejected
+SWEEP_SLACK = 1.0 + 1e-3  # allowed growth of the largest change per sweep
 
 
 def smooth(waypoints: Waypoints, path: FloatArray, solved: NDArray[np.bool_], largest_step: FloatArray) -> None:
-    """Smooth a path [waypoints, coordinates] and finish it, in place; the first and the last are only finished."""
-    # `solved` says which of them solve their waypoints, `largest_step` [joint_dof_count] what the speed limits allow
+    """Smooth a path [waypoints, coordinates] and finish it, in place; the first and the last are only finished.
+
+    `solved` masks the solved waypoints, `largest_step` [joint_dof_count] are the changes within the speed limits.
+    """
     _sweep(waypoints, path, path.copy(), solved)
     for _ in range(SWEEPS):
         starts, swept = path.copy(), path.copy()
@@ -43,7 +45,7 @@ def _average(group: Group, starts: FloatArray, solved: NDArray[np.bool_]) -> Non
 
 
 def _sweep(waypoints: Waypoints, path: FloatArray, starts: FloatArray, solved: NDArray[np.bool_]) -> None:
-    """Solve all waypoints from starts, and keep what succeeds nearby, in place."""
+    """Solve all waypoints from starts, and keep nearby solutions, in place."""
     result = waypoints.finished(starts)
     success = waypoints.successes(result)
     for number, group in enumerate(waypoints.groups):

@@ -1,4 +1,4 @@
-"""Choice of a track for each waypoint, group by group, turns of limited joints counted where they matter."""
+"""Choice of a track for each waypoint, group by group; turns of limited joints are distinguished if necessary."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,20 +14,22 @@ from ik_service.motion.waypoints import Group
 from ik_service.robots import RobotModel
 
 FloatArray = NDArray[np.floating[Any]]
-EDGES_MAX = 2**24  # that are kept at once
+EDGES_MAX = 2**24  # edges in memory
 
 
 def choose_tracks(
     robot: RobotModel,
     tracks: Tracks,
-    number: int,  # number of the group of joints
+    number: int,  # of the group of joints
     group: Group,
-    largest_step: FloatArray,  # what the speed limits allow in a step, [dofs of the group]
-    start: FloatArray | None,  # configuration before the first waypoint, [coordinates], if there is one
+    largest_step: FloatArray,  # largest changes per step within the speed limits, [dofs of the group]
+    start: FloatArray | None,  # configuration before the first waypoint, [coordinates], or None
 ) -> NDArray[np.intp]:
-    """Return the track of every waypoint, [waypoints], -1 where none has a solution."""
-    # Angles are taken the short way at first. Where the range of a joint does not hold the path so found, its turns
-    # count as different, and another branch may be chosen that the range holds.
+    """Return the track of every waypoint, [waypoints], -1 without a solution.
+
+    Angles take the short way at first. If the range of a joint cannot hold the path, its turns are distinguished, and
+    another branch within the range may be chosen.
+    """
     chosen = np.full(len(tracks.alive), -1)
     layers = np.flatnonzero(tracks.alive[:, :, number].any(axis=1))
     if not layers.size:
@@ -51,11 +53,8 @@ def choose_tracks(
         picked = np.take_along_axis(origin, picked[:, None], axis=1)[:, 0]
         taken = columns[np.arange(len(columns)), picked]
         path = candidates[np.arange(len(candidates)), picked].astype(np.float64)
-        back = [
-            dof
-            for dof in _turning_back(robot, group, path, largest_step, has_start=start is not None)
-            if dof not in with_turns
-        ]
+        turning_back = _turning_back(robot, group, path, largest_step, has_start=start is not None)
+        back = [dof for dof in turning_back if dof not in with_turns]
         if not back:
             break
         with_turns += back[:1]
@@ -66,7 +65,7 @@ def choose_tracks(
 def _compressed(
     joint_q: FloatArray, alive: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_], NDArray[np.intp]]:
-    """Candidates of every layer side by side, which of them there are, and their columns."""
+    """Give the existing candidates of every layer side by side, their mask, and their columns."""
     columns = np.argsort(~alive, axis=1, kind="stable")[:, : int(alive.sum(axis=1).max())]
     return np.take_along_axis(joint_q, columns[..., None], axis=1), np.take_along_axis(alive, columns, axis=1), columns
 
@@ -74,7 +73,7 @@ def _compressed(
 def _with_turns(
     robot: RobotModel, dofs: Sequence[int], candidates: FloatArray, valid: NDArray[np.bool_], *, has_start: bool
 ) -> tuple[FloatArray, NDArray[np.bool_], NDArray[np.intp]]:
-    """Candidates on all turns of some joints that their limits allow, and the column that each comes from."""
+    """Give candidates on all turns of some joints within limits, and the column of origin of each."""
     origin = np.broadcast_to(np.arange(valid.shape[1]), valid.shape)
     for dof in dofs:
         c, lower, upper = robot.dof_coordinate[dof], robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]
@@ -95,7 +94,7 @@ def _with_turns(
 def _turning_back(
     robot: RobotModel, group: Group, path: FloatArray, largest_step: FloatArray, *, has_start: bool
 ) -> list[int]:
-    """Joints whose range does not hold a path: somewhere they turn back."""
+    """Give the joints that turn back on a path because their range cannot hold the path."""
     rest, start = (path[1:], path[0]) if has_start else (path, None)
     final = unwound(robot, group.metric, rest, largest_step, start)
     if has_start:

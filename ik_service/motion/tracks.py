@@ -1,8 +1,8 @@
-"""Tracks: configurations that follow the path waypoint by waypoint, each solved from the one before.
+"""Tracks: configurations along the path, each solved from the configuration at the neighbouring waypoint.
 
-They begin at a few anchors, with several solutions each, and go from there both ways until they fail. A step from a
-near configuration moves the joints by the least squares, so a track of a redundant arm is smooth. All steps of a sweep
-are one batch.
+Tracks begin at a few anchors, with several solutions each, and run in both directions until they fail. A step from a
+near configuration is a least-squares move of the joints, so a track of a redundant arm is smooth. All steps of a sweep
+form one batch.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from ik_service.motion.waypoints import Group, Waypoints
 
 FloatArray = NDArray[np.floating[Any]]
 ANCHORS = 5
-ROUNDS = 4  # of anchors, the later ones where no track has come
+ROUNDS = 4  # of anchors; later rounds serve waypoints without a track
 STARTS_PER_SOLUTION = 8  # random starts at an anchor
-MERGED = 1e-3  # [m or rad] tracks nearer than this have met
+MERGED = 1e-3  # [m or rad] distance below which tracks have met
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,24 +26,24 @@ class Tracks:
     """Candidates of every waypoint."""
 
     joint_q: FloatArray  # configurations, float32 [waypoints, tracks, coordinates]
-    alive: NDArray[np.bool_]  # which groups of joints have a solution there, bool [waypoints, tracks, groups]
+    alive: NDArray[np.bool_]  # groups of joints with a solution, bool [waypoints, tracks, groups]
 
 
 @dataclass(frozen=True, eq=False)
 class _Beginnings:
-    """Anchors and configurations at which tracks begin."""
+    """Anchors and configurations where tracks begin."""
 
     anchor: NDArray[np.intp]  # [tracks]
     joint_q: FloatArray  # [tracks, coordinates]
-    alive: NDArray[np.bool_]  # [tracks, groups]: which succeed
+    alive: NDArray[np.bool_]  # [tracks, groups]: successful groups
 
 
 def find_tracks(
     waypoints: Waypoints,
     first: FloatArray,  # a solution of each waypoint, [waypoints, coordinates]; the last of the tracks
-    success: NDArray[np.bool_],  # which groups of joints it solves, [waypoints, groups]
+    success: NDArray[np.bool_],  # groups of joints solved by `first`, [waypoints, groups]
     solutions: int,  # solutions per anchor
-    start: FloatArray | None,  # configuration to begin at, if there is one
+    start: FloatArray | None,  # configuration to begin at, or None
 ) -> Tracks:
     """Follow the path from several solutions at several waypoints."""
     anchors, found = _anchors(success), []
@@ -59,7 +59,7 @@ def find_tracks(
 
 
 def _middles(alone: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The middles of the longest stretches where only single solutions are known."""
+    """Give the middles of the longest stretches with a single known solution."""
     runs = []
     for lonely in alone.T:
         edges = np.flatnonzero(np.diff(np.concatenate([[0], lonely, [0]]).astype(np.int8)))
@@ -68,7 +68,7 @@ def _middles(alone: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def _anchors(success: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Some waypoints from one end to the other, and both ends of what can be reached."""
+    """Give waypoints spread over the path, and both ends of reachable stretches."""
     chosen = [np.zeros(0, dtype=np.intp)]
     for solved in success.T:
         reached = np.flatnonzero(solved)
@@ -122,7 +122,7 @@ def _distinct(
 
 
 def _swept(waypoints: Waypoints, beginnings: _Beginnings) -> Tracks:
-    """Let tracks go both ways, until they fail or meet another at its anchor."""
+    """Run tracks in both directions, until they fail or meet another track at its anchor."""
     count, n = len(beginnings.anchor), len(waypoints)
     tracks = Tracks(
         np.zeros((n, count, beginnings.joint_q.shape[1]), np.float32),
@@ -146,7 +146,7 @@ def _swept(waypoints: Waypoints, beginnings: _Beginnings) -> Tracks:
         for metric in metrics:
             starts = centred(waypoints.robot, metric, starts)
         joint_q, good = waypoints.solved(place, starts)
-        for k, group in enumerate(waypoints.groups):  # what has failed stays where it was
+        for k, group in enumerate(waypoints.groups):  # failed groups keep their configuration
             failed = np.flatnonzero(~good[:, k])
             joint_q[np.ix_(failed, group.coordinates)] = starts[np.ix_(failed, group.coordinates)]
         alive &= good
@@ -162,7 +162,7 @@ def _met(
     place: NDArray[np.intp],
     joint_q: FloatArray,
 ) -> NDArray[np.bool_]:
-    """Groups of tracks that are where another begins, bool [rows, groups]."""
+    """Give the groups of tracks at the beginning of another track, bool [rows, groups]."""
     met = np.zeros((len(track), len(waypoints.groups)), dtype=bool)
     for row in np.flatnonzero(np.isin(place, beginnings.anchor)):
         others = np.flatnonzero((beginnings.anchor == place[row]) & (np.arange(len(beginnings.anchor)) != track[row]))

@@ -1,4 +1,4 @@
-"""Turns: of the angles that differ by full turns and give the same pose, those that a joint can go through."""
+"""Turns: the choice among angles that differ by full turns, equal in pose, within a joint's range."""
 
 from typing import Any
 
@@ -11,12 +11,14 @@ from ik_service.robots import RobotModel
 
 FloatArray = NDArray[np.floating[Any]]
 ANGLE_SLACK = 1e-6  # [rad]
-TURN_COST = 1e-9  # of starting a turn away from the middle of the range: between starts that are alike
+TURN_COST = 1e-9  # of a start one turn away from the middle of the range: decides between equal starts
 
 
 def centred(robot: RobotModel, metric: JointMetric, joint_q: FloatArray) -> FloatArray:
-    """Return configurations [..., coordinates] with limited angles on the turn nearest the middle of their ranges."""
-    # A solve that starts there has half a turn to go before it meets a limit
+    """Return configurations [..., coordinates] with limited angles on the turn nearest to mid-range.
+
+    A solve from this start can move by half a turn before a limit.
+    """
     centred_q = joint_q.copy()
     for dof in metric.dofs[metric.turning]:
         lower, upper = robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]
@@ -30,9 +32,11 @@ def centred(robot: RobotModel, metric: JointMetric, joint_q: FloatArray) -> Floa
 def unwound(
     robot: RobotModel, metric: JointMetric, joint_q: FloatArray, largest_step: FloatArray, start: FloatArray | None
 ) -> FloatArray:
-    """Return a path [waypoints, coordinates] with every angle on the turn nearest that of the waypoint before."""
-    # Where the range of a limited joint does not hold the whole path, its turns are chosen like candidates: the joint
-    # turns back where that takes the least. `largest_step` is what the speed limits allow, [dofs of the metric].
+    """Return a path [waypoints, coordinates] with every angle on the turn nearest to the previous waypoint's.
+
+    If the range of a limited joint cannot hold the path, turns are chosen like candidates: the joint turns back at the
+    cheapest place. `largest_step` are the changes within the speed limits, [dofs of the metric].
+    """
     path = joint_q.copy()
     for place in np.flatnonzero(metric.turning):
         dof = metric.dofs[place]
@@ -48,7 +52,7 @@ def unwound(
 
 
 def _within(angle: FloatArray, lower: float, upper: float, largest_step: float, *, has_start: bool) -> FloatArray:
-    """Angles inside the limits that differ from those given by full turns."""
+    """Give angles inside the limits, equal to the given angles up to full turns."""
     most = int(np.ceil((upper - lower) / FULL_TURN))
     unwrapped = np.unwrap(angle)
     beside = float(np.mean(unwrapped)) - 0.5 * (lower + upper)
@@ -61,7 +65,7 @@ def _within(angle: FloatArray, lower: float, upper: float, largest_step: float, 
 
 
 def _turning_back(angle: FloatArray, lower: float, upper: float, largest_step: float, *, has_start: bool) -> FloatArray:
-    """The same where no one turn does: each waypoint's turn is chosen."""
+    """Choose a turn per waypoint, for paths beyond the range of every single turn."""
     unwrapped = np.unwrap(angle)
     first = int(np.floor((lower - unwrapped.max()) / FULL_TURN))
     last = int(np.ceil((upper - unwrapped.min()) / FULL_TURN))

@@ -1,4 +1,4 @@
-"""The waypoints of a path, and solves of some of them from given starts."""
+"""Waypoints of a path, and solves of waypoints from given starts."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
@@ -20,16 +20,16 @@ class Solve(Protocol):
     """Solver of problems in the robot's own order."""
 
     def __call__(self, batch: Batch, options: SolverOptions, judged: FloatArray | None = None) -> IKResult | None:
-        """Solve problems, or judge configurations [n, coordinates]; None where a number is faulty."""
+        """Solve problems, or judge configurations [n, coordinates]; None for faulty numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Joints whose choice does not depend on others: trees that are one island at some waypoint."""
+    """Joints chosen independently of others: trees joined into one island at some waypoint."""
 
     trees: NDArray[np.intp]
-    coordinates: NDArray[np.intp]  # their coordinates
-    metric: JointMetric  # changes of their DOFs
+    coordinates: NDArray[np.intp]
+    metric: JointMetric
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,32 +37,36 @@ class Waypoints:
     """A path to follow: its problems, options and solver."""
 
     robot: RobotModel
-    problems: Batch  # the waypoints, a problem each, without starts
+    problems: Batch  # one problem per waypoint, without starts
     options: SolverOptions  # options of every solve, of one seed
     finish: Literal["float32", "float64"]  # precision of the finish, an option of the solver
-    solve: Solve  # solves problems
-    check: WayCheck | None = None  # what ways are checked against for collision; None for nothing
-    groups: tuple[Group, ...] = ()  # the groups of joints, once they are known
+    solve: Solve
+    check: WayCheck | None = None  # collision check of paths between waypoints; None for none
+    groups: tuple[Group, ...] = ()  # the groups of joints, when known
 
     def __len__(self) -> int:
         return self.problems.problem_count
 
     def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Solve waypoints, each from a start [n, coordinates] of its own and from nowhere else."""
-        # Returns configurations [n, coordinates], and which groups of joints succeed, bool [n, groups]
+        """Solve waypoints, each only from its own start [n, coordinates].
+
+        Returns configurations [n, coordinates], and the successful groups of joints, bool [n, groups].
+        """
         result = self.solve(self.problems.part(which)._replace(start=start), self.options)
-        assert result is not None  # the numbers have been good before
+        assert result is not None  # the numbers are checked before
         return result.joint_q, self.successes(result)
 
     def finished(self, start: FloatArray, judged: FloatArray | None = None) -> IKResult:
-        """Solve all waypoints, each from a start [waypoints, coordinates], in the precision of the finish."""
-        # Where configurations of the same shape are given to be judged, they are the answer
+        """Solve all waypoints from starts [waypoints, coordinates], in the precision of the finish.
+
+        Configurations `judged` of the same shape are the answers, if given.
+        """
         result = self.solve(self.problems._replace(start=start), replace(self.options, precision=self.finish), judged)
         assert result is not None
         return result
 
     def successes(self, result: IKResult) -> NDArray[np.bool_]:
-        """Return which groups of joints succeed, bool [n, groups]; none does where links are in contact."""
+        """Return the successful groups of joints, bool [n, groups]; all fail if links are in contact."""
         of_tree = tree_success(result)
         if result.clearance is not None:
             least = self.options.margin
@@ -70,7 +74,7 @@ class Waypoints:
         return np.stack([of_tree[:, group.trees].all(axis=1) for group in self.groups], axis=1)
 
     def grouped(self, result: IKResult) -> "Waypoints":
-        """Return the same with the groups of joints that the islands of a result give."""
+        """Return these waypoints with the groups of joints given by a result's islands."""
         trees, joined = self.robot.trees, np.arange(self.robot.trees.ntree)
         touched = np.zeros(trees.ntree, dtype=bool)
         for line in np.unique(result.islands.tree_island, axis=0):
@@ -88,7 +92,7 @@ class Waypoints:
 
 
 def tree_success(result: IKResult) -> NDArray[np.bool_]:
-    """Return whether the island of each tree succeeds, bool [n, trees]; True where no row touches the tree."""
+    """Return the success of each tree's island, bool [n, trees]; True for trees without rows."""
     island = result.islands.tree_island
     found = np.take_along_axis(result.islands.success, np.maximum(island, 0), axis=1)
     return np.asarray(found | (island < 0))

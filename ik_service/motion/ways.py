@@ -1,7 +1,7 @@
-"""Clearance on ways from configuration to configuration.
+"""Clearance on paths between configurations.
 
-A way is straight in the joints. From what the joints move spheres at most and from the clearances at both ends of a way
-follows how near to contact it can come; where that leaves too much open, its middle is looked at, and so on.
+A path is straight in joint space. The largest motions of the spheres and the clearances at both ends bound the least
+clearance on the path; if the bound is too loose, the path is bisected, recursively.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,23 @@ from ik_service.solver.given.worlds import CheckedWorlds
 
 FloatArray = NDArray[np.floating[Any]]
 RESOLUTION = 2e-5
-"""Ways on which no sphere moves further than this are not divided [m]; half of it is asked for beside the margin."""
+"""Paths with smaller motions of all spheres are not divided [m]; half of this is added to the margin."""
 SEEN_SHARE = 0.9
-"""Share of the clearance that was seen which no other place on a way is below."""
+"""Lower bound of the least clearance on a path, relative to the least clearance seen."""
 
 
 class WayCheck(NamedTuple):
-    """Spheres and clearances that ways are checked against."""
+    """Spheres and clearances for the check of paths."""
 
-    spheres: BodySpheres  # those of the robot and of what it carries
-    # gives the clearances of configurations [n, coordinates] [m], shape [n]
-    clearance: Callable[[FloatArray], NDArray[np.float64]]
-    steepness: float  # how much a clearance changes at most with the way of a sphere, for its length: 1 or more
+    spheres: BodySpheres  # of the robot and of its attached objects
+    clearance: Callable[[FloatArray], NDArray[np.float64]]  # clearances [m], [n], of configurations [n, coordinates]
+    steepness: float  # largest change of a clearance per motion of a sphere: 1 or more
 
     @classmethod
     def of(cls, robot: RobotModel, worlds: CheckedWorlds) -> "WayCheck":
         """Return the check of a robot in one world, or in none."""
         own = robot.body_spheres
-        assert own is not None  # the worlds are checked for it
+        assert own is not None  # the check of the worlds requires spheres
         spheres = with_attached(robot, own, worlds.attached) if worlds.attached else own
         world = worlds.worlds[0] if worlds.worlds else None
         objects = () if world is None else world.objects.values()
@@ -48,10 +47,11 @@ class WayCheck(NamedTuple):
 def least_on_ways(
     robot: RobotModel, check: WayCheck, metric: JointMetric, points: FloatArray, margin: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the least clearance on the ways from point to point [m], and whether all of each keeps the margin."""
-    # The clearance is one that was seen, and is at most a ninth more than the least where it keeps the margin. Points
-    # are [ways + 1, coordinates]; the metric has all DOFs of the robot. Raises InputError where a joint turns what
-    # slides without a limit.
+    """Return the least clearance on the path between consecutive points [m], and whether the margin is kept.
+
+    The clearance is a value seen, at most a ninth above the least if the margin is kept. Points are [paths + 1,
+    coordinates]; the metric has all DOFs of the robot. InputError if a joint rotates a sliding joint without a limit.
+    """
     least = margin + 0.5 * RESOLUTION
     change, at_points = metric.straight(points[:-1], points[1:]), check.clearance(points)
     most = levers(robot, check.spheres, points).max(axis=0, initial=0.0)

@@ -15,9 +15,9 @@ from ik_service.torch.registration import LastFunction, register
 from objectives.errors import InputError
 
 _CHAINS = dict[str, LinkChains]()
-"""Those that operators know by name. They stay: backward passes may come when nobody has them any more."""
+"""Link chains of the operators by name, kept forever: a backward pass may outlive all other references."""
 _NUMBERS = itertools.count()
-"""Their names; threads may ask for one at the same time."""
+"""Numbers for names, safe for several threads."""
 
 
 @cache
@@ -28,11 +28,11 @@ def _name_of(robot: RobotModel, links: tuple[str, ...]) -> str:
 
 
 class TorchPoses(NamedTuple):
-    """Poses of links in the world.
+    """Poses of links in the world frame.
 
     Attributes:
-        positions: [m], shape [*batch, links, 3].
-        orientations_xyzw: Unit quaternions, alike with 4.
+        positions: Positions [m], shape [*batch, links, 3].
+        orientations_xyzw: Unit quaternions, shape [*batch, links, 4].
     """
 
     positions: Tensor
@@ -40,7 +40,7 @@ class TorchPoses(NamedTuple):
 
 
 class TorchKinematics:
-    """Gives poses of links for tensors of configurations.
+    """Forward kinematics of links for tensors of configurations.
 
     Args:
         robot: The robot.
@@ -48,7 +48,7 @@ class TorchKinematics:
 
     Raises:
         UnknownNameError: The robot has no link of a name.
-        InputError: One name in place of a list.
+        InputError: A single name instead of a list.
     """
 
     def __init__(self, robot: RobotModel, links: Sequence[str]) -> None:
@@ -60,13 +60,13 @@ class TorchKinematics:
     def __call__(self, joint_q: Tensor) -> TorchPoses:
         """Give the poses of the links.
 
-        Every coordinate counts by itself: followers stand where `joint_q` says, and gradients are by them too.
+        Coordinates are independent: mimic joints are taken from `joint_q`, and have gradients, too.
 
         Args:
             joint_q: Configurations in the robot's own order of joints, shape [*batch, joint_coord_count].
 
         Raises:
-            InputError: Another number of coordinates, or whole numbers.
+            InputError: A wrong number of coordinates, or integers.
         """
         count = self.robot.joint_coord_count
         if not joint_q.is_floating_point():
@@ -92,7 +92,7 @@ def _of_poses(joint_q: Tensor, name: str, links: int) -> Tensor:
 
 @torch.library.custom_op("ik_service::pull_back_poses", mutates_args=())
 def pull_back_poses(joint_q: Tensor, by_poses: Tensor, name: str) -> Tensor:
-    """Give a gradient by configurations from one by poses."""
+    """Give the gradient by configurations from the gradient by poses."""
     return torch.from_numpy(_CHAINS[name].pull_back(_numbers(joint_q), _numbers(by_poses))).to(joint_q)
 
 
@@ -102,7 +102,7 @@ def _of_pull_back_poses(joint_q: Tensor, by_poses: Tensor, name: str) -> Tensor:
 
 
 class PullBackPosesFunction(LastFunction):
-    """`pull_back_poses`, without gradients of its own."""
+    """`pull_back_poses`, without second derivatives."""
 
     @staticmethod
     def forward(*inputs: Any) -> Tensor:
@@ -111,7 +111,7 @@ class PullBackPosesFunction(LastFunction):
 
 
 class PosesFunction(torch.autograd.Function):
-    """`poses` with gradients by the configurations; transforms of `torch.func` see through it."""
+    """`poses` with gradients by the configurations, transparent to transforms of `torch.func`."""
 
     generate_vmap_rule = True
 

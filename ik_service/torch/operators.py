@@ -1,4 +1,4 @@
-"""The operators of PyTorch that solve and that pull gradients back."""
+"""PyTorch operators for solves and for the pull-back of gradients."""
 
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -28,14 +28,14 @@ def solve(
     name: str,
     derives: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Solve; give configurations, success, whether they have derivatives, and these, [n, coordinates, poses, 6]."""
+    """Solve; give configurations, success, differentiability, and derivatives, [n, coordinates, poses, 6]."""
     like = _one_of(positions, orientations_xyzw)
     solver, given = _SOLVERS[name], _Given.of(positions, orientations_xyzw, start)
     on_device = _solver_there(solver, like, derives=derives) if offsets is None else None
     if on_device is None:
         return _solve_by_host(solver, given, like, offsets, derives=derives)
     answer, is_faulty = _solve_there(on_device, given, like, derives=derives)
-    # What misses its targets or is nearly singular the host alone derives, and it says which number is faulty.
+    # The host solves problems with faulty numbers (and names these), missed targets or near-singular derivatives.
     left = torch.nonzero(is_faulty | ~answer[2] if derives else is_faulty)[:, 0]
     if len(left):
         by_host = _solve_by_host(solver, given.part(left), like, None, derives=derives)
@@ -62,7 +62,7 @@ class _Given(NamedTuple):
 def _solve_by_host(
     solver: IKSolver, given: _Given, like: Tensor, offsets: Tensor | None, *, derives: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Solve as `solve` does, with numbers that go over the host."""
+    """Solve as `solve` does, with data on the host."""
     tools = None if offsets is None else offsets.detach().cpu().numpy()
     found = derived_solve(solver, *given, tools, derives=derives)
     joint_q, success, has, rates = (torch.from_numpy(np.array(one, order="C")) for one in found)
@@ -86,18 +86,13 @@ def _of_solve(
 
 
 def _solver_there(solver: IKSolver, like: Tensor, *, derives: bool) -> DeviceSolver | None:
-    """Return what solves where a tensor is, so that no number goes over the host; None where nothing does."""
+    """Return a solver on the device of a tensor, without copies over the host; None if there is none."""
     is_there = like.is_cuda and f"cuda:{like.device.index}" == str(solver.device)
     return solver_by_arrays(solver, derives=derives) if is_there and like.dtype in FLOATS else None
 
 
 def solver_by_arrays(solver: IKSolver, *, derives: bool) -> DeviceSolver | None:
-    """Return what solves for arrays on a solver's device, where it answers as the solver does; else None.
-
-    Args:
-        solver: The solver.
-        derives: Whether derivatives are asked for.
-    """
+    """Return a solver for arrays on a solver's device, if its answers equal the solver's; otherwise None."""
     robot, options = solver.robot, solver.options
     is_plain = options.best_of is None and options.solutions == 1 and options.deadline_s is None and not solver.wxyz
     may_combine = robot.collision_model is not None and options.collision != "off" and robot.trees.ntree > 1
@@ -116,7 +111,7 @@ def solver_by_arrays(solver: IKSolver, *, derives: bool) -> DeviceSolver | None:
 def _solve_there(
     solver: DeviceSolver, given: _Given, like: Tensor, *, derives: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Solve on the device of the tensors, as `solve` does; say also which problems have faulty numbers."""
+    """Solve on the device of the tensors, as `solve` does; also return the problems with faulty numbers."""
     targets = [
         None if one is None else one.to(like.device).squeeze(1) if one.shape[1] == 1 else one for one in given[:2]
     ]
@@ -144,7 +139,7 @@ def _one_of(positions: Tensor | None, orientations_xyzw: Tensor | None) -> Tenso
 def pull_back(
     by: Tensor, by_joint_q: Tensor, orientations_xyzw: Tensor | None, offsets: Tensor | None, targets: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Give gradients by positions, orientations and tool frames from one by configurations."""
+    """Give gradients by positions, orientations and tool frames from the gradient by configurations."""
     rates = torch.einsum("ncpk,nc->npk", by, by_joint_q)
     of_targets, of_tools = rates[:, :targets], rates[:, targets:]
     orientations = by.new_zeros(by.shape[0], targets, 4) if orientations_xyzw is None else orientations_xyzw
@@ -163,16 +158,16 @@ def _of_pull_back(
 
 
 def _by_quaternion(by_rotation: Tensor, q_xyzw: Tensor) -> Tensor:
-    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
+    """Give the gradient by a quaternion q from the gradient by a rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
     w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
     imaginary = scalar * w + torch.linalg.cross(w, vector)
     found = torch.cat([imaginary, -(w * vector).sum(dim=-1, keepdim=True)], dim=-1)
     length2 = (q_xyzw * q_xyzw).sum(dim=-1, keepdim=True)
-    return 2.0 * found / torch.where(length2 > 0.0, length2, 1.0)  # 0 stands for a quaternion that is not there
+    return 2.0 * found / torch.where(length2 > 0.0, length2, 1.0)  # 0 for a missing quaternion
 
 
 class PullBackFunction(LastFunction):
-    """`pull_back`, without gradients of its own."""
+    """`pull_back`, without second derivatives."""
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
@@ -181,7 +176,7 @@ class PullBackFunction(LastFunction):
 
 
 class SolveFunction(torch.autograd.Function):
-    """`solve` with gradients by its inputs; transforms of `torch.func` see through it."""
+    """`solve` with gradients by its inputs, transparent to transforms of `torch.func`."""
 
     generate_vmap_rule = True
 
@@ -192,11 +187,11 @@ class SolveFunction(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        """Keep what gradients need: derivatives of the answers, and the inputs that are not linear."""
+        """Keep the derivatives of the answers and the nonlinear inputs."""
         positions, orientations_xyzw, _, offsets, _, _ = inputs
         ctx.has_positions = positions is not None
         ctx.targets = positions.shape[1] if ctx.has_positions else orientations_xyzw.shape[1]
-        ctx.mark_non_differentiable(*output[1:3])  # not the derivatives: who derives these is refused by name
+        ctx.mark_non_differentiable(*output[1:3])  # not the derivatives: a second derivative is refused by name
         ctx.save_for_backward(output[3], orientations_xyzw, offsets)
 
     @staticmethod

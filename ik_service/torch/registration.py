@@ -1,4 +1,4 @@
-"""Registration of operators of PyTorch with `torch.vmap`, and names by which they find their objects."""
+"""Registration of PyTorch operators with `torch.vmap`, and names for the objects of operators."""
 
 import itertools
 import weakref
@@ -11,9 +11,9 @@ Thing = TypeVar("Thing")
 
 
 class Known(weakref.WeakValueDictionary[str, Thing]):
-    """Objects by names, for as long as somebody has them: an operator takes tensors, numbers and texts alone.
+    """Weak references to objects by name: operators accept only tensors, numbers and texts.
 
-    `torch.compile` may take numbers for something that changes, but not texts.
+    `torch.compile` may treat a number as varying, but not a text.
     """
 
     def __init__(self) -> None:
@@ -21,14 +21,14 @@ class Known(weakref.WeakValueDictionary[str, Thing]):
         self._numbers = itertools.count()
 
     def name_of(self, thing: Thing) -> str:
-        """Make an object known; return its name."""
+        """Register an object; return its name."""
         name = str(next(self._numbers))
         self[name] = thing
         return name
 
 
 def register(operator: Any) -> None:
-    """Let an operator do the problems of a further axis in one call."""
+    """Let an operator process a further batch axis in one call."""
 
     def over_batch(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
         flat = []
@@ -48,7 +48,7 @@ def register(operator: Any) -> None:
 
 
 class LastFunction(torch.autograd.Function):
-    """Pull-back of gradients; gradients through it are refused by name."""
+    """Pull-back of gradients that refuses second derivatives by name."""
 
     generate_vmap_rule = True
 
@@ -58,12 +58,12 @@ class LastFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> None:
-        """Say that there is no second derivative."""
+        """Refuse the second derivative."""
         raise RuntimeError("There are first derivatives alone: no backward pass leads through a backward pass.")
 
 
 def wants_gradient(tensor: Tensor) -> bool:
-    """Return whether a tensor wants a gradient, seen through what `torch.func` and `torch.vmap` wrap it in."""
+    """Return whether a tensor wants a gradient, inside wrappers of `torch.func` and `torch.vmap`, too."""
     wrapped: Any = torch._C._functorch
     while not torch.compiler.is_compiling() and wrapped.is_functorch_wrapped_tensor(tensor):
         if tensor.requires_grad:

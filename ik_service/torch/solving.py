@@ -1,9 +1,9 @@
-"""A solver as an operation of PyTorch.
+"""A solver as a PyTorch operation.
 
-tensors -> one operator, which solves and, where gradients are wanted, linearises -> configurations
-gradient of the configurations -> another, which needs what was kept of the answers alone -> those of the inputs
+tensors -> an operator that solves and, if gradients are wanted, linearises -> configurations
+gradient by the configurations -> a second operator, which only uses stored derivatives -> gradients by the inputs
 
-Both are known to `torch.compile` and `torch.vmap`. The second has no derivative: a second backward pass is refused.
+`torch.compile` and `torch.vmap` support both. The second has no derivative: a second backward pass is refused.
 """
 
 from typing import NamedTuple
@@ -22,10 +22,10 @@ class TorchAnswer(NamedTuple):
     """Answers of a solve.
 
     Attributes:
-        joint_q: Configurations, shape [*batch, coordinates], of the type of the targets and where these are.
-        success: Whether all targets are met, bool [*batch].
-        is_differentiable: Whether an answer has a gradient, bool [*batch]; where it has none, that is zero. All are
-            False where no gradient is wanted.
+        joint_q: Configurations, shape [*batch, coordinates], with type and device of the targets.
+        success: True if all targets are met, bool [*batch].
+        is_differentiable: True if an answer has a gradient, bool [*batch]; otherwise the gradient is zero. False
+            everywhere if no gradient is wanted.
     """
 
     joint_q: Tensor
@@ -34,14 +34,14 @@ class TorchAnswer(NamedTuple):
 
 
 class TorchSolver:
-    """Solves for targets that are tensors, with gradients.
+    """Solver for targets as tensors, with gradients.
 
-    A gradient is that of the minimum that an answer is, as it moves with its targets; that it is found from a start
-    plays no part, so configurations to start from have none. It is computed in float64: on the device of tensors that
-    stay there (see `solver_by_arrays` of `ik_service.torch.operators`), and else on the host.
+    The gradient describes how the minimum moves with the targets. It does not depend on the start, so starts have no
+    gradient. It is computed in float64, on the device of the tensors if possible (see `solver_by_arrays` of
+    `ik_service.torch.operators`), otherwise on the host.
 
     Args:
-        solver: The solver; it is used by one thread at a time.
+        solver: The solver, used by one thread at a time.
     """
 
     def __init__(self, solver: IKSolver) -> None:
@@ -59,11 +59,12 @@ class TorchSolver:
 
         Args:
             positions: Positions [m], shape [*batch, 3] for one target, [*batch, targets, 3] for several; None leaves
-                them free.
-            orientations_xyzw: Unit quaternions, alike with 4. Their gradient is tangent to the unit sphere.
-            initial_joint_q: Where to start, shape [*batch, coordinates] or one that broadcasts to it.
-            offsets: Tool frames, shape [*batch, 7], [*batch, targets, 7] for several, or one that broadcasts to it; all
-                targets have been declared with one. None: those of the solver.
+                positions free.
+            orientations_xyzw: Unit quaternions, shapes as for positions with 4. Their gradient is tangent to the unit
+                sphere.
+            initial_joint_q: Starts, a shape broadcastable to [*batch, coordinates].
+            offsets: Tool frames, a shape broadcastable to [*batch, 7] for one target, [*batch, targets, 7] for several;
+                all targets must be declared with an offset. None takes the solver's offsets.
 
         Raises:
             InputError: A wrong shape or value, as in `IKSolver.solve`.
@@ -87,7 +88,7 @@ class TorchSolver:
         tools = flat(offsets, count, POSE)
         inputs = [one for one in (*poses, tools) if one is not None]
         derives = torch.is_grad_enabled() and any(map(wants_gradient, inputs))
-        # The function refuses forward derivatives; `torch.compile` cannot trace it where nothing wants a gradient.
+        # The function refuses forward derivatives; `torch.compile` cannot trace the function without gradients.
         operator = solve if torch.compiler.is_compiling() and not derives else SolveFunction.apply
         joint_q, success, has_gradient, _ = operator(*poses, start, tools, self._name, derives)
         return TorchAnswer(*(one.reshape((*batch, *one.shape[1:])) for one in (joint_q, success, has_gradient)))
