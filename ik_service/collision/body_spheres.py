@@ -15,27 +15,16 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class BodySpheres:
-    """The spheres of a robot, link by link.
+    """The spheres of a robot, link by link."""
 
-    Attributes:
-        links: Names of the links with spheres, followed by objects attached to links.
-        link_start: First sphere of each link; the last entry is the sphere count, shape [links + 1].
-        link_body: Body that carries each link, -1 for the world, shape [links].
-        centers: Centres in the body's frame, world frame for -1 [m], shape [spheres, 3].
-        radii: Radii [m], shape [spheres].
-        bounds: Bounding sphere of each link: centre in the body's frame, radius [m], shape [links, 4].
-        pairs: Pairs of links checked for self-collision, indices into `links`, shape [pairs, 2].
-        touches: Names of links and objects that each attached object may touch.
-    """
-
-    links: tuple[str, ...]
-    link_start: Int32Array
-    link_body: Int32Array
-    centers: Float64Array
-    radii: Float64Array
-    bounds: Float64Array
-    pairs: Int32Array
-    touches: tuple[frozenset[str], ...] = ()
+    links: tuple[str, ...]  # names of the links with spheres, followed by objects attached to links
+    link_start: Int32Array  # first sphere of each link; the last entry is the sphere count, shape [links + 1]
+    link_body: Int32Array  # body that carries each link, -1 for the world, shape [links]
+    centers: Float64Array  # centres in the body's frame, world frame for -1 [m], shape [spheres, 3]
+    radii: Float64Array  # radii [m], shape [spheres]
+    bounds: Float64Array  # bounding sphere of each link: centre in the body's frame, radius [m], shape [links, 4]
+    pairs: Int32Array  # pairs of links checked for self-collision, indices into `links`, shape [pairs, 2]
+    touches: tuple[frozenset[str], ...] = ()  # names of links and objects that each attached object may touch
 
     def of_link(self, place: int) -> slice:
         """Give the slice of a link's spheres."""

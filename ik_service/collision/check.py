@@ -14,10 +14,8 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
-CHECKED_PER_BLOCK = 512
-"""Configurations per block: bounds the memory of sphere centres."""
-DISTANCES_AT_ONCE = 1 << 16
-"""Distances computed at once, about: the numbers stay in the cache."""
+CHECKED_PER_BLOCK = 512  # configurations per block: bounds the memory of sphere centres
+DISTANCES_AT_ONCE = 1 << 16  # distances computed at once, about: the numbers stay in the cache
 NOTHING = -1
 
 

@@ -34,21 +34,13 @@ VECTOR = """struct V {
 
 @dataclass(frozen=True)
 class ClearanceSize:
-    """Sizes in the generated code of a check; the sphere count of a link is data, within a total of blocks.
+    """Sizes in the generated code of a check; the sphere count of a link is data, within a total of blocks."""
 
-    Attributes:
-        coordinates: Coordinates of a configuration.
-        bodies: Bodies of the robot.
-        links: Capacity for links with spheres.
-        blocks: Capacity for blocks of spheres.
-        lanes: SIMD lanes; a block has one sphere per lane.
-    """
-
-    coordinates: int
-    bodies: int
-    links: int
-    blocks: int
-    lanes: Lanes
+    coordinates: int  # coordinates of a configuration
+    bodies: int  # bodies of the robot
+    links: int  # capacity for links with spheres
+    blocks: int  # capacity for blocks of spheres
+    lanes: Lanes  # SIMD lanes; a block has one sphere per lane
 
 
 @lru_cache

@@ -20,12 +20,9 @@ from objectives.errors import InputError
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-DRAWS_MOST = 200
-"""Largest ratio of drawn to wanted configurations."""
-DISTANCES_MOST = 5_000_000_000
-"""Sphere distances computed while few configurations are free, about: a minute of a core."""
-FEW_FREE = 0.02
-"""Share of free configurations that counts as few."""
+DRAWS_MOST = 200  # largest ratio of drawn to wanted configurations
+DISTANCES_MOST = 5_000_000_000  # sphere distances computed while few configurations are free, about: a minute of a core
+FEW_FREE = 0.02  # share of free configurations that counts as few
 
 
 class CollidingRobot(KinematicRobot):

@@ -13,12 +13,10 @@ from ik_service.mechanism.transforms import Float64Array
 
 FIRST_CELLS, MOST_CELLS = 4000, 100_000
 """First number of cells, about, and largest number of cells; beyond, spheres grow instead."""
-SPHERES_ASKED = 8
-"""Spheres tested per cell: the spheres nearest to the parent cell."""
+SPHERES_ASKED = 8  # spheres tested per cell: the spheres nearest to the parent cell
 MESH_ROUNDING = 1e-6
 """Error of a solid's distances, as a share of its largest extent: distances of meshes are in float32."""
-DISTANCES_PER_BLOCK = 1 << 22
-"""Distances computed at once."""
+DISTANCES_PER_BLOCK = 1 << 22  # distances computed at once
 SignedDistance = Callable[[Float64Array], Float64Array]
 
 
@@ -168,10 +166,8 @@ def _cut(
     return (cells[:, np.newaxis] + sides * half).reshape(-1, 3), np.repeat(nearest, len(sides), axis=0), half
 
 
-MOST = 2048
-"""Most spheres of a box; with a bound that needs more, spheres protrude further."""
-BOUND_STEP = 1.05
-"""Factor of the bound per step in this case."""
+MOST = 2048  # most spheres of a box; with a bound that needs more, spheres protrude further
+BOUND_STEP = 1.05  # factor of the bound per step in this case
 
 
 def cover_box(half: Float64Array, bound: float) -> Float64Array:

@@ -14,40 +14,25 @@ from ik_service.collision.shapes import IDENTITY_POSE, BoundedShape, Box, Capsul
 from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError
 
-STANDS_OUT = 0.15
-"""Default protrusion of spheres, as a share of the least width of a shape."""
-STANDS_OUT_LEAST = 0.005
-"""Least default protrusion [m], for thin shapes."""
-THINNEST = 1e-6
-"""Least thickness of a box or cylinder [m]: thinner shapes are covered as if they had this thickness."""
-CANDIDATES = 1200
-"""Candidate centres of spheres in a solid, about."""
-SURFACE_STEPS = 49
-"""Points along the longest edge of a box."""
-COVER_POINTS = 1500
-"""Points for the choice of spheres, about."""
-STANDS_OUT_MORE = 0.5
-"""Largest protrusion of the spheres of a box beyond the bound, as a share of the bound."""
-GROWTH = 0.1
-"""Growth of spheres before spheres are added, as a share of the bound."""
-SMALLEST_CELL = 0.04
-"""Half diagonal of the smallest cells of a solid, as a share of the bound."""
+STANDS_OUT = 0.15  # default protrusion of spheres, as a share of the least width of a shape
+STANDS_OUT_LEAST = 0.005  # least default protrusion [m], for thin shapes
+THINNEST = 1e-6  # least thickness of a box or cylinder [m]: thinner shapes are covered as if they had this thickness
+CANDIDATES = 1200  # candidate centres of spheres in a solid, about
+SURFACE_STEPS = 49  # points along the longest edge of a box
+COVER_POINTS = 1500  # points for the choice of spheres, about
+STANDS_OUT_MORE = 0.5  # largest protrusion of the spheres of a box beyond the bound, as a share of the bound
+GROWTH = 0.1  # growth of spheres before spheres are added, as a share of the bound
+SMALLEST_CELL = 0.04  # half diagonal of the smallest cells of a solid, as a share of the bound
 
 
 class Solid(NamedTuple):
-    """A solid to cover.
+    """A solid to cover."""
 
-    Attributes:
-        signed_distance: Function from points [m, shape ..., 3] to distances, negative inside [m, shape ...].
-        surface: Points of the surface [m], shape [k, 3].
-        lower: Least coordinates [m], shape [3].
-        upper: Largest coordinates [m], shape [3].
-    """
-
+    # function from points [m, shape ..., 3] to distances, negative inside [m, shape ...]
     signed_distance: SignedDistance
-    surface: Float64Array
-    lower: Float64Array
-    upper: Float64Array
+    surface: Float64Array  # points of the surface [m], shape [k, 3]
+    lower: Float64Array  # least coordinates [m], shape [3]
+    upper: Float64Array  # largest coordinates [m], shape [3]
 
 
 def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64Array:
@@ -222,17 +207,11 @@ POINTS_OF_A_SPHERE = 400
 
 
 class CoveringFigures(NamedTuple):
-    """Quality of a covering of a solid by spheres.
+    """Quality of a covering of a solid by spheres."""
 
-    Attributes:
-        coverage: Share of surface points inside a sphere.
-        protrusion: Largest distance of a sphere's surface from the solid [m].
-        gap_95: 95 % quantile of the distances from the solid to the outside of the spheres [m].
-    """
-
-    coverage: float
-    protrusion: float
-    gap_95: float
+    coverage: float  # share of surface points inside a sphere
+    protrusion: float  # largest distance of a sphere's surface from the solid [m]
+    gap_95: float  # 95 % quantile of the distances from the solid to the outside of the spheres [m]
 
 
 def covering_figures(solid: Solid, spheres: Float64Array) -> CoveringFigures:

@@ -12,10 +12,8 @@ from ik_service.collision.shapes import IDENTITY_POSE, Numbers, local_points
 from ik_service.mechanism.transforms import MAX_POSITION, Float64Array, checked_transform, transform_multiply
 from objectives.errors import InputError
 
-MAX_NODES = 1 << 24
-"""Most nodes of a grid: 64 MiB of distances."""
-LEAST_SPACING = 1e-6
-"""Least distance between nodes [m]."""
+MAX_NODES = 1 << 24  # most nodes of a grid: 64 MiB of distances
+LEAST_SPACING = 1e-6  # least distance between nodes [m]
 
 
 @dataclass(frozen=True, eq=False)

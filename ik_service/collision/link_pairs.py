@@ -14,18 +14,14 @@ from ik_service.mechanism.configuration import checked_joint_q
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 
-SAMPLES, SAMPLES_LEAST = 10_000, 100
-"""Random configurations for the choice of pairs, at most and at least."""
+SAMPLES, SAMPLES_LEAST = 10_000, 100  # random configurations for the choice of pairs, at most and at least
 MOST_DISTANCES = 100_000_000
 """Distances between spheres computed in all configurations, about; SAMPLES_LEAST takes precedence."""
-NEVER_SAMPLES = 1000
-"""Least number of configurations to declare a pair never in contact."""
+NEVER_SAMPLES = 1000  # least number of configurations to declare a pair never in contact
 ALWAYS_SHARE = 0.95
 """Share of configurations in contact from which a pair counts as always in contact: its spheres overlap."""
-NEVER_DISTANCE = 0.01
-"""Links with a larger least distance [m] in all configurations count as never in contact."""
-LONGEST_SLIDE = 2.0
-"""Pairs with longer sliding joints between them [m] stay: random configurations miss their contacts."""
+NEVER_DISTANCE = 0.01  # links with a larger least distance [m] in all configurations count as never in contact
+LONGEST_SLIDE = 2.0  # pairs with longer sliding joints between them [m] stay: random configurations miss their contacts
 SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
 
 

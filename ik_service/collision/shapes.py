@@ -20,8 +20,7 @@ from objectives.errors import InputError
 
 Numbers: TypeAlias = tuple[float, ...]
 IDENTITY_POSE: Numbers = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-UNIT_LENGTH_TOLERANCE = 1e-3
-"""Largest deviation of a half-space's normal from length 1; the normal is normalised."""
+UNIT_LENGTH_TOLERANCE = 1e-3  # largest deviation of a half-space's normal from length 1; the normal is normalised
 
 
 @dataclass(frozen=True)
@@ -200,31 +199,19 @@ def _kind(shape: AnyShape) -> str:
 
 
 class MeshReference(NamedTuple):
-    """A mesh named by a robot file, not opened.
+    """A mesh named by a robot file, not opened."""
 
-    Attributes:
-        filename: Address as written.
-        scale: Scale along x, y and z of the mesh.
-        pose: Position [m] and quaternion xyzw in the link's frame.
-    """
-
-    filename: str
-    scale: Numbers
-    pose: Numbers
+    filename: str  # address as written
+    scale: Numbers  # scale along x, y and z of the mesh
+    pose: Numbers  # position [m] and quaternion xyzw in the link's frame
 
 
 class LinkShapes(NamedTuple):
-    """Collision shapes of a link.
+    """Collision shapes of a link."""
 
-    Attributes:
-        shapes: Spheres, capsules, cylinders and boxes, in the link's frame.
-        unread: Kinds of all other shapes, mostly meshes.
-        meshes: Unread meshes with a file.
-    """
-
-    shapes: tuple[BoundedShape, ...] = ()
-    unread: tuple[str, ...] = ()
-    meshes: tuple[MeshReference, ...] = ()
+    shapes: tuple[BoundedShape, ...] = ()  # spheres, capsules, cylinders and boxes, in the link's frame
+    unread: tuple[str, ...] = ()  # kinds of all other shapes, mostly meshes
+    meshes: tuple[MeshReference, ...] = ()  # unread meshes with a file
 
 
 NO_SHAPES = LinkShapes()

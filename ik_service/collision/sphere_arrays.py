@@ -25,8 +25,7 @@ from ik_service.mechanism.transforms import (
     transform_multiply,
 )
 
-ABSENT_RADIUS = -1.0e6
-"""Radius of padding spheres [m]: far from everything."""
+ABSENT_RADIUS = -1.0e6  # radius of padding spheres [m]: far from everything
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 

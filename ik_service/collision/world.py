@@ -15,8 +15,7 @@ from ik_service.mechanism.collision_model import checked_spheres
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
-MAX_OBJECTS = 4096
-"""Most objects of a world."""
+MAX_OBJECTS = 4096  # most objects of a world
 Obstacle: TypeAlias = Shape | DistanceGrid
 
 
@@ -59,10 +58,8 @@ class World:
         return tuple(self.objects)
 
 
-MAX_ATTACHED = 4
-"""Most attached objects at once."""
-MAX_ATTACHED_SPHERES = 64
-"""Most spheres of all attached objects."""
+MAX_ATTACHED = 4  # most attached objects at once
+MAX_ATTACHED_SPHERES = 64  # most spheres of all attached objects
 
 
 @dataclass(frozen=True, eq=False)

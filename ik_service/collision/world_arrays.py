@@ -45,27 +45,18 @@ class CollisionWorlds:
 
 
 class WorldLines(NamedTuple):
-    """The objects of several worlds, one world after another.
+    """The objects of several worlds, one world after another."""
 
-    Attributes:
-        start: First object of each world; the last entry is the object count, [worlds + 1].
-        kind: `ObjectKind`, [objects].
-        names: Names of the objects.
-        shape: Rotation from the world by rows, position of the frame [m], and four numbers: half lengths and rounding
-            [m], or for a grid spacing [m], steepness, and radius of its bounding sphere [m]; a half-space has only the
-            last row of its rotation, the normal, [objects, 16].
-        grid: First value of a grid, and nodes along x, y and z, [objects, 4].
-        values: Distances at the nodes of the grids [m], one grid after another.
-        most: Most objects of a world.
-    """
-
-    start: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    names: tuple[str, ...]
+    start: NDArray[np.int64]  # first object of each world; the last entry is the object count, [worlds + 1]
+    kind: NDArray[np.int64]  # `ObjectKind`, [objects]
+    names: tuple[str, ...]  # names of the objects
+    # rotation from the world by rows, position of the frame [m], and four numbers: half lengths and rounding [m],
+    # or for a grid spacing [m], steepness, and radius of its bounding sphere [m]; a half-space has only the last
+    # row of its rotation, the normal, [objects, 16]
     shape: Float64Array
-    grid: NDArray[np.int64]
-    values: tuple[NDArray[np.float32], ...]
-    most: int
+    grid: NDArray[np.int64]  # first value of a grid, and nodes along x, y and z, [objects, 4]
+    values: tuple[NDArray[np.float32], ...]  # distances at the nodes of the grids [m], one grid after another
+    most: int  # most objects of a world
 
 
 def world_lines(worlds: Sequence[World]) -> WorldLines:
@@ -87,19 +78,12 @@ def world_lines(worlds: Sequence[World]) -> WorldLines:
 
 
 class _Line(NamedTuple):
-    """One object.
+    """One object."""
 
-    Attributes:
-        kind: Rule for the distance.
-        numbers: A row of ``WorldLines.shape``, [16].
-        nodes: Nodes of a grid along x, y and z.
-        values: Distances at the nodes [m].
-    """
-
-    kind: ObjectKind
-    numbers: Float64Array
-    nodes: tuple[int, ...] = (0, 0, 0)
-    values: NDArray[np.float32] = np.empty(0, np.float32)
+    kind: ObjectKind  # rule for the distance
+    numbers: Float64Array  # a row of ``WorldLines.shape``, [16]
+    nodes: tuple[int, ...] = (0, 0, 0)  # nodes of a grid along x, y and z
+    values: NDArray[np.float32] = np.empty(0, np.float32)  # distances at the nodes [m]
 
 
 def _lines(world: World) -> tuple[_Line, ...]:

@@ -36,8 +36,7 @@ class LimitKind(IntEnum):
 
 KINDS = {kind.name: kind.value for kind in LimitKind}
 Float64Array = NDArray[np.float64]
-TURN_STEP_MAX = 3.0
-"""Largest rotation of a joint per tick [rad] for rolling wheels: half a turn or more is ambiguous."""
+TURN_STEP_MAX = 3.0  # largest rotation of a joint per tick [rad] for rolling wheels: half a turn or more is ambiguous
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,7 @@ from ik_service.control.tick_islands import TickIslands
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 from objectives.tasks.posture import JOINT_Q_REFERENCE
 
-ISLAND = "tick"
-"""Phase of the launches of islands."""
+ISLAND = "tick"  # phase of the launches of islands
 
 
 @dataclass(frozen=True)

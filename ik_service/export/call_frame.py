@@ -23,15 +23,10 @@ from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 @dataclass(frozen=True)
 class FrameArray:
-    """An array that a frame points to.
+    """An array that a frame points to."""
 
-    Attributes:
-        array: The recorded array.
-        shape: C expressions of the varying first dimensions; `n` is the number of problems.
-    """
-
-    array: "wp.array[Any]"
-    shape: tuple[str, ...]
+    array: "wp.array[Any]"  # the recorded array
+    shape: tuple[str, ...]  # c expressions of the varying first dimensions; `n` is the number of problems
 
     def size(self) -> str:
         """Return the C expression of the array's size in bytes."""

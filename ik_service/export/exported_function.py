@@ -11,23 +11,14 @@ from ik_service.solver.recorded_launches import RecordedLaunches
 
 
 class ExportedFunction(Protocol):
-    """An exported C function with its companions.
+    """An exported C function with its companions."""
 
-    Attributes:
-        name: Part of the names of its kernels.
-        recorded: Its launches.
-        objects: Names of its objects.
-        prologue: Text before all includes of the source.
-        example: Template of the example program, its name, and the name of its data file.
-        advice: Notes for the README, as a list.
-    """
-
-    name: str
-    recorded: RecordedLaunches
-    objects: tuple[str, ...]
-    prologue: str
-    example: tuple[str, str, str]
-    advice: str
+    name: str  # part of the names of its kernels
+    recorded: RecordedLaunches  # its launches
+    objects: tuple[str, ...]  # names of its objects
+    prologue: str  # text before all includes of the source
+    example: tuple[str, str, str]  # template of the example program, its name, and the name of its data file
+    advice: str  # notes for the README, as a list
 
     def object_of(self, kernel: wp.Kernel) -> str:
         """Return the name of the object of a kernel."""

@@ -25,8 +25,7 @@ from ik_service.solver.arrays.limit_arrays import LIMIT_TYPES, LimitArrays
 from ik_service.solver.given.arrays import NUMBER_MAX
 
 ENDS = ("lower", "upper")
-MEMBERS = ["size_t limit_lines;"]
-"""Members of the frame besides arrays."""
+MEMBERS = ["size_t limit_lines;"]  # members of the frame besides arrays
 LABEL = "limits"  # prefix of the constants' names
 
 

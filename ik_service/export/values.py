@@ -17,15 +17,10 @@ NUMBERS_PER_LINE = 6
 
 @dataclass(frozen=True)
 class Place:
-    """Location of an array at run time.
+    """Location of an array at run time."""
 
-    Attributes:
-        pointer: C expression of its address.
-        shape: C expressions of the varying first dimensions.
-    """
-
-    pointer: str
-    shape: tuple[str, ...] = ()
+    pointer: str  # c expression of its address
+    shape: tuple[str, ...] = ()  # c expressions of the varying first dimensions
 
 
 class Constants:

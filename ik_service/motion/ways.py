@@ -19,10 +19,8 @@ from ik_service.robots import RobotModel
 from ik_service.solver.given.worlds import CheckedWorlds
 
 FloatArray = NDArray[np.floating[Any]]
-RESOLUTION = 2e-5
-"""Paths with smaller motions of all spheres are not divided [m]; half of this is added to the margin."""
-SEEN_SHARE = 0.9
-"""Lower bound of the least clearance on a path, relative to the least clearance seen."""
+RESOLUTION = 2e-5  # paths with smaller motions of all spheres are not divided [m]; half of this is added to the margin
+SEEN_SHARE = 0.9  # lower bound of the least clearance on a path, relative to the least clearance seen
 
 
 class WayCheck(NamedTuple):

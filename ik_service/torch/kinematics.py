@@ -16,8 +16,7 @@ from objectives.errors import InputError
 
 _CHAINS = dict[str, LinkChains]()
 """Link chains of the operators by name, kept forever: a backward pass may outlive all other references."""
-_NUMBERS = itertools.count()
-"""Numbers for names, safe for several threads."""
+_NUMBERS = itertools.count()  # numbers for names, safe for several threads
 
 
 @cache

@@ -38,14 +38,11 @@ from ik_service.control.clearance.planning import planning_function
 from ik_service.control.clearance.task import FARTHEST, HARD, KEPT, ClearanceTask, ClearanceTaskRef
 from ik_service.control.tick.task import BRAKES
 
-CHECKS = wp.constant(16)
-"""Most configurations checked on one path."""
-MOVES_TRIED = wp.constant(3)
-"""Moves tried before braking."""
+CHECKS = wp.constant(16)  # most configurations checked on one path
+MOVES_TRIED = wp.constant(3)  # moves tried before braking
 CLEARANCE_ROUNDING = wp.constant(wp.float64(2.0e-7))
 """Allowed decrease of a clearance below the kept clearance [m]: the effect of rounding alone."""
-ACTIVE = wp.constant(wp.float64(1.0e-7))
-"""Remaining approach of a pair that counts as an active limit [m]."""
+ACTIVE = wp.constant(wp.float64(1.0e-7))  # remaining approach of a pair that counts as an active limit [m]
 
 
 @wp.func

@@ -42,8 +42,7 @@ from objectives import InputError
 
 SAMPLES = (8, 200, 800)
 """Random configurations per stage; each stage checks only pairs near contact in all earlier stages."""
-STILL = 1e-3
-"""Variation of a distance below which two links count as fixed to each other, per length unit [m]."""
+STILL = 1e-3  # variation of a distance below which two links count as fixed to each other, per length unit [m]
 
 
 def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) -> NDArray[np.bool_]:
@@ -71,12 +70,9 @@ def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) ->
     return np.asarray(most >= margin)
 
 
-KEEP_STEP = "keep"
-"""Phase of the launch of this limit in recorded ticks."""
-SPARE = 5e-4
-"""Distance between promised and kept clearance, and between kept and resting clearance, per length unit."""
-HORIZON = 0.1
-"""Extra clearance beyond which joints are not slowed down, per length unit."""
+KEEP_STEP = "keep"  # phase of the launch of this limit in recorded ticks
+SPARE = 5e-4  # distance between promised and kept clearance, and between kept and resting clearance, per length unit
+HORIZON = 0.1  # extra clearance beyond which joints are not slowed down, per length unit
 OBJECT_LARGEST = 50.0
 """Largest half size and position of an object [m]: the float32 rounding stays well within the extra clearance."""
 SETTLING_TIME, PARTING_TIME = 0.05, 0.01

@@ -15,16 +15,11 @@ from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.control.clearance.task import FARTHEST, PARTING, SETTLING, SLOWED, ClearanceTaskRef
 from ik_service.control.tick.task import BRAKES, DT
 
-ROWS = 16
-"""Most pairs of spheres, or of a sphere and an object, with a limit in a tick: the nearest ones."""
-FLAT = wp.constant(wp.float64(1.0e-4))
-"""Slope below which joints do not change a distance [m per rad or m]."""
-FREE = wp.constant(wp.float64(1.0e3))
-"""Allowed approach of a pair with constant distance [m]."""
-FAST = wp.constant(wp.float64(1.0))
-"""Cap of a joint's move in a tick [m or rad]."""
-PARTING_SHARE = wp.constant(wp.float64(0.75))
-"""Largest share of the joints' capability demanded to part a pair."""
+ROWS = 16  # most pairs of spheres, or of a sphere and an object, with a limit in a tick: the nearest ones
+FLAT = wp.constant(wp.float64(1.0e-4))  # slope below which joints do not change a distance [m per rad or m]
+FREE = wp.constant(wp.float64(1.0e3))  # allowed approach of a pair with constant distance [m]
+FAST = wp.constant(wp.float64(1.0))  # cap of a joint's move in a tick [m or rad]
+PARTING_SHARE = wp.constant(wp.float64(0.75))  # largest share of the joints' capability demanded to part a pair
 
 
 @wp.func

@@ -11,12 +11,9 @@ from ik_service.control.clearance.task import ClearanceTaskRef
 from ik_service.template_files import TemplateFolder
 
 TEMPLATES = TemplateFolder("ik_service.control.clearance")
-BOUND_TOLERANCE = 1e-12
-"""Allowed violation of a bound [m or rad]."""
-RIDGE = 1e-6
-"""Regularisation of joints in the null space of the tasks, relative to the square of the joint's lever."""
-DIAGONAL_ROUNDING = 1e-12
-"""Relative addition to the diagonal that keeps the matrix positive definite despite rounding."""
+BOUND_TOLERANCE = 1e-12  # allowed violation of a bound [m or rad]
+RIDGE = 1e-6  # regularisation of joints in the null space of the tasks, relative to the square of the joint's lever
+DIAGONAL_ROUNDING = 1e-12  # relative addition to the diagonal that keeps the matrix positive definite despite rounding
 
 
 @lru_cache

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.robots import RobotModel
 
-MOVED = 1e-6
-"""Step of start, targets, and speeds times the tick's length; the second step is twice as large [m or rad]."""
+MOVED = 1e-6  # step of start, targets, and speeds times the tick's length; the second step is twice as large [m or rad]
 TICK_STEPS = MOVED * np.array([1.0, -1.0, 2.0, -2.0])
 KINK, LEAST = 1e-3, 0.1
 """Slope difference that counts as a kink, relative to the largest derivative of a row, and least value of this largest

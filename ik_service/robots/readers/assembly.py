@@ -35,10 +35,8 @@ from objectives.errors import InputError
 
 FLOATING_BASE = "floating_base"
 """Name of the joint above the root link with ``floating_base=True``; a taken name gets a ``_``."""
-WORLD = "world"
-"""Name of the parent link of this joint; a taken name gets a ``_``."""
-BASE = "base_link"
-"""Link whose frame expresses the frames of cut hinges."""
+WORLD = "world"  # name of the parent link of this joint; a taken name gets a ``_``
+BASE = "base_link"  # link whose frame expresses the frames of cut hinges
 _Named = TypeVar("_Named", LinkDescription, JointDescription)
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 

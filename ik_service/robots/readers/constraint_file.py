@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 
 LIMITS_MOST = 3  # coordinates of a planar joint
-SUFFIXES = (".constraints.yaml", ".constraints.json")
-"""Suffixes of documents beside ``NAME.urdf``, behind ``NAME``."""
+SUFFIXES = (".constraints.yaml", ".constraints.json")  # suffixes of documents beside ``NAME.urdf``, behind ``NAME``
 
 
 def read_beside(folder: "Traversable", stem: str) -> ReadConstraints:

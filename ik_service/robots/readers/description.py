@@ -14,30 +14,20 @@ from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.transforms import Float64Array, identity_transform
 
-MAX_CONSTRAINTS = 256
-"""Most loops of a document; further loops are left out."""
-MAX_WARNINGS = 100
-"""Most warnings reported for a file; further warnings are only counted."""
+MAX_CONSTRAINTS = 256  # most loops of a document; further loops are left out
+MAX_WARNINGS = 100  # most warnings reported for a file; further warnings are only counted
 MAX_LENGTH = 500  # characters of a warning
 
 
 @dataclass(frozen=True)
 class LinkDescription:
-    """A link.
+    """A link."""
 
-    Attributes:
-        name: Name of the link.
-        line: Line of its declaration.
-        mass: Mass [kg], 0 if not given.
-        com: Centre of mass in the link's frame [m].
-        shapes: Collision shapes.
-    """
-
-    name: str
-    line: int | None = None
-    mass: float = 0.0
-    com: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    shapes: LinkShapes = NO_SHAPES
+    name: str  # name of the link
+    line: int | None = None  # line of its declaration
+    mass: float = 0.0  # mass [kg], 0 if not given
+    com: tuple[float, float, float] = (0.0, 0.0, 0.0)  # centre of mass in the link's frame [m]
+    shapes: LinkShapes = NO_SHAPES  # collision shapes
 
 
 @dataclass(frozen=True)
@@ -52,55 +42,33 @@ class MimicDescription:
 
 @dataclass(frozen=True, eq=False)
 class JointDescription:
-    """A joint between two links.
+    """A joint between two links."""
 
-    Attributes:
-        name: Name of the joint.
-        joint_type: Type; FIXED welds the child to the parent.
-        parent: Name of the parent link.
-        child: Name of the child link.
-        X_parent: Pose of the joint frame in the parent link at coordinate zero [m, xyzw], shape [7].
-        axis: Unit axis in the joint frame (planar: the normal), shape [3].
-        lower: Lower limit [m or rad], -inf if unlimited.
-        upper: Upper limit [m or rad], +inf if unlimited.
-        velocity: Largest speed [m/s or rad/s], inf if not given.
-        effort: Largest force or torque [N or N m], inf if not given.
-        acceleration: Largest acceleration and deceleration [m/s^2 or rad/s^2], inf if not given.
-        mimic: Coupling of a mimic joint; None for an independent joint.
-        locked_value: Coordinate of a joint held by the file; None for a moving joint.
-        line: Line of its declaration.
-    """
-
-    name: str
-    joint_type: JointType
-    parent: str
-    child: str
+    name: str  # name of the joint
+    joint_type: JointType  # type; FIXED welds the child to the parent
+    parent: str  # name of the parent link
+    child: str  # name of the child link
+    # pose of the joint frame in the parent link at coordinate zero [m, xyzw], shape [7]
     X_parent: Float64Array = field(default_factory=identity_transform)
-    axis: tuple[float, float, float] = (0.0, 0.0, 1.0)
-    lower: float = -inf
-    upper: float = inf
-    velocity: float = inf
-    effort: float = inf
-    acceleration: float = inf
-    mimic: MimicDescription | None = None
-    locked_value: float | None = None
-    line: int | None = None
+    axis: tuple[float, float, float] = (0.0, 0.0, 1.0)  # unit axis in the joint frame (planar: the normal), shape [3]
+    lower: float = -inf  # lower limit [m or rad], -inf if unlimited
+    upper: float = inf  # upper limit [m or rad], +inf if unlimited
+    velocity: float = inf  # largest speed [m/s or rad/s], inf if not given
+    effort: float = inf  # largest force or torque [N or N m], inf if not given
+    acceleration: float = inf  # largest acceleration and deceleration [m/s^2 or rad/s^2], inf if not given
+    mimic: MimicDescription | None = None  # coupling of a mimic joint; None for an independent joint
+    locked_value: float | None = None  # coordinate of a joint held by the file; None for a moving joint
+    line: int | None = None  # line of its declaration
 
 
 @dataclass(frozen=True, eq=False)
 class HingeDescription:
-    """A revolute joint cut to make a tree, placed at the configuration with all coordinates 0.
+    """A revolute joint cut to make a tree, placed at the configuration with all coordinates 0."""
 
-    Attributes:
-        name: Name of the loop closed by this joint.
-        link: Link on one side.
-        reference_link: Link on the other side.
-        X_base: Frame of the hinge, with its axis along z, in the link ``base_link`` or else the root, shape [7].
-    """
-
-    name: str
-    link: str
-    reference_link: str
+    name: str  # name of the loop closed by this joint
+    link: str  # link on one side
+    reference_link: str  # link on the other side
+    # frame of the hinge, with its axis along z, in the link ``base_link`` or else the root, shape [7]
     X_base: Float64Array
 
 
@@ -112,21 +80,13 @@ def bounded(warnings: Sequence[str]) -> tuple[str, ...]:
 
 
 class ReadConstraints(NamedTuple):
-    """Constraints of a document.
+    """Constraints of a document."""
 
-    Attributes:
-        loops: Loop closures.
-        warnings: Unread or reinterpreted parts of the document, a sentence each.
-        hinges: Loop closures whose frames follow from the robot.
-        freed: Mimic joints of the file whose coupling only replaces a loop closure.
-        coordinates: Constraints between coordinates of joints.
-    """
-
-    loops: tuple[LoopConstraint, ...] = ()
-    warnings: tuple[str, ...] = ()
-    hinges: tuple[HingeDescription, ...] = ()
-    freed: tuple[str, ...] = ()
-    coordinates: tuple[CoordinateConstraint, ...] = ()
+    loops: tuple[LoopConstraint, ...] = ()  # loop closures
+    warnings: tuple[str, ...] = ()  # unread or reinterpreted parts of the document, a sentence each
+    hinges: tuple[HingeDescription, ...] = ()  # loop closures whose frames follow from the robot
+    freed: tuple[str, ...] = ()  # mimic joints of the file whose coupling only replaces a loop closure
+    coordinates: tuple[CoordinateConstraint, ...] = ()  # constraints between coordinates of joints
 
     def joined(self, other: "ReadConstraints") -> "ReadConstraints":
         """Give these constraints followed by others."""
@@ -135,19 +95,12 @@ class ReadConstraints(NamedTuple):
 
 @dataclass(frozen=True)
 class RobotDescription:
-    """Content of a robot file, links and joints in document order.
+    """Content of a robot file, links and joints in document order."""
 
-    Attributes:
-        name: Name of the robot.
-        links: Links.
-        joints: Joints.
-        constraints: Loop closures and other constraints.
-    """
-
-    name: str
-    links: tuple[LinkDescription, ...]
-    joints: tuple[JointDescription, ...]
-    constraints: ReadConstraints = field(default_factory=ReadConstraints)
+    name: str  # name of the robot
+    links: tuple[LinkDescription, ...]  # links
+    joints: tuple[JointDescription, ...]  # joints
+    constraints: ReadConstraints = field(default_factory=ReadConstraints)  # loop closures and other constraints
 
     def with_constraints(self, found: ReadConstraints) -> "RobotDescription":
         """Give the robot with further constraints; freed mimic joints become independent."""

@@ -12,51 +12,31 @@ from objectives.errors import UnknownNameError
 
 @dataclass(frozen=True)
 class EndEffector:
-    """An end effector mounted on a group.
+    """An end effector mounted on a group."""
 
-    Attributes:
-        parent_link: Link that carries the end effector.
-        parent_group: Group that moves this link; empty if the file names no group.
-    """
-
-    parent_link: str
-    parent_group: str
+    parent_link: str  # link that carries the end effector
+    parent_group: str  # group that moves this link; empty if the file names no group
 
 
 @dataclass(frozen=True)
 class VirtualJoint:
-    """A joint that connects a link to a frame outside the robot.
+    """A joint that connects a link to a frame outside the robot."""
 
-    Attributes:
-        child_link: The link.
-        parent_frame: The frame.
-        kind: "fixed", "floating" or "planar".
-    """
-
-    child_link: str
-    parent_frame: str
-    kind: str
+    child_link: str  # the link
+    parent_frame: str  # the frame
+    kind: str  # "fixed", "floating" or "planar"
 
 
 @dataclass(frozen=True, eq=False)
 class SrdfDocument:
-    """Content of a document.
+    """Content of a document."""
 
-    Attributes:
-        groups: Elements ``<group>`` by name, in the order of the file.
-        states: Elements ``<group_state>``.
-        end_effectors: Its end effectors.
-        virtual_joints: Its virtual joints.
-        passive_joints: Joints without a motor; groups omit them.
-        disabled_pairs: Pairs of links not checked for contact.
-    """
-
-    groups: dict[str, XmlElement]
-    states: tuple[XmlElement, ...]
-    end_effectors: tuple[EndEffector, ...]
-    virtual_joints: tuple[VirtualJoint, ...]
-    passive_joints: frozenset[str]
-    disabled_pairs: tuple[LinkPair, ...]
+    groups: dict[str, XmlElement]  # elements ``<group>`` by name, in the order of the file
+    states: tuple[XmlElement, ...]  # elements ``<group_state>``
+    end_effectors: tuple[EndEffector, ...]  # its end effectors
+    virtual_joints: tuple[VirtualJoint, ...]  # its virtual joints
+    passive_joints: frozenset[str]  # joints without a motor; groups omit them
+    disabled_pairs: tuple[LinkPair, ...]  # pairs of links not checked for contact
 
 
 def read_srdf(data: bytes) -> SrdfDocument:

@@ -12,8 +12,7 @@ from ik_service.mechanism.coupling import LIMIT_SLACK, leader_interval
 from ik_service.mechanism.transforms import MAX_NUMBER, Float64Array
 from objectives.errors import InputError
 
-SAME = 1e-9
-"""Relative tolerance: coefficients and values closer than this count as equal."""
+SAME = 1e-9  # relative tolerance: coefficients and values closer than this count as equal
 
 
 @dataclass(frozen=True)
@@ -27,17 +26,11 @@ class Following:
 
 @dataclass(frozen=True, eq=False)
 class JointCouplings:
-    """Couplings of joints, by their indices; a leader has no leader.
+    """Couplings of joints, by their indices; a leader has no leader."""
 
-    Attributes:
-        limits: Lower and upper limit of each joint, infinite if unlimited, shape [joints, 2].
-        following: Couplings of the mimic joints.
-        held: Constant values of held leaders.
-    """
-
-    limits: Float64Array
-    following: Mapping[int, Following] = field(default_factory=dict)
-    held: Mapping[int, float] = field(default_factory=dict)
+    limits: Float64Array  # lower and upper limit of each joint, infinite if unlimited, shape [joints, 2]
+    following: Mapping[int, Following] = field(default_factory=dict)  # couplings of the mimic joints
+    held: Mapping[int, float] = field(default_factory=dict)  # constant values of held leaders
 
     def with_equation(self, terms: Sequence[tuple[int, float]], constant: float) -> "JointCouplings":
         """Give the couplings with one more equation: sum of coefficient * coordinate = constant.

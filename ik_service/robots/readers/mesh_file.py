@@ -15,20 +15,14 @@ from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from ik_service.robots.readers.ros_packages import package_folders
 from objectives.errors import InputError
 
-MAX_FACES = 1_000_000
-"""Most triangles of a mesh."""
+MAX_FACES = 1_000_000  # most triangles of a mesh
 
 
 class Mesh(NamedTuple):
-    """Triangles in the frame of a link.
+    """Triangles in the frame of a link."""
 
-    Attributes:
-        vertices: [m], shape [vertices, 3].
-        faces: Numbers of vertices, shape [faces, 3].
-    """
-
-    vertices: Float64Array
-    faces: NDArray[np.int32]
+    vertices: Float64Array  # [m], shape [vertices, 3]
+    faces: NDArray[np.int32]  # numbers of vertices, shape [faces, 3]
 
 
 def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Path] = ()) -> Mesh:

@@ -13,8 +13,7 @@ from ik_service.mechanism.transforms import MAX_POSITION, Float64Array
 from ik_service.robots.readers.sphere_file import SphereDocument
 
 DISABLED = "disabled in the SRDF file"
-MAX_COVERED = 512
-"""Most boxes and cylinders of a robot that are covered at loading; long cylinders take longest."""
+MAX_COVERED = 512  # most boxes and cylinders of a robot that are covered at loading; long cylinders take longest
 
 
 def read_collision_model(

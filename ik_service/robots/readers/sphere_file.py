@@ -30,17 +30,11 @@ Spheres = dict[str, list[tuple[float, ...]]]
 
 
 class SphereDocument(NamedTuple):
-    """Content of a file of spheres.
+    """Content of a file of spheres."""
 
-    Attributes:
-        spheres: Centres in the link's frame [m] and radii [m], by link.
-        pairs: Checked pairs; None to choose pairs.
-        left_out: Pairs not checked, by reason.
-    """
-
-    spheres: Spheres
-    pairs: tuple[LinkPair, ...] | None
-    left_out: Mapping[str, tuple[LinkPair, ...]]
+    spheres: Spheres  # centres in the link's frame [m] and radii [m], by link
+    pairs: tuple[LinkPair, ...] | None  # checked pairs; None to choose pairs
+    left_out: Mapping[str, tuple[LinkPair, ...]]  # pairs not checked, by reason
 
 
 def read_spheres_beside(folder: "Traversable", stem: str) -> SphereDocument | None:

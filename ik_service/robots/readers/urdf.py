@@ -40,8 +40,7 @@ from ik_service.robots.readers.urdf_shapes import read_link_shapes, read_origin
 from ik_service.robots.readers.xml_reader import XmlElement, read_xml, shortened
 from objectives.errors import InputError
 
-MAX_COUNT = 2048
-"""Most links and most joints of a robot."""
+MAX_COUNT = 2048  # most links and most joints of a robot
 _TYPES = {joint_type.name.lower(): joint_type for joint_type in JointType} | {"spherical": JointType.BALL}
 _CLOSING_JOINTS = {"link": "weld", "fixed": "weld", "continuous": "revolute", "ball": "spherical"}
 _AXES_ALONE = ("revolute", "cylindrical", "planar")  # joints invariant to a rotation of a frame about its axis

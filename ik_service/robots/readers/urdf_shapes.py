@@ -8,8 +8,7 @@ from ik_service.mechanism.transforms import MAX_NUMBER, Float64Array, identity_t
 from ik_service.robots.readers.xml_reader import XmlElement, read_xml, shortened
 from objectives.errors import InputError
 
-MAX_SHAPES = 256
-"""Most shapes of a link; further shapes count as unread."""
+MAX_SHAPES = 256  # most shapes of a link; further shapes count as unread
 _MISSING = -1.0
 
 

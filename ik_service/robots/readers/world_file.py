@@ -25,8 +25,7 @@ from ik_service.robots.readers.xml_reader import MAX_BYTES, shortened
 from ik_service.whole_file import write_whole
 from objectives.errors import InputError
 
-MAX_MEMBER_BYTES = 8 * MAX_NODES + 4096
-"""Largest array of a file: all nodes in float64, and the header."""
+MAX_MEMBER_BYTES = 8 * MAX_NODES + 4096  # largest array of a file: all nodes in float64, and the header
 
 
 def write_grid(grid: DistanceGrid, path: str | Path) -> None:
@@ -60,17 +59,12 @@ BLOCK = -1
 
 
 class ShapeFields(NamedTuple):
-    """Fields of a shape in a document.
+    """Fields of a shape in a document."""
 
-    Attributes:
-        made_of: Class of the shape.
-        required: Required fields and their count of numbers; 0 for a plain number, BLOCK for nested lists (3 levels).
-        optional: Optional fields, in the same form.
-    """
-
-    made_of: Callable[..., Obstacle]
+    made_of: Callable[..., Obstacle]  # class of the shape
+    # required fields and their count of numbers; 0 for a plain number, BLOCK for nested lists (3 levels)
     required: Mapping[str, int]
-    optional: Mapping[str, int]
+    optional: Mapping[str, int]  # optional fields, in the same form
 
 
 _POSE = {"position": 3, "orientation_xyzw": 4}

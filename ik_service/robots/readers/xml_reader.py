@@ -21,8 +21,7 @@ MAX_DEPTH = 64
 HEAD_BYTES = 64 * 1024  # in which the outermost element begins
 MAX_ELEMENTS = 65_536
 MAX_ATTRIBUTE_LENGTH = 1024
-MAX_KINDS = 16
-"""Most kinds of attributes and elements listed as not read; further kinds are only counted."""
+MAX_KINDS = 16  # most kinds of attributes and elements listed as not read; further kinds are only counted
 _LATE_DECLARATION = re.compile(rb"\A((?:\xef\xbb\xbf)?\s+)<\?xml(?=\s)")
 
 
