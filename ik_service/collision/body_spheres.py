@@ -81,9 +81,8 @@ def checked_attached(
 ) -> Mapping[str, AttachedObject]:
     """Return attached objects by name after checks; `others` are the names of all objects of worlds.
 
-    Raises:
-        UnknownNameError: The robot has no link of a name.
-        InputError: There are too many objects, an object has another type, or its name is a link's or an object's.
+    UnknownNameError for an unknown link; InputError for too many objects, an object of another type, or a name of a
+    link or an object.
     """
     if not isinstance(attached, Mapping):
         raise InputError(f"attached must be a mapping of names to AttachedObject, got {type(attached).__name__}.")

@@ -63,12 +63,14 @@ def check_collision(
     for start in range(0, len(configurations), CHECKED_PER_BLOCK):
         block = slice(start, start + CHECKED_PER_BLOCK)
         centers = sphere_centers(robot, spheres, configurations[block])
-        _against_itself(spheres, centers, clearance[block], closest[block])
+        for first, second in spheres.pairs:
+            distance = pair_distance(spheres, centers, first, second)
+            _keep_least(distance, first, second, clearance[block], closest[block])
         if world is not None:
             step = max(1, DISTANCES_AT_ONCE // len(spheres.radii))
-            for first in range(0, centers.shape[1], step):
-                part = slice(start + first, start + min(first + step, centers.shape[1]))
-                own = centers[:, first : first + step]
+            for begin in range(0, centers.shape[1], step):
+                part = slice(start + begin, start + min(begin + step, centers.shape[1]))
+                own = centers[:, begin : begin + step]
                 _against_world(spheres, own, world, present[part], clearance[part], closest[part])
     return CollisionCheck(clearance, closest, spheres.links + (() if world is None else world.names))
 
@@ -121,11 +123,6 @@ def _least_distance(
     np.sqrt(distance, out=distance)
     distance -= (first_radii[:, np.newaxis] + second_radii)[..., np.newaxis]
     return np.asarray(distance.min(axis=(0, 1)))
-
-
-def _against_itself(spheres: BodySpheres, centers: Float64Array, clearance: Float64Array, closest: Int32Array) -> None:
-    for first, second in spheres.pairs:
-        _keep_least(pair_distance(spheres, centers, first, second), first, second, clearance, closest)
 
 
 def _against_world(

@@ -29,11 +29,7 @@ class CollidingRobot(KinematicRobot):
     """A robot with clearance queries."""
 
     def with_collision_model(self, model: CollisionModel | None) -> "Self":
-        """Give a model with these spheres and pairs instead of the present ones; None removes the collision model.
-
-        Raises:
-            UnknownNameError: The robot has no link of a name.
-        """
+        """Give a robot with these spheres and pairs, None for none; UnknownNameError for an unknown link."""
         for link in () if model is None else model.spheres:
             self.link_index(link)
         return dataclasses.replace(self, collision_model=model)

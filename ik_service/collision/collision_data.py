@@ -22,8 +22,7 @@ from ik_service.mechanism.device_model import DeviceModel
 VERDICT_ROUNDING = 1e-5  # extra clearance in float32 beyond the verdict's [m]
 WIDEST = 1.0  # clearance above which a larger clearance is not preferred [m]
 
-SPARE_VALUES, SPARE_TIMES = 1 << 20, 4
-"""Largest unused room for distances of grids: this count, or this multiple of the needed count."""
+SPARE_VALUES, SPARE_TIMES = 1 << 20, 4  # unused room kept for grids: a count, or a multiple of the needed count
 
 
 class Room(NamedTuple):

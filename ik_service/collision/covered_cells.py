@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
 
-FIRST_CELLS, MOST_CELLS = 4000, 100_000
-"""First number of cells, about, and largest number of cells; beyond, spheres grow instead."""
+FIRST_CELLS, MOST_CELLS = 4000, 100_000  # first and largest number of cells, about; beyond, spheres grow instead
 SPHERES_ASKED = 8  # spheres tested per cell: the spheres nearest to the parent cell
-MESH_ROUNDING = 1e-6
-"""Error of a solid's distances, as a share of its largest extent: distances of meshes are in float32."""
+MESH_ROUNDING = 1e-6  # error of a solid's distances, relative to its largest extent: meshes compute in float32
 DISTANCES_PER_BLOCK = 1 << 22  # distances computed at once
 SignedDistance = Callable[[Float64Array], Float64Array]
 
@@ -67,13 +65,8 @@ def cover_cells(
 ) -> None:
     """Add and grow spheres until every point of a solid is covered.
 
-    Args:
-        spheres: The spheres.
-        signed_distance: Distances [m, n] of points [m, n, 3] from the solid, negative inside; a distance changes no
-            faster than the point moves.
-        lower: Least coordinates of the solid [m], shape [3].
-        upper: Largest coordinates [m], shape [3].
-        smallest: Half diagonal of the smallest cells [m]: about the final growth of spheres.
+    `signed_distance` changes no faster than a point moves. `lower` and `upper` are the corners of the solid's bounding
+    box [m], [3], `smallest` is half the diagonal of the smallest cells [m]: about the final growth of spheres.
     """
     cells, half = _first_cells(lower, upper)
     rounding = MESH_ROUNDING * float((upper - lower).max())

@@ -101,7 +101,10 @@ def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float 
         stands_out: As for ``cover_shape``; the width is twice the depth of the deepest point.
         looks_out: Allowed distance of points of the solid from the spheres [m]; reduces the number of spheres.
     """
-    bound = _depth_bound(solid) if stands_out is None else stands_out
+    bound = stands_out
+    if bound is None:
+        depths = -solid.signed_distance(_grid_inside(solid)[0])
+        bound = max(STANDS_OUT_LEAST, STANDS_OUT * 2.0 * float(depths.max()))
     spheres = cover_points(solid, bound, looks_out, GROWTH * bound)
     cover_cells(spheres, solid.signed_distance, solid.lower, solid.upper, SMALLEST_CELL * bound)
     return np.column_stack([spheres.centers, spheres.radii - looks_out])
@@ -121,11 +124,6 @@ def cover_points(solid: Solid, stands_out: float, looks_out: float, growth: floa
     spheres = Spheres(inside, radii, growth, chosen)
     spheres.take_in(points)
     return spheres
-
-
-def _depth_bound(solid: Solid) -> float:
-    depths = -solid.signed_distance(_grid_inside(solid)[0])
-    return max(STANDS_OUT_LEAST, STANDS_OUT * 2.0 * float(depths.max()))
 
 
 def _bound(shape: BoundedShape, stands_out: float | None) -> float:

@@ -37,11 +37,7 @@ class DistanceGrid:
     pose: Numbers = IDENTITY_POSE
 
     def __init__(self, values: ArrayLike, spacing: float, pose: ArrayLike = IDENTITY_POSE) -> None:
-        """Copy and check the arguments.
-
-        Raises:
-            InputError: Distances have another shape, are too many or too large, or the spacing is too small.
-        """
+        """Copy the arguments; InputError for distances of another shape, too many or too large, or a small spacing."""
         object.__setattr__(self, "values", _checked_values(values))
         is_number = isinstance(spacing, Real) and not isinstance(spacing, bool)
         if not is_number or not LEAST_SPACING <= spacing <= MAX_POSITION / max(self.values.shape):
@@ -98,11 +94,7 @@ class DistanceGrid:
         return cls(values, spacing, (*corner, *IDENTITY_POSE[3:]))
 
     def placed(self, pose: ArrayLike) -> "DistanceGrid":
-        """Return the same obstacles with their owner's frame at a pose: position [m] and quaternion xyzw.
-
-        Raises:
-            InputError: The pose is not a transform.
-        """
+        """Return the same obstacles with their owner's frame at a pose: position [m] and quaternion xyzw."""
         owner = checked_transform(pose, "The pose of the frame of a grid")
         return DistanceGrid(self.values, self.spacing, transform_multiply(owner, np.array(self.pose)))
 

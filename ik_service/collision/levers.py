@@ -17,10 +17,8 @@ def levers(
 ) -> Float64Array:
     """Return the largest motion of sphere centres per unit of each DOF [m per rad or m], [links, joint_dof_count].
 
-    Valid for configurations within limits, and for `joint_q`, [n, joint_coord_count], if given.
-
-    Raises:
-        InputError: A joint rotates a sliding joint without a limit.
+    Valid for configurations within limits, and for `joint_q`, [n, joint_coord_count], if given. InputError if a joint
+    rotates a sliding joint without a limit.
     """
     found = np.zeros((len(spheres.links), robot.joint_dof_count))
     farthest = np.maximum(np.abs(robot.joint_limit_lower), np.abs(robot.joint_limit_upper))

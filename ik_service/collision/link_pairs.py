@@ -15,11 +15,9 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 
 SAMPLES, SAMPLES_LEAST = 10_000, 100  # random configurations for the choice of pairs, at most and at least
-MOST_DISTANCES = 100_000_000
-"""Distances between spheres computed in all configurations, about; SAMPLES_LEAST takes precedence."""
+MOST_DISTANCES = 100_000_000  # distances between spheres computed in total, about; SAMPLES_LEAST takes precedence
 NEVER_SAMPLES = 1000  # least number of configurations to declare a pair never in contact
-ALWAYS_SHARE = 0.95
-"""Share of configurations in contact from which a pair counts as always in contact: its spheres overlap."""
+ALWAYS_SHARE = 0.95  # share of configurations in contact that counts as always in contact: the spheres overlap
 NEVER_DISTANCE = 0.01  # links with a larger least distance [m] in all configurations count as never in contact
 LONGEST_SLIDE = 2.0  # pairs with longer sliding joints between them [m] stay: random configurations miss their contacts
 SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
@@ -66,13 +64,7 @@ def choose_pairs(
 
 
 def without_contacts(robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike) -> CollisionModel:
-    """Give a model without pairs in contact in configurations known to be free.
-
-    Args:
-        robot: The robot.
-        model: Its collision model.
-        joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
-    """
+    """Give a model without pairs in contact in configurations known to be free, [joint_coord_count] or [n, ...]."""
     least, *_ = pair_contacts(robot, model, joint_q)
     touching = [pair for pair, own in zip(model.pairs, least, strict=True) if own <= 0.0]
     return model.without_pairs(touching, "in contact in a free configuration")

@@ -47,13 +47,7 @@ class CollisionSpheres:
 
 
 class SphereArrays:
-    """Arrays for the check of one configuration that do not depend on the checked trees.
-
-    Args:
-        model: The robot on the device.
-        spheres: Its spheres.
-        width: Spheres in a block.
-    """
+    """Arrays for the check of one configuration, independent of the checked trees, with blocks of `width` spheres."""
 
     def __init__(self, model: DeviceModel, spheres: BodySpheres, width: int) -> None:
         self._model, self._width = model, width

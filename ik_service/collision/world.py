@@ -21,20 +21,12 @@ Obstacle: TypeAlias = Shape | DistanceGrid
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Named obstacles in the world frame, read-only.
-
-    Attributes:
-        objects: The shapes and grids by name.
-    """
+    """Named obstacles in the world frame, read-only; `objects` are shapes and grids by name."""
 
     objects: Mapping[str, Obstacle]
 
     def __post_init__(self) -> None:
-        """Copy the mapping.
-
-        Raises:
-            InputError: Not a mapping, an empty name, an object of another type, or too many objects.
-        """
+        """Copy the mapping; InputError for an empty name, an object of another type, or too many objects."""
         if not isinstance(self.objects, Mapping):
             raise InputError(f"A world needs a mapping of names to shapes, got {type(self.objects).__name__}.")
         for name, shape in self.objects.items():
@@ -82,9 +74,8 @@ class AttachedObject:
     def __init__(self, link: str, spheres: ArrayLike, touches: Collection[str] = ()) -> None:
         """Copy and check the arguments.
 
-        Raises:
-            InputError: A name is no text, spheres have no shape [k, 4] of finite numbers, a radius is not positive, or
-                the count of spheres is 0 or too large.
+        InputError if a name is no text, spheres have no shape [k, 4] of finite numbers, a radius is not positive, or
+        the count of spheres is 0 or too large.
         """
         if not isinstance(link, str):
             raise InputError(f"An attached object needs the name of a link, got {link!r:.80}.")

@@ -1,6 +1,5 @@
 """Recorded kernels of a tick with all their arrays, for export as C."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +36,8 @@ def record_ticks(
     """Return the launches of a tick on a CPU; `iterations` is the most steps of a tick without a deadline."""
     numbers = {**arrays.of_task(), "targets": arrays.targets.device}
     data = _data(tasks, islands, {array.ptr for array in numbers.values()})
+    loops = [tasks.objectives[number] for number in tasks.loops]
+    loop_data = tuple(one.data(field) for one in loops for field in one.data_rows())  # never changes
     steps = []
     for k, island in enumerate(islands.islands):
         steps.append(RecordedStep(ISLAND, island.kernel, (island.task, island.states), False, str(island.states.size)))
@@ -46,7 +47,7 @@ def record_ticks(
         steps.append(step)
         numbers |= further
     return RecordedTicks(
-        RecordedLaunches(tuple(steps), {}, numbers | data, tuple(_loop_data(tasks))),
+        RecordedLaunches(tuple(steps), {}, numbers | data, loop_data),
         data=tuple(data),
         unmoved_coordinates=tuple(int(c) for c in islands.unmoved_coordinates()),
         unmoved_dofs=tuple(int(dof) for dof in np.flatnonzero(islands.unmoved_dofs())),
@@ -68,13 +69,6 @@ def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[s
         if array.ptr not in others | {one.ptr for one in found.values()}:
             found[label] = array
     return found
-
-
-def _loop_data(tasks: ControlTasks) -> Iterator["wp.array[Any]"]:
-    """Give the arrays with data of loops, which never change."""
-    for number in tasks.loops:
-        objective = tasks.objectives[number]
-        yield from (objective.data(field) for field in objective.data_rows())
 
 
 def _label(tasks: ControlTasks, number: int, field: str) -> str:

@@ -14,15 +14,7 @@ from objectives.expression.rows import ROW_WEIGHTS
 
 
 class TickData:
-    """Addresses of the data read by programs.
-
-    Args:
-        tasks: The objectives, for any number of robots.
-        rows: The rows of these objectives.
-        arrays: Arrays of the tick.
-        robots: Number of robots.
-        device: The device.
-    """
+    """Addresses of the data read by programs: of the objectives in `tasks`, with these rows."""
 
     def __init__(self, tasks: ControlTasks, rows: Rows, arrays: TickArrays, robots: int, device: wp.Device) -> None:
         self._tasks, self._rows, self._arrays, self._robots, self._device = tasks, rows, arrays, robots, device

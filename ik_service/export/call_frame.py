@@ -36,25 +36,16 @@ class FrameArray:
 
 
 class CallFrame:
-    """The frame of one function.
-
-    Args:
-        name: Part of its names in C.
-        recorded: The launches.
-        symbols: Names of the kernels in the objects.
-        layout: Declarations of structs.
-        constants: Constant arrays.
-        further: Arrays besides the arrays with a line per problem.
-    """
+    """The frame of one function."""
 
     def __init__(
         self,
-        name: str,
+        name: str,  # part of its names in C
         recorded: RecordedLaunches,
-        symbols: Mapping[wp.Kernel, str],
+        symbols: Mapping[wp.Kernel, str],  # names of the kernels in the objects
         layout: CLayout,
         constants: Constants,
-        further: Mapping[str, FrameArray] | None = None,
+        further: Mapping[str, FrameArray] | None = None,  # arrays besides the arrays with a line per problem
     ) -> None:
         self._name, self._recorded, self._symbols = name, recorded, symbols
         self._layout, self._constants = layout, constants

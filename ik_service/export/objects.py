@@ -42,13 +42,7 @@ class KernelObject:
 
 
 def compile_object(name: str, prefix: str, kernels: Mapping[str, wp.Kernel]) -> KernelObject:
-    """Compile kernels with equal module options for CPUs.
-
-    Args:
-        name: File name of the object without suffix; begins with the prefix.
-        prefix: Prefix of the names in the object.
-        kernels: The kernels by their new names.
-    """
+    """Compile kernels with equal module options for CPUs; `kernels` maps their new names, with the prefix, to them."""
     macros = {runtime: f"{prefix}{runtime}" for runtime in RUNTIME}
     for kernel in kernels.values():
         structs = structs_in(argument.type for argument in kernel.adj.args)

@@ -48,15 +48,7 @@ GIVEN = {
 
 
 class SolveEntry:
-    """The function `PREFIX_solve`, an `ExportedFunction`; EngineError if the solver cannot be exported.
-
-    Args:
-        solver: The solver.
-        prefix: Prefix of all names.
-        orientations: Targets have orientations, or else only positions.
-        problem_count: Targets in the file of the example.
-        world: Obstacles; None for none.
-    """
+    """The function `PREFIX_solve`, an `ExportedFunction`; EngineError if the solver cannot be exported."""
 
     name, prologue = "solve", ""
     advice = filled("solve/advice.md", {})

@@ -48,13 +48,7 @@ UNMEASURED = tuple(name for name, column in TICK_COLUMNS.items() if column.null)
 
 
 class TickEntry:
-    """The functions `PREFIX_tick` and `PREFIX_controller_...`, an `ExportedFunction`.
-
-    Args:
-        controller: The controller; EngineError if it cannot be exported.
-        prefix: Prefix of all names.
-        tick_count: Ticks in the file of the example.
-    """
+    """The functions `PREFIX_tick` and `PREFIX_controller_...`, an `ExportedFunction`; EngineError if not exportable."""
 
     name = "tick"
     prologue = "#ifndef _POSIX_C_SOURCE\n#define _POSIX_C_SOURCE 199309L /* clock_gettime */\n#endif\n"

@@ -49,13 +49,7 @@ class Constants:
 
 
 class Filler:
-    """Writer of statements that fill argument structs.
-
-    Args:
-        layout: Declarations of structs.
-        constants: Constant arrays.
-        places: Locations of varying arrays, by their address.
-    """
+    """Writer of statements that fill argument structs; `places` are locations of varying arrays, by their address."""
 
     def __init__(self, layout: CLayout, constants: Constants, places: Mapping[int, Place]) -> None:
         self._layout, self._constants, self._places = layout, constants, dict(places)
@@ -68,11 +62,8 @@ class Filler:
     def fill(self, kernel: wp.Kernel, symbol: str, arguments: tuple[Any, ...], size: str) -> list[str]:
         """Return the statements that fill the arguments `a` of a kernel and the `bounds` of its launch.
 
-        Args:
-            kernel: The kernel.
-            symbol: Its name in the object.
-            arguments: Recorded arguments; a text is a C expression.
-            size: C expression of the launch dimension.
+        `symbol` is the kernel's name in the object, `size` the C expression of the launch dimension. A text among the
+        recorded arguments is a C expression.
         """
         struct = self._layout.argument_struct(kernel, symbol)
         lines = [

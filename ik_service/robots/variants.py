@@ -103,9 +103,8 @@ def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
 def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[str] | None = None) -> Robot:
     """Give the part of a robot with a base link (the new root) and the kept links below.
 
-    Raises:
-        UnknownNameError: The robot has no constraint of a name.
-        InputError: The leader of a kept mimic joint is removed, or a constraint does not fit into the part.
+    UnknownNameError for an unknown constraint; InputError if the leader of a kept mimic joint is removed, or if a
+    constraint does not fit into the part.
     """
     links = np.flatnonzero(kept_links)
     moving = set(links.tolist()) - {base}

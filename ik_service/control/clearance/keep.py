@@ -40,8 +40,7 @@ from ik_service.control.tick.task import BRAKES
 
 CHECKS = wp.constant(16)  # most configurations checked on one path
 MOVES_TRIED = wp.constant(3)  # moves tried before braking
-CLEARANCE_ROUNDING = wp.constant(wp.float64(2.0e-7))
-"""Allowed decrease of a clearance below the kept clearance [m]: the effect of rounding alone."""
+CLEARANCE_ROUNDING = wp.constant(wp.float64(2.0e-7))  # decrease of a clearance by rounding alone [m]
 ACTIVE = wp.constant(wp.float64(1.0e-7))  # remaining approach of a pair that counts as an active limit [m]
 
 

@@ -40,8 +40,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
-SAMPLES = (8, 200, 800)
-"""Random configurations per stage; each stage checks only pairs near contact in all earlier stages."""
+SAMPLES = (8, 200, 800)  # random configurations per stage; later stages check only pairs near contact in all earlier
 STILL = 1e-3  # variation of a distance below which two links count as fixed to each other, per length unit [m]
 
 
@@ -73,10 +72,8 @@ def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) ->
 KEEP_STEP = "keep"  # phase of the launch of this limit in recorded ticks
 SPARE = 5e-4  # distance between promised and kept clearance, and between kept and resting clearance, per length unit
 HORIZON = 0.1  # extra clearance beyond which joints are not slowed down, per length unit
-OBJECT_LARGEST = 50.0
-"""Largest half size and position of an object [m]: the float32 rounding stays well within the extra clearance."""
-SETTLING_TIME, PARTING_TIME = 0.05, 0.01
-"""Time constants: decay of the remaining approach to a margin, and of missing clearance [s]."""
+OBJECT_LARGEST = 50.0  # half size and position of an object [m]: rounding stays well within the extra clearance
+SETTLING_TIME, PARTING_TIME = 0.05, 0.01  # time constants of the approach to a margin, and of missing clearance [s]
 
 
 class ClearanceLimit:

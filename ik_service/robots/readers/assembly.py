@@ -33,9 +33,8 @@ from ik_service.robots.readers.description import (
 from ik_service.robots.readers.mimics import resolve_mimics, without_contradictions
 from objectives.errors import InputError
 
-FLOATING_BASE = "floating_base"
-"""Name of the joint above the root link with ``floating_base=True``; a taken name gets a ``_``."""
-WORLD = "world"  # name of the parent link of this joint; a taken name gets a ``_``
+FLOATING_BASE = "floating_base"  # joint above the root link with ``floating_base=True``; a taken name gets a ``_``
+WORLD = "world"  # parent link of this joint; a taken name gets a ``_``
 BASE = "base_link"  # link whose frame expresses the frames of cut hinges
 _Named = TypeVar("_Named", LinkDescription, JointDescription)
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
@@ -47,9 +46,8 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
     Loops that the robot cannot close are left out with a warning. `floating_base` puts a floating joint
     ``floating_base`` between a new link ``world`` and the root (a taken name gets a ``_``).
 
-    Raises:
-        RobotFileError: The links and joints form no tree, a name is repeated or missing, couplings and limits
-            contradict each other, or a number is too large.
+    RobotFileError if the links and joints form no tree, a name is repeated or missing, couplings and limits contradict
+    each other, or a number is too large.
     """
     if not description.links:
         raise RobotFileError("the robot has no <link>.")

@@ -120,7 +120,8 @@ def load_robot(
         if document is None:
             raise InputError(f"group is {group!r}, but there is no SRDF document: give srdf, its path or text.")
         active = group_of(document, robot, group).joints
-    _check_locked(locked or {}, active or ())
+    if both := sorted({*(locked or ())} & {*(active or ())}):
+        raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
     if base is not None or tip is not None:
         ends = None if tip is None else [tip]
         robot = robot.subrobot(robot.link_names[0] if base is None else base, ends, ends)
@@ -134,12 +135,6 @@ def _with_model(robot: RobotModel, model: CollisionModel | None, shapes: Mapping
     if model is None and shapes is not None:
         return replace(robot, warnings=(*robot.warnings, why_no_spheres(shapes)))
     return robot.with_collision_model(model)
-
-
-def _check_locked(locked: Mapping[str, object], active: Sequence[str]) -> None:
-    both = sorted(set(locked) & set(active))
-    if both:
-        raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
 
 
 def link_shapes(source: str | PathLike[str]) -> Mapping[str, LinkShapes]:

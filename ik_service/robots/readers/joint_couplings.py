@@ -35,11 +35,8 @@ class JointCouplings:
     def with_equation(self, terms: Sequence[tuple[int, float]], constant: float) -> "JointCouplings":
         """Give the couplings with one more equation: sum of coefficient * coordinate = constant.
 
-        The first joint whose leader is free becomes the mimic joint.
-
-        Raises:
-            InputError: The equation couples more than two free joints, contradicts earlier equations or the limits, or
-                needs a number out of proportion.
+        The first joint whose leader is free becomes the mimic joint. InputError if the equation couples more than two
+        free joints, contradicts earlier equations or the limits, or needs a number out of proportion.
         """
         coefficients: dict[int, float] = {}
         size = abs(constant)

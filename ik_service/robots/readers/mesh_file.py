@@ -26,12 +26,7 @@ class Mesh(NamedTuple):
 
 
 def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Path] = ()) -> Mesh:
-    """Read a mesh that a robot file refers to; see `find_mesh`.
-
-    Raises:
-        RobotFileError: The file is missing, or has no readable triangles.
-        InputError: trimesh is not installed.
-    """
+    """Read a mesh of a robot file (see `find_mesh`); RobotFileError if unreadable, InputError without trimesh."""
     path = find_mesh(reference.filename, robot_file, packages)
     try:
         import trimesh

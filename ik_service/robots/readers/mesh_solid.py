@@ -18,8 +18,7 @@ from ik_service.robots.readers.mesh_file import Mesh
 from ik_service.warp_start import start_warp
 
 SURFACE_POINTS = 20_000  # surface points per mesh, about
-FAR_RADII = 2.0
-"""Accuracy of the winding number: mesh parts further away than this many of their radii are lumped together."""
+FAR_RADII = 2.0  # of the winding number: mesh parts further away than this many of their radii are lumped together
 
 
 def link_solid(shapes: Sequence[BoundedShape], meshes: Sequence[Mesh]) -> Solid:

@@ -18,10 +18,8 @@ def resolve_mimics(
 ) -> tuple[Int32Array, Float64Array, Float64Array]:
     """Give leader, multiplier and offset of every DOF, chains resolved, each of shape [joint_dof_count].
 
-    `moving` are the joints that are not fixed, in body order.
-
-    Raises:
-        RobotFileError: A chain closes on itself, or its multiplier or offset is out of proportion.
+    `moving` are the joints that are not fixed, in body order. RobotFileError if a chain closes on itself, or if its
+    multiplier or offset is out of proportion.
     """
     by_name = {joint.name: joint for joint in joints}
     starts = np.cumsum([0, *(len(joint.joint_type.dof_components) for joint in moving)])

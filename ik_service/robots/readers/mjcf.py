@@ -73,10 +73,7 @@ def _shape(kinds: Any, model: Any, geom: int) -> BoundedShape | None:
 def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription:
     """Read an MJCF file and its included files, with equalities or without.
 
-    Raises:
-        InputError: The ``mujoco`` package is not installed.
-        UnknownNameError: The file does not exist.
-        RobotFileError: MuJoCo cannot compile the file.
+    InputError if ``mujoco`` is not installed, UnknownNameError for a missing file, RobotFileError for an invalid file.
     """
     mujoco = _mujoco()
     if not path.is_file():
@@ -86,7 +83,7 @@ def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise RobotFileError(f"MuJoCo cannot compile '{path.name}': {error}") from None
-    return _described(mujoco, model, path.stem, reads_constraints=reads_constraints)
+    return _Conversion(mujoco, model, path.stem, reads_constraints=reads_constraints).description()
 
 
 def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescription:
@@ -96,12 +93,12 @@ def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescrip
         model = mujoco.MjModel.from_xml_string(text)
     except ValueError as error:
         raise RobotFileError(f"MuJoCo cannot compile the text: {error}") from None
-    return _described(mujoco, model, "mjcf", reads_constraints=reads_constraints)
+    return _Conversion(mujoco, model, "mjcf", reads_constraints=reads_constraints).description()
 
 
 def read_mjmodel(model: Any, *, reads_constraints: bool = True) -> RobotDescription:
     """Read a compiled MuJoCo model without changing the model."""
-    return _described(_mujoco(), copy.copy(model), "mujoco", reads_constraints=reads_constraints)
+    return _Conversion(_mujoco(), copy.copy(model), "mujoco", reads_constraints=reads_constraints).description()
 
 
 def _mujoco() -> Any:
@@ -110,12 +107,6 @@ def _mujoco() -> Any:
     except ImportError:
         raise InputError(f"MJCF files are read through MuJoCo. {how_to_install('mujoco')}") from None
     return mujoco
-
-
-def _described(mujoco: Any, model: Any, fallback_name: str, *, reads_constraints: bool) -> RobotDescription:
-    if not reads_constraints:
-        model.eq_active0[:] = 0
-    return _Conversion(mujoco, model, fallback_name).description()
 
 
 def _check_root(path: Path) -> None:
@@ -135,10 +126,10 @@ def _check_root(path: Path) -> None:
 class _Conversion:
     """Conversion of one compiled model into a description."""
 
-    def __init__(self, mujoco: Any, model: Any, fallback_name: str) -> None:
-        self._mujoco = mujoco
-        self._model = model
-        self._name = fallback_name
+    def __init__(self, mujoco: Any, model: Any, name: str, *, reads_constraints: bool) -> None:
+        if not reads_constraints:
+            model.eq_active0[:] = 0
+        self._mujoco, self._model, self._name = mujoco, model, name
         self._joint_names = self._unique_names("joint", model.njnt, set())
         self._link_names: set[str] = set()
         self._body_names = self._unique_names("body", model.nbody, self._link_names)
@@ -222,27 +213,28 @@ class _Conversion:
             return JointDescription(name, joint_type, parent, child, X_parent=X)
         axis = model.jnt_axis[joint].astype(np.float64)
         reference = float(model.qpos0[model.jnt_qposadr[joint]])
+        start = _translation(-reference * axis)
+        if joint_type is not JointType.PRISMATIC:
+            start = np.concatenate([np.zeros(3), quaternion_from_axis_angle(axis, -reference)])
         lower, upper = map(float, model.jnt_range[joint]) if model.jnt_limited[joint] else (-math.inf, math.inf)
         lower, upper = (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper)
         effort = float(model.jnt_actfrcrange[joint].max()) if model.jnt_actfrclimited[joint] else math.inf
         effort = effort if effort < UNBOUNDED_RATE else math.inf
+        couplings = self._equalities.couplings
+        own = couplings.following.get(joint)
         return JointDescription(
             name=name,
             joint_type=joint_type,
             parent=parent,
             child=child,
-            X_parent=transform_multiply(X, _motion(joint_type, axis, -reference)),
+            X_parent=transform_multiply(X, start),
             axis=(float(axis[0]), float(axis[1]), float(axis[2])),
             lower=lower,
             upper=upper,
             effort=effort,
-            mimic=self._mimic(joint),
-            locked_value=self._equalities.couplings.held.get(joint),
+            mimic=None if own is None else MimicDescription(self._joint_names[own.leader], own.multiplier, own.offset),
+            locked_value=couplings.held.get(joint),
         )
-
-    def _mimic(self, joint: int) -> MimicDescription | None:
-        own = self._equalities.couplings.following.get(joint)
-        return None if own is None else MimicDescription(self._joint_names[own.leader], own.multiplier, own.offset)
 
     def _add_sites(self) -> list[str]:
         model, names = self._model, self._unique_names("site", self._model.nsite, self._link_names)
@@ -260,9 +252,3 @@ def _transform(position: Float64Array, quaternion_wxyz: Float64Array) -> Float64
 
 def _translation(position: Float64Array) -> Float64Array:
     return np.concatenate([position, identity_transform()[3:]])
-
-
-def _motion(joint_type: JointType, axis: Float64Array, amount: float) -> Float64Array:
-    if joint_type is JointType.PRISMATIC:
-        return _translation(amount * axis)
-    return np.concatenate([np.zeros(3), quaternion_from_axis_angle(axis, amount)])

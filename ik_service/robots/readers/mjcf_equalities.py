@@ -38,10 +38,6 @@ class MjcfEqualities:
         self._polynomials: list[int] = []
         self._read_each(np.flatnonzero(model.eq_active0).tolist(), self._read)
 
-    def _label(self, equality: int) -> str:
-        kind = self._kinds(int(self._model.eq_type[equality])).name.removeprefix("mjEQ_").lower()
-        return f"Equality '{self._name(equality)}' ({kind})"
-
     def _name(self, equality: int) -> str:
         """Give the name of an equality, or a unique name if unnamed."""
         model = self._model
@@ -115,7 +111,8 @@ class MjcfEqualities:
             try:
                 found.append(read(equality))
             except InputError as error:
-                self.warnings.append(f"{self._label(equality)} is left out: {error}")
+                kind = self._kinds(int(self._model.eq_type[equality])).name.removeprefix("mjEQ_").lower()
+                self.warnings.append(f"Equality '{self._name(equality)}' ({kind}) is left out: {error}")
         return tuple(found)
 
     def loops(self, body_links: Sequence[str], site_links: Sequence[str]) -> tuple[LoopConstraint, ...]:

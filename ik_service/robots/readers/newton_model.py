@@ -42,9 +42,7 @@ WHOLE = {BALL: JointType.BALL, FIXED: JointType.FIXED, FREE: JointType.FLOATING}
 def read_newton_model(model: Any) -> RobotDescription:
     """Read a ``newton.Model`` of one world; bodies and joints keep their labels without a shared prefix.
 
-    Raises:
-        InputError: The model has several worlds.
-        RobotFileError: A joint type is not supported, or a joint of several DOFs is a mimic joint.
+    InputError for several worlds; RobotFileError for an unsupported joint type, or a mimic joint of several DOFs.
     """
     if int(model.world_count) > 1:
         raise InputError(f"The model has {model.world_count} worlds. Give the model of one: a robot is solved in one.")
@@ -82,17 +80,13 @@ class _NewtonConversion:
                 self._warnings.append(f"Body '{name}' has no joint: it stands where the body_q of the model has it.")
             else:
                 self._warnings.append(f"Body '{name}' has no joint: left out.")
-        links = [
-            LinkDescription(WORLD),
-            *(self._link(body) for body in sorted(moved)),
-            *map(LinkDescription, self._between),
-        ]
+        links = [LinkDescription(WORLD)]
+        for body in sorted(moved):
+            x, y, z = map(float, self._of["body_com"][body])
+            links.append(LinkDescription(self._bodies[body], mass=float(self._of["body_mass"][body]), com=(x, y, z)))
+        links += map(LinkDescription, self._between)
         constraints = ReadConstraints(warnings=tuple(self._warnings))
         return RobotDescription(self._name, tuple(links), tuple(joints), constraints)
-
-    def _link(self, body: int) -> LinkDescription:
-        x, y, z = map(float, self._of["body_com"][body])
-        return LinkDescription(self._bodies[body], mass=float(self._of["body_mass"][body]), com=(x, y, z))
 
     def _joints(self, joint: int) -> Iterator[JointDescription]:
         """Give the joints for one Newton joint: one per axis, and a weld if the joint is displaced from its body."""

@@ -25,10 +25,7 @@ def read_collision_model(
     """Give the collision model of a robot; None if neither a file of spheres nor the shapes describe a model.
 
     A file of spheres replaces the shapes. `disabled` pairs are not checked; they may name links without spheres.
-
-    Raises:
-        UnknownNameError: The file of spheres names a link that the robot does not have.
-        InputError: The file of spheres has pairs of links without spheres.
+    UnknownNameError if the file of spheres names an unknown link; InputError for pairs of links without spheres.
     """
     if document is not None:
         return _without_disabled(_model_of_document(robot, document), disabled)

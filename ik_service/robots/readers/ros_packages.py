@@ -78,9 +78,7 @@ def _below(folder: Path, name: str) -> Iterator[Path]:
 def expand_xacro(path: Path, arguments: Mapping[str, str], package_dirs: Sequence[Path] = ()) -> bytes:
     """Expand a xacro file into a URDF; opens files and evaluates expressions.
 
-    Raises:
-        InputError: xacro is not installed.
-        RobotFileError: The file cannot be expanded, or names an unknown package.
+    InputError if xacro is not installed; RobotFileError if the file is invalid or names an unknown package.
     """
     try:
         from xacro import process_file

@@ -23,8 +23,7 @@ from objectives.errors import InputError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # Python 3.11
 
-SUFFIXES = (".collision.json", ".collision.yaml", ".collision.yml")
-"""Suffixes of files beside ``NAME.urdf``, behind ``NAME``."""
+SUFFIXES = (".collision.json", ".collision.yaml", ".collision.yml")  # of files beside ``NAME.urdf``, behind ``NAME``
 IGNORED = "left out by the file"
 Spheres = dict[str, list[tuple[float, ...]]]
 

@@ -51,17 +51,12 @@ _HARMLESS_NAMES = """
     <inertia> <dynamics> <gravity> <kinematic> <joint_properties> <controller_gains> <transmission> <calibration>
     <ros2_control> <contact> <surface> <sdf> <max_contacts> <contact_coefficients> <drake:proximity_properties>
     <drake:gear_ratio> <drake:rotor_inertia>"""
-HARMLESS = frozenset(_HARMLESS_NAMES.split())
-"""Attributes and elements of URDF and its dialects that change neither kinematics nor limits nor shapes."""
+HARMLESS = frozenset(_HARMLESS_NAMES.split())  # names without effect on kinematics, limits or shapes
 _X_AXIS, _Z_AXIS = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 
 def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read a URDF document in UTF-8, with loops or without; links and joints keep its order.
-
-    Raises:
-        RobotFileError: The document is not a URDF, or holds an invalid value.
-    """
+    """Read a URDF document in UTF-8, with loops or without, in its order; RobotFileError if invalid."""
     root = read_xml(data)
     if root.tag != "robot":
         raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")

@@ -48,8 +48,7 @@ def _pose(collision: XmlElement) -> tuple[float, ...]:
 def read_origin(element: XmlElement, tag: str = "origin") -> Float64Array:
     """Read the frame of an element, its rotation from ``rpy`` or from ``quat_xyzw`` of URDF 1.1.
 
-    Raises:
-        RobotFileError: Non-finite or too large numbers, both rotations, or a quaternion of zero length.
+    RobotFileError for non-finite or too large numbers, both rotations, or a quaternion of zero length.
     """
     origin = element.one(tag)
     if origin is None:

@@ -149,9 +149,8 @@ def shortened(text: str, length: int = 60) -> str:
 def read_xml(data: bytes) -> XmlElement:
     """Read one XML document in UTF-8 and give its root element.
 
-    Raises:
-        RobotFileError: The document is too large, empty, not UTF-8 or not well-formed, has a document type declaration
-            or entities, is nested too deep, or has too many elements or too long an attribute.
+    RobotFileError if the document is too large, empty, not UTF-8 or not well-formed, has a document type declaration or
+    entities, is nested too deep, or has too many elements or too long an attribute.
     """
     if len(data) > MAX_BYTES:
         raise RobotFileError(f"the file has more than {MAX_BYTES} bytes.")
