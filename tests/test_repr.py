@@ -6,7 +6,7 @@ import pytest
 import ik_service
 from ik_service.client import ForwardResult, SolveResult
 from ik_service.control import IKController
-from ik_service.export.export_files import Export
+from ik_service.export import Export
 from ik_service.export.structs import CLayout
 from objectives import InputError
 

@@ -12,7 +12,6 @@ from ik_service.collision.world import AttachedObject, World
 from ik_service.control.caller_arrays import CallerArrays
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
-from ik_service.control.following import ticks_along_path, waypoint_targets
 from ik_service.control.limits import (
     ControlLimits,
     checked_clearance,
@@ -26,7 +25,7 @@ from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.derivatives import TickAnswer, TickDerivatives, tick_derivatives
 from ik_service.control.tick.task import BRAKES, DT, ORIENTATION_TOLERANCE, POSITION_TOLERANCE, ROBOTS, SCALES
 from ik_service.control.tick.tick_launches import TickLaunches
-from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines
+from ik_service.control.tick_input import check_settings, check_times, lines, waypoint_targets
 from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
@@ -35,7 +34,7 @@ from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion import PathResult
-from ik_service.motion.result import RateLimits, checked_dt, path_result
+from ik_service.motion.result import RateLimits, WaypointAnswers, checked_dt, path_result
 from ik_service.robots import RobotModel
 from ik_service.solver.construction import check_construction
 from ik_service.solver.given.arrays import host_array
@@ -120,9 +119,8 @@ class IKController:
         device: Any = "cpu",
     ) -> None:
         check_construction(robot, targets, objectives, "compiled", None, True, None, wxyz)
-        check_counts(robots, iterations)
-        check_weights(posture_weight, damping_weight)
-        check_tolerances(position_tolerance, orientation_tolerance)
+        tolerances = position_tolerance, orientation_tolerance
+        check_settings(robots, iterations, (posture_weight, damping_weight), tolerances)
         self.robot, self.robots = robot, robots
         self.targets = tuple(as_target(target, robot) for target in targets)
         self._order = CallerOrder(robot, joint_order)
@@ -140,7 +138,7 @@ class IKController:
                 objectives,
                 self._arrays,
                 self,
-                tolerances=(position_tolerance, orientation_tolerance),
+                tolerances=tolerances,
                 posture=posture,
                 posture_weight=posture_weight,
                 damping_weight=damping_weight,
@@ -157,8 +155,7 @@ class IKController:
         settings, self._numbers = self._arrays.settings.host, self._arrays.numbers.host
         settings[ROBOTS], settings[SCALES] = robots, scale_direction
         settings[BRAKES] = self._arrays.has_accelerations
-        self._numbers[POSITION_TOLERANCE] = position_tolerance
-        self._numbers[ORIENTATION_TOLERANCE] = orientation_tolerance
+        self._numbers[POSITION_TOLERANCE], self._numbers[ORIENTATION_TOLERANCE] = tolerances
         self.reset(robot.mid_joint_q[self._order.coordinates])
         self._is_placed = False  # the position of the robots is still unknown
 
@@ -362,6 +359,11 @@ class IKController:
         if start_joint_q is not None:
             self.reset(start_joint_q)
         joint_q = self._arrays.answers["joint_q_out"].host[0]
-        start = joint_q.copy()
-        commands, answers = ticks_along_path(lambda pose: self.step(pose, dt=dt), joint_q, poses)
+        start, commands, status = joint_q.copy(), np.empty((len(poses), len(joint_q))), np.empty(len(poses), np.int8)
+        errors = np.empty((2, len(poses), poses.shape[1]))
+        for tick, pose in enumerate(poses):
+            result = self.step(pose, dt=dt)
+            commands[tick], status[tick] = joint_q, result.status[0]
+            errors[:, tick] = result.position_error[0], result.orientation_error[0]
+        answers = WaypointAnswers(status == int(IKStatus.CONVERGED), status, errors[0], errors[1])
         return path_result(self.robot, self._order, commands, start, RateLimits(dt, *self._rate_limits), answers)

@@ -10,7 +10,6 @@ solve_entry and tick_entry have the functions that programs call (`ExportedFunct
 them.
 """
 
-from ik_service.export.export import export_controller, export_solver
-from ik_service.export.export_files import Export
+from ik_service.export.export import Export, export_controller, export_solver
 
 __all__ = ["Export", "export_controller", "export_solver"]

@@ -1,14 +1,14 @@
 """Solvers and controllers as C: a header, a source, objects with the kernels, examples."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
 import warp as wp
 
 from ik_service.compiler import cpu_target
 from ik_service.control import IKController
-from ik_service.export.export_files import Export
-from ik_service.export.exported_function import ExportedFunction
 from ik_service.export.objects import KernelObject, compile_object
 from ik_service.export.solve_entry import SolveEntry, joint_q_type
 from ik_service.export.structs import CLayout
@@ -20,10 +20,67 @@ from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, World
 from ik_service.solver.arrays.kernel_modules import SOLVE_IO
+from ik_service.solver.recorded_launches import RecordedLaunches
 from objectives import InputError
 
 EXAMPLE_PROBLEMS = 1000  # in the file of the example
 EXAMPLE_TICKS = 2000
+
+
+@dataclass(frozen=True)
+class Export:
+    """The files of an export.
+
+    Attributes:
+        prefix: Prefix of all names.
+        objects: Objects with the kernels.
+        layout: Structs in the source.
+        files: All files by name.
+    """
+
+    prefix: str
+    objects: tuple[KernelObject, ...]
+    layout: CLayout
+    files: dict[str, bytes]
+
+    def __repr__(self) -> str:
+        """Give prefix, number and size of the files, without their contents."""
+        return f"<Export '{self.prefix}': {len(self.files)} files, {sum(map(len, self.files.values()))} bytes>"
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder, made if missing.
+
+        Raises:
+            InputError: The files cannot be written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in self.files.items():
+                (folder / name).write_bytes(content)
+        except OSError as error:
+            raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
+
+
+class ExportedFunction(Protocol):
+    """An exported C function with its companions."""
+
+    name: str  # part of the names of its kernels
+    recorded: RecordedLaunches  # its launches
+    objects: tuple[str, ...]  # names of its objects
+    prologue: str  # text before all includes of the source
+    example: tuple[str, str, str]  # template of the example program, its name, and the name of its data file
+    advice: str  # notes for the README, as a list
+
+    def object_of(self, kernel: wp.Kernel) -> str:
+        """Return the name of the object of a kernel."""
+
+    def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
+        """Return its part of the header, and its source without the declarations of structs and constants."""
+
+    def example_data(self) -> bytes:
+        """Return the data file of the example program."""
+
+
 Functions: TypeAlias = Sequence[ExportedFunction]
 
 

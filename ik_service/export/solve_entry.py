@@ -1,11 +1,12 @@
 """Exported solve function: checks its arguments and calls the same kernels as Python."""
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import warp as wp
 
 from ik_service.export.call_frame import CallFrame, indented
-from ik_service.export.solve_example import example_problems
 from ik_service.export.solve_limits import MEMBERS, limit_frame_arrays, limit_source
 from ik_service.export.structs import CLayout
 from ik_service.export.template_files import filled
@@ -19,6 +20,7 @@ from ik_service.solver.given.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.lm import codes
 from ik_service.solver.recorded_launches import RecordedLaunches
 
+EXAMPLE_SEED = 0
 C_TYPES = {
     "precision": "float",
     "status": "int8_t",
@@ -29,14 +31,7 @@ C_TYPES = {
 }
 """C types of results. All except `joint_q` may be NULL."""
 SOLVE_SETTINGS = (
-    "PROBLEM_COUNT",
-    "SEEDS",
-    "ITERATIONS",
-    "HAS_START",
-    "RANDOM_SEED",
-    "KEEP_ALL",
-    "FIRST_FAILURE",
-    "STOP",
+    *("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL", "FIRST_FAILURE", "STOP"),
     "TRIES_ALL",
 )
 """Integer settings used in C, by their names in `codes`."""
@@ -114,9 +109,21 @@ class SolveEntry:
         }
 
     def example_data(self) -> bytes:
-        """Return the data file of the example program."""
-        given = {"orientations": self._orientations, "is_checked": "clearance" in self.recorded.lines}
-        return example_problems(self._solver, self._problem_count, **given, world=self._world)
+        """Return the data file of the example program: random reachable targets with the solver's answers."""
+        solver, world, count = self._solver, self._world, self._problem_count
+        robot, links, rng = (
+            solver.robot,
+            [target.link for target in solver.targets],
+            np.random.default_rng(EXAMPLE_SEED),
+        )
+        is_checked = "clearance" in self.recorded.lines  # then the targets are poses free of contact
+        joint_q = robot.random_free_joint_q(rng, count, world) if is_checked else robot.random_joint_q(rng, count)
+        poses = robot.forward_kinematics(joint_q, links)
+        positions, orientations = poses.positions, poses.orientations_xyzw
+        result = solver.solve_as_recorded(positions, orientations if self._orientations else None, world=world)
+        head = np.array([count, len(links), robot.joint_coord_count], np.int32)
+        arrays: list[Any] = [head, positions, orientations, result.joint_q]
+        return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
 
 
 def joint_q_type(robot: RobotModel) -> str:

@@ -27,7 +27,6 @@ from ik_service.integrations.bulk.results import columns_of, finished_counts, op
 from ik_service.integrations.bulk.targets import Columns, faulty_rows
 from ik_service.solver.construction import resolve_device
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
-from ik_service.solver.result import IKResult
 from objectives.errors import IKError, InputError
 
 SOLVED_AT_ONCE = 1 << 16
