@@ -47,27 +47,12 @@ class Room(NamedTuple):
 
 
 class CollisionData:
-    """Collision arrays of one solver.
-
-    Args:
-        model: A robot with a collision model, on the device.
-        lanes: SIMD lanes of the solver's kernels.
-
-    Attributes:
-        size: Sizes in the generated code of the check.
-        body_spheres: Checked spheres: of links, and of attached objects.
-        sphere_arrays: Arrays of the spheres of links.
-        worlds: The `CollisionWorlds`.
-        clearance: Required clearance [m] on the device, in float32 with room for rounding, and the clearance above
-            which a larger clearance is not preferred, or 0.
-        margin: Required clearance [m] in float64, without room for rounding.
-        version: Changes when arrays are exchanged.
-    """
+    """Collision arrays of one solver, for a robot with a collision model."""
 
     def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
         self._model = model
         self._spheres: dict[tuple[int, ...], Any] = {}
-        self.body_spheres = model.robot.body_spheres
+        self.body_spheres = model.robot.body_spheres  # checked spheres: of links, and of attached objects
         self.sphere_arrays = self._checked = SphereArrays(model, self.body_spheres, lanes.width)
         self._attached: Mapping[str, AttachedObject] = {}
         blocks = int(self.spheres(range(model.robot.trees.ntree)).sphere.shape[0])
@@ -76,8 +61,10 @@ class CollisionData:
         self.size = ClearanceSize(model.joint_coord_count, model.body_count, links, blocks, lanes)
         self._clearance = HostDeviceArray((2,), wp.float32, model.device, per_problem=False)
         self._margin = HostDeviceArray((1,), wp.float64, model.device, per_problem=False)
+        # clearance: required clearance in float32 with room for rounding, and the clearance above which a larger
+        # clearance is not preferred, or 0 [m]; margin: required clearance in float64, without room for rounding [m]
         self.clearance, self.margin = self._clearance.device, self._margin.device
-        self.version = 0
+        self.version = 0  # changes when arrays are exchanged
         self._used: tuple[object, ...] | None = None  # key of the content of the arrays
         self._worlds, self._lines = tuple[World, ...](), world_lines(())
         self._make_room(Room(1, 1, 1, 1, 1, 1))

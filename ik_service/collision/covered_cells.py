@@ -19,13 +19,9 @@ SignedDistance = Callable[[Float64Array], Float64Array]
 
 
 class Spheres:
-    """Spheres at a subset of candidate places; their number and radii grow.
+    """Spheres at chosen candidate places `centers` [m], [k, 3], with initial `radii` [m], [k]; number and radii grow.
 
-    Args:
-        centers: Candidate places [m], shape [k, 3].
-        radii: Initial radii at these places [m], shape [k].
-        growth: Growth of a sphere before another sphere is added [m].
-        chosen: Places with a sphere.
+    A sphere grows by up to `growth` [m] before another sphere is added.
     """
 
     def __init__(self, centers: Float64Array, radii: Float64Array, growth: float, chosen: list[int]) -> None:

@@ -36,7 +36,7 @@ class Bridges:
         tracks: Tracks,
         number: int,  # of the group of joints
         chosen: NDArray[np.intp],  # track of every waypoint, -1 for none
-        path: FloatArray,  # the configurations chosen, [waypoints, coordinates]
+        path: FloatArray,  # chosen configurations, [waypoints, coordinates]
         largest_step: FloatArray,  # largest changes per step within the speed limits, [dofs of the group]
         start: FloatArray | None,  # configuration before the first waypoint, [coordinates], or None
     ) -> None:

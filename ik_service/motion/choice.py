@@ -35,7 +35,7 @@ class Edges:
         steps: NDArray[Any],  # time steps between a layer and the next, [layers - 1]
         largest_step: FloatArray,  # largest changes per step within the speed limits [m or rad], [dofs]
     ) -> "Edges":
-        """Measure all edges."""
+        """Compute all edges."""
         layers, count = valid.shape
         arrays = [np.full((max(layers - 1, 0), count, count), np.inf, np.float32) for _ in range(3)]
         block = max(1, CHANGES_AT_ONCE // max(1, count * count * len(metric.dofs)))

@@ -42,7 +42,8 @@ def followed(
     final = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
     position, orientation = final.search_tolerances(waypoints.robot.length_unit)
     options = replace(final, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
-    found = waypoints.solve(waypoints.problems._replace(start=_search_start(waypoints.robot, start)), options)
+    searched = waypoints.problems._replace(start=_search_start(waypoints.robot, start))
+    found = waypoints.solve(searched, options)
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
@@ -83,9 +84,8 @@ def follow(
     path: FloatArray = found.joint_q.astype(np.float64)
     solved = np.ones(path.shape, dtype=bool)
     if start is not None:
-        unmoved = np.flatnonzero(
-            ~np.isin(np.arange(path.shape[1]), [c for g in waypoints.groups for c in g.coordinates])
-        )
+        moved = [c for group in waypoints.groups for c in group.coordinates]
+        unmoved = ~np.isin(np.arange(path.shape[1]), moved)
         path[:, unmoved] = start[unmoved]
     if not waypoints.groups:
         return path

@@ -17,16 +17,9 @@ TURN_SLACK = 1e-6  # [rad]: limits of one turn are written with six or more digi
 
 
 class JointMetric:
-    """Changes of DOFs between configurations.
+    """Changes of `dofs`, None for all, between configurations; `one_turn` DOFs do not take the short way.
 
-    Args:
-        robot: The robot.
-        dofs: The measured DOFs; None is all.
-        one_turn: Rotating DOFs measured without taking the short way.
-
-    Attributes:
-        dofs: The DOFs, in the order of the changes.
-        turning: Mask of angles with a range above a full turn: one turn more gives the same pose.
+    `turning` is the mask of angles with a range above a full turn: one turn more gives the same pose.
     """
 
     def __init__(self, robot: RobotModel, dofs: Sequence[int] | None = None, *, one_turn: Sequence[int] = ()) -> None:

@@ -84,7 +84,7 @@ def _beginnings(
 ) -> _Beginnings:
     robot, rng = waypoints.robot, np.random.default_rng(waypoints.options.random_seed)
     drawn = robot.random_joint_q(rng, STARTS_PER_SOLUTION * solutions)
-    found: list[_Beginnings] = []
+    found: list[tuple[NDArray[np.intp], FloatArray, NDArray[np.bool_]]] = []
     for anchor in anchors:
         starts = np.concatenate([first[anchor : anchor + 1], drawn])
         if start is not None and anchor == 0:
@@ -100,12 +100,8 @@ def _beginnings(
         for k, (group, chosen) in enumerate(zip(waypoints.groups, lists, strict=True)):
             together[: len(chosen), group.coordinates] = joint_q[np.ix_(chosen, group.coordinates)]
             alive[: len(chosen), k] = True
-        found.append(_Beginnings(np.full(count, anchor), together, alive))
-    return _Beginnings(
-        np.concatenate([one.anchor for one in found]),
-        np.concatenate([one.joint_q for one in found]),
-        np.concatenate([one.alive for one in found]),
-    )
+        found.append((np.full(count, anchor), together, alive))
+    return _Beginnings(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
 def _distinct(
@@ -156,11 +152,7 @@ def _swept(waypoints: Waypoints, beginnings: _Beginnings) -> Tracks:
 
 
 def _met(
-    waypoints: Waypoints,
-    beginnings: _Beginnings,
-    track: NDArray[np.intp],
-    place: NDArray[np.intp],
-    joint_q: FloatArray,
+    waypoints: Waypoints, beginnings: _Beginnings, track: NDArray[np.intp], place: NDArray[np.intp], joint_q: FloatArray
 ) -> NDArray[np.bool_]:
     """Give the groups of tracks at the beginning of another track, bool [rows, groups]."""
     met = np.zeros((len(track), len(waypoints.groups)), dtype=bool)

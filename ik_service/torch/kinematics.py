@@ -14,8 +14,7 @@ from ik_service.solver.derivatives.link_poses import LinkChains
 from ik_service.torch.registration import LastFunction, register
 from objectives.errors import InputError
 
-_CHAINS = dict[str, LinkChains]()
-"""Link chains of the operators by name, kept forever: a backward pass may outlive all other references."""
+_CHAINS = dict[str, LinkChains]()  # by name, kept forever: a backward pass may outlive all other references
 _NUMBERS = itertools.count()  # numbers for names, safe for several threads
 
 

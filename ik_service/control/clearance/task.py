@@ -66,5 +66,4 @@ OF_TICK = (
     *("clearance", "limit_lower", "limit_upper", "velocity", "acceleration", "joint_step"),
 )
 """Names of the arrays shared with `TickTask`."""
-OWN = ("count", "gaps", "slopes", "room", "move", "wanted", "least", "most", "stopping")
-"""Names of the other arrays that change."""
+OWN = ("count", "gaps", "slopes", "room", "move", "wanted", "least", "most", "stopping")  # other arrays that change

@@ -38,13 +38,7 @@ class TickCommand(TickApproach):
     close: Any  # closes loops, if there are any: the same arguments
 
     def __init__(
-        self,
-        source: IterationSource,  # the iteration, in float64
-        measure: MeasureSource,  # measurement of configurations
-        weighing: str = "",  # see `TickApproach`
-        *,
-        apart: bool = False,  # see `TickApproach`
-        clears: bool = False,  # see `TickApproach`
+        self, source: IterationSource, measure: MeasureSource, weighing: str = "", *, apart: bool = False, clears: bool
     ) -> None:
         super().__init__(source, measure, weighing, apart=apart, clears=clears)
         self._define_measure(measure)

@@ -153,16 +153,14 @@ for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordi
 
 
 class TickApproach(IterationFunctions):
-    """Functions for a packet of robots up to its iterations, for use in kernels."""
+    """Functions for a packet of robots up to its iterations, in float64, for use in kernels.
+
+    `weighing` are statements that change the weights of rows after all data are read. With `apart` the commanded
+    configuration is stored separately. With `clears` clearance is a limit.
+    """
 
     def __init__(
-        self,
-        source: IterationSource,  # the iteration, in float64
-        measure: MeasureSource,  # measurement of configurations
-        weighing: str = "",  # statements that change the weights of rows after all data are read
-        *,
-        apart: bool = False,  # store the commanded configuration separately
-        clears: bool = False,  # clearance is a limit
+        self, source: IterationSource, measure: MeasureSource, weighing: str, *, apart: bool, clears: bool
     ) -> None:
         super().__init__(source)
         self.clears = clears

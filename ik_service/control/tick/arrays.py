@@ -15,16 +15,10 @@ POSE = 7  # numbers of a target: position and quaternion xyzw
 
 
 class TickArrays:
-    """The arrays of a controller."""
+    """The arrays of a controller; `limits` are those of the active DOFs, by their names in `TickTask`."""
 
     def __init__(
-        self,
-        model: DeviceModel,
-        robots: int,
-        targets: int,
-        limits: Mapping[str, NDArray[np.float64]],  # limits of the active DOFs by their names in `TickTask`
-        *,
-        clears: bool = False,  # clearance is a limit
+        self, model: DeviceModel, robots: int, targets: int, limits: Mapping[str, NDArray[np.float64]], *, clears: bool
     ) -> None:
         self.clears = clears
         device, dofs, islands = model.device, model.joint_dof_count, max(model.robot.trees.ntree, 1)

@@ -71,7 +71,7 @@ Tick = Callable[[Float64Array, Float64Array, Float64Array], TickAnswer]
 
 
 def tick_derivatives(
-    tick: Tick,  # takes a tick
+    tick: Tick,
     robot: RobotModel,
     dofs: NDArray[np.intp],  # DOFs of the derivatives, the caller's columns
     joint_q: Float64Array,  # start, shape [robots, joint_coord_count]

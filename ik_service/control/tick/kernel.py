@@ -58,12 +58,12 @@ class TickCode:
 @lru_cache(KERNELS_MAX)
 def tick_code(
     signature: IslandSignature,  # input of the island's program; the tasks are its first `goal_count` objectives
-    lanes: Lanes,  # width and precision of a packet
+    lanes: Lanes,
     length_unit: float,  # of the robot [m]
-    yielding: YieldingRows | None = None,  # lower-priority rows of the island; None for none
-    loops: tuple[int, ...] = (),  # numbers of the objectives of loops
+    yielding: YieldingRows | None,  # lower-priority rows of the island; None for none
+    loops: tuple[int, ...],  # numbers of the objectives of loops
     *,
-    clears: bool = False,  # clearance is a limit
+    clears: bool,  # clearance is a limit
 ) -> TickCode:
     """Return the code of an island, shared by controllers with equal signatures; EngineError if it is too large."""
     program = build_program(signature)

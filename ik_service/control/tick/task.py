@@ -1,6 +1,6 @@
 """Data of the kernel of an island in a tick: one struct of device arrays."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import warp as wp
@@ -36,43 +36,31 @@ PLACES = (
     *("BEFORE", "COMMAND", "HOLDING"),
 )
 """Names of the constants above that packets read."""
+
+
+def _column(dtype: Literal["int32", "float64"], axis: str, name: str, meaning: str) -> Column:
+    return Column(name=name, dtype=dtype, axes=(axis,), meaning=meaning, null="nan" if axis == "targets" else "")
+
+
 TICK_COLUMNS = {
-    "joint_q_out": Column(name="joint_q", dtype="float64", axes=("coordinates",), meaning="where to go [m or rad]"),
-    "joint_qd_out": Column(
-        name="joint_qd", dtype="float64", axes=("dofs",), meaning="speeds that lead there [m/s or rad/s]"
+    "joint_q_out": _column("float64", "coordinates", "joint_q", "where to go [m or rad]"),
+    "joint_qd_out": _column("float64", "dofs", "joint_qd", "speeds that lead there [m/s or rad/s]"),
+    "status": _column("int32", "islands", "island_status", "what became of each island"),
+    "position_error": _column(
+        "float64", "targets", "position_error", "distance to each target [m], NAN where positions are free"
     ),
-    "status": Column(name="island_status", dtype="int32", axes=("islands",), meaning="what became of each island"),
-    "position_error": Column(
-        name="position_error",
-        dtype="float64",
-        axes=("targets",),
-        meaning="distance to each target [m], NAN where positions are free",
-        null="nan",
+    "orientation_error": _column("float64", "targets", "orientation_error", "angle to each target [rad]"),
+    "active_limits": _column("int32", "dofs", "active_limits", "what holds each DOF back"),
+    "sigma_min": _column(
+        "float64", "islands", "sigma_min", "smallest singular value of the weighted rows of each island's tasks"
     ),
-    "orientation_error": Column(
-        name="orientation_error", dtype="float64", axes=("targets",), meaning="angle to each target [rad]", null="nan"
-    ),
-    "active_limits": Column(name="active_limits", dtype="int32", axes=("dofs",), meaning="what holds each DOF back"),
-    "sigma_min": Column(
-        name="sigma_min",
-        dtype="float64",
-        axes=("islands",),
-        meaning="smallest singular value of the weighted rows of each island's tasks",
-    ),
-    "scaling": Column(
-        name="scaling",
-        dtype="float64",
-        axes=("islands",),
-        meaning="share of each island's step that was taken, 1 for all of it",
-    ),
-    "iterations": Column(
-        name="iterations", dtype="int32", axes=("islands",), meaning="steps that were tried, -1 for none"
-    ),
-    "success": Column(
-        name="island_success",
-        dtype="int32",
-        axes=("islands",),
-        meaning="1 where the island's targets are met; without any, where it is at a minimum within limits of position",
+    "scaling": _column("float64", "islands", "scaling", "share of each island's step that was taken, 1 for all of it"),
+    "iterations": _column("int32", "islands", "iterations", "steps that were tried, -1 for none"),
+    "success": _column(
+        "int32",
+        "islands",
+        "island_success",
+        "1 where the island's targets are met; without any, where it is at a minimum within limits of position",
     ),
 }
 """Answers of a tick, by their names in `TickTask`; columns are named as in `ControlResult` and in C."""

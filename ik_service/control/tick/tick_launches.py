@@ -3,7 +3,7 @@
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import warp as wp
 
@@ -18,7 +18,10 @@ TICK_ITERATIONS_MAX = 100  # of a tick with a deadline
 STEPS_MIN = 2
 
 
-def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp.Device) -> Callable[[], None]:
+_Launch: TypeAlias = Callable[[], None]
+
+
+def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp.Device) -> _Launch:
     """Return a function that launches a kernel on these arguments repeatedly.
 
     The function stores addresses of the arrays: the caller keeps the arrays alive. On a CPU the launch neither
@@ -27,7 +30,7 @@ def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp
     """
     recorded = wp.launch(kernel, dim, inputs, device=device, record_cmd=True)
     if device.is_cuda:
-        on_stream: Callable[[], None] = recorded.launch
+        on_stream: _Launch = recorded.launch
         return on_stream
     # The steps of a Warp launch on a CPU, except packing the arguments.
     bounds, *values = recorded.params
@@ -45,18 +48,14 @@ def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp
 class ClearanceLaunches(Protocol):
     """Launches of a clearance limit in a tick, see `ik_service.control.clearance.limit.ClearanceLimit`."""
 
-    keep: Callable[[], None]
+    keep: _Launch
 
 
 class TickLaunches:
-    """Launches of the kernels of all islands."""
+    """Launches of the kernels of all islands, and of a clearance limit."""
 
     def __init__(
-        self,
-        arrays: TickArrays,
-        launches: Sequence[Callable[[], None]],  # one per island
-        device: wp.Device,
-        clearance: ClearanceLaunches | None = None,  # launches of the clearance limit; None without a limit
+        self, arrays: TickArrays, launches: Sequence[_Launch], device: wp.Device, clearance: ClearanceLaunches | None
     ) -> None:
         self.launches, self._clearance = tuple(launches), clearance
         self._arrays, self._device, self._settings = arrays, device, arrays.settings.host
@@ -80,7 +79,7 @@ class TickLaunches:
             settings[BEGIN], settings[ITERATIONS_NOW], settings[CLEARS] = 0, 0, ANSWERING
             self._launch((clearance.keep, *self.launches))
 
-    def _launch(self, launches: Sequence[Callable[[], None]]) -> None:
+    def _launch(self, launches: Sequence[_Launch]) -> None:
         if not self._arrays.are_apart:
             for launch in launches:
                 launch()

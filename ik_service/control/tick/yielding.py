@@ -141,13 +141,7 @@ class TickYielding(TickCommand):
     """Functions for a packet of robots with lower-priority rows, for use in kernels."""
 
     def __init__(
-        self,
-        source: IterationSource,  # the iteration, in float64
-        measure: MeasureSource,  # measurement of configurations
-        rows: YieldingRows,
-        weights: Sequence[float],  # weight of each objective
-        *,
-        clears: bool = False,  # clearance is a limit
+        self, source: IterationSource, measure: MeasureSource, rows: YieldingRows, weights: list[float], *, clears: bool
     ) -> None:
         super().__init__(source, measure, rows.weighing(source.program, weights), apart=True, clears=clears)
         self._first, self._yielding = (rows.rows(source.program, kind) for kind in (FIRST, YIELDS))

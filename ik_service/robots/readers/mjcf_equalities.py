@@ -21,12 +21,7 @@ _Read = TypeVar("_Read")
 
 
 class MjcfEqualities:
-    """Equalities of a model.
-
-    Attributes:
-        couplings: Couplings of joints, by MuJoCo's joint ids.
-        warnings: A sentence per equality left out.
-    """
+    """Equalities of a model: couplings by MuJoCo's joint ids, and a warning per equality left out."""
 
     def __init__(self, mujoco: Any, model: Any) -> None:
         self._model, self._kinds, self._objects = model, mujoco.mjtEq, mujoco.mjtObj

@@ -76,10 +76,7 @@ def _below(folder: Path, name: str) -> Iterator[Path]:
 
 
 def expand_xacro(path: Path, arguments: Mapping[str, str], package_dirs: Sequence[Path] = ()) -> bytes:
-    """Expand a xacro file into a URDF; opens files and evaluates expressions.
-
-    InputError if xacro is not installed; RobotFileError if the file is invalid or names an unknown package.
-    """
+    """Expand a xacro file, which may open files, into a URDF; InputError without xacro, RobotFileError if invalid."""
     try:
         from xacro import process_file
     except ModuleNotFoundError:
