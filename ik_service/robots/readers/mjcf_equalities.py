@@ -47,9 +47,9 @@ class MjcfEqualities:
         if kind == kinds.mjEQ_JOINT and self._is_polynomial(equality):
             self._polynomials.append(equality)
         elif kind == kinds.mjEQ_JOINT:
-            self._couple(equality, self._joint_terms)
-        elif kind == kinds.mjEQ_JOINT:
             self._couple(equality, lambda joint: {joint: 1.0})
+        elif kind == kinds.mjEQ_TENDON:
+            self._couple(equality, self._tendon_terms)
         elif kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
             self._closing.append(equality)
         else:
