@@ -44,10 +44,7 @@ def body_spheres(robot: KinematicRobot, model: CollisionModel) -> BodySpheres:
 
 
 def with_attached(robot: KinematicRobot, spheres: BodySpheres, attached: Mapping[str, AttachedObject]) -> BodySpheres:
-    """Add attached objects to the spheres of the links.
-
-    Each object is checked against all links that move relative to the object, except links in its `touches`.
-    """
+    """Add attached objects, checked against all links that move relative to them except links in their `touches`."""
     own = _spheres_on(
         robot, [(name, one.link, one.spheres) for name, one in attached.items()], np.empty((0, 2), np.int32)
     )
@@ -79,11 +76,7 @@ def with_attached(robot: KinematicRobot, spheres: BodySpheres, attached: Mapping
 def checked_attached(
     robot: KinematicRobot, spheres: BodySpheres, attached: Mapping[str, AttachedObject], others: Collection[str]
 ) -> Mapping[str, AttachedObject]:
-    """Return attached objects by name after checks; `others` are the names of all objects of worlds.
-
-    UnknownNameError for an unknown link; InputError for too many objects, an object of another type, or a name of a
-    link or an object.
-    """
+    """Check attached objects (`others`: names of objects of worlds); UnknownNameError or InputError if invalid."""
     if not isinstance(attached, Mapping):
         raise InputError(f"attached must be a mapping of names to AttachedObject, got {type(attached).__name__}.")
     for name, one in attached.items():

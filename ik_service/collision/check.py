@@ -52,10 +52,7 @@ def check_collision(
     world: World | None = None,
     enabled: ArrayLike | None = None,
 ) -> CollisionCheck:
-    """Check configurations; links fixed to the world are not checked against the world.
-
-    Arguments and errors are described in `RobotModel.collision`.
-    """
+    """Check configurations, as described in `RobotModel.collision`."""
     configurations = checked_joint_q(robot, joint_q)
     present = _checked_enabled(world, enabled, len(configurations))
     clearance = np.full(len(configurations), np.inf)

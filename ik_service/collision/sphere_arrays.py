@@ -62,10 +62,7 @@ class SphereArrays:
         return found
 
     def of_trees(self, trees: Collection[int]) -> Any:
-        """Return the `CollisionSpheres` of links moved by some trees, against each other, static links and worlds.
-
-        All results share their arrays, except pairs and bits.
-        """
+        """Return the `CollisionSpheres` of links moved by trees; all results share arrays, except pairs and bits."""
         robot, spheres = self._model.robot, self._spheres
         tree = np.where(spheres.link_body >= 0, robot.trees.body_treeid[spheres.link_body], -1)
         moved = np.isin(tree, list(trees)) & (spheres.link_body >= 0)

@@ -72,11 +72,7 @@ class AttachedObject:
     touches: frozenset[str] = frozenset()
 
     def __init__(self, link: str, spheres: ArrayLike, touches: Collection[str] = ()) -> None:
-        """Copy and check the arguments.
-
-        InputError if a name is no text, spheres have no shape [k, 4] of finite numbers, a radius is not positive, or
-        the count of spheres is 0 or too large.
-        """
+        """Copy the arguments; InputError for a wrong name, wrong spheres, a radius <= 0, or no or too many spheres."""
         if not isinstance(link, str):
             raise InputError(f"An attached object needs the name of a link, got {link!r:.80}.")
         is_list = isinstance(touches, Collection) and not isinstance(touches, str)

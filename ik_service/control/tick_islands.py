@@ -125,10 +125,7 @@ class TickIslands:
         return tuple(k for k in self._objectives_of(island) if k in self._tasks.loops)
 
     def _signature(self, island: int, yielding: YieldingRows | None) -> IslandSignature:
-        """Give the signature of an island: DOFs of its trees that its rows depend on.
-
-        Lower-priority rows have goals, posture included; without them, only tasks and loops have goals.
-        """
+        """Give the signature of an island; only tasks, loops and lower-priority rows, if any, have goals."""
         robot, partition = self._model.robot, self._partition
         trees = np.flatnonzero(partition.tree_island[0] == island)
         rows = np.flatnonzero(partition.row_island[0] == island)
@@ -152,10 +149,7 @@ class TickIslands:
         )
 
     def _judged_rows(self, rows: NDArray[np.intp]) -> list[int]:
-        """Give the weighted rows that no joint can move, of targets with other rows in the island.
-
-        Without these rows, a target would count as met regardless of its demands on them.
-        """
+        """Give weighted rows that no joint moves, of the island's targets: unmet rows must count against the target."""
         found: list[int] = []
         for start in [self._rows.start[k] for k in self._rows.of_kind(RowKind.TARGET)]:
             own = np.arange(start, start + TARGET_ROWS)

@@ -15,10 +15,7 @@ EXAMPLE_DT = 1e-3
 
 
 def example_ticks(controller: IKController, numbers: Mapping[str, "wp.array[Any]"], count: int) -> bytes:
-    """Return circles of all targets with the controller's commands, as the data file of the example.
-
-    The controller's state, whose varying arrays are `numbers`, is restored.
-    """
+    """Return circles of all targets with the controller's commands, and restore its varying arrays `numbers`."""
     robot, robots = controller.robot, controller.robots
     start = np.tile(robot.mid_joint_q, (robots, 1))
     targets = np.tile(_circles(controller, count)[:, None], (1, robots, 1, 1))

@@ -17,10 +17,7 @@ TURN_SLACK = 1e-6  # [rad]: limits of one turn are written with six or more digi
 
 
 class JointMetric:
-    """Changes of `dofs`, None for all, between configurations; `one_turn` DOFs do not take the short way.
-
-    `turning` is the mask of angles with a range above a full turn: one turn more gives the same pose.
-    """
+    """Changes of `dofs` (None: all) between configurations; angles take the short way, except `one_turn` DOFs."""
 
     def __init__(self, robot: RobotModel, dofs: Sequence[int] | None = None, *, one_turn: Sequence[int] = ()) -> None:
         self.dofs = np.arange(robot.joint_dof_count) if dofs is None else np.asarray(dofs, dtype=np.intp)

@@ -15,10 +15,7 @@ TURN_COST = 1e-9  # of a start one turn away from the middle of the range: decid
 
 
 def centred(robot: RobotModel, metric: JointMetric, joint_q: FloatArray) -> FloatArray:
-    """Return configurations [..., coordinates] with limited angles on the turn nearest to mid-range.
-
-    A solve from this start can move by half a turn before a limit.
-    """
+    """Return configurations [..., coordinates] with limited angles nearest to mid-range, half a turn before a limit."""
     centred_q = joint_q.copy()
     for dof in metric.dofs[metric.turning]:
         lower, upper = robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]

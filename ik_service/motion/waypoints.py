@@ -48,19 +48,13 @@ class Waypoints:
         return self.problems.problem_count
 
     def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Solve waypoints, each only from its own start [n, coordinates].
-
-        Returns configurations [n, coordinates], and the successful groups of joints, bool [n, groups].
-        """
+        """Solve waypoints, each from its own start only; give configurations and successful groups, [n, groups]."""
         result = self.solve(self.problems.part(which)._replace(start=start), self.options)
         assert result is not None  # the numbers are checked before
         return result.joint_q, self.successes(result)
 
     def finished(self, start: FloatArray, judged: FloatArray | None = None) -> IKResult:
-        """Solve all waypoints from starts [waypoints, coordinates], in the precision of the finish.
-
-        Configurations `judged` of the same shape are the answers, if given.
-        """
+        """Solve all waypoints from starts, in the precision of the finish; `judged` configurations are the answers."""
         result = self.solve(self.problems._replace(start=start), replace(self.options, precision=self.finish), judged)
         assert result is not None
         return result

@@ -110,11 +110,7 @@ class RobotModel(CollidingRobot):
         return names.index_of(self, "Joint", self.joint_names, name)
 
     def forward_kinematics(self, joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
-        """Give the poses of links in the world frame, in float64.
-
-        Returns:
-            Positions [m], shape [n, links, 3], and orientations, shape [n, links, 4].
-        """
+        """Give positions [m], [n, links, 3], and orientations, [n, links, 4], of links in the world, in float64."""
         return host_poses.forward_kinematics(self, joint_q, links)
 
     def body_poses(self, joint_q: ArrayLike) -> Float64Array:

@@ -101,11 +101,7 @@ def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
 
 
 def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[str] | None = None) -> Robot:
-    """Give the part of a robot with a base link (the new root) and the kept links below.
-
-    UnknownNameError for an unknown constraint; InputError if the leader of a kept mimic joint is removed, or if a
-    constraint does not fit into the part.
-    """
+    """Give the part of a robot with a base link (the new root) and kept links below, as `RobotModel.subrobot`."""
     links = np.flatnonzero(kept_links)
     moving = set(links.tolist()) - {base}
     # A joint stays when its moved link, the first link of its body, stays below the base.

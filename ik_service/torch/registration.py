@@ -11,10 +11,7 @@ Thing = TypeVar("Thing")
 
 
 class Known(weakref.WeakValueDictionary[str, Thing]):
-    """Weak references to objects by name: operators accept only tensors, numbers and texts.
-
-    `torch.compile` may treat a number as varying, but not a text.
-    """
+    """Weak references to objects by name, because operators take no objects; `torch.compile` may trace numbers."""
 
     def __init__(self) -> None:
         super().__init__()

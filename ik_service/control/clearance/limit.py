@@ -77,10 +77,7 @@ SETTLING_TIME, PARTING_TIME = 0.05, 0.01  # time constants of the approach to a 
 
 
 class ClearanceLimit:
-    """Clearance limit of a controller.
-
-    InputError if a joint rotates a sliding joint without a limit, or if links are never as far apart as the margin.
-    """
+    """Clearance limit of a controller; InputError for unbounded levers, or links never as far apart as the margin."""
 
     keep: Callable[[], None]  # launches the kernel that makes the proposed move free of contact
 

@@ -239,10 +239,7 @@ def _attempts(of: TickCommand, place: int) -> tuple[Any, ...]:
 
 @typing.no_type_check
 def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> Any:
-    """Return a function that moves open loops nearer to closed, so that all joints can brake: (..., other).
-
-    Rows of loops then have goals: the remaining part of the rows.
-    """
+    """Return a function that moves open loops nearer to closed with time to brake; remaining rows become goals."""
     State: Any = of.State
     StateRef: Any = of.StateRef
     Share: Any = of.Share

@@ -71,10 +71,7 @@ def _shape(kinds: Any, model: Any, geom: int) -> BoundedShape | None:
 
 
 def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription:
-    """Read an MJCF file and its included files, with equalities or without.
-
-    InputError if ``mujoco`` is not installed, UnknownNameError for a missing file, RobotFileError for an invalid file.
-    """
+    """Read an MJCF file with its includes; InputError without ``mujoco``, or the error of an unreadable file."""
     mujoco = _mujoco()
     if not path.is_file():
         raise UnknownNameError(f"Robot file '{path}' does not exist.")

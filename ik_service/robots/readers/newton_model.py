@@ -40,10 +40,7 @@ WHOLE = {BALL: JointType.BALL, FIXED: JointType.FIXED, FREE: JointType.FLOATING}
 
 
 def read_newton_model(model: Any) -> RobotDescription:
-    """Read a ``newton.Model`` of one world; bodies and joints keep their labels without a shared prefix.
-
-    InputError for several worlds; RobotFileError for an unsupported joint type, or a mimic joint of several DOFs.
-    """
+    """Read a ``newton.Model``, labels without their shared prefix; InputError or RobotFileError if not supported."""
     if int(model.world_count) > 1:
         raise InputError(f"The model has {model.world_count} worlds. Give the model of one: a robot is solved in one.")
     return _NewtonConversion(model).description()

@@ -37,10 +37,7 @@ class SphereDocument(NamedTuple):
 
 
 def read_spheres_beside(folder: "Traversable", stem: str) -> SphereDocument | None:
-    """Read the file of spheres beside the robot file `stem` + suffix; None if there is none.
-
-    RobotFileError if there are two, or if the file is invalid.
-    """
+    """Read the file of spheres `stem` + suffix, None if missing; RobotFileError for two files or an invalid file."""
     files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     found = [file for file in files if file.is_file()]
     if len(found) > 1:

@@ -124,19 +124,15 @@ def _read_joint(element: XmlElement, kinds: Mapping[str, str]) -> JointDescripti
         element.leave_out("limit")
     axis = element.one("axis")
     mimic = _read_mimic(element, joint_type, kinds)
-    lower, upper, velocity, effort, acceleration = _read_limit(element, joint_type, mimic is not None)
+    limits = _read_limit(element, joint_type, mimic is not None)
     return JointDescription(
-        name=name,
-        joint_type=joint_type,
-        parent=_required(element, "parent").text("link"),
-        child=_required(element, "child").text("link"),
-        X_parent=read_origin(element),
-        axis=(1.0, 0.0, 0.0) if axis is None else _read_direction(axis),
-        lower=lower,
-        upper=upper,
-        velocity=velocity,
-        effort=effort,
-        acceleration=acceleration,
+        name,
+        joint_type,
+        _required(element, "parent").text("link"),
+        _required(element, "child").text("link"),
+        read_origin(element),
+        (1.0, 0.0, 0.0) if axis is None else _read_direction(axis),
+        *limits,
         mimic=mimic,
         line=element.line,
     )
@@ -227,18 +223,16 @@ def _read_loops(root: XmlElement, links: Sequence[LinkDescription]) -> ReadConst
         except InputError as error:
             warnings.append(f"A loop is left out: {element.error(str(error))}")
     root.leave_out("constraint", but=read)
-    pairs = _closing_pairs(links)
-    loops += [
-        LoopConstraint(f"closing_{name}", "spherical", ends["2"], ends["1"])
-        for name, ends in pairs.items()
-        if len(ends) == 2
-    ]
-    warnings += [
-        f"Link '{shortened(link)}' closes no loop: the other one of its pair is missing."
-        for ends in pairs.values()
-        for link in ends.values()
-        if len(ends) == 1
-    ]
+    pairs: dict[str, dict[str, str]] = {}  # the links of each pair by their numbers, by the pair's name
+    for link in links:
+        if match := _CLOSING_LINK.fullmatch(link.name):
+            pairs.setdefault(match[1], {})[match[2]] = link.name
+    for name, ends in pairs.items():
+        if len(ends) == 2:
+            loops.append(LoopConstraint(f"closing_{name}", "spherical", ends["2"], ends["1"]))
+            continue
+        (single,) = ends.values()
+        warnings.append(f"Link '{shortened(single)}' closes no loop: the other one of its pair is missing.")
     if len(elements) > MAX_CONSTRAINTS or len(loops) > MAX_CONSTRAINTS:
         warnings.append(f"Loops after the first {MAX_CONSTRAINTS} are left out; more are not read.")
     return ReadConstraints(tuple(loops[:MAX_CONSTRAINTS]), tuple(warnings))
@@ -278,12 +272,3 @@ def _closing_axis(element: XmlElement, end: str, default: Float64Array) -> Float
 def _turned(frame: Float64Array, own: Float64Array, axis: Float64Array) -> Float64Array:
     """Rotate a frame so that its axis ``own`` points along an axis given in the frame."""
     return np.concatenate([frame[:3], quaternion_multiply(frame[3:], quaternion_between(own, axis))])
-
-
-def _closing_pairs(links: Sequence[LinkDescription]) -> dict[str, dict[str, str]]:
-    """Give the links of each pair by their numbers, by the pair's name."""
-    pairs: dict[str, dict[str, str]] = {}
-    for link in links:
-        if match := _CLOSING_LINK.fullmatch(link.name):
-            pairs.setdefault(match[1], {})[match[2]] = link.name
-    return pairs

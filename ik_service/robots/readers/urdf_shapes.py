@@ -46,10 +46,7 @@ def _pose(collision: XmlElement) -> tuple[float, ...]:
 
 
 def read_origin(element: XmlElement, tag: str = "origin") -> Float64Array:
-    """Read the frame of an element, its rotation from ``rpy`` or from ``quat_xyzw`` of URDF 1.1.
-
-    RobotFileError for non-finite or too large numbers, both rotations, or a quaternion of zero length.
-    """
+    """Read the frame of an element, rotation from ``rpy`` or ``quat_xyzw`` (URDF 1.1); RobotFileError if invalid."""
     origin = element.one(tag)
     if origin is None:
         return identity_transform()

@@ -231,10 +231,7 @@ def is_xml_text(source: object) -> bool:
 
 
 def with_declaration_passed_over(data: bytes) -> bytes:
-    """Turn an XML declaration after blank lines into an instruction ignored by parsers; line numbers stay.
-
-    Parsers refuse a declaration after blank lines.
-    """
+    """Turn an XML declaration after blank lines, refused by parsers, into an ignored instruction; line numbers stay."""
     return _LATE_DECLARATION.sub(rb"\1<?was", data)
 
 
