@@ -309,12 +309,8 @@ class IKController:
         start = speeds = None
         if joint_q is not None or joint_qd is not None:
             start, speeds = caller.checked_lines(joint_q, joint_qd)
-        if not self._is_placed:  # without a position a command could be any jump
-            if joint_q is None:
-                raise InputError(
-                    "The controller does not know where the robots are. Call reset(joint_q), or give step a joint_q."
-                )
-            self.reset(joint_q)
+        if not self._is_placed:
+            self._place(joint_q)
         self._islands.refresh()
         self._numbers[DT] = dt
         if poses is not None:
@@ -331,6 +327,14 @@ class IKController:
         result = caller.result
         result.seconds = 1e-9 * (time.perf_counter_ns() - begun)
         return result
+
+    def _place(self, joint_q: Any) -> None:
+        """Take the positions of the robots from the first step; without them a command could be any jump."""
+        if joint_q is None:
+            raise InputError(
+                "The controller does not know where the robots are. Call reset(joint_q), or give step a joint_q."
+            )
+        self.reset(joint_q)
 
     def follow(self, positions: Any, orientations_xyzw: Any, dt: float, *, start_joint_q: Any = None) -> PathResult:
         """Follow a path with one tick per waypoint: warm-started, and within all limits in every tick.

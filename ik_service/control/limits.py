@@ -8,10 +8,11 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.collision.levers import slides_and_turns
 from ik_service.collision.world import World
 from ik_service.mechanism.configuration import dof_values
 from ik_service.mechanism.coupling import mapped_limits
-from ik_service.robots import JointType, RobotModel
+from ik_service.robots import RobotModel
 from objectives import InputError
 
 
@@ -79,7 +80,10 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         "joint_step": dof_values(robot, "ControlLimits.joint_step", limits.joint_step, none),
     }
     if robot.velocity_constraints:
-        found["joint_step"] = np.minimum(found["joint_step"], np.where(_turns(robot), TURN_STEP_MAX, np.inf))
+        turns = np.ones(robot.joint_dof_count, dtype=bool)
+        for joint in range(robot.joint_count):
+            turns[slides_and_turns(robot, joint)[0]] = False
+        found["joint_step"] = np.minimum(found["joint_step"], np.where(turns, TURN_STEP_MAX, np.inf))
     if (found["acceleration"] == 0.0).any():
         raise InputError(
             "ControlLimits.acceleration is 0 for a joint. Allowed: above 0; lock joints that must not move."
@@ -96,13 +100,6 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         name = robot.dof_names[robot.active_dof[empty[0]]]
         raise InputError(f"ControlLimits.position_margin leaves nothing of the range of '{name}'.")
     return active
-
-
-def _turns(robot: RobotModel) -> NDArray[np.bool_]:
-    found = np.ones(robot.joint_dof_count, dtype=bool)
-    for kind, first in zip(robot.joint_type, robot.joint_qd_start[:-1].tolist(), strict=True):
-        found[first : first + JointType(kind).linear_dof_count] = False
-    return found
 
 
 def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | None) -> float | None:

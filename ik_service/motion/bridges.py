@@ -4,17 +4,16 @@ A redundant arm has further solutions between two branches. Around a jump, inter
 wider bridges are tried until the speed limits are kept.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.motion.choice import roughness
-from ik_service.motion.metric import CHANGE_ROUNDING
+from ik_service.motion.metric import CHANGE_ROUNDING, FloatArray
 from ik_service.motion.tracks import MERGED, Tracks
 from ik_service.motion.waypoints import Waypoints
 
-FloatArray = NDArray[np.floating[Any]]
 BRIDGES_MAX = 12  # jumps treated
 NARROWEST = 4  # waypoints to each side
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
+from ik_service.motion.metric import CHANGE_ROUNDING, FloatArray, JointMetric
 
-FloatArray = NDArray[np.floating[Any]]
 EXCESS_WEIGHT = 100.0
 CHANGES_AT_ONCE = 2**21  # changes computed at once
 

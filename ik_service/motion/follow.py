@@ -3,14 +3,13 @@
 import logging
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.motion.bridges import Bridges
-from ik_service.motion.metric import JointMetric
+from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.motion.result import PathResult, RateLimits, WaypointAnswers, path_result
 from ik_service.motion.smoothing import smooth
 from ik_service.motion.track_choice import EDGES_MAX, choose_tracks
@@ -24,7 +23,6 @@ from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 from objectives import InputError
 
-FloatArray = NDArray[np.floating[Any]]
 _logger = logging.getLogger(__name__)
 
 

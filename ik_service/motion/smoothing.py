@@ -4,15 +4,13 @@ Tracks of a redundant arm may differ in the null space, and steps of a track by 
 differences, and the solve keeps the targets met.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.motion.choice import roughness
+from ik_service.motion.metric import FloatArray
 from ik_service.motion.waypoints import Group, Waypoints
 
-FloatArray = NDArray[np.floating[Any]]
 SWEEPS = 8
 MOVE_MAX = 0.05  # [m or rad] in a sweep; a larger move would be a change of branch and is rejected
 SWEEP_SLACK = 1.0 + 1e-3  # allowed growth of the largest change per sweep

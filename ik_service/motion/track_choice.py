@@ -1,19 +1,17 @@
 """Choice of a track for each waypoint, group by group; turns of limited joints are distinguished if necessary."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.motion.choice import Edges, choose
-from ik_service.motion.metric import FULL_TURN, JointMetric
+from ik_service.motion.metric import FULL_TURN, FloatArray, JointMetric
 from ik_service.motion.tracks import MERGED, Tracks
 from ik_service.motion.turns import ANGLE_SLACK, unwound
 from ik_service.motion.waypoints import Group
 from ik_service.robots import RobotModel
 
-FloatArray = NDArray[np.floating[Any]]
 EDGES_MAX = 2**24  # edges in memory
 
 

@@ -6,15 +6,14 @@ form one batch.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.motion.metric import FloatArray
 from ik_service.motion.turns import centred
 from ik_service.motion.waypoints import Group, Waypoints
 
-FloatArray = NDArray[np.floating[Any]]
 ANCHORS = 5
 ROUNDS = 4  # of anchors; later rounds serve waypoints without a track
 STARTS_PER_SOLUTION = 8  # random starts at an anchor

@@ -1,15 +1,11 @@
 """Turns: the choice among angles that differ by full turns, equal in pose, within a joint's range."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.motion.choice import Edges, choose
-from ik_service.motion.metric import FULL_TURN, JointMetric
+from ik_service.motion.metric import FULL_TURN, FloatArray, JointMetric
 from ik_service.robots import RobotModel
 
-FloatArray = NDArray[np.floating[Any]]
 ANGLE_SLACK = 1e-6  # [rad]
 TURN_COST = 1e-9  # of a start one turn away from the middle of the range: decides between equal starts
 

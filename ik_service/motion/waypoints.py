@@ -1,19 +1,17 @@
 """Waypoints of a path, and solves of waypoints from given starts."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.motion.metric import JointMetric
+from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.motion.ways import WayCheck
 from ik_service.robots import RobotModel
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.result import IKResult
-
-FloatArray = NDArray[np.floating[Any]]
 
 
 class Solve(Protocol):

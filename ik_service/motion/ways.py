@@ -5,7 +5,7 @@ clearance on the path; if the bound is too loose, the path is bisected, recursiv
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,10 @@ from ik_service.collision.body_spheres import BodySpheres, with_attached
 from ik_service.collision.check import check_collision
 from ik_service.collision.distance_grid import DistanceGrid
 from ik_service.collision.levers import levers
-from ik_service.motion.metric import JointMetric
+from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.robots import RobotModel
 from ik_service.solver.given.worlds import CheckedWorlds
 
-FloatArray = NDArray[np.floating[Any]]
 RESOLUTION = 2e-5  # paths with smaller motions of all spheres are not divided [m]; half of this is added to the margin
 SEEN_SHARE = 0.9  # lower bound of the least clearance on a path, relative to the least clearance seen
 

@@ -29,12 +29,12 @@ from ik_service.control.clearance.moves import (
     bound_moves,
     bound_ways,
     brake,
+    planning_function,
     take_proposal,
     take_stopping,
     ticks_to_rest,
     way_function,
 )
-from ik_service.control.clearance.planning import planning_function
 from ik_service.control.clearance.task import FARTHEST, HARD, KEPT, ClearanceTask, ClearanceTaskRef
 from ik_service.control.tick.task import BRAKES
 

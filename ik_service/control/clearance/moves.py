@@ -1,4 +1,4 @@
-"""Moves of a tick: bounds of the joints' moves, braking included, and the wanted moves near contact."""
+"""Moves of a tick near contact: bounds of the joints' moves, braking included, and the best move within bounds."""
 
 import typing
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import Lanes
+from ik_service.control.clearance.look import ROWS
 from ik_service.control.clearance.task import ClearanceTaskRef
 from ik_service.control.limits import KINDS
 from ik_service.control.tick.packet_text import PacketText, fragments
@@ -16,8 +17,11 @@ from ik_service.kernels import typed_warp
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.template_files import TemplateFolder
 
-ZERO = wp.constant(wp.float64(0.0))
+ZERO, ONE = wp.constant(wp.float64(0.0)), wp.constant(wp.float64(1.0))
 TEMPLATES = TemplateFolder("ik_service.control.clearance")
+BOUND_TOLERANCE = 1e-12  # allowed violation of a bound [m or rad]
+RIDGE = 1e-6  # regularisation of joints in the null space of the tasks, relative to the square of the joint's lever
+DIAGONAL_ROUNDING = 1e-12  # relative addition to the diagonal that keeps the matrix positive definite despite rounding
 _ARITHMETIC = PacketText(Lanes(1, "float64"), {**KINDS, "DT": int(DT)}, {}).arithmetic()
 _BRAKING = [*_ARITHMETIC, *fragments("braking_move")]
 
@@ -69,9 +73,6 @@ def take_stopping(task: ClearanceTaskRef, r: int):
             task.move[r, c] = task.stopping[r, c]
 
 
-ONE = wp.constant(wp.float64(1.0))
-
-
 @lru_cache
 @typing.no_type_check
 def way_function(coordinates: int) -> Any:
@@ -101,3 +102,29 @@ def ticks_to_rest(task: ClearanceTaskRef, r: int):
             if unit < speed:
                 most = wp.max(most, wp.floor(speed / unit) + ONE)
     return most
+
+
+@lru_cache
+@typing.no_type_check
+def planning_function(leaders: int) -> Any:
+    """Return the Warp function (task, r, towards) -> the count of active bounds, negative for contradictory bounds.
+
+    The function sets `move` to the best x with `least` <= x <= `most` and each pair's approach <= its `room`. With
+    `towards` 0, x minimises x'Hx / 2 + g'x, where H = J'J and g = J'r of the tasks; otherwise x is the point nearest
+    to `wanted`, in the metric of the joints' levers. `leaders` bounds the number of leading coordinates.
+    """
+    words = {
+        "rounding": repr(DIAGONAL_ROUNDING),
+        "size": max(leaders, 1),
+        "rows": ROWS,
+        "tolerance": repr(BOUND_TOLERANCE),
+        "ridge": repr(RIDGE),
+    }
+    text = "\n".join(
+        ["{", *(TEMPLATES.filled(f"{name}.cpp", words) for name in ("plan", "quadratic_program", "planned")), "}"]
+    )
+
+    @wp.func_native(text)
+    def plan(task: ClearanceTaskRef, r: int, towards: int) -> int: ...
+
+    return plan

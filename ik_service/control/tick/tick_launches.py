@@ -67,17 +67,12 @@ class TickLaunches:
         settings[BEGIN], settings[FINISH], settings[ITERATIONS_NOW], settings[CUT] = begin, finish, iterations, cut
         if self._clearance is None:
             self._launch(self.launches)
-        else:
-            self._run_clear(self._clearance)
-
-    def _run_clear(self, clearance: ClearanceLaunches) -> None:
-        """Launch all islands within a clearance limit: a proposal, made free of contact, then the answer."""
-        settings = self._settings
-        settings[CLEARS] = PROPOSING
+            return
+        settings[CLEARS] = PROPOSING  # islands propose a configuration, which is made free of contact, and answer
         self._launch(self.launches)
-        if settings[FINISH]:
+        if finish:
             settings[BEGIN], settings[ITERATIONS_NOW], settings[CLEARS] = 0, 0, ANSWERING
-            self._launch((clearance.keep, *self.launches))
+            self._launch((self._clearance.keep, *self.launches))
 
     def _launch(self, launches: Sequence[_Launch]) -> None:
         if not self._arrays.are_apart:

@@ -5,7 +5,7 @@ import pytest
 import warp as wp
 
 from ik_service.control.clearance.look import ROWS
-from ik_service.control.clearance.planning import planning_function
+from ik_service.control.clearance.moves import planning_function
 from ik_service.control.clearance.task import ClearanceTask
 
 SIZE = 7

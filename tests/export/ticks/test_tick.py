@@ -11,7 +11,7 @@ from ik_service import IKStatus, Target, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
 from ik_service.export import export_controller, export_solver
-from ik_service.export.tick_example import example_ticks
+from ik_service.export.tick_entry import example_ticks
 from objectives import IKObjectiveLookAt, InputError
 from tests.export.c_controller import RESULTS, Input, begin, bytes_of, compare, controller_in_c, settings_of
 from tests.export.c_library import (
