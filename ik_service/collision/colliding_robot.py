@@ -54,11 +54,6 @@ class CollidingRobot(KinematicRobot):
         Without a collision model and a world, the result equals ``random_joint_q``. At most 200 n configurations are
         drawn. While fewer than 1 in 50 is free, at most 5e9 sphere distances are computed.
 
-        Args:
-            rng: Random generator.
-            n: Count of configurations.
-            world: Obstacles; None for none.
-
         Raises:
             InputError: A world is given without a collision model, or too few configurations are free; the message
                 names pairs in contact.

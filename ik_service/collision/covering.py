@@ -94,12 +94,9 @@ def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float 
 
     Every point with a distance <= 0 is covered if the distance changes no faster than the point moves. Closed meshes,
     shapes and their unions meet this condition, up to rounding. Of a mesh with holes, the surface points and the
-    neighbouring points inside by winding number are covered.
-
-    Args:
-        solid: The solid.
-        stands_out: As for ``cover_shape``; the width is twice the depth of the deepest point.
-        looks_out: Allowed distance of points of the solid from the spheres [m]; reduces the number of spheres.
+    neighbouring points inside by winding number are covered. `stands_out` is explained in ``cover_shape``; the width is
+    twice the depth of the deepest point. `looks_out` is the allowed distance of points of the solid from the spheres
+    [m], to reduce the number of spheres.
     """
     bound = stands_out
     if bound is None:

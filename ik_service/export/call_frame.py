@@ -15,8 +15,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.export.structs import CLayout
-from ik_service.export.template_files import filled
+from ik_service.export.structs import CLayout, filled
 from ik_service.export.values import Constants, Filler, Place, c_scalar
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 

@@ -11,8 +11,7 @@ from ik_service.compiler import cpu_target
 from ik_service.control import IKController
 from ik_service.export.objects import KernelObject, compile_object
 from ik_service.export.solve_entry import SolveEntry, joint_q_type
-from ik_service.export.structs import CLayout
-from ik_service.export.template_files import filled
+from ik_service.export.structs import CLayout, filled
 from ik_service.export.tick_entry import EXAMPLE_DT, TickEntry
 from ik_service.export.values import Constants
 from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of

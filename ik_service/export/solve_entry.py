@@ -8,8 +8,7 @@ import warp as wp
 
 from ik_service.export.call_frame import CallFrame, indented
 from ik_service.export.solve_limits import MEMBERS, limit_frame_arrays, limit_source
-from ik_service.export.structs import CLayout
-from ik_service.export.template_files import filled
+from ik_service.export.structs import CLayout, filled
 from ik_service.export.values import Constants, c_comment, c_scalar
 from ik_service.ik_solver import IKSolver
 from ik_service.result_schema import RESULT_COLUMNS, Column

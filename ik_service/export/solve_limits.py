@@ -17,7 +17,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.export.call_frame import FrameArray, indented
-from ik_service.export.template_files import filled
+from ik_service.export.structs import filled
 from ik_service.export.values import Constants
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel

@@ -11,8 +11,9 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.export.template_files import filled
+from ik_service.template_files import TemplateFolder
 
+filled = TemplateFolder("ik_service.export").filled  # fills templates of the exported files: C, CMake and Markdown
 SCALARS: dict[Any, str] = {
     wp.bool: "uint8_t",
     wp.int8: "int8_t",

@@ -38,16 +38,7 @@ class TorchPoses(NamedTuple):
 
 
 class TorchKinematics:
-    """Forward kinematics of links for tensors of configurations.
-
-    Args:
-        robot: The robot.
-        links: Names of the links.
-
-    Raises:
-        UnknownNameError: The robot has no link of a name.
-        InputError: A single name instead of a list.
-    """
+    """Forward kinematics of links for tensors; UnknownNameError for an unknown link, InputError without a list."""
 
     def __init__(self, robot: RobotModel, links: Sequence[str]) -> None:
         if isinstance(links, str):
@@ -56,15 +47,10 @@ class TorchKinematics:
         self._name = _name_of(robot, self.links)
 
     def __call__(self, joint_q: Tensor) -> TorchPoses:
-        """Give the poses of the links.
+        """Give the poses of the links at configurations in the robot's own order, shape [*batch, joint_coord_count].
 
-        Coordinates are independent: mimic joints are taken from `joint_q`, and have gradients, too.
-
-        Args:
-            joint_q: Configurations in the robot's own order of joints, shape [*batch, joint_coord_count].
-
-        Raises:
-            InputError: A wrong number of coordinates, or integers.
+        Coordinates are independent: mimic joints are taken from `joint_q`, and have gradients, too. InputError for a
+        wrong number of coordinates, or integers.
         """
         count = self.robot.joint_coord_count
         if not joint_q.is_floating_point():

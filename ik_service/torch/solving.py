@@ -38,10 +38,7 @@ class TorchSolver:
 
     The gradient describes how the minimum moves with the targets. It does not depend on the start, so starts have no
     gradient. It is computed in float64, on the device of the tensors if possible (see `solver_by_arrays` of
-    `ik_service.torch.operators`), otherwise on the host.
-
-    Args:
-        solver: The solver, used by one thread at a time.
+    `ik_service.torch.operators`), otherwise on the host. Only one thread at a time may use the solver.
     """
 
     def __init__(self, solver: IKSolver) -> None:

@@ -150,14 +150,10 @@ def load_urdf(
     constraints: Constraints = "read",
     collision: Collision = "read",
 ) -> RobotModel:
-    """Load a robot from the text of a URDF; safe on untrusted text.
+    """Load a robot from the text of a URDF (bytes: UTF-8); safe on untrusted text. Options as for ``load_robot``.
 
-    Args:
-        text: The document; bytes must be UTF-8.
-        constraint_text: Content of a constraint file.
-        floating_base: As for ``load_robot``.
-        constraints: As for ``load_robot``.
-        collision: As for ``load_robot``; a text has no collision file, so only "shapes" gives a model.
+    ``constraint_text`` is the content of a constraint file. A text has no collision file, so only "shapes" gives a
+    collision model.
 
     Raises:
         RobotFileError: The text is not a valid robot.

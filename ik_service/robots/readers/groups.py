@@ -57,11 +57,8 @@ def load_groups(srdf: "str | PathLike[str]", robot: RobotModel) -> dict[str, Joi
     """Read the joint groups of an SRDF document, by name, in the order of the document.
 
     A group contains its named joints, the parent joints of its named links, the joints of its chains, and its
-    subgroups, without passive joints.
-
-    Args:
-        srdf: The path of the file, or its text, such as the parameter ``robot_description_semantic`` of a ROS system.
-        robot: The robot of the document.
+    subgroups, without passive joints. ``srdf`` is the path of the file, or its text, such as the parameter
+    ``robot_description_semantic`` of a ROS system.
 
     Raises:
         UnknownNameError: The file does not exist.
