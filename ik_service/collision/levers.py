@@ -43,10 +43,7 @@ def levers(
 
 
 def farthest_slides(robot: KinematicRobot) -> Float64Array:
-    """Return the bound of sliding coordinates for which `levers` hold [m], [joint_coord_count]; inf for angles.
-
-    Beyond the bound, a lever grows by the sum of the excess lengths of the sliding joints.
-    """
+    """Return the bound of sliding coordinates for which `levers` hold [m], [joint_coord_count]; inf for angles."""
     found = np.full(robot.joint_coord_count, np.inf)
     for joint in range(robot.joint_count):
         slides, _ = slides_and_turns(robot, joint)
@@ -58,10 +55,7 @@ def farthest_slides(robot: KinematicRobot) -> Float64Array:
 
 
 def slides_between(robot: KinematicRobot) -> Float64Array:
-    """Return the total sliding length of joints between two bodies [m], shape [joint_count + 1, joint_count + 1].
-
-    Index -1 is the world. A sliding joint without a limit counts as 2 `UNBOUNDED`.
-    """
+    """Return the total sliding length of joints between bodies [m], [joint_count + 1] squared; -1 is the world."""
     count = robot.joint_count
     slide, carries = np.zeros(count), np.zeros((count + 1, count))
     for joint in range(count):

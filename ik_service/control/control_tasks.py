@@ -92,10 +92,7 @@ class ControlTasks:
         return rows
 
     def _require_motion(self, objective: ExpressionObjective, target: Target | None, name: str = "") -> None:
-        """Refuse a task without a row moved by a joint; for a target with weights, a weighted row.
-
-        So every target with a weighted row has an island, which judges the target.
-        """
+        """Refuse a task without a (weighted) row moved by a joint: each weighted target has an island that judges."""
         support = objective.row_support(self._model)
         moved = np.asarray(support[:, self._model.robot.dof_active >= 0].any(axis=1))
         name = name or type(objective).__name__

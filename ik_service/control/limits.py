@@ -103,10 +103,7 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
 
 
 def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | None) -> float | None:
-    """Return the clearance limit [m]; None without a limit.
-
-    InputError for an invalid distance, a robot without a collision model, or obstacles without a clearance limit.
-    """
+    """Return the clearance limit [m] or None; InputError if invalid, or if a world is given without a limit."""
     checked_world(world)
     if limits.clearance is None:
         if world is not None:

@@ -50,7 +50,10 @@ class CallFrame:
         self._layout, self._constants = layout, constants
         lines = {label: FrameArray(array, ("n",)) for label, array in recorded.lines.items()}
         self._arrays = lines | dict(further or {})
-        places = {item.array.ptr: self._place(label, item) for label, item in self._arrays.items()}
+        places: dict[int, Place] = {}
+        for label, item in self._arrays.items():
+            shape = tuple("(size_t)f->count" if one == "n" else one for one in item.shape)
+            places[item.array.ptr] = Place(f"f->{label}", shape)
         numbers = {label: array for label, array in recorded.numbers.items() if array.size > 0}
         places |= {array.ptr: self._number_place(label) for label, array in numbers.items()}
         self._filler = Filler(layout, constants, places)
@@ -77,12 +80,7 @@ class CallFrame:
 
     def calls(self, *phases: str) -> list[str]:
         """Return the statements that run all steps of some phases on a frame `f`."""
-        return [f"{function}(&f);" for function in self.functions(*phases)]
-
-    def functions(self, *phases: str) -> list[str]:
-        """Return the names of the functions of all steps of some phases."""
-        steps = enumerate(self._recorded.steps)
-        return [f"{self._name}_step_{k}" for k, step in steps if step.phase in phases]
+        return [f"{self._name}_step_{k}(&f);" for k, step in enumerate(self._recorded.steps) if step.phase in phases]
 
     def _structs(self, members: Sequence[str]) -> str:
         """Give the struct of the numbers, and the struct of the frame with these members."""
@@ -93,9 +91,6 @@ class CallFrame:
     def _set_addresses(self) -> str:
         addresses = "\n".join(indented(self._addresses or ["(void)f;"]))
         return filled("frame/set_addresses.c", {"name": self._name, "addresses": addresses})
-
-    def _place(self, label: str, item: FrameArray) -> Place:
-        return Place(f"f->{label}", tuple("(size_t)f->count" if one == "n" else one for one in item.shape))
 
     def _number_place(self, label: str) -> Place:
         return Place(f"f->numbers.{label}")

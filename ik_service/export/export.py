@@ -178,9 +178,7 @@ def _objects(entries: Functions, symbols: Mapping[wp.Kernel, str], prefix: str) 
             yield compile_object(f"{prefix}_{name}", prefix, kernels)
 
 
-def _cpu_texts(
-    robot: RobotModel, prefix: str, tag: str, entries: Sequence[ExportedFunction]
-) -> tuple[dict[str, str], CLayout]:
+def _cpu_texts(robot: RobotModel, prefix: str, tag: str, entries: Functions) -> tuple[dict[str, str], CLayout]:
     """Give all text files except the examples, and the structs in the source."""
     layout, constants, symbols = CLayout(prefix), Constants(), _symbols(entries, prefix, tag)
     texts = [entry.texts(symbols, layout, constants) for entry in entries]

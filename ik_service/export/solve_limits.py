@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ik_service.export.call_frame import FrameArray, indented
 from ik_service.export.structs import filled
-from ik_service.export.values import Constants
+from ik_service.export.values import Constants, c_scalar
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.limit_arrays import LIMIT_TYPES, LimitArrays
@@ -31,10 +31,10 @@ LABEL = "limits"  # prefix of the constants' names
 
 def limit_frame_arrays(limits: LimitArrays) -> dict[str, FrameArray]:
     """Return the arrays of the limits, as members of a frame."""
-    arrays = {
-        name: array for form in LIMIT_TYPES for name, array in zip(_names(form), getattr(limits, form), strict=True)
-    }
-    return {name: FrameArray(array, ("f->limit_lines",)) for name, array in arrays.items()}
+    arrays = [
+        (f"{end}_{form}", array) for form in LIMIT_TYPES for end, array in zip(ENDS, getattr(limits, form), strict=True)
+    ]
+    return {name: FrameArray(array, ("f->limit_lines",)) for name, array in arrays}
 
 
 def limit_source(
@@ -42,7 +42,7 @@ def limit_source(
 ) -> str:
     """Return the functions that set the limits of a call in a frame; `members` are the limit arrays in the frame."""
     own = {name: constants.name(item.array, LABEL) for name, item in members.items()}
-    taken = [f"f->{name} = {_cast(members[name])}{constant};" for name, constant in own.items()]
+    taken = [f"f->{name} = ({c_scalar(members[name].array)} *){constant};" for name, constant in own.items()]
     exact = [f"f->{end}_float64[n * LIMITED_DOFS + a] = {end}[a];" for end in ENDS if f"{end}_float64" in own]
     tables = {name: constants.name(_filled(values), LABEL) for name, values in _tables(solver.robot, limits).items()}
     counts = {"reads": len(_reads(solver.robot)), "active": solver.robot.active_dof_count}
@@ -55,14 +55,6 @@ def limit_source(
         "exact": "".join(f"\n{line}" for line in indented(indented(exact))),
     }
     return filled("solve/limits.c", words)
-
-
-def _names(form: str) -> tuple[str, ...]:
-    return tuple(f"{end}_{form}" for end in ENDS)
-
-
-def _cast(item: FrameArray) -> str:
-    return "(float *)" if item.array.dtype == wp.float32 else "(double *)"
 
 
 def _reads(robot: RobotModel) -> NDArray[np.intp]:

@@ -40,8 +40,11 @@ def followed(
     final = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
     position, orientation = final.search_tolerances(waypoints.robot.length_unit)
     options = replace(final, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
-    searched = waypoints.problems._replace(start=_search_start(waypoints.robot, start))
-    found = waypoints.solve(searched, options)
+    robot, search_start = waypoints.robot, None
+    if start is not None:  # searches begin anywhere, but with locked joints as in the start
+        elsewhere = np.where(robot.trees.coordinate_treeid >= 0, robot.mid_joint_q, start)
+        search_start = None if np.array_equal(elsewhere, robot.mid_joint_q) else elsewhere
+    found = waypoints.solve(waypoints.problems._replace(start=search_start), options)
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
@@ -57,18 +60,9 @@ def followed(
     joint_q = judged.joint_q.astype(np.float64)
     if waypoints.check is not None:
         points = np.concatenate([joint_q[:1] if start is None else start[None], joint_q])
-        own = (waypoints.robot, waypoints.check, JointMetric(waypoints.robot))
+        own = (robot, waypoints.check, JointMetric(robot))
         answers = answers.with_ways(*least_on_ways(*own, points, waypoints.options.margin))
-    return path_result(waypoints.robot, order, joint_q, start, rates, answers)
-
-
-def _search_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | None:
-    """Give a start for each single waypoint: None, unless locked joints differ from the robot's own values."""
-    if start is None:
-        return None
-    moves = robot.trees.coordinate_treeid >= 0
-    elsewhere = np.where(moves, robot.mid_joint_q, start)
-    return None if np.array_equal(elsewhere, robot.mid_joint_q) else elsewhere
+    return path_result(robot, order, joint_q, start, rates, answers)
 
 
 def follow(

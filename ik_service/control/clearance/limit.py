@@ -45,10 +45,7 @@ STILL = 1e-3  # variation of a distance below which two links count as fixed to 
 
 
 def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) -> NDArray[np.bool_]:
-    """Return the mask of pairs with a clearance limit, [pairs]: all except fixed pairs closer than the margin [m].
-
-    InputError if two links move relative to each other but are never as far apart as the margin.
-    """
+    """Give the mask of limited pairs: not fixed ones below the margin [m]; InputError for moving ones always below."""
     least, most = np.full(len(spheres.pairs), np.inf), np.full(len(spheres.pairs), -np.inf)
     rng = np.random.default_rng(0)
     for count in SAMPLES:

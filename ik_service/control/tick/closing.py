@@ -286,10 +286,7 @@ def _slow_closing(of: TickCommand, measure: MeasureSource, iterate_all: Any) -> 
 
 @typing.no_type_check
 def _slowing_down(of: TickCommand, iterate_all: Any) -> Any:
-    """Return a function that slows commands too fast for the acceleration limits to keep the loop closed: (...).
-
-    The acceleration needed to stay on the loop grows with the square of the speed.
-    """
+    """Return a function that slows commands whose curve along the loop needs too much acceleration: (...)."""
     State: Any = of.State
     StateRef: Any = of.StateRef
     Share: Any = of.Share

@@ -37,10 +37,7 @@ def package_folders(name: str, file: Path, package_dirs: Sequence[Path] = ()) ->
 
 
 def find_package(name: str, file: Path, package_dirs: Sequence[Path] = ()) -> Path:
-    """Give the first candidate folder whose package.xml has the name, else the first existing candidate.
-
-    RobotFileError, with the searched places, if there is none.
-    """
+    """Give the first candidate folder with the name in package.xml, else the first existing one; or RobotFileError."""
     folders = (folder for folder in package_folders(name, file, package_dirs) if folder.is_dir())
     found = max(folders, key=lambda folder: _declared(folder) == name, default=None)
     if found is None:
