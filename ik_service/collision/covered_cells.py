@@ -19,10 +19,7 @@ SignedDistance = Callable[[Float64Array], Float64Array]
 
 
 class Spheres:
-    """Spheres at chosen candidate places `centers` [m], [k, 3], with initial `radii` [m], [k]; number and radii grow.
-
-    A sphere grows by up to `growth` [m] before another sphere is added.
-    """
+    """Spheres at chosen `centers` [m], [k, 3]; `radii` [m], [k], grow by `growth` [m] before spheres are added."""
 
     def __init__(self, centers: Float64Array, radii: Float64Array, growth: float, chosen: list[int]) -> None:
         self._centers, self._radii, self._growth = centers, radii, growth

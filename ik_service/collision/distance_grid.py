@@ -149,10 +149,7 @@ def _checked_values(values: ArrayLike) -> NDArray[np.float32]:
 
 
 def _slopes(values: NDArray[np.float32]) -> tuple[Float64Array, NDArray[np.bool_]]:
-    """Give the steepest slope in each cell between two planes of nodes, and whether the cell has a free corner.
-
-    A trilinear slope is steepest in a corner, where the three adjacent edges define the slope.
-    """
+    """Give the steepest slope (at a corner) in each cell between two planes of nodes, and the mask of free cells."""
     along = [np.diff(values, axis=axis).astype(np.float64) for axis in range(3)]
     steepest = np.zeros(np.subtract(values.shape, 1))
     for corner in np.ndindex(2, 2, 2):

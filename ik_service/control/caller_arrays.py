@@ -73,10 +73,7 @@ class CallerArrays:
             host[...] = values
 
     def read_joints(self, start: NDArray[Any] | None, speeds: NDArray[Any] | None) -> NDArray[np.bool_] | None:
-        """Copy positions and speeds of the robots; None takes the last command.
-
-        Returns the robots with a non-finite coordinate not moved by any island; None without such coordinates.
-        """
+        """Copy positions and speeds, None for the last command; give robots with non-finite unmoved coordinates."""
         self._joint_q[...] = self._last_joint_q
         self._joint_qd[...] = self._last_joint_qd
         if speeds is not None:

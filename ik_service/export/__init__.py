@@ -1,4 +1,4 @@
-"""Solvers and controllers for programs in C and C++: precompiled kernels in objects, and a source that calls them.
+"""Solvers and controllers for programs in C and C++: precompiled kernels in objects, and their C source.
 
 solver.recorded() gives the launches with all their arrays:
     objects       kernels under names of the export, compiled by Warp into relocatable objects

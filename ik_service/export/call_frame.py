@@ -22,7 +22,7 @@ from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 @dataclass(frozen=True)
 class FrameArray:
-    """An array that a frame points to."""
+    """An array addressed by a frame."""
 
     array: "wp.array[Any]"  # the recorded array
     shape: tuple[str, ...]  # c expressions of the varying first dimensions; `n` is the number of problems
@@ -106,7 +106,7 @@ class CallFrame:
         return self._functions_of(k, step, filled)
 
     def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:
-        """Give the function of a step, with statements that fill its arguments."""
+        """Give the function of a step, with statements for its arguments."""
         return self._function(
             f"{self._name}_step_{k}", [*filled, f"{self._symbols[step.kernel]}_cpu_forward(&bounds, &a);"]
         )

@@ -1,4 +1,4 @@
-"""Ahead-of-time compilation of kernels into relocatable objects that do not need Warp.
+"""Ahead-of-time compilation of kernels into relocatable objects without Warp.
 
     kernels -> renamed copies in a module of their own -> one object with these names
 

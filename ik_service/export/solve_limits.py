@@ -58,7 +58,7 @@ def limit_source(
 
 
 def _reads(robot: RobotModel) -> NDArray[np.intp]:
-    """Give the DOFs with limits that a caller may narrow: active ones with a coordinate, and their mimic joints."""
+    """Give the DOFs with limits open to callers: active ones with a coordinate, and their mimic joints."""
     active = robot.active_dof[robot.dof_coordinate[robot.active_dof] >= 0]
     followers = robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]
     return np.concatenate([active, followers])

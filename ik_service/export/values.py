@@ -1,4 +1,4 @@
-"""Arguments of kernels as C: statements that fill their structs, and constant arrays as C constants."""
+"""Arguments of kernels as C: statements to fill their structs, and constant arrays as C constants."""
 
 import json
 import math
@@ -49,7 +49,7 @@ class Constants:
 
 
 class Filler:
-    """Writer of statements that fill argument structs; `places` are locations of varying arrays, by their address."""
+    """Writer of statements to fill argument structs; `places` are locations of varying arrays, by their address."""
 
     def __init__(self, layout: CLayout, constants: Constants, places: Mapping[int, Place]) -> None:
         self._layout, self._constants, self._places = layout, constants, dict(places)

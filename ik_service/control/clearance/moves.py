@@ -76,10 +76,7 @@ def take_stopping(task: ClearanceTaskRef, r: int):
 @lru_cache
 @typing.no_type_check
 def way_function(coordinates: int) -> Any:
-    """Return the Warp function (task, r, ticks, joint_q, speeds) that writes the state after a number of ticks.
-
-    `joint_q` are the coordinates then, `speeds` their largest moves per tick from then on.
-    """
+    """Return the Warp function (task, r, ticks, joint_q, speeds): coordinates after ticks, and largest moves then."""
     Configuration: Any = reference_to(wp.types.vector(coordinates, wp.float32))
     text = TEMPLATES.filled("way.cpp", {"dt": int(DT)})
 

@@ -46,10 +46,7 @@ def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Pat
 
 
 def find_mesh(address: str, robot_file: Path, packages: Sequence[Path] = ()) -> Path:
-    """Give the path of a mesh address in a URDF: ``package://NAME/PATH``, ``file://PATH`` or a relative path.
-
-    `packages` are searched first; see `package_folders`. RobotFileError if there is no such file.
-    """
+    """Give the file of an address in a URDF: ``package://NAME/PATH``, ``file://PATH`` or relative; RobotFileError."""
     around = robot_file.absolute()
     parts = urlsplit(address)
     if parts.scheme == "package":
