@@ -95,7 +95,7 @@ def running_service(**options: Any) -> Iterator[tuple[str, Any]]:
     """A service with its own server on a free port of this machine: its address and the server."""
     from ik_service.cli.service_server import ServiceServer
     from ik_service.service import create_app
-    from ik_service.service.gate.server_config import server_config
+    from ik_service.service.gate.connection import server_config
     from ik_service.settings import ServiceSettings
 
     settings = ServiceSettings(device="cpu", **options)

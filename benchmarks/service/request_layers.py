@@ -48,19 +48,18 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 def stacks(sink: TextIO) -> dict[str, Callable[..., Any]]:
-    """The application alone, and behind the gate with one observer more at a time.
+    """The application alone, behind the gate, and behind the gate with an access log.
 
     Args:
         sink: Where the access log goes.
     """
     settings = ServiceSettings(api_keys=f"lab:{KEY},other:{KEY[::-1]}", log_format="json")
     metrics = ServiceMetrics(lambda robot: "panda")
-    admission, log = Admission(settings.request_timeout_s, metrics), AccessLog(settings, sink)
+    admission, log = Admission(settings.request_timeout_s), AccessLog(settings, sink)
     return {
         "no gate": application,
-        "gate": Gate(application, settings, None, admission),
-        "and metrics": Gate(application, settings, None, admission, (metrics,)),
-        "and access log": Gate(application, settings, None, admission, (metrics, log)),
+        "gate": Gate(application, settings, None, admission, metrics),
+        "and access log": Gate(application, settings, None, admission, metrics, log),
     }
 
 

@@ -14,8 +14,8 @@ from ik_service.cli.supervisor import Supervisor
 from ik_service.extras import how_to_install
 from ik_service.service import create_app
 from ik_service.service.gate.access import require_safe_address
+from ik_service.service.gate.connection import server_config
 from ik_service.service.gate.logs import configured_logs
-from ik_service.service.gate.server_config import server_config
 from ik_service.settings import ServiceSettings, load_settings, unknown_variables
 from objectives.errors import IKError
 

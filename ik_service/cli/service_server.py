@@ -27,8 +27,8 @@ from ik_service.cli.announcement import Announcement, Example, example_request, 
 from ik_service.cli.console import message_console
 from ik_service.cli.page_command import run_page
 from ik_service.service.app import create_app, worker_role
+from ik_service.service.gate.connection import server_config
 from ik_service.service.gate.logs import configured_logs
-from ik_service.service.gate.server_config import server_config
 from ik_service.service.queue.timed_result import TimedResult
 from ik_service.settings import ServiceSettings
 from ik_service.warp_start import start_warp

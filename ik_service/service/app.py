@@ -79,7 +79,7 @@ def create_app(
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
     worlds = _world_catalog(settings)
     observer = ServiceMetrics(catalog.serves, is_shared=worker is not None)
-    admission = Admission(settings.request_timeout_s, observer)
+    admission = Admission(settings.request_timeout_s)
     role = None if worker is None else worker_role(worker)
 
     @asynccontextmanager
@@ -103,7 +103,8 @@ def create_app(
         settings,
         bound_to,
         admission,
-        (observer, AccessLog(settings, role=role)) if settings.access_log else (observer,),
+        observer,
+        AccessLog(settings, role=role) if settings.access_log else None,
         title="ik-service",
         version=version("ik-service"),
         description=_DESCRIPTION,

@@ -1,13 +1,14 @@
 """The application class: FastAPI with the gate in front of it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from ik_service.service.gate.admission import Admission
-from ik_service.service.gate.gate import Gate, RequestObserver
+from ik_service.service.gate.gate import Gate
+from ik_service.service.gate.logs import AccessLog
+from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.routes.openapi import add_bodies
 from ik_service.settings import ServiceSettings
 
@@ -19,7 +20,8 @@ class ServiceApp(FastAPI):
         settings: The settings.
         bound_to: Address that its server listens on; None where it is not known.
         admission: Refuses requests that would be answered too late.
-        observers: Notified of every request.
+        metrics: Counts all requests.
+        log: Has a line for every request; None: there is no log.
         options: For FastAPI.
     """
 
@@ -28,16 +30,16 @@ class ServiceApp(FastAPI):
         settings: ServiceSettings,
         bound_to: str | None,
         admission: Admission,
-        observers: Sequence[RequestObserver] = (),
+        metrics: ServiceMetrics,
+        log: AccessLog | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._settings, self._bound_to, self._admission, self._observers = settings, bound_to, admission, observers
+        self._gate = settings, bound_to, admission, metrics, log
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the gate around FastAPI's layers."""
-        inner = super().build_middleware_stack()
-        return Gate(inner, self._settings, self._bound_to, self._admission, self._observers, self.is_draining)
+        return Gate(super().build_middleware_stack(), *self._gate, self.is_draining)
 
     def openapi(self) -> dict[str, Any]:
         """Return our OpenAPI document."""

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from ik_service.cli import service_server, supervisor
 from ik_service.cli.service_server import WorkerServer, worker_settings
 from ik_service.cli.supervisor import DELAY_LEAST_S, DELAY_MOST_S, LONG_LIFE_S, Worker
-from ik_service.service.gate.server_config import server_config
+from ik_service.service.gate.connection import server_config
 from ik_service.settings import ServiceSettings
 
 

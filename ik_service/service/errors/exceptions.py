@@ -10,6 +10,7 @@ IKError
 │   ├── MetricsClosedError   metrics need an API key here
 │   └── UploadsDisabledError nothing can be put or deleted here
 ├── BodyTimeoutError         the body came too slowly
+├── RepeatedHeaderError      a header twice, of which one could be overlooked
 ├── NotReadyError            the service is starting, or failed to start
 ├── CatalogStorageError      the disk does not take a change of the catalog
 │   └── CatalogStorageFullError  because it has no room
@@ -153,6 +154,10 @@ class UploadsDisabledError(AccessError):
 
 class BodyTimeoutError(IKError):
     """The body was not received within its time limit."""
+
+
+class RepeatedHeaderError(IKError):
+    """A header that says who asks, or under which condition, stands in the request twice."""
 
 
 class CatalogStorageError(IKError):

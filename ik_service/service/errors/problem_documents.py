@@ -85,6 +85,7 @@ PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     api.MetricsClosedError: ProblemKind(403, "metrics_closed", "Metrics need an API key here"),
     api.UploadsDisabledError: ProblemKind(403, "uploads_disabled", "Nothing can be put or deleted here"),
     api.AccessError: ProblemKind(403, "forbidden", "This is not allowed"),
+    api.RepeatedHeaderError: ProblemKind(400, "bad_request", "Bad request"),
     api.BodyTimeoutError: ProblemKind(408, "body_timeout", "The body came too slowly", headers=_CLOSE),
     api.RobotNameError: ProblemKind(422, "invalid_robot_name", "No robot can have this name"),
     api.WorldNameError: ProblemKind(422, "invalid_world_name", "No world can have this name"),

@@ -2,19 +2,13 @@
 
     headers -> arrival (since when, from whom, until when) -> the expected request -> its estimated wait -> in, or 503
 
-Under overload, reading and refusing a request would cost about as much as answering it, and a late answer is wasted
-work. So the decision is made by the headers alone. A request is expected to be like the last one of its sender (path,
-API key, media type, size) that was read, and its wait is estimated for that one's place in the queue: many large
-requests do not shut out small ones, nor one caller another. The refusal comes before any other fault of the request.
+Under overload, reading and refusing a request would cost about as much as answering it. So the headers alone decide: a
+request is expected to be like the last one of its sender that was read, and its wait is estimated for that one's place
+in the queue: many large requests do not shut out small ones, nor one caller another. Admitted requests are served in
+the order in which they came; as in CoDel the time in the queue is limited, not its length.
 
-Admitted requests are served in the order in which they came. Newest first (adaptive LIFO) is better for queues that
-hold requests that nobody waits for any more; here such requests are not admitted. As in CoDel the time in the queue is
-limited and not its length, here by the deadline of each request.
-
-Sources: B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015 (adaptive LIFO, CoDel for requests); K. Nichols and
-V. Jacobson, "Controlling Queue Delay", ACM Queue 10(5), 2012; A. Ulrich, "Addressing Cascading Failures", in B. Beyer
-et al., "Site Reliability Engineering", 2016, chapter 22 (load shedding, deadlines, requests that are dropped must cost
-less than those that are served).
+Sources: B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015; K. Nichols and V. Jacobson, "Controlling Queue Delay", ACM
+Queue 10(5), 2012; B. Beyer et al., "Site Reliability Engineering", 2016, chapter 22.
 """
 
 import asyncio
@@ -23,12 +17,11 @@ import re
 import time
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.bounded_dict import BoundedDict
-from ik_service.service.queue.errors import ExpiredError, QueueFullError, RefusalReason
+from ik_service.service.queue.errors import QueueFullError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.queued_request import Expected
 from ik_service.service.queue.solve_request import SolveRequest
@@ -57,14 +50,12 @@ class Arrival:
     Attributes:
         at: Earliest time of its first byte, on the monotonic clock [s].
         timeout_s: How long its caller waits from then on [s].
-        sender: Requests of one sender are expected to have similar sizes.
-        is_of_page: Whether a web page sent it.
+        sender: Its path, API key, media type and size; requests of one sender are expected to be alike.
     """
 
     at: float
     timeout_s: float
     sender: Hashable
-    is_of_page: bool = False
 
     @property
     def time_left_s(self) -> float:
@@ -114,32 +105,19 @@ class LoopLag:
         self.start(loop)
 
 
-class AdmissionObserver(Protocol):
-    """Observes refusals."""
-
-    def refused(self, reason: RefusalReason) -> None:
-        """Called where a request is refused before it is read."""
-
-    def answered_unread(self, status: int, seconds: float) -> None:
-        """Called where a request was answered without the application."""
-
-
 class Admission:
     """Admits requests or refuses them.
 
     Args:
         timeout_s: Longest time that a caller may wait [s].
-        observer: Observes refusals.
 
     Attributes:
-        observer: The observer.
         lag: Lag of the event loop.
         pool: The solver pool; None before the start.
     """
 
-    def __init__(self, timeout_s: float, observer: AdmissionObserver) -> None:
-        self._timeout_s, self.observer = timeout_s, observer
-        self.lag = LoopLag()
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s, self.lag = timeout_s, LoopLag()
         self.pool: SolverPool | None = None
         self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
         self._refused, self._log_at = 0, 0.0
@@ -151,18 +129,15 @@ class Admission:
             path: Its path, not decoded.
             headers: Its headers, names in lower case.
         """
-        timeout_s, sender, is_of_page = self._timeout_s, [path], False
+        timeout_s, sender = self._timeout_s, [path]
         for name, value in headers:
             if name in _SENDER_HEADERS:
                 sender.append(value)
             elif name == b"content-length":
                 sender.append(b"%d" % len(value.lstrip(b"0")))
-            elif name == b"prefer":
-                preferred = preferred_wait_s(value)
-                timeout_s = timeout_s if preferred is None else min(timeout_s, preferred)
-            elif name == b"origin":
-                is_of_page = True
-        return Arrival(time.monotonic() - self.lag.seconds, timeout_s, tuple(sender), is_of_page)
+            elif name == b"prefer" and (preferred := preferred_wait_s(value)) is not None:
+                timeout_s = min(timeout_s, preferred)
+        return Arrival(time.monotonic() - self.lag.seconds, timeout_s, tuple(sender))
 
     def require_room(self, arrival: Arrival) -> None:
         """Refuse a request that would be answered too late.
@@ -174,15 +149,14 @@ class Admission:
         """
         if self.pool is None:
             return
-        expected, left_s = self._last.get(arrival.sender), arrival.time_left_s
+        expected, lag_s = self._last.get(arrival.sender), LOOP_ROUNDS * self.lag.own_seconds
         try:
-            self.pool.require_room(expected, timeout_s=left_s, lag_s=LOOP_ROUNDS * self.lag.own_seconds)
+            self.pool.require_room(expected, timeout_s=arrival.time_left_s, lag_s=lag_s)
         except QueueFullError as error:
-            self.observer.refused(error.reason)
-            self._log_refusal(error)
-            raise
-        except ExpiredError:
-            self.observer.refused("deadline")
+            self._refused += 1
+            if (now := time.monotonic()) >= self._log_at:
+                _logger.warning("Too much is asked: %d requests were refused unread lately. %s", self._refused, error)
+                self._refused, self._log_at = 0, now + LOG_S
             raise
 
     def solver_timeout_s(self, arrival: Arrival) -> float:
@@ -193,20 +167,11 @@ class Admission:
         """Remember a request as what its sender is expected to send next."""
         self._last[arrival.sender] = Expected.like(robot, request, owner)
 
-    def _log_refusal(self, error: QueueFullError) -> None:
-        self._refused += 1
-        if (now := time.monotonic()) >= self._log_at:
-            _logger.warning("Too much is asked: %d requests were refused unread lately. %s", self._refused, error)
-            self._refused, self._log_at = 0, now + LOG_S
-
 
 def preferred_wait_s(value: bytes) -> float | None:
     """Return how long a caller waits by `Prefer: wait=SECONDS` (RFC 7240, section 4.3) [s]; None where it does not say.
 
     Decimals are accepted too, for control loops. A preference that cannot be read is ignored (section 2 there).
-
-    Args:
-        value: Value of the header.
     """
     found = _WAIT.search(value)
     return None if found is None else float(found[1])

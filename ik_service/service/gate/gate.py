@@ -1,22 +1,33 @@
 """The gate: one ASGI layer around the application, which every request and every handshake of a stream passes.
 
-    id -> refused unread? -> observers -> body limited -> CORS -> API key -> share of requests under way -> application
+    id -> metrics, log -> CORS -> time left? -> body limited -> API key -> share of requests under way -> application
 
-Callers get a whole answer or a problem document with the request's id, whatever happens behind. Each request has
-one object, its `RequestContext`; the memory that a request holds is released after its answer.
+Callers get a whole answer or a problem document with the request's id, whatever happens behind. Each request has one
+object, its `RequestContext`. One rule bounds its memory before any is allocated: a request holds `UNCOUNTED_BYTES` in
+all without being counted; a request that holds more takes all of it from `memory_bytes`, of which each API key has its
+share. That holds for bodies (as their bytes come), for decoded documents, results and answers (by their shapes); error
+documents have fewer bytes. All is released after the answer. The number of connections bounds the buffers of those.
 """
 
 import asyncio
 import logging
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.service.errors.exceptions import AccessError, BodyTooLargeError
+from ik_service.service.errors.exceptions import (
+    AccessError,
+    AnswerTooLargeError,
+    BodyTimeoutError,
+    BodyTooLargeError,
+    RepeatedHeaderError,
+)
 from ik_service.service.errors.problem_documents import (
     PROBLEM_MEDIA_TYPE,
     error_response,
@@ -26,20 +37,32 @@ from ik_service.service.errors.problem_documents import (
 )
 from ik_service.service.errors.request_id import REQUEST_ID_HEADER, current_request_id, request_id
 from ik_service.service.gate.access import Access
-from ik_service.service.gate.admission import Admission
-from ik_service.service.gate.bodies import LimitedBody
-from ik_service.service.gate.request_context import CONTEXT, MemoryBudget, RequestContext, context_of
+from ik_service.service.gate.admission import Admission, Arrival
+from ik_service.service.gate.logs import AccessLog
+from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
-from ik_service.service.queue.fair_cap import FairCap
+from ik_service.service.queue.fair_cap import FairCap, Owner
 from ik_service.settings import ServiceSettings
 
+if sys.version_info >= (3, 11):
+    from asyncio import timeout_at
+else:
+    from async_timeout import timeout_at
+
+CONTEXT = "ik_service"
+"""Key of the context of a request in its ASGI scope."""
 CLIENT_GONE = 499
 """Status in logs and metrics of a request whose caller disconnected before the answer."""
+UNCOUNTED_BYTES = 64 * 1024
+"""Most bytes that a request holds without being counted."""
+BODY_RATE, AHEAD_S = 2**26, 0.5
+"""Bytes per second of long bodies of one API key, and how far ahead of that they may be [s]: 1 MB takes up to 1 ms."""
 DISCARDED_BYTES_MAX = 256 * 1024
 """Longest body [bytes] that is read and discarded to keep a connection open."""
 _CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
 _CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
 _CORS_EXPOSED = ("ETag", "Retry-After", "X-Request-ID")
+_SENT_ONCE = frozenset((b"authorization", b"if-match", b"if-none-match", b"x-api-key"))
 _UNREAD = {
     ShareExhaustedError: "Your API key has its share of what may wait already. The request was not read; wait until "
     "some have ended, and have fewer at once.",
@@ -47,19 +70,8 @@ _UNREAD = {
     ExpiredError: "The deadline passed before the request could be read. Nothing was solved.",
 }
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-_MEDIA_TYPE = PROBLEM_MEDIA_TYPE.encode()
 
 _logger = logging.getLogger(__name__)
-
-
-class RequestObserver(Protocol):
-    """Observes requests."""
-
-    def began(self) -> None:
-        """Called where a request begins."""
-
-    def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        """Called where a request has been answered, or its caller has disconnected."""
 
 
 class Gate:
@@ -70,11 +82,13 @@ class Gate:
         settings: The settings.
         bound_to: Address that the server listens on; None where it is not known.
         admission: Refuses requests to solve by their headers alone.
-        observers: Observers of every request that is not refused unread.
+        metrics: Counts all requests.
+        log: Has a line for every request that is not refused unread.
         is_draining: Returns whether the service is about to end; connections are closed then.
 
     Attributes:
-        memory: Memory that all requests hold.
+        memory: Counts the bytes that all requests hold.
+        read_until: For each API key the time at which `BODY_RATE` would have brought its bytes so far [s].
     """
 
     def __init__(
@@ -83,101 +97,92 @@ class Gate:
         settings: ServiceSettings,
         bound_to: str | None,
         admission: Admission,
-        observers: Sequence[RequestObserver] = (),
+        metrics: ServiceMetrics,
+        log: AccessLog | None = None,
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._app, self._settings, self._admission = app, settings, admission
-        self._observers, self._is_draining = tuple(observers), is_draining
-        self._access, is_shared = Access(settings, bound_to), len(settings.keys) > 1
-        refused, most = admission.observer.refused, settings.max_connections
-        self.memory = MemoryBudget(
-            settings.memory_bytes, settings.max_answer_bytes, is_shared=is_shared, refused=refused
+        self._app, self._admission, self._log, self._access = app, admission, log, Access(settings, bound_to)
+        self.settings, self.metrics, self.is_draining, self.is_shared = (
+            settings,
+            metrics,
+            is_draining,
+            len(settings.keys) > 1,
         )
-        self._under_way = FairCap(most, "requests under way", "connections", is_shared=is_shared)
-        self._behind: ASGIApp = self._admit
+        self.memory = FairCap(settings.memory_bytes, "bytes of bodies and answers", "bytes", is_shared=self.is_shared)
+        self.read_until = dict[Owner, float]()
+        self._under_way = FairCap(
+            settings.max_connections, "requests under way", "connections", is_shared=self.is_shared
+        )
+        self._behind: ASGIApp = self._answer
         if settings.cors_origins:
             self._behind = CORSMiddleware(
-                self._admit, settings.cors_origins, _CORS_METHODS, _CORS_HEADERS, expose_headers=_CORS_EXPOSED
+                self._answer, settings.cors_origins, _CORS_METHODS, _CORS_HEADERS, expose_headers=_CORS_EXPOSED
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        own_id = request_id(_header(scope["headers"], REQUEST_ID_HEADER))
-        current_request_id.set(own_id)
-        context = RequestContext(self.memory)
-        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith("/solve"):
-            path = scope.get("raw_path") or scope["path"].encode()
-            arrival = context.arrival = self._admission.arrives(path, scope["headers"])
-            try:
-                if not arrival.is_of_page:  # a browser shows its page only answers with CORS headers: the route refuses
-                    self._admission.require_room(arrival)
-            except ClosedError:
-                pass  # the application says so
-            except (QueueFullError, ExpiredError) as error:
-                return await self._answer_unread(error, own_id, scope, receive, send)
-        scope[CONTEXT], started = context, time.perf_counter()
-        for observer in self._observers:
-            observer.began()
-        answer = _SentAnswer(send, own_id, closes=self._is_draining())
+        started = time.perf_counter()
+        context = scope[CONTEXT] = RequestContext(self, scope, receive, send)
+        current_request_id.set(context.id)
+        self.metrics.began()
         try:
-            await self._pass_on(scope, receive, answer)
+            await self._behind(scope, context.receive, context.send)
         finally:
             context.release(context.held)
-            seconds = time.perf_counter() - started
-            for observer in self._observers:
-                observer.answered(scope, own_id, answer.status or CLIENT_GONE, seconds)
+            status, seconds = context.status or CLIENT_GONE, time.perf_counter() - started
+            self.metrics.answered(scope, status, seconds, is_unread=context.is_unread)
+            if self._log is not None and not context.is_unread:  # a line costs more than such a refusal
+                self._log.answered(scope, context.id, context.owner, status, seconds)
         return None
 
-    async def _answer_unread(
-        self, error: QueueFullError | ExpiredError, own_id: str, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Refuse a request by its headers; the server discards a body that is short and sure to come."""
-        headers = dict(scope["headers"])
-        length = headers.get(b"content-length", b"")
-        is_discarded = length.isdigit() and int(length) <= DISCARDED_BYTES_MAX and b"expect" not in headers
-        error.args = (next(text for kind, text in _UNREAD.items() if isinstance(error, kind)),)
-        response = error_response(error)
-        self._admission.observer.answered_unread(response.status_code, self._admission.lag.seconds)
-        await response(scope, receive, _SentAnswer(send, own_id, closes=not is_discarded).send)
-
-    async def _pass_on(self, scope: Scope, receive: Receive, answer: "_SentAnswer") -> None:
-        """Pass a request on, and answer errors that no route or handler has answered."""
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, also where it fails and no route or handler has answered."""
+        context = context_of(scope)
         try:
-            if scope["type"] == "http":
-                settings = self._settings
-                body = LimitedBody(scope, receive, settings.max_body_bytes, settings.body_timeout_s)
-                receive = body.receive
-                body.check_announced()
-            await self._behind(scope, receive, answer.send)
+            await self._admit(scope, receive, send)
         except ClientDisconnect:
-            answer.status = CLIENT_GONE
+            context.status = CLIENT_GONE
         except asyncio.CancelledError:
-            if answer.is_started or not self._is_draining():
-                answer.status = answer.status or CLIENT_GONE
+            if context.status or not self.is_draining():
                 raise
-            await send_error(ClosedError("The service is shutting down."), scope, receive, answer.send)
+            await send_error(ClosedError("The service is shutting down."), scope, receive, send)
         except Exception as error:
-            if not isinstance(error, BodyTooLargeError):
-                _logger.error("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"], exc_info=error)
-            if not answer.is_started:
-                await send_error(error, scope, receive, answer.send)
-            elif answer.is_open:
+            _logger.error("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"], exc_info=error)
+            if not context.status:
+                await send_error(error, scope, receive, send)
+            elif context.is_open:
                 raise  # the server closes the connection, so that half an answer is not taken for a whole one
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check API key, Host and Origin, and whether the key has its share of requests under way; never of health."""
-        context, is_counted = context_of(scope), False
+        """Refuse a request by its headers, or let it be under way."""
+        context, is_http = context_of(scope), scope["type"] == "http"
+        is_post, is_counted = (
+            is_http and scope["method"] == "POST",
+            is_http and not scope["path"].startswith("/health/"),
+        )
         try:
+            if is_post and scope["path"].endswith("/solve"):
+                path = scope.get("raw_path") or scope["path"].encode()
+                context.arrival = self._admission.arrives(path, scope["headers"])
+                self._admission.require_room(context.arrival)
+        except ClosedError:
+            pass  # the application says so
+        except (QueueFullError, ExpiredError) as error:
+            return await self._answer_unread(error, scope, receive, send)
+        try:
+            if is_http:
+                advice = "Split the problems over several requests." if is_post else "That is the most for any body."
+                context.limit_body(self.settings.max_body_bytes, advice)
+            _require_single(scope["headers"])
             context.owner = self._access.key_name(scope)
-            if scope["type"] == "http" and not scope["path"].startswith("/health/"):
+            if is_counted:
                 self._under_way.acquire(context.owner)
-                is_counted = True
-        except AccessError as error:
+        except (AccessError, BodyTooLargeError, RepeatedHeaderError) as error:
             return await send_error(error, scope, receive, send)
         except QueueFullError as error:
-            self._admission.observer.refused(error.reason)
+            self.metrics.refused(error.reason)
             return await send_error(error, scope, receive, send)
         try:
             return await self._app(scope, receive, send)
@@ -185,65 +190,191 @@ class Gate:
             if is_counted:
                 self._under_way.release(context.owner)
 
+    async def _answer_unread(
+        self, error: QueueFullError | ExpiredError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Refuse a request by its headers; the server discards a body that is short and sure to come."""
+        self.metrics.refused(error.reason if isinstance(error, QueueFullError) else "deadline")
+        context, headers = context_of(scope), dict(scope["headers"])
+        context.is_unread = True
+        error.args = (next(text for kind, text in _UNREAD.items() if isinstance(error, kind)),)
+        response = error_response(error)
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit() or int(length) > DISCARDED_BYTES_MAX or b"expect" in headers:
+            response.headers["Connection"] = "close"
+        await response(scope, receive, send)
 
-class _SentAnswer:
-    """Sends an answer with the request's id; errors of other forms are replaced by problem documents.
+
+class RequestContext:
+    """One request: receives its body and sends its answer, within the limits of the gate.
 
     Attributes:
-        status: HTTP status, 0 before it is known.
+        id: Its id.
+        owner: Name of its API key; None without, or before the key is read.
+        arrival: When and from whom it came; only of requests to solve.
+        is_unread: Whether it was refused by its headers, since the answer would have come too late.
+        held: Bytes that it holds.
+        status: Status of its answer; 0 before the answer begins.
         is_open: Whether the answer has begun and not ended.
     """
 
-    __slots__ = ("_closes", "_id", "_replaced", "_send", "is_open", "status")
+    def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gate, self._receive, self._send = gate, receive, send
+        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.id = request_id(_header(self._headers, REQUEST_ID_HEADER))
+        self._closes = gate.is_draining()
+        self.owner: Owner = None
+        self.arrival: Arrival | None = None
+        self.held = self.status = self._body_bytes = 0
+        self.is_unread = self.is_open = False
+        self._body_most, self._advice = 0, ""
+        self._body_end: float | None = 0.0 if scope["type"] == "http" else None  # [s]; None after the body
+        self._replacement: bytes | None = None
 
-    def __init__(self, send: Send, own_id: str, *, closes: bool) -> None:
-        self._send, self._id, self._closes = send, (REQUEST_ID_HEADER, own_id.encode()), closes
-        self.status, self.is_open, self._replaced = 0, False, False
+    # ------------------------------------------------------------------ body
+    def limit_body(self, most: int, advice: str) -> None:
+        """Bound the body, which must not have been read.
 
-    @property
-    def is_started(self) -> bool:
-        return self.status != 0
+        Args:
+            most: Most bytes.
+            advice: Added to the text of the error.
 
+        Raises:
+            BodyTooLargeError: The header says that there are more; `receive` raises it where more come.
+        """
+        self._body_most, self._advice = most, advice
+        length = _header(self._headers, b"content-length") or b""
+        self._check_body(int(length) if length.isdigit() else 0)
+
+    def _check_body(self, size: int) -> None:
+        if size > self._body_most:
+            raise BodyTooLargeError(f"The body is larger than {self._body_most} bytes. {self._advice}")
+
+    async def receive(self) -> Message:
+        """Return the next message; the time of the body is limited, the time until the connection ends is not."""
+        if self._body_end is None:
+            return await self._receive()
+        timeout_s = self._gate.settings.body_timeout_s
+        self._body_end = self._body_end or asyncio.get_running_loop().time() + timeout_s
+        try:
+            async with timeout_at(self._body_end):
+                message = await self._receive()
+        except asyncio.TimeoutError:
+            raise BodyTimeoutError(f"The body did not come in within {timeout_s:g} s.") from None
+        if message["type"] == "http.request":
+            amount = len(message.get("body", b""))
+            self._body_bytes += amount
+            self._check_body(self._body_bytes)
+            self.reserve(amount)
+            if self._body_bytes > UNCOUNTED_BYTES:
+                await asyncio.sleep(self.rest_s(amount))
+            if not message.get("more_body", False):
+                self._body_end = None
+        return message
+
+    def rest_s(self, amount: int, *, is_discarded: bool = False) -> float:
+        """Count bytes of a body; return how long the service waits before it reads more bytes of the same API key [s].
+
+        Refused bodies always wait. Other bodies wait only where several keys share the service.
+        """
+        if self.is_unread or not (is_discarded or self._gate.is_shared):
+            return 0.0
+        until, now = self._gate.read_until, time.monotonic()
+        until[self.owner] = end = max(until.get(self.owner, now), now) + amount / BODY_RATE
+        return end - now if end - now > AHEAD_S else 0.0
+
+    # ------------------------------------------------------------------ memory
+    def reserve(self, amount: int) -> None:
+        """Hold more bytes until the request ends.
+
+        Raises:
+            ShareExhaustedError: Requests of this API key would exceed its share.
+            QueueFullError: All requests together would exceed the budget.
+        """
+        more = _counted(self.held + amount) - _counted(self.held)
+        if more:
+            try:
+                self._gate.memory.acquire(self.owner, more)
+            except QueueFullError as error:
+                self._gate.metrics.refused(error.reason)
+                raise
+        self.held += amount
+
+    def release(self, amount: int) -> None:
+        """Hold fewer bytes."""
+        self._gate.memory.release(self.owner, _counted(self.held) - _counted(self.held - amount))
+        self.held -= amount
+
+    @contextmanager
+    def reserved(self, amount: int) -> Iterator[None]:
+        """Hold more bytes within a block; errors are those of `reserve`."""
+        self.reserve(amount)
+        try:
+            yield
+        finally:
+            self.release(amount)
+
+    def reserve_answer(self, amount: int) -> None:
+        """Hold the bytes that the answer has at most; further errors are those of `reserve`.
+
+        Raises:
+            AnswerTooLargeError: One answer may not have so many.
+        """
+        most = self._gate.settings.max_answer_bytes
+        if amount > most:
+            raise AnswerTooLargeError(
+                f"The answer may have {amount} bytes, and at most {most} are sent. Ask for fewer problems, "
+                "configurations, solutions or links at once, include less, or accept application/msgpack."
+            )
+        self.reserve(amount)
+
+    # ------------------------------------------------------------------ answer
     async def send(self, message: Message) -> None:
+        """Send a message with the request's id; a problem document replaces an error of another form."""
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status, self.is_open = message["status"], True
-            headers = [*message.get("headers", ()), self._id, _NO_SNIFFING]
+            headers = [*message.get("headers", ()), (REQUEST_ID_HEADER, self.id.encode()), _NO_SNIFFING]
             if self._closes and _header(headers, b"connection") is None:
                 headers.append((b"connection", b"close"))
-            if self.status >= 400 and _header(headers, b"content-type") != _MEDIA_TYPE:
-                return await self._replace(kind, headers)
+            if self.status >= 400 and _header(headers, b"content-type") != PROBLEM_MEDIA_TYPE.encode():
+                problem = framework_kind(self.status)
+                response = problem_response(problem, problem.detail or f"{problem.title}.")
+                kept = [field for field in headers if not field[0].lower().startswith((b"content-", b"transfer-"))]
+                headers, self._replacement = [*kept, *response.raw_headers], bytes(response.body)
             message = {**message, "headers": headers}
         elif kind in ("http.response.body", "websocket.http.response.body"):
             self.is_open = message.get("more_body", False)
-            if self._replaced:
-                return None
+            if self._replacement is not None:
+                if self.is_open:
+                    return
+                message = {**message, "body": self._replacement}
         elif kind == "websocket.accept":
             self.status = 101
-            message = {**message, "headers": [*message.get("headers", ()), self._id]}
+            message = {**message, "headers": [*message.get("headers", ()), (REQUEST_ID_HEADER, self.id.encode())]}
         elif kind == "websocket.close":
             self.status = self.status or 403
-        return await self._send(message)
-
-    async def _replace(self, kind: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Send a problem document in place of an error of the framework."""
-        self._replaced = True
-        problem = framework_kind(self.status)
-        response = problem_response(problem, problem.detail or f"{problem.title}.", headers=_kept(headers))
-        await self._send({"type": kind, "status": self.status, "headers": response.raw_headers})
-        await self._send({"type": kind.replace("start", "body"), "body": response.body})
+        await self._send(message)
 
 
-def _kept(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    return {
-        name.decode("latin-1"): value.decode("latin-1")
-        for name, value in headers
-        if not name.lower().startswith(b"content-") and name.lower() != b"transfer-encoding"
-    }
+def context_of(scope: Mapping[str, Any]) -> RequestContext:
+    """Return the context of a request that has passed the gate."""
+    context = scope[CONTEXT]
+    assert isinstance(context, RequestContext)  # put there by the gate
+    return context
 
 
-def _header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> bytes | None:
-    for key, value in headers:
-        if key == name:
-            return value
-    return None
+def _counted(held: int) -> int:
+    return held if held > UNCOUNTED_BYTES else 0
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
+    return next((value for key, value in headers if key == name), None)
+
+
+def _require_single(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse two headers of which one could be overlooked: they say who asks, or under which condition."""
+    names = [name.decode() for name, _ in headers if name in _SENT_ONCE]
+    for name in names:
+        if names.count(name) > 1:
+            raise RepeatedHeaderError(f"The request has {names.count(name)} {name} headers. Send one.")

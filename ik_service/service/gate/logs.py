@@ -18,7 +18,6 @@ from starlette.types import Scope
 from structlog.typing import Processor
 
 from ik_service.service.errors.request_id import current_request_id
-from ik_service.service.gate.request_context import owner_of
 from ik_service.settings import ServiceSettings
 
 _QUIET = ("/health/", "/metrics")
@@ -60,10 +59,7 @@ class AccessLog:
             context_class=dict,
         ).bind(**_role_field(role))
 
-    def began(self) -> None:
-        """Write nothing: the line of a request comes with its answer."""
-
-    def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    def answered(self, scope: Scope, request_id: str, owner: str | None, status: int, seconds: float) -> None:
         """Write the line of a request."""
         path = scope["path"]
         if path.startswith(_QUIET):
@@ -77,8 +73,8 @@ class AccessLog:
             "request_id": request_id,
             "client": client[0] if client else None,
         }
-        if (key := owner_of(scope)) is not None:
-            fields["key"] = key
+        if owner is not None:
+            fields["key"] = owner
         # A log that cannot be written (full disk, closed pipe) must not make the request fail.
         with suppress(OSError, ValueError):
             (self._logger.warning if status >= 500 else self._logger.info)("request", **fields)

@@ -174,16 +174,11 @@ class ServiceMetrics(PoolObserver):
         """Count a request that begins."""
         self._open_count += 1
 
-    def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    def answered(self, scope: Scope, status: int, seconds: float, *, is_unread: bool = False) -> None:
         """Count a request that is answered."""
         self._open_count -= 1
-        self._count(scope.get("method", "WEBSOCKET"), getattr(scope.get("route"), "path", "(none)"), status, seconds)
-
-    def answered_unread(self, status: int, seconds: float) -> None:
-        """Count a request to solve that was refused early."""
-        self._count("POST", SOLVE_ROUTE, status, seconds)
-
-    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
+        method = scope.get("method", "WEBSOCKET")
+        route = SOLVE_ROUTE if is_unread else getattr(scope.get("route"), "path", "(none)")
         self._labelled(self._requests, method if method in _METHODS else "(other)", route, status).inc()
         self._labelled(self._request_time, route).observe(seconds)
 

@@ -32,7 +32,7 @@ from ik_service.service.documents.stream_messages import (
     tick_request,
 )
 from ik_service.service.errors.problem_documents import kind_of
-from ik_service.service.gate.request_context import owner_of
+from ik_service.service.gate.gate import context_of
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.queue.errors import ClosedError, SolverLostError
 from ik_service.service.queue.solve_request import SolveRequest
@@ -56,49 +56,6 @@ _ENDS = "The service is shutting down."
 _logger = logging.getLogger(__name__)
 
 
-class Inbox:
-    """The newest message that has not been taken.
-
-    Attributes:
-        skipped: Messages replaced by newer ones since the count was last taken.
-        is_closed: Whether no more messages come.
-    """
-
-    def __init__(self) -> None:
-        self.skipped, self.is_closed = 0, False
-        self._message: Message | None = None
-        self._arrived = asyncio.Event()
-
-    def put(self, message: Message) -> None:
-        """Put a message in place of the one before."""
-        self.skipped += self._message is not None
-        self._message = message
-        self._arrived.set()
-
-    def close(self) -> None:
-        """Wake the waiting task: no more messages come."""
-        self.is_closed = True
-        self._arrived.set()
-
-    async def take(self, timeout_s: float) -> Message | None:
-        """Wait for a message and return the newest; None once the inbox is closed.
-
-        Raises:
-            TimeoutError: None has come.
-        """
-        if self._message is None and not self.is_closed:
-            async with timeout(timeout_s):
-                await self._arrived.wait()
-        message, self._message = self._message, None
-        self._arrived.clear()
-        return None if self.is_closed else message
-
-    def take_skipped(self) -> int:
-        """Return how many messages were replaced since the last call."""
-        skipped, self.skipped = self.skipped, 0
-        return skipped
-
-
 class StreamSession:
     """Serves one connection, from after its handshake to its end.
 
@@ -111,7 +68,9 @@ class StreamSession:
 
     def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
         self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge
-        self._inbox = Inbox()
+        self._newest: Message | None = None  # that has not been taken
+        self._skipped, self._is_over = 0, False  # messages that newer ones replaced; whether no more come
+        self._arrived = asyncio.Event()
         self._solving: asyncio.Future[TimedResult] | None = None
         self._codec: Codec = JSON
         self._close: tuple[int, str] | None = None
@@ -119,7 +78,7 @@ class StreamSession:
     async def run(self) -> None:
         """Serve until the client disconnects or breaks a rule, or the service ends."""
         reader = asyncio.create_task(self._read())
-        reader.add_done_callback(lambda _: self._inbox.close())
+        reader.add_done_callback(lambda _: self._end_messages())
         try:
             await self._serve()
         except WebSocketDisconnect:
@@ -131,7 +90,7 @@ class StreamSession:
             lost = isinstance(error, SolverLostError)
             self._close = (CloseCode.TRY_LATER, "The solver has failed.") if lost else (CloseCode.GOING_AWAY, _ENDS)
         except asyncio.CancelledError:
-            if not self._inbox.is_closed:
+            if not self._is_over:
                 raise
         finally:
             reader.cancel()
@@ -157,18 +116,41 @@ class StreamSession:
             if len(content) > MAX_STREAM_MESSAGE_BYTES:
                 self._hang_up(CloseCode.TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
                 return
-            self._inbox.put(content)
+            self._skipped += self._newest is not None
+            self._newest = content
+            self._arrived.set()
+
+    def _end_messages(self) -> None:
+        self._is_over = True
+        self._arrived.set()
+
+    async def _take(self, timeout_s: float) -> Message | None:
+        """Wait for a message and return the newest; None once no more come.
+
+        Raises:
+            TimeoutError: None has come.
+        """
+        if self._newest is None and not self._is_over:
+            async with timeout(timeout_s):
+                await self._arrived.wait()
+        message, self._newest = self._newest, None
+        self._arrived.clear()
+        return None if self._is_over else message
+
+    def _take_skipped(self) -> int:
+        skipped, self._skipped = self._skipped, 0
+        return skipped
 
     def _hang_up(self, code: int | None, reason: str = "") -> None:
         """Stop waiting for messages and for the solver."""
         self._close = None if code is None else (code, reason)
-        self._inbox.close()
+        self._end_messages()
         if self._solving is not None:
             self._solving.cancel()
 
     # ------------------------------------------------------------------ the loop
     async def _serve(self) -> None:
-        message = await self._inbox.take(CONFIGURE_S)
+        message = await self._take(CONFIGURE_S)
         if message is None:
             return
         try:
@@ -187,7 +169,7 @@ class StreamSession:
     async def _follow(self, plan: StreamPlan) -> None:
         """Answer ticks."""
         joint_q = plan.joint_q
-        while (message := await self._inbox.take(IDLE_S)) is not None:
+        while (message := await self._take(IDLE_S)) is not None:
             seq: int | None = None
             try:
                 document = decode_message(message)
@@ -200,16 +182,16 @@ class StreamSession:
                 await self._fail(error, seq)
                 continue
             joint_q = answer.result.joint_q[0]
-            await self._send(answer_message(tick.seq, answer.result, self._inbox.take_skipped(), plan.codec))
+            await self._send(answer_message(tick.seq, answer.result, self._take_skipped(), plan.codec))
 
     async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> TimedResult:
-        owner = owner_of(self._websocket.scope)
+        owner = context_of(self._websocket.scope).owner
         self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s, label=self._name, owner=owner)
         task = asyncio.current_task()
         try:
             return await self._solving
         except asyncio.CancelledError:
-            if self._inbox.is_closed or (task is not None and task.cancelling()):
+            if self._is_over or (task is not None and task.cancelling()):
                 raise
             raise ClosedError(_ENDS) from None  # the pool has dropped the request
         finally:
@@ -219,7 +201,7 @@ class StreamSession:
         """Answer a message with an error."""
         if kind_of(error).status == 500:
             _logger.error("A message of a stream of '%s' failed", self._name, exc_info=error)
-        await self._send(error_message(error, seq, self._inbox.take_skipped()))
+        await self._send(error_message(error, seq, self._take_skipped()))
 
     async def _send(self, message: Mapping[str, Any]) -> None:
         content = self._codec.encode(message)

@@ -12,8 +12,8 @@ from typing import TypeVar
 from fastapi import Request
 
 from ik_service.service.codecs.codec import Codec
-from ik_service.service.gate.bodies import wait_for
-from ik_service.service.gate.request_context import context_of
+from ik_service.service.gate.answers import wait_for
+from ik_service.service.gate.gate import context_of
 from ik_service.service.routes.state import ServiceState
 
 Asked = TypeVar("Asked")

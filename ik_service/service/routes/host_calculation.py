@@ -13,8 +13,8 @@ from starlette.responses import Response
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Codec
 from ik_service.service.codecs.media_types import document_codecs
-from ik_service.service.gate.bodies import PacedResponse, wait_for
-from ik_service.service.gate.request_context import context_of
+from ik_service.service.gate.answers import PacedResponse, wait_for
+from ik_service.service.gate.gate import context_of
 from ik_service.service.routes.body_reading import read_asked
 from ik_service.service.routes.state import ServiceState
 

@@ -18,8 +18,7 @@ from ik_service.service.codecs.media_types import require_uncompressed
 from ik_service.service.documents.robot import robot_body, robot_summary
 from ik_service.service.errors.exceptions import MediaTypeError, NoUrdfError
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.bodies import read_body
-from ik_service.service.gate.request_context import owner_of
+from ik_service.service.gate.gate import context_of
 from ik_service.service.routes.state import Condition, IfMatch, RobotName, State
 from ik_service.service.schema.robot import RobotBody, RobotList
 
@@ -71,7 +70,7 @@ async def get_robot(robot: RobotName, request: Request, state: State, condition:
     served = (await state.catalog_refresh.current(robot)).entry(robot)
     if condition.is_known("robot", robot, served):
         return Response(status_code=304, headers={"ETag": served.etag})
-    content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
+    content = await state.side_threads.run(context_of(request.scope).owner, _robot_content, robot, served)
     return Response(content, headers={"ETag": served.etag}, media_type="application/json")
 
 
@@ -126,9 +125,9 @@ async def put_robot(
     if media_type not in URDF_MEDIA_TYPES:
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
     require_uncompressed(request.headers)
-    text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
-    text = with_choices(text, constraints=constraints, collision=collision)
-    owner = owner_of(request.scope)
+    context_of(request.scope).limit_body(min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
+    text = with_choices(await request.body(), constraints=constraints, collision=collision)
+    owner = context_of(request.scope).owner
     putting = state.catalog_thread.run(owner, state.catalog.put, robot, text, replace(condition, owner=owner))
     served, is_new = await asyncio.shield(putting)  # also for a caller who has gone
     content = await state.side_threads.run(owner, _robot_content, robot, served)
@@ -146,7 +145,7 @@ async def delete_robot(robot: NewName, request: Request, state: State, if_match:
     """Stop serving a robot that was put; requests under way go on."""
     state.catalog.require_changeable(robot)
     state.require_uploader(request.scope, "robot")
-    precondition = Precondition(if_match, owner=owner_of(request.scope))
+    precondition = Precondition(if_match, owner=context_of(request.scope).owner)
     deleting = state.catalog_thread.run(precondition.owner, state.catalog.delete, robot, precondition)
     await asyncio.shield(deleting)
     state.metrics.forget(robot)

@@ -14,8 +14,8 @@ from ik_service.service.documents.solve_answer import answer_document
 from ik_service.service.documents.solve_request import DecodedSolve, read_solve
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.bodies import PacedResponse, wait_for
-from ik_service.service.gate.request_context import context_of
+from ik_service.service.gate.answers import PacedResponse, wait_for
+from ik_service.service.gate.gate import context_of
 from ik_service.service.queue.errors import ExpiredError
 from ik_service.service.routes.body_reading import read_asked
 from ik_service.service.routes.direct_route import DirectRoute
@@ -49,8 +49,6 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     arrival, owner = context.arrival, context.owner
     assert arrival is not None  # the gate notes it for all requests to solve
     model, kept = await state.robot(robot, request.headers.get("if-match")), await state.worlds()
-    if arrival.is_of_page:  # others were checked by their headers, by the gate
-        state.admission.require_room(arrival)
     codec = request_codec(request.headers)
     output_codec = answer_codec(request.headers, codec)
     body = await request.body()

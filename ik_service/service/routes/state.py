@@ -18,8 +18,8 @@ from ik_service.service.catalog.robot_catalog import RobotCatalog
 from ik_service.service.catalog.world_catalog import WorldCatalog
 from ik_service.service.errors.exceptions import KeyRightsError, MissingKeyError
 from ik_service.service.gate.admission import Admission
+from ik_service.service.gate.gate import context_of
 from ik_service.service.gate.metrics import ServiceMetrics
-from ik_service.service.gate.request_context import owner_of
 from ik_service.service.gate.stream_session import StreamSession
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.pool.side_threads import SideThreads
@@ -120,7 +120,7 @@ class ServiceState:
             MissingKeyError: The caller has no API key.
             KeyRightsError: The API key may not do this.
         """
-        name = owner_of(scope)
+        name = context_of(scope).owner
         if name is None:
             raise MissingKeyError(f"{noun.capitalize()}s are put and deleted by API key only.")
         if self.uploaders is not None and name not in self.uploaders:

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, WebSocket
 
 from ik_service.service.gate.access import STREAM_PROTOCOL
-from ik_service.service.gate.request_context import owner_of
+from ik_service.service.gate.gate import context_of
 from ik_service.service.gate.stream_session import StreamSession
 from ik_service.service.queue.errors import QueueFullError
 from ik_service.service.routes.state import ServiceState
@@ -16,7 +16,7 @@ async def stream(websocket: WebSocket, robot: str) -> None:
     """Serve one stream; an unknown robot, or one stream too many, is refused before the handshake."""
     state = websocket.app.state.service
     assert isinstance(state, ServiceState)  # put there by create_app
-    owner = owner_of(websocket.scope)
+    owner = context_of(websocket.scope).owner
     try:
         state.stream_cap.acquire(owner)
     except QueueFullError as error:

@@ -22,7 +22,7 @@ from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.objects import read_objects
 from ik_service.service.errors.exceptions import BodyTooLargeError, NotAcceptableError
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.request_context import context_of, owner_of
+from ik_service.service.gate.gate import context_of
 from ik_service.service.routes.openapi import document_body, world_content
 from ik_service.service.routes.state import Condition, IfMatch, State
 from ik_service.service.schema.collision import MAX_KEPT_BYTES, WORLD, WorldBody, WorldList, WorldSummary
@@ -61,7 +61,7 @@ async def get_world(world: WorldName, request: Request, state: State, condition:
     kept = (await state.world_refresh.current(world)).entry(world)
     if condition.is_known("world", world, kept):
         return Response(status_code=304, headers={"ETag": kept.etag})
-    content = await state.side_threads.run(owner_of(request.scope), _content, kept, codec)
+    content = await state.side_threads.run(context_of(request.scope).owner, _content, kept, codec)
     return Response(content, headers={"ETag": kept.etag}, media_type=codec.media_type)
 
 
@@ -80,7 +80,7 @@ async def put_world(world: WorldName, request: Request, state: State, condition:
     state.world_catalog.require_changeable(world)
     state.require_uploader(request.scope, "world")
     codec, output_codec = document_codecs(request.headers, "A world")
-    body, owner = await request.body(), owner_of(request.scope)
+    body, owner = await request.body(), context_of(request.scope).owner
     with context_of(request.scope).reserved(codec.decoded_bytes(body, state.max_body_bytes)):
         text = await state.side_threads.run(owner, _read, codec, body)
     expected = replace(condition, owner=owner)
@@ -101,7 +101,7 @@ async def delete_world(world: WorldName, request: Request, state: State, if_matc
     """Stop keeping a world; requests under way go on."""
     state.world_catalog.require_changeable(world)
     state.require_uploader(request.scope, "world")
-    precondition = Precondition(if_match, owner=owner_of(request.scope))
+    precondition = Precondition(if_match, owner=context_of(request.scope).owner)
     deleting = state.catalog_thread.run(precondition.owner, state.world_catalog.delete, world, precondition)
     await asyncio.shield(deleting)
 

@@ -1,37 +1,117 @@
-"""Gates around applications of tests."""
+"""Gates around applications of tests, and servers of applications on real sockets."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import uvicorn
 
 from ik_service.service.gate.admission import Admission
+from ik_service.service.gate.connection import server_config
 from ik_service.service.gate.gate import Gate
 from ik_service.settings import ServiceSettings
+from tests.bounded import until
 
+PATIENCE_S = 20.0  # for a server that is to act within half a second, on a busy machine
 KEYS = {name: f"{name}-0123456789abcdef" for name in ("flood", "calm")}
 
 
+def api_keys(*names: str) -> str:
+    return ",".join(f"{name}:{KEYS[name]}" for name in names)
+
+
 class Record:
-    """Observer of refusals: reasons, and statuses of what was answered unread."""
+    """Notes what metrics and the log are told."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
-        self.statuses: list[int] = []
+        self.answers: list[tuple[str, int, bool]] = []
+        self.lines: list[tuple[Any, ...]] = []
+        self.open = 0
+
+    def began(self) -> None:
+        self.open += 1
 
     def refused(self, reason: str) -> None:
         self.reasons.append(reason)
 
-    def answered_unread(self, status: int, seconds: float) -> None:
-        self.statuses.append(status)
+    def answered(self, scope: Any, *told: Any, is_unread: bool | None = None) -> None:
+        if is_unread is None:
+            self.lines.append(told)
+        else:
+            status, seconds = told
+            assert 0.0 < seconds < 60.0
+            self.answers.append((scope["path"], status, is_unread))
+            self.open -= 1
 
 
 def gate_around(
     app: Callable[..., Any],
     *,
-    observers: Sequence[Any] = (),
     draining: bool = False,
     admission: Admission | None = None,
+    log: Any = None,
     **options: Any,
 ) -> Gate:
-    """The gate of a service with some settings; without API keys where these name none."""
-    settings = ServiceSettings(**{"insecure": True, **options})
-    return Gate(app, settings, None, admission or Admission(10.0, Record()), observers, lambda: draining)
+    """The gate of a service with some settings, its metrics a `Record`; without API keys where these name none."""
+    settings, metrics = ServiceSettings(**{"insecure": True, **options}), Record()
+    return Gate(app, settings, None, admission or Admission(10.0), metrics, log or metrics, lambda: draining)  # type: ignore[arg-type]
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+    @property
+    def code(self) -> tuple[int, str]:
+        """Status and code of a problem document."""
+        assert self.headers[b"content-type"] == b"application/problem+json"
+        assert int(self.headers[b"content-length"]) == len(self.body)
+        return self.status, json.loads(self.body)["code"]
+
+
+async def ask(
+    gate: Gate,
+    path: str = "/x",
+    chunks: Iterable[bytes | None] = (b"",),
+    *,
+    key: str | None = None,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    method: str = "POST",
+) -> Answer:
+    """The answer to a request whose body comes in chunks; a chunk that is None never comes."""
+    waiting, sent = list(chunks), []
+    given = [*headers, *([(b"x-api-key", KEYS[key].encode())] if key else [])]
+
+    async def receive() -> Any:
+        if not waiting or waiting[0] is None:
+            return await asyncio.Event().wait()  # for ever
+        return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await gate({"type": "http", "method": method, "path": path, "headers": given}, receive, send)
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return Answer(sent[0]["status"], dict(sent[0]["headers"]), body)
+
+
+@contextmanager
+def real_server(
+    app: Any, settings: ServiceSettings, run: Callable[[Any], Any] = asyncio.run
+) -> Iterator[tuple[uvicorn.Server, tuple[str, int]]]:
+    """The server of an application and its address; `run` makes its event loop."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        running = uvicorn.Server(server_config(app, settings))
+        thread = threading.Thread(target=lambda: run(running.serve(sockets=[listener])))
+        thread.start()
+        until(lambda: running.started, PATIENCE_S)
+        yield running, listener.getsockname()
+        running.should_exit = True
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()

@@ -1,17 +1,21 @@
 """The server on a real socket: slow, large and broken requests end, with a problem document where there can be one."""
 
+import asyncio
 import contextlib
 import json
+import logging
 import socket
+import threading
 import time
 
 import pytest
+import uvloop
 
-from ik_service.service.gate.connection import EXTRA_MOST, ConnectionSlots
-from ik_service.service.gate.request_context import CONTEXT, MemoryBudget, RequestContext
+from ik_service.service.gate.connection import EXTRA_MOST, PIPELINED_MOST, ConnectionSlots
+from ik_service.service.gate.gate import CONTEXT, RequestContext
 from ik_service.settings import ServiceSettings
 from tests.bounded import until
-from tests.service.gate.real_server import PATIENCE_S, real_server
+from tests.service.gate.gates import KEYS, PATIENCE_S, api_keys, gate_around, real_server
 
 SETTINGS = ServiceSettings(
     max_header_bytes=2048,
@@ -23,7 +27,13 @@ SETTINGS = ServiceSettings(
     keep_alive_s=1.0,
 )
 PIECES, PIECE_BYTES = 4000, 100_000
-MEMORY = MemoryBudget(2**30, 2**20, is_shared=True, refused=lambda reason: None)
+GATE = gate_around(None, api_keys=api_keys(*KEYS))
+EARLY = b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n"
+HEALTH = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def post(path, fields, body=b""):
+    return b"POST /%b HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n%b" % (path, fields, body)
 
 
 async def application(scope, receive, send):
@@ -35,7 +45,7 @@ async def application(scope, receive, send):
         for _ in range(PIECES):
             await send({"type": "http.response.body", "body": bytes(PIECE_BYTES), "more_body": True})
         return
-    scope[CONTEXT] = RequestContext(MEMORY)
+    scope[CONTEXT] = RequestContext(GATE, scope, receive, send)
     size = 10_000_000 if scope["path"] == "/large" else 2
     more = scope["path"] != "/early"
     while more:
@@ -57,8 +67,10 @@ def server():
 def connect(server):
     opened = []
 
-    def open_one():
+    def open_one(data=b""):
+        """A connection on which some bytes are sent."""
         opened.append(socket.create_connection(server[1], timeout=PATIENCE_S))
+        opened[-1].sendall(data)
         return opened[-1]
 
     yield open_one
@@ -98,20 +110,6 @@ def test_a_connection_that_says_nothing_is_closed(connect):
     assert rest(connect()) == b""
 
 
-def test_headers_in_drops_are_408(connect):
-    connection = connect()
-    connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n")
-    assert problem(rest(connection)) == (408, "request_timeout")
-
-
-def test_headers_in_drops_on_a_kept_connection_are_408_too(connect):
-    connection = connect()
-    connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert answer(connection).startswith(b"HTTP/1.1 200")
-    connection.sendall(b"GET / HT")
-    assert problem(rest(connection)) == (408, "request_timeout")
-
-
 @pytest.mark.parametrize("pieces", [1, 20])
 @pytest.mark.parametrize("field", ["GET /%b HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nX-Long: %b\r\n\r\n"])
 def test_too_large_headers_are_431(connect, pieces, field):
@@ -129,21 +127,36 @@ def test_too_large_headers_are_431(connect, pieces, field):
         assert problem(found) == (431, "headers_too_large")
 
 
-def test_headers_without_end_are_431_once_they_are_too_large(connect):
-    connection = connect()
-    connection.sendall(b"GET / HTTP/1.1\r\nX-Long: " + b"a" * SETTINGS.max_header_bytes)
-    assert problem(rest(connection)) == (431, "headers_too_large")
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n", (408, "request_timeout")),
+        (EARLY + b"GET / HT", (408, "request_timeout")),
+        (b"GET / HTTP/1.1\r\nX-Long: " + b"a" * SETTINGS.max_header_bytes, (431, "headers_too_large")),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 this is TLS\r\n\r\n", (400, "bad_request")),
+        (post(b"early", b"Host: a"), (400, "bad_request")),
+        (post(b"early", b"Host: b"), (400, "bad_request")),
+        (post(b"early", b"Transfer-Encoding: gzip, chunked", b"0\r\n\r\n"), (501, "not_implemented")),
+        (
+            post(b"early", b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked", b"0\r\n\r\n"),
+            (501, "not_implemented"),
+        ),
+    ],
+    ids=["drops", "drops later", "no end", "no HTTP", "two hosts", "other hosts", "coding", "codings"],
+)
+def test_headers_that_are_slow_large_or_ambiguous_are_refused(connect, data, expected):
+    connection = connect(data)
+    if data.startswith(EARLY):
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+    assert problem(rest(connection)) == expected
 
 
-def test_what_is_not_http_is_400(connect):
-    connection = connect()
-    connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 this is TLS\r\n\r\n")
-    assert problem(rest(connection)) == (400, "bad_request")
+def test_a_coding_is_known_in_any_case(connect):
+    assert answer(connect(post(b"early", b"Transfer-Encoding: Chunked", b"0\r\n\r\n"))).startswith(b"HTTP/1.1 200")
 
 
 def test_a_body_that_goes_on_after_the_answer_is_cut_off(connect):
-    connection = connect()
-    connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\nxx")
+    connection = connect(post(b"early", b"Content-Length: 90000", b"xx"))
     assert answer(connection).startswith(b"HTTP/1.1 200")
 
     def is_cut_off():
@@ -156,27 +169,30 @@ def test_a_body_that_goes_on_after_the_answer_is_cut_off(connect):
     until(is_cut_off, PATIENCE_S)
 
 
-def test_a_body_that_ends_after_the_answer_leaves_the_connection_good(connect):
-    connection = connect()
-    connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nxx")
+def test_a_body_that_ends_after_the_answer_leaves_the_connection_good_and_idle_for_as_long_as_any(connect):
+    connection = connect(post(b"early", b"Content-Length: 4", b"xx"))
     assert answer(connection).startswith(b"HTTP/1.1 200")
-    connection.sendall(b"xxGET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection.sendall(b"xx" + EARLY)
     assert answer(connection).startswith(b"HTTP/1.1 200")
-    assert rest(connection) == b""  # and an idle one is closed
+    connection.sendall(post(b"early", b"Content-Length: 4", b"xx"))
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+    connection.sendall(b"xx")
+    began = time.monotonic()
+    assert rest(connection) == b""  # an idle one is closed, and not by the time of the body
+    assert time.monotonic() - began > SETTINGS.body_timeout_s + 0.2
 
 
 @pytest.mark.parametrize(("rate", "is_read"), [(1.0, False), (1e6, True)])  # rests of hours, and of 50 ms
 def test_a_body_that_is_discarded_rests_as_one_that_is_read(server, connect, monkeypatch, caplog, rate, is_read):
-    monkeypatch.setattr("ik_service.service.gate.request_context.BODY_RATE", rate)
-    monkeypatch.setattr("ik_service.service.gate.request_context.AHEAD_S", 0.0)
-    monkeypatch.setattr(MEMORY, "read_until", {})
-    connection = connect()
-    connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n")
+    monkeypatch.setattr("ik_service.service.gate.gate.BODY_RATE", rate)
+    monkeypatch.setattr("ik_service.service.gate.gate.AHEAD_S", 0.0)
+    monkeypatch.setattr(GATE, "read_until", {})
+    connection = connect(post(b"early", b"Content-Length: 50000"))
     assert answer(connection).startswith(b"HTTP/1.1 200")
     (taken,) = server[0].server_state.connections
     connection.sendall(b"x" * 1000)
-    until(lambda: MEMORY.read_until if is_read else taken.flow.read_paused, PATIENCE_S)
-    connection.sendall(b"x" * 49_000 + b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    until(lambda: GATE.read_until if is_read else taken.flow.read_paused, PATIENCE_S)
+    connection.sendall(b"x" * 49_000 + EARLY)
     if is_read:
         assert answer(connection).startswith(b"HTTP/1.1 200")
     assert rest(connection) == b""  # one that rests for too long is cut off
@@ -184,8 +200,7 @@ def test_a_body_that_is_discarded_rests_as_one_that_is_read(server, connect, mon
 
 
 def test_a_caller_who_does_not_take_the_answer_is_cut_off(server, connect):
-    connection = connect()
-    connection.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection = connect(EARLY.replace(b"early", b"large"))
     until(lambda: server[0].server_state.connections, PATIENCE_S)
     until(lambda: not server[0].server_state.connections, PATIENCE_S)
     assert len(rest(connection)) < 10_000_000
@@ -198,12 +213,11 @@ def fill(server, connect):
 
 
 def opened_by(connect, tasks, busy):
-    held = [connect() for _ in range(SETTINGS.max_connections)]
+    held = [connect(EARLY) for _ in range(SETTINGS.max_connections)]
     for connection in held:
-        connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
         assert answer(connection).startswith(b"HTTP/1.1 200")
         if busy:
-            connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n")
+            connection.sendall(post(b"late", b"Content-Length: 2"))
     if busy:
         until(lambda: len(tasks) == len(held), PATIENCE_S)
     return held
@@ -211,26 +225,20 @@ def opened_by(connect, tasks, busy):
 
 def test_the_connection_that_is_idle_for_longest_gives_way_to_a_new_one(connect, fill):
     first, second, *_ = fill(busy=False)
-    newest = connect()
-    newest.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert answer(newest).startswith(b"HTTP/1.1 200")
+    assert answer(connect(EARLY)).startswith(b"HTTP/1.1 200")
     assert rest(first) == b""
-    second.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    second.sendall(EARLY)
     assert answer(second).startswith(b"HTTP/1.1 200")
 
 
 def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(connect, fill):
     fill(busy=True)
-    for method in (b"GET", b"HEAD"):
-        supervisor = connect()
-        supervisor.sendall(method + b" /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
-        reply = rest(supervisor)
+    for data in (HEALTH, HEALTH.replace(b"GET", b"HEAD")):
+        reply = rest(connect(data))
         assert reply.startswith(b"HTTP/1.1 200")
         assert b"connection: close" in reply
-    for data in (b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n", b""):
-        extra = connect()
-        extra.sendall(data)
-        refused = rest(extra)
+    for data in (EARLY, b""):
+        refused = rest(connect(data))
         assert problem(refused) == (503, "unavailable")
         assert b"retry-after: " in refused
 
@@ -238,9 +246,7 @@ def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(c
 def test_an_extra_connection_is_closed_for_the_next(connect, fill):
     fill(busy=True)
     extra = [connect() for _ in range(EXTRA_MOST + 1)]
-    supervisor = connect()
-    supervisor.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert rest(supervisor).startswith(b"HTTP/1.1 200")
+    assert rest(connect(HEALTH)).startswith(b"HTTP/1.1 200")
     assert rest(extra[0]) == b""
 
 
@@ -256,37 +262,14 @@ def test_who_has_shown_no_key_gives_way_first_but_for_some_and_then_who_keeps_mo
 
     slots = ConnectionSlots(8)
     for owner, name in [("a", "a1"), ("a", "a2"), ("b", "b1"), (None, "n1"), ("a", "a3"), (None, "n2")]:
-        slots.add_idle(Connection(name), owner)
-    gone = Connection("gone")
-    slots.add_idle(gone, None)
-    slots.remove(gone)
+        slots.idle[owner][Connection(name)] = None
     while slots.make_room():
         pass
     assert closed == ["n1", "a1", "a2", "a3", "b1", "n2"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "status"),
-    [
-        (b"Host: a\r\nHost: a\r\n\r\n", 400),
-        (b"Host: a\r\nHost: b\r\n\r\n", 400),
-        (b"Host: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
-        (b"Host: a\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
-        (b"Host: a\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 200),
-    ],
-)
-def test_what_two_readers_could_take_differently_is_refused(connect, fields, status):
-    connection = connect()
-    connection.sendall(b"POST /early HTTP/1.1\r\n" + fields)
-    if status == 200:
-        assert answer(connection).startswith(b"HTTP/1.1 200")
-    else:
-        assert problem(rest(connection))[0] == status
-
-
 def chunked(connect, body):
-    connection = connect()
-    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    connection = connect(post(b"late", b"Transfer-Encoding: chunked"))
     try:
         connection.sendall(body)
     except (BrokenPipeError, ConnectionResetError):
@@ -317,29 +300,21 @@ def test_trailers_of_a_body_are_no_headers(connect):
     assert answer(chunked(connect, b"1\r\nx\r\n0\r\nX-Late: 1\r\n\r\n")).endswith(b"\r\n\r\nxx")
 
 
-def test_who_sends_no_more_still_gets_the_answer(connect):
-    connection = connect()
-    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxx")
+@pytest.mark.parametrize(("sent", "end"), [(b"xx", b"\r\n\r\nxx"), (b"x", b"")], ids=["whole", "half"])
+def test_who_sends_no_more_still_gets_the_answer_to_a_whole_request(connect, sent, end):
+    connection = connect(post(b"late", b"Content-Length: 2", sent))
     connection.shutdown(socket.SHUT_WR)
-    assert rest(connection).endswith(b"\r\n\r\nxx")
-
-
-def test_who_sends_no_more_and_only_half_a_request_is_cut_off(connect):
-    connection = connect()
-    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx")
-    connection.shutdown(socket.SHUT_WR)
-    assert rest(connection) == b""
+    found = rest(connection)
+    assert found.endswith(end)
+    assert bool(found) == bool(end)
 
 
 def test_requests_that_come_long_before_their_answers_end_the_connection(connect):
-    connection = connect()
-    connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n" * 10_000)
-    assert rest(connection).count(b"HTTP/1.1 200") < 10_000
+    assert rest(connect(EARLY * 10_000)).count(b"HTTP/1.1 200") < 10_000
 
 
 def test_a_caller_who_takes_an_answer_in_drops_is_cut_off(connect):
-    connection = connect()
-    connection.sendall(b"GET /pieces HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection = connect(EARLY.replace(b"early", b"pieces"))
     taken, deadline = 0, time.monotonic() + PATIENCE_S
     with contextlib.suppress(ConnectionResetError):
         while (chunk := connection.recv(100_000)) and time.monotonic() < deadline:
@@ -347,3 +322,52 @@ def test_a_caller_who_takes_an_answer_in_drops_is_cut_off(connect):
             time.sleep(0.02)
     assert 0 < taken < PIECES * PIECE_BYTES
     assert time.monotonic() < deadline
+
+
+class Slow:
+    """Answers a request once told to, or once the caller has gone."""
+
+    def __init__(self):
+        self.may_answer, self.begun, self.ended = threading.Event(), 0, 0
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return
+        self.begun += 1
+        await receive()
+        gone = asyncio.ensure_future(receive())
+        while not gone.done() and not self.may_answer.is_set():
+            await asyncio.sleep(0.001)
+        gone.cancel()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"xx"})
+        self.ended += 1
+
+
+@pytest.mark.parametrize("requests", [2, PIPELINED_MOST + 2], ids=["gone", "too many"])
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_the_request_that_is_answered_learns_that_its_connection_has_ended(run, requests, caplog):
+    application = Slow()
+    with real_server(application, ServiceSettings(), run) as (server, address):
+        with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+            connection.sendall(requests * EARLY)
+            until(lambda: application.begun, PATIENCE_S)
+            if requests > PIPELINED_MOST:
+                assert rest(connection) == b""
+        until(lambda: application.ended and not server.server_state.connections, PATIENCE_S)
+    assert (application.begun, application.ended) == (1, 1)
+    assert not [line for line in caplog.records if line.levelno > logging.WARNING]
+
+
+def test_as_many_requests_as_allowed_are_answered_in_their_order():
+    application = Slow()
+    application.may_answer.set()
+    with real_server(application, ServiceSettings()) as (_, address), socket.create_connection(address) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.sendall((PIPELINED_MOST + 1) * EARLY)
+        data = b""
+        while data.count(b"\r\n\r\nxx") < PIPELINED_MOST + 1:
+            chunk = connection.recv(65536)
+            assert chunk
+            data += chunk
+    assert application.ended == PIPELINED_MOST + 1

@@ -5,132 +5,15 @@ import json
 import logging
 
 import pytest
-from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
 from tests.bounded import run
-from tests.service.gate.gates import KEYS, gate_around
+from tests.service.gate.gates import KEYS, api_keys, ask, gate_around
 
-
-class Observer:
-    def __init__(self):
-        self.seen, self.open = [], 0
-
-    def began(self):
-        self.open += 1
-
-    def answered(self, scope, request_id, status, seconds):
-        self.seen.append((scope["path"], request_id, status))
-        assert 0.0 < seconds < 60.0
-        self.open -= 1
-        assert self.open == 0
-
-
-def front_door(app, *, draining=False):
-    observer = Observer()
-    return TestClient(gate_around(app, observers=[observer], draining=draining)), observer
-
-
-async def ok(scope, receive, send):
-    await PlainTextResponse("fine")(scope, receive, send)
-
-
-def raising(error):
-    async def app(scope, receive, send):
-        raise error
-
-    return app
-
-
-def answering(status, **headers):
-    async def app(scope, receive, send):
-        await PlainTextResponse("as the framework says it", status, headers=headers)(scope, receive, send)
-
-    return app
-
-
-def test_a_sane_request_id_is_kept_and_any_other_replaced():
-    client, observer = front_door(ok)
-    assert client.get("/a", headers={"X-Request-ID": "trace-1:/a"}).headers["x-request-id"] == "trace-1:/a"
-    made = [client.get("/b", headers=h).headers["x-request-id"] for h in ({}, {"X-Request-ID": "a b"})]
-    made.append(client.get("/b", headers={"X-Request-ID": "x" * 129}).headers["x-request-id"])
-    assert len(set(made)) == 3
-    assert all(len(own) == 16 for own in made)
-    assert [own for _, own, _ in observer.seen] == ["trace-1:/a", *made]
-
-
-def test_an_error_raised_in_a_layer_is_a_problem_document_without_its_text(caplog):
-    client, observer = front_door(raising(RuntimeError("/srv/secret.py")))
-    with caplog.at_level(logging.ERROR):
-        reply = client.get("/x")
-    assert (reply.status_code, reply.json()["code"]) == (500, "internal_error")
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert "secret" not in reply.text
-    assert reply.json()["request_id"] == reply.headers["x-request-id"]
-    assert "secret" in caplog.text  # the log has it
-    assert observer.seen[0][2] == 500
-
-
-@pytest.mark.parametrize(
-    ("status", "code"), [(400, "bad_request"), (413, "body_too_large"), (404, "not_found"), (418, "http_418")]
-)
-def test_errors_in_another_form_are_turned_into_problem_documents(status, code):
-    client, _ = front_door(answering(status, vary="Origin"))
-    reply = client.get("/x")
-    assert (reply.status_code, reply.json()["code"]) == (status, code)
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert int(reply.headers["content-length"]) == len(reply.content)
-    assert reply.headers["vary"] == "Origin"
-    assert "framework" not in reply.text
-
-
-def test_half_an_answer_does_not_become_a_whole_one():
-    async def breaks_off(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"half", "more_body": True})
-        raise RuntimeError("off")
-
-    client, observer = front_door(breaks_off)
-    with pytest.raises(RuntimeError):
-        client.get("/x")
-    assert observer.seen[0][2] == 200
-
-
-def test_a_caller_who_goes_is_no_fault(caplog):
-    _, observer = front_door(ok)
-
-    async def send(message):
-        raise AssertionError(message)
-
-    door = gate_around(raising(ClientDisconnect()), observers=[observer])
-    asyncio.run(door({"type": "http", "method": "GET", "path": "/x", "headers": []}, None, send))
-    assert observer.seen[0][2] == 499
-    assert not caplog.records
-
-
-def test_what_is_cut_off_at_the_end_of_the_drain_is_told_to_come_back():
-    client, _ = front_door(raising(asyncio.CancelledError()), draining=True)
-    reply = client.get("/x")
-    assert (reply.status_code, reply.json()["code"]) == (503, "shutting_down")
-    assert int(reply.headers["retry-after"]) >= 1
-    assert reply.headers["connection"] == "close"
-
-
-def test_connections_close_while_draining():
-    assert "connection" not in front_door(ok)[0].get("/x").headers
-    assert front_door(ok, draining=True)[0].get("/x").headers["connection"] == "close"
-
-
-def body_messages(*chunks):
-    waiting = [{"type": "http.request", "body": c, "more_body": k + 1 < len(chunks)} for k, c in enumerate(chunks)]
-
-    async def receive():
-        if waiting and waiting[0]["body"] is not None:
-            return waiting.pop(0)
-        return await asyncio.Event().wait()  # for ever
-
-    return receive
+BOTH = {"api_keys": api_keys(*KEYS)}
+LAB = {"cors_origins": "https://lab.example"}
+FROM_LAB = (b"origin", b"https://lab.example")
 
 
 async def whole_body(scope, receive, send):
@@ -141,78 +24,197 @@ async def whole_body(scope, receive, send):
     await PlainTextResponse(body)(scope, receive, send)
 
 
-def answer_of(gate, receive, headers=()):
-    """Status and body of the answer to a request whose body comes as told."""
-    sent = []
+def raising(error):
+    async def app(scope, receive, send):
+        raise error
 
-    async def send(message):
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/x", "headers": list(headers)}
-    run(gate(scope, receive, send))
-    return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
+    return app
 
 
-SHARED = {"api_keys": ",".join(f"{name}:{key}" for name, key in KEYS.items())}
-FLOOD = (b"x-api-key", KEYS["flood"].encode())
+def asked_for(app, path="/x", chunks=(b"",), *, key=None, headers=(), **options):
+    gate = gate_around(app, **options)
+    return gate.metrics, run(ask(gate, path, chunks, key=key, headers=headers))
+
+
+def test_a_sane_request_id_is_kept_and_any_other_replaced():
+    ids = []
+    for given in (b"trace-1:/a", b"a b", b"x" * 129, None):
+        record, answer = asked_for(whole_body, headers=[(b"x-request-id", given)] if given else [])
+        ids.append(answer.headers[b"x-request-id"].decode())
+        assert record.lines[0][:3] == (ids[-1], None, 200)
+    assert ids[0] == "trace-1:/a"
+    assert len(set(ids)) == 4
+    assert all(len(own) == 16 for own in ids[1:])
+
+
+def test_an_error_raised_in_a_layer_is_a_problem_document_without_its_text(caplog):
+    with caplog.at_level(logging.ERROR):
+        record, answer = asked_for(raising(RuntimeError("/srv/secret.py")))
+    assert answer.code == (500, "internal_error")
+    assert b"secret" not in answer.body
+    assert json.loads(answer.body)["request_id"] == answer.headers[b"x-request-id"].decode()
+    assert "secret" in caplog.text  # the log has it
+    assert (record.answers, record.open) == ([("/x", 500, False)], 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, "bad_request"), (413, "body_too_large"), (404, "not_found"), (418, "http_418")]
+)
+def test_errors_in_another_form_are_turned_into_problem_documents(status, code):
+    _, answer = asked_for(PlainTextResponse("as the framework says it", status, headers={"vary": "Origin"}))
+    assert answer.code == (status, code)
+    assert answer.headers[b"vary"] == b"Origin"
+    assert b"framework" not in answer.body
+
+
+def test_half_an_answer_does_not_become_a_whole_one():
+    async def breaks_off(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise RuntimeError("off")
+
+    gate = gate_around(breaks_off)
+    with pytest.raises(RuntimeError):
+        run(ask(gate))
+    assert gate.metrics.answers == [("/x", 200, False)]
+
+
+def test_a_caller_who_goes_is_no_fault(caplog):
+    gate = gate_around(raising(ClientDisconnect()))
+    with pytest.raises(IndexError):  # nothing is sent
+        run(ask(gate))
+    assert gate.metrics.answers == [("/x", 499, False)]
+    assert not caplog.records
+
+
+def test_while_draining_connections_close_and_what_is_cut_off_is_told_to_come_back():
+    assert b"connection" not in asked_for(whole_body)[1].headers
+    assert asked_for(whole_body, draining=True)[1].headers[b"connection"] == b"close"
+    _, answer = asked_for(raising(asyncio.CancelledError()), draining=True)
+    assert answer.code == (503, "shutting_down")
+    assert int(answer.headers[b"retry-after"]) >= 1
+    assert answer.headers[b"connection"] == b"close"
 
 
 def test_a_body_that_fills_the_memory_of_all_is_refused_and_gives_back_what_it_held():
-    gate = gate_around(whole_body, memory_bytes=2**20, **SHARED)
-    chunks = [b"a" * 70_000] * 8
-    status, _, body = answer_of(gate, body_messages(*chunks), [FLOOD])
-    assert (status, json.loads(body)["code"]) == (429, "share_exhausted")
-    assert (gate.memory.cap.used, gate._admission.observer.reasons) == (0, ["share"])
-    status, _, body = answer_of(gate, body_messages(*chunks[1:]), [FLOOD])
-    assert (status, len(body)) == (200, 490_000)
-    assert gate.memory.cap.used == 0
+    gate, chunks = gate_around(whole_body, memory_bytes=2**20, **BOTH), [b"a" * 70_000] * 8
+    assert run(ask(gate, chunks=chunks, key="flood")).code == (429, "share_exhausted")
+    assert (gate.memory.used, gate.metrics.reasons) == (0, ["share"])
+    assert len(run(ask(gate, chunks=chunks[1:], key="flood")).body) == 490_000
+    assert gate.memory.used == 0
 
 
 def test_a_long_body_rests_before_more_of_it_is_read(monkeypatch):
-    monkeypatch.setattr("ik_service.service.gate.request_context.BODY_RATE", 1.0)
+    monkeypatch.setattr("ik_service.service.gate.gate.BODY_RATE", 1.0)
     taken = []
 
     async def counting(scope, receive, send):
         while (await receive())["more_body"]:
             taken.append(1)
 
-    async def ask():
-        receive, gate = body_messages(*4 * [b"a" * 60_000]), gate_around(counting, **SHARED)
-        scope = {"type": "http", "method": "POST", "path": "/x", "headers": [FLOOD]}
-        reading = asyncio.create_task(gate(scope, receive, None))
+    async def read():
+        gate = gate_around(counting, **BOTH)
+        reading = asyncio.create_task(ask(gate, chunks=4 * [b"a" * 60_000], key="flood"))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not reading.done()
-        assert gate.memory.cap.used == 120_000
+        assert gate.memory.used == 120_000
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        assert gate.memory.cap.used == 0
+        assert gate.memory.used == 0
 
-    run(ask())
+    run(read())
     assert len(taken) == 1  # what is not counted yet; the second part rests
 
 
-def bounded(max_bytes, **options):
-    return gate_around(whole_body, max_body_bytes=max_bytes, **options)
+@pytest.mark.parametrize(
+    ("chunks", "headers", "expected"),
+    [
+        ([b"a" * 800, b"b" * 1200], [], (200, None)),
+        ([b"a" * 1200, b"b" * 1200], [], (413, "body_too_large")),
+        ([None], [(b"content-length", b"2001")], (413, "body_too_large")),
+        ([b"a", None], [], (408, "body_timeout")),
+    ],
+    ids=["within", "too large", "announced", "stops"],
+)
+def test_a_body_has_bounds_of_bytes_and_time_and_pages_see_the_refusal(chunks, headers, expected):
+    bounds = {"max_body_bytes": 2000, "body_timeout_s": 0.05, **LAB}
+    _, answer = asked_for(whole_body, chunks=chunks, headers=[*headers, FROM_LAB], **bounds)
+    if expected == (200, None):
+        assert (answer.status, answer.body) == (200, b"".join(chunks))
+    else:
+        assert answer.code == expected
+    assert answer.headers[b"access-control-allow-origin"] == b"https://lab.example"
+    assert answer.headers.get(b"connection") == (b"close" if expected[0] == 408 else None)
 
 
-def test_a_body_within_its_bounds_comes_through():
-    status, _, body = answer_of(bounded(2000), body_messages(b"a" * 800, b"b" * 1200))
-    assert (status, body) == (200, b"a" * 800 + b"b" * 1200)
+@pytest.mark.parametrize("name", ["x-api-key", "authorization", "if-match", "if-none-match"])
+def test_a_header_of_which_one_could_be_overlooked_is_sent_once(name):
+    field = (name.encode(), KEYS["flood"].encode())
+    _, answer = asked_for(whole_body, headers=[field, (b"accept", b"a"), (b"accept", b"b"), field], **BOTH)
+    assert answer.code == (400, "bad_request")
+    assert f"The request has 2 {name} headers. Send one." in answer.body.decode()
 
 
-def test_a_body_that_stops_coming_is_408_and_ends_the_connection():
-    status, headers, body = answer_of(bounded(2000, body_timeout_s=0.05), body_messages(b"a", None))
-    assert (status, json.loads(body)["code"]) == (408, "body_timeout")
-    assert headers[b"connection"] == b"close"
+class Waiting:
+    """A gate in front of an application that answers once it is let go on."""
+
+    def __init__(self, most, *names):
+        self.go_on, self.begun = asyncio.Event(), 0
+        self.gate = gate_around(self.answer, max_connections=most, api_keys=api_keys(*names))
+        self.reasons = self.gate.metrics.reasons
+
+    async def answer(self, scope, receive, send):
+        self.begun += 1
+        await self.go_on.wait()
+        if scope["path"] == "/fails":
+            raise OSError
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def ask(self, key, path="/v1/robots"):
+        return (await ask(self.gate, path, key=key)).status
+
+    async def begin(self, key, path="/v1/robots"):
+        """Ask without waiting for the answer."""
+        task, before = asyncio.create_task(self.ask(key, path)), self.begun
+        while self.begun == before and not task.done():
+            await asyncio.sleep(0)
+        return task
 
 
-def test_a_body_too_large_is_413_whether_announced_or_not():
-    bounds = bounded(2000)
-    for receive, headers in [
-        (body_messages(b"a" * 1200, b"b" * 1200), ()),
-        (body_messages(None), [(b"content-length", b"2001")]),
-    ]:
-        status, _, body = answer_of(bounds, receive, headers)
-        assert (status, json.loads(body)["code"]) == (413, "body_too_large")
+def test_health_answers_while_a_key_has_all_requests_under_way():
+    async def asking():
+        held = Waiting(2, "flood")
+        tasks = [await held.begin("flood"), await held.begin("flood")]
+        assert await held.ask("flood") == 503
+        assert held.reasons == ["connections"]
+        tasks += [await held.begin("flood", path) for path in ("/health/live", "/health/ready")]
+        assert held.begun == 4
+        held.go_on.set()
+        assert await asyncio.gather(*tasks) == [200] * 4
+        assert len(held.reasons) == 1
+
+    run(asking())
+
+
+def test_one_key_cannot_have_all_requests_under_way():
+    async def asking():
+        held = Waiting(4, *KEYS)
+        flood = [await held.begin("flood"), await held.begin("flood")]
+        assert await held.ask("flood") == 429
+        assert held.reasons == ["share"]
+        calm = await held.begin("calm")
+        held.go_on.set()
+        assert await asyncio.gather(*flood, calm) == [200] * 3
+
+    run(asking())
+
+
+def test_a_request_that_has_ended_leaves_its_place_however_it_ended():
+    async def asking():
+        held = Waiting(1, "flood")
+        held.go_on.set()
+        assert [await held.ask("flood", path) for path in ("/v1/robots", "/fails", "/v1/robots")] == [200, 500, 200]
+
+    run(asking())

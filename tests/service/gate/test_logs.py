@@ -32,7 +32,7 @@ def lines_of(paths, **options):
     stream = io.StringIO()
     settings = ServiceSettings(**{"log_format": "json", **options})
     with configured_logs(settings, stream):
-        client = TestClient(gate_around(application, observers=[AccessLog(settings, stream)], api_keys=f"lab:{KEY}"))
+        client = TestClient(gate_around(application, log=AccessLog(settings, stream), api_keys=f"lab:{KEY}"))
         for path in paths:
             client.get(path, headers={"X-Request-ID": f"id-of-{path.strip('/')}", "X-API-Key": KEY})
     return [line for line in stream.getvalue().splitlines() if "HTTP Request" not in line]  # of the test's client
@@ -108,7 +108,7 @@ def test_a_log_that_cannot_be_written_is_no_error_of_the_request():
     stream = io.StringIO()
     log = AccessLog(ServiceSettings(log_format="json"), stream)
     stream.close()
-    client = TestClient(gate_around(application, observers=[log]))
+    client = TestClient(gate_around(application, log=log))
     assert client.get("/a").status_code == 200
 
 

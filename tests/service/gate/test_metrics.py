@@ -90,7 +90,8 @@ def test_refused_requests_are_counted_by_reason(own_client):
     assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
     service = own_client.app.state.service
     service.metrics.refused("wait")  # as the pool and the connections do
-    service.metrics.answered_unread(503, 0.0)
+    service.metrics.began()
+    service.metrics.answered({"method": "POST"}, 503, 0.0, is_unread=True)
     found = samples(own_client)
     refused = "ik_service_refused_requests_total"
     assert found[(refused, ("reason", "deadline"))] == found[(refused, ("reason", "wait"))] == 1
@@ -237,7 +238,7 @@ def test_each_worker_shows_the_metrics_of_all(worker, tmp_path):
     for metrics, count in ((one, 3), (two, 4)):
         for _ in range(count):
             metrics.began()
-            metrics.answered({"method": "GET"}, "id", 200, 0.01)
+            metrics.answered({"method": "GET"}, 200, 0.01)
     two.began()
     two.refresh()
     requests = ("ik_service_requests_total", ("method", "GET"), ("route", "(none)"), ("status", "200"))
@@ -254,7 +255,7 @@ def test_each_worker_shows_the_metrics_of_all(worker, tmp_path):
     found = shown(one)
     assert (found[requests], found[("ik_service_requests_open",)], found[("ik_service_ready",)]) == (7, 0, 1)
     again = worker(2)
-    again.answered({"method": "GET"}, "id", 200, 0.01)
+    again.answered({"method": "GET"}, 200, 0.01)
     assert shown(one)[requests] == 8
 
 

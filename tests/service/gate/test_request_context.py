@@ -1,6 +1,5 @@
 """Memory of requests: an answer is never larger than its shape says, and what one holds is given back at its end."""
 
-import asyncio
 import contextlib
 import json
 from types import SimpleNamespace
@@ -18,11 +17,11 @@ from ik_service.service.codecs.media_types import BY_NAME
 from ik_service.service.documents.answer_size import solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.errors.exceptions import AnswerTooLargeError
-from ik_service.service.gate.bodies import PacedResponse
-from ik_service.service.gate.request_context import AHEAD_S, BODY_RATE, UNCOUNTED_BYTES, MemoryBudget, RequestContext
+from ik_service.service.gate.gate import AHEAD_S, BODY_RATE, UNCOUNTED_BYTES, Gate, RequestContext
 from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
 from ik_service.service.routes import forward
 from ik_service.settings import ServiceSettings
+from tests.service.gate.gates import KEYS, api_keys, gate_around
 
 JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"
 FAR = [9.0, 9.0, 9.0]  # out of reach: the longest advice
@@ -37,6 +36,7 @@ def target(link: str, **fields: Any) -> dict[str, Any]:
 
 
 ALL = ["active_limits", "advice", "islands", "solutions"]
+POSTURE = {"type": "posture", "joint_q_reference": load_robot("humanoid").mid_joint_q.tolist()}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "positions": ("panda", {"targets": [target("panda_hand")]}),
     "everything": ("panda", {"targets": [target("panda_hand")], "include": ALL}),
@@ -47,16 +47,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "out of reach": ("panda", {"targets": [{"link": "panda_hand", "positions": [FAR] * COUNT}], "include": ALL}),
     "two arms": (
         "dual_panda",
-        {"targets": [target("left_panda_hand"), target("right_panda_hand")], "include": ALL},
+        {"targets": [target(f"{side}_panda_hand") for side in ("left", "right")], "include": ALL},
     ),
-    "objectives": (
-        "humanoid",
-        {
-            "problem_count": COUNT,
-            "objectives": [{"type": "posture", "joint_q_reference": load_robot("humanoid").mid_joint_q.tolist()}],
-            "include": ALL,
-        },
-    ),
+    "objectives": ("humanoid", {"problem_count": COUNT, "objectives": [POSTURE], "include": ALL}),
 }
 
 
@@ -115,18 +108,20 @@ def test_pieces_are_the_same_bytes(media_type):
     assert len(pieces) > 1 or media_type == NPZ
 
 
-def memory(most: int = 1_000_000, *, is_shared: bool = True, answer: int = 10**9) -> MemoryBudget:
-    return MemoryBudget(most, answer, is_shared=is_shared, refused=lambda _: None)
+def gate(*, is_shared: bool = True, answer: int = 2**20) -> Gate:
+    """A gate with 1 MiB for all requests."""
+    keys = api_keys(*KEYS) if is_shared else ""
+    return gate_around(None, memory_bytes=2**20, max_answer_bytes=answer, api_keys=keys)
 
 
-def request_of(budget: MemoryBudget, owner: str | None = None) -> RequestContext:
-    context = RequestContext(budget)
+def request_of(shared: Gate, owner: str | None = None) -> RequestContext:
+    context = RequestContext(shared, {"type": "http", "headers": []}, None, None)
     context.owner = owner
     return context
 
 
 def test_one_key_leaves_room_for_another():
-    shared = memory()
+    shared = gate()
     first, second = request_of(shared, "a"), request_of(shared, "b")
     first.reserve(400_000)
     with pytest.raises(ShareExhaustedError):
@@ -134,42 +129,43 @@ def test_one_key_leaves_room_for_another():
     second.reserve(250_000)
     first.release(first.held)
     second.release(second.held)
-    assert (first.held, second.held, shared.cap.used) == (0, 0, 0)
+    assert (first.held, second.held, shared.memory.used) == (0, 0, 0)
+    assert shared.metrics.reasons == ["share"]
 
 
 def test_who_is_alone_has_all_of_it():
-    alone = memory(is_shared=False)
+    alone = gate(is_shared=False)
     first = request_of(alone)
-    first.reserve(1_000_000)
+    first.reserve(2**20)
     with pytest.raises(QueueFullError):
         request_of(alone).reserve(UNCOUNTED_BYTES + 1)
-    first.release(1_000_000)
-    assert alone.cap.used == 0
+    first.release(2**20)
+    assert alone.memory.used == 0
 
 
 def test_what_is_held_for_a_while_is_given_back_whatever_happens():
-    shared = memory()
+    shared = gate()
     one = request_of(shared, "a")
     one.reserve(UNCOUNTED_BYTES)
     with contextlib.suppress(ZeroDivisionError), one.reserved(1000):
-        assert shared.cap.used == UNCOUNTED_BYTES + 1000
+        assert shared.memory.used == UNCOUNTED_BYTES + 1000
         raise ZeroDivisionError
-    assert (one.held, shared.cap.used) == (UNCOUNTED_BYTES, 0)
+    assert (one.held, shared.memory.used) == (UNCOUNTED_BYTES, 0)
 
 
 def test_a_request_is_counted_whole_once_it_holds_much_in_small_parts():
-    shared = memory()
+    shared = gate()
     one = request_of(shared, "a")
     for held in range(UNCOUNTED_BYTES // 4, 2 * UNCOUNTED_BYTES, UNCOUNTED_BYTES // 4):
         one.reserve(UNCOUNTED_BYTES // 4)
-        assert shared.cap.used_by("a") == (held if held > UNCOUNTED_BYTES else 0)
+        assert shared.memory.used_by("a") == (held if held > UNCOUNTED_BYTES else 0)
     one.release(UNCOUNTED_BYTES // 4)
-    assert shared.cap.used == one.held
+    assert shared.memory.used == one.held
 
 
 def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch):
-    now, shared = 1000.0, memory()
-    monkeypatch.setattr("ik_service.service.gate.request_context.time", SimpleNamespace(monotonic=lambda: now))
+    now, shared = 1000.0, gate()
+    monkeypatch.setattr("ik_service.service.gate.gate.time", SimpleNamespace(monotonic=lambda: now))
     first, same, other = (request_of(shared, name) for name in "aab")
     ahead = int(AHEAD_S * BODY_RATE)
     assert first.rest_s(ahead - 1) == 0.0  # so much at once is read without a rest
@@ -183,50 +179,21 @@ def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch
 
 
 def test_where_all_have_one_key_only_bodies_that_are_discarded_rest():
-    alone, ahead = request_of(memory(is_shared=False)), int(AHEAD_S * BODY_RATE)
+    alone, ahead = request_of(gate(is_shared=False)), int(AHEAD_S * BODY_RATE)
     assert alone.rest_s(10 * ahead) == 0.0
     assert alone.rest_s(2 * ahead, is_discarded=True) == pytest.approx(2 * AHEAD_S, rel=0.01)
 
 
 def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
-    bounded = memory(10**9, answer=1_000_000)
+    bounded = gate(is_shared=False, answer=100_000)
     one = request_of(bounded)
     one.reserve_answer(UNCOUNTED_BYTES)
-    assert bounded.cap.used == 0
-    with pytest.raises(AnswerTooLargeError, match="1000001 bytes, and at most 1000000"):
-        one.reserve_answer(1_000_001)
+    assert bounded.memory.used == 0
+    with pytest.raises(AnswerTooLargeError, match="100001 bytes, and at most 100000"):
+        one.reserve_answer(100_001)
     assert one.held == UNCOUNTED_BYTES
     one.reserve_answer(1)
-    assert bounded.cap.used == UNCOUNTED_BYTES + 1
-
-
-def test_an_answer_in_pieces_goes_on_as_the_caller_takes_it():
-    taken: list[dict[str, Any]] = []
-    content = [b"a" * (PIECE_BYTES + 5), memoryview(np.arange(10.0)), b"", b"end"]
-
-    async def run() -> int:
-        room = asyncio.Semaphore(2)
-
-        async def send(message: Any) -> None:
-            await room.acquire()
-            taken.append(message)
-
-        sending = asyncio.create_task(PacedResponse(content, "text/plain")({"type": "http"}, None, send))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        before = len(taken)
-        assert not sending.done()
-        for _ in range(10):
-            room.release()
-        await sending
-        return before
-
-    assert asyncio.run(run()) == 2
-    body = b"".join(message.get("body", b"") for message in taken)
-    assert body == b"".join(content)
-    assert dict(taken[0]["headers"])[b"content-length"] == str(len(body)).encode()
-    assert [message["more_body"] for message in taken[1:-1]] == [True] * (len(taken) - 2)
-    assert not taken[-1].get("more_body", False)
+    assert bounded.memory.used == UNCOUNTED_BYTES + 1
 
 
 @pytest.fixture(scope="module")
@@ -240,45 +207,38 @@ def small():
         yield client
 
 
+def code_of(client: TestClient, path: str, body: Any = None, **options: Any) -> str:
+    """Code of the problem document, "ok" where a request is answered."""
+    reply = client.post(f"/v1/robots/panda/{path}", json=body, **options)
+    return "ok" if reply.status_code == 200 else reply.json()["code"]
+
+
 def test_an_answer_that_would_be_too_large_is_refused_before_it_is_made(small):
     body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 2000}]}
-    reply = small.post("/v1/robots/panda/solve", json=body)
-    assert (reply.status_code, reply.json()["code"]) == (413, "answer_too_large")
-    assert small.post("/v1/robots/panda/solve", json=body, headers={"Accept": MSGPACK}).status_code == 200
-    reply = small.post("/v1/robots/panda/forward", json={"joint_q": [[0.0] * 7] * 500})
-    assert (reply.status_code, reply.json()["code"]) == (413, "answer_too_large")
+    assert code_of(small, "solve", body) == "answer_too_large"
+    assert code_of(small, "solve", body, headers={"Accept": MSGPACK}) == "ok"
+    assert code_of(small, "forward", {"joint_q": [[0.0] * 7] * 500}) == "answer_too_large"
 
 
-def test_results_that_take_much_memory_are_refused_before_they_are_computed(small):
+def test_what_takes_much_memory_is_refused_before_it_is_there(small, monkeypatch):
     body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 2000}]}
     body["options"] = {"solutions": 16, "seeds": 16, "max_iterations": 1}
-    reply = small.post("/v1/robots/panda/solve", json=body, headers={"Accept": MSGPACK})
-    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
-
-
-def test_work_that_takes_much_memory_is_refused_before_it_is_begun(small, monkeypatch):
-    monkeypatch.setattr(forward, "POSE_BYTES", 2**21)
-    reply = small.post("/v1/robots/panda/forward", json={"joint_q": [[0.0] * 7], "links": ["panda_hand"]})
-    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
-
-
-def test_bodies_that_unpack_to_much_are_refused_before_they_are(small):
+    assert code_of(small, "solve", body, headers={"Accept": MSGPACK}) == "queue_full"  # the result
     joint_q = [[0.0] * 7] * 40_000
-    reply = small.post("/v1/robots/panda/forward", json={"joint_q": joint_q, "links": ["panda_hand"]})
-    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
+    assert code_of(small, "forward", {"joint_q": joint_q, "links": ["panda_hand"]}) == "queue_full"
     lists = b"[" + b",".join([b"[]"] * 150_000) + b"]"  # of these bytes there is room for two copies
-    reply = small.post("/v1/robots/panda/forward", content=lists, headers={"Content-Type": JSON})
-    assert (reply.status_code, reply.json()["code"]) == (503, "queue_full")
+    assert code_of(small, "forward", content=lists, headers={"Content-Type": JSON}) == "queue_full"
     empty = b"[" + b",".join([b"[]"] * 2_000_001) + b"]"
-    reply = small.post("/v1/robots/panda/forward", content=empty, headers={"Content-Type": JSON})
-    assert reply.status_code in (413, 503)
+    assert code_of(small, "forward", content=empty, headers={"Content-Type": JSON}) in ("body_too_large", "queue_full")
+    monkeypatch.setattr(forward, "POSE_BYTES", 2**21)
+    assert code_of(small, "forward", {"joint_q": [[0.0] * 7], "links": ["panda_hand"]}) == "queue_full"  # the work
 
 
 def test_a_long_body_counts_twice_while_its_document_is_measured(small, monkeypatch):
     memory, measure, used = small.app.middleware_stack.memory, JsonCodec.decoded_bytes, []
 
     def noted(codec, body, limit=0):
-        used.append(memory.cap.used)
+        used.append(memory.used)
         return measure(codec, body, limit)
 
     monkeypatch.setattr(JsonCodec, "decoded_bytes", noted)
@@ -293,7 +253,7 @@ def test_all_is_given_back_after_answers_and_errors(small):
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 1000}
     for body in ({"targets": [target]}, {"targets": [target], "options": {"seeds": 0}}):
         small.post("/v1/robots/panda/solve", content=json.dumps(body) + " " * 100_000, headers={"Content-Type": JSON})
-    assert memory.cap.used == 0
+    assert memory.used == 0
 
 
 def test_objects_with_many_names_are_refused_before_each_becomes_an_error(client):
