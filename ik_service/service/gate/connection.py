@@ -35,6 +35,8 @@ EXTRA_MOST = 64
 """Extra connections at once; the oldest is closed for the next."""
 EXTRA_S = 1.0
 """Time that an extra connection may take to send its request."""
+LOOKS = 4
+"""So often in the time of an answer is looked whether the caller has taken all; the time is exact to one of them."""
 _FULL = 503, "Too many connections are open."
 
 
@@ -93,7 +95,9 @@ class LimitedConnection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._incoming: asyncio.TimerHandle | None = None  # headers, or the rest of a body that nobody reads
-        self._outgoing: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._untaken: RequestResponseCycle | None = None  # at the last look, and at so many before
+        self._untaken_looks = 0
         self._in_headers, self._is_extra = False, False
         self._beside_body = 0  # bytes of the headers; after the headers those around the chunks of the body
         self._idle_among: dict[LimitedConnection, None] = {}
@@ -109,6 +113,7 @@ class LimitedConnection(HttpToolsProtocol):
         else:
             self._set_idle(None)
         self._await_incoming(min(EXTRA_S if self._is_extra else math.inf, self.settings.header_timeout_s))
+        self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers, and tell the request that is being answered."""
@@ -204,13 +209,14 @@ class LimitedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request; the rest of this one's body is discarded, for a limited time."""
         super().on_response_complete()
-        if not self.flow.write_paused:
-            self._end_outgoing()
         if self.cycle.response_complete:
             self._set_idle(context_of(self.cycle.scope).owner if CONTEXT in self.cycle.scope else None)
-        if self.transport.is_closing():
-            self._await_outgoing()
-        elif not self.pipeline and self.cycle.response_complete and self.cycle.more_body:
+        if (
+            not self.transport.is_closing()
+            and not self.pipeline
+            and self.cycle.response_complete
+            and self.cycle.more_body
+        ):
             self._await_incoming(self.settings.body_timeout_s)
 
     def send_400_response(self, msg: str) -> None:
@@ -247,38 +253,23 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _let_go(self) -> None:
         self._end_incoming()
-        self._end_outgoing()
+        if self._looking is not None:
+            self._looking.cancel()
         self._idle_among.pop(self, None)
         self.slots.extra.pop(self, None)
 
     # ------------------------------------------------------------------ outgoing
-    def pause_writing(self) -> None:
-        """Start the timer of a caller that does not read the answer."""
-        super().pause_writing()
-        self._await_outgoing()
-
-    def resume_writing(self) -> None:
-        """Stop that timer once the answer has been read whole."""
-        super().resume_writing()
-        if self.cycle is None or self.cycle.response_complete:
-            self._end_outgoing()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection."""
-        super().timeout_keep_alive_handler()
-        self._await_outgoing()
-
     def _refuse(self, status: int, detail: str) -> None:
         """Answer without the application, and close; only close where earlier answers are still to come."""
         cycle = self.cycle
         if cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete)):
-            return self.close_now()
+            self.close_now()
+            return
         response = problem_response(framework_kind(status), detail, headers={"Connection": "close"})
         fields = [b"%b: %b\r\n" % field for field in (*self.server_state.default_headers, *response.raw_headers)]
         self._end_incoming()
         self.transport.write(b"".join([STATUS_LINE[status], *fields, b"\r\n", bytes(response.body)]))
         self.transport.close()
-        return self._await_outgoing()
 
     def _headers_too_large(self) -> tuple[int, str]:
         return 431, f"The request's line and headers are larger than {self.settings.max_header_bytes} bytes."
@@ -293,14 +284,14 @@ class LimitedConnection(HttpToolsProtocol):
             self._incoming.cancel()
             self._incoming = None
 
-    def _await_outgoing(self) -> None:
-        if self._outgoing is None and self.transport.get_write_buffer_size() > 0:
-            self._outgoing = self.loop.call_later(self.settings.answer_timeout_s, self.close_now)
-
-    def _end_outgoing(self) -> None:
-        if self._outgoing is not None:
-            self._outgoing.cancel()
-            self._outgoing = None
+    def _look(self) -> None:
+        """Cut off a caller that takes an answer too slowly, also where the connection is closing."""
+        is_same = self.transport.get_write_buffer_size() > 0 and self._untaken is self._running
+        self._untaken, self._untaken_looks = self._running, self._untaken_looks + 1 if is_same else 0
+        if self._untaken_looks < LOOKS:
+            self._looking = self.loop.call_later(self.settings.answer_timeout_s / LOOKS, self._look)
+        else:
+            self.close_now()
 
     def _incoming_late(self) -> None:
         self._incoming = None

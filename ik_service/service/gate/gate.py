@@ -21,20 +21,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.service.errors.exceptions import (
-    AccessError,
-    AnswerTooLargeError,
-    BodyTimeoutError,
-    BodyTooLargeError,
-    RepeatedHeaderError,
-)
-from ik_service.service.errors.problem_documents import (
-    PROBLEM_MEDIA_TYPE,
-    error_response,
-    framework_kind,
-    problem_response,
-    send_error,
-)
+from ik_service.service.errors import exceptions as api
+from ik_service.service.errors import problem_documents as problems
+from ik_service.service.errors.problem_documents import send_error
 from ik_service.service.errors.request_id import REQUEST_ID_HEADER, current_request_id, request_id
 from ik_service.service.gate.access import Access
 from ik_service.service.gate.admission import Admission, Arrival
@@ -102,17 +91,12 @@ class Gate:
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app, self._admission, self._log, self._access = app, admission, log, Access(settings, bound_to)
-        self.settings, self.metrics, self.is_draining, self.is_shared = (
-            settings,
-            metrics,
-            is_draining,
-            len(settings.keys) > 1,
-        )
-        self.memory = FairCap(settings.memory_bytes, "bytes of bodies and answers", "bytes", is_shared=self.is_shared)
+        self.settings, self.metrics, self.is_draining = settings, metrics, is_draining
+        self.is_shared = is_shared = len(settings.keys) > 1
+        self.memory = FairCap(settings.memory_bytes, "bytes of bodies and answers", "bytes", is_shared=is_shared)
         self.read_until = dict[Owner, float]()
-        self._under_way = FairCap(
-            settings.max_connections, "requests under way", "connections", is_shared=self.is_shared
-        )
+        most = settings.max_connections
+        self._under_way = FairCap(most, "requests under way", "connections", is_shared=is_shared)
         self._behind: ASGIApp = self._answer
         if settings.cors_origins:
             self._behind = CORSMiddleware(
@@ -179,7 +163,7 @@ class Gate:
             context.owner = self._access.key_name(scope)
             if is_counted:
                 self._under_way.acquire(context.owner)
-        except (AccessError, BodyTooLargeError, RepeatedHeaderError) as error:
+        except (api.AccessError, api.BodyTooLargeError, api.RepeatedHeaderError) as error:
             return await send_error(error, scope, receive, send)
         except QueueFullError as error:
             self.metrics.refused(error.reason)
@@ -198,7 +182,7 @@ class Gate:
         context, headers = context_of(scope), dict(scope["headers"])
         context.is_unread = True
         error.args = (next(text for kind, text in _UNREAD.items() if isinstance(error, kind)),)
-        response = error_response(error)
+        response = problems.error_response(error)
         length = headers.get(b"content-length", b"")
         if not length.isdigit() or int(length) > DISCARDED_BYTES_MAX or b"expect" in headers:
             response.headers["Connection"] = "close"
@@ -248,7 +232,7 @@ class RequestContext:
 
     def _check_body(self, size: int) -> None:
         if size > self._body_most:
-            raise BodyTooLargeError(f"The body is larger than {self._body_most} bytes. {self._advice}")
+            raise api.BodyTooLargeError(f"The body is larger than {self._body_most} bytes. {self._advice}")
 
     async def receive(self) -> Message:
         """Return the next message; the time of the body is limited, the time until the connection ends is not."""
@@ -260,7 +244,7 @@ class RequestContext:
             async with timeout_at(self._body_end):
                 message = await self._receive()
         except asyncio.TimeoutError:
-            raise BodyTimeoutError(f"The body did not come in within {timeout_s:g} s.") from None
+            raise api.BodyTimeoutError(f"The body did not come in within {timeout_s:g} s.") from None
         if message["type"] == "http.request":
             amount = len(message.get("body", b""))
             self._body_bytes += amount
@@ -322,7 +306,7 @@ class RequestContext:
         """
         most = self._gate.settings.max_answer_bytes
         if amount > most:
-            raise AnswerTooLargeError(
+            raise api.AnswerTooLargeError(
                 f"The answer may have {amount} bytes, and at most {most} are sent. Ask for fewer problems, "
                 "configurations, solutions or links at once, include less, or accept application/msgpack."
             )
@@ -337,9 +321,9 @@ class RequestContext:
             headers = [*message.get("headers", ()), (REQUEST_ID_HEADER, self.id.encode()), _NO_SNIFFING]
             if self._closes and _header(headers, b"connection") is None:
                 headers.append((b"connection", b"close"))
-            if self.status >= 400 and _header(headers, b"content-type") != PROBLEM_MEDIA_TYPE.encode():
-                problem = framework_kind(self.status)
-                response = problem_response(problem, problem.detail or f"{problem.title}.")
+            if self.status >= 400 and _header(headers, b"content-type") != problems.PROBLEM_MEDIA_TYPE.encode():
+                problem = problems.framework_kind(self.status)
+                response = problems.problem_response(problem, problem.detail or f"{problem.title}.")
                 kept = [field for field in headers if not field[0].lower().startswith((b"content-", b"transfer-"))]
                 headers, self._replacement = [*kept, *response.raw_headers], bytes(response.body)
             message = {**message, "headers": headers}
@@ -377,4 +361,4 @@ def _require_single(headers: Iterable[tuple[bytes, bytes]]) -> None:
     names = [name.decode() for name, _ in headers if name in _SENT_ONCE]
     for name in names:
         if names.count(name) > 1:
-            raise RepeatedHeaderError(f"The request has {names.count(name)} {name} headers. Send one.")
+            raise api.RepeatedHeaderError(f"The request has {names.count(name)} {name} headers. Send one.")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import uvicorn
+from starlette.responses import PlainTextResponse
 
 from ik_service.service.gate.admission import Admission
 from ik_service.service.gate.connection import server_config
@@ -22,6 +23,19 @@ KEYS = {name: f"{name}-0123456789abcdef" for name in ("flood", "calm")}
 
 def api_keys(*names: str) -> str:
     return ",".join(f"{name}:{KEYS[name]}" for name in names)
+
+
+class Pool:
+    """Refuses what a test wants, as a pool does that would take too long, and notes what it is asked."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[Any] = []
+        self.error = error
+
+    def require_room(self, expected: Any, *, timeout_s: float, lag_s: float) -> None:
+        self.asked.append((expected, timeout_s, lag_s))
+        if self.error is not None:
+            raise self.error
 
 
 class Record:
@@ -62,6 +76,16 @@ def gate_around(
     return Gate(app, settings, None, admission or Admission(10.0), metrics, log or metrics, lambda: draining)  # type: ignore[arg-type]
 
 
+async def whole_body(scope: Any, receive: Any, send: Any) -> None:
+    """An application that answers with the body."""
+    if scope["type"] == "http":
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        await PlainTextResponse(body)(scope, receive, send)
+
+
 class Answer(NamedTuple):
     status: int
     headers: dict[bytes, bytes]
@@ -72,7 +96,12 @@ class Answer(NamedTuple):
         """Status and code of a problem document."""
         assert self.headers[b"content-type"] == b"application/problem+json"
         assert int(self.headers[b"content-length"]) == len(self.body)
-        return self.status, json.loads(self.body)["code"]
+        assert self.document["request_id"] == self.headers[b"x-request-id"].decode()
+        return self.status, self.document["code"]
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
 
 
 async def ask(

@@ -72,29 +72,23 @@ def test_a_terminal_gets_text_and_everything_else_json():
     assert "{" not in text
 
 
-def test_of_the_server_only_the_line_of_refused_handshakes_is_dropped():
-    stream, server = io.StringIO(), logging.getLogger("uvicorn.error")
-    with configured_logs(ServiceSettings(log_format="json"), stream):
-        server.error("ASGI callable returned without completing handshake.")
-        server.error("ASGI callable should return None, but returned '%s'.", 5)
-    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
-        "ASGI callable should return None, but returned '5'."
-    ]
-    assert not server.filters
-
-
-def test_a_warning_of_the_server_is_written_once_in_a_while(monkeypatch):
+def test_of_the_server_lines_of_refused_handshakes_are_dropped_and_warnings_are_seldom(monkeypatch):
     now = 1000.0
     monkeypatch.setattr("ik_service.service.gate.logs.time", SimpleNamespace(monotonic=lambda: now))
     stream, server = io.StringIO(), logging.getLogger("uvicorn.error")
     with configured_logs(ServiceSettings(log_format="json"), stream):
         for _ in range(100):
             server.warning("Invalid HTTP request received.")
-        server.error("a fault of ours")
+        server.error("ASGI callable returned without completing handshake.")
+        server.error("ASGI callable should return None, but returned '%s'.", 5)
         now += SELDOM_S
         server.warning("Invalid HTTP request received.")
-    lines = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
-    assert lines == ["Invalid HTTP request received.", "a fault of ours", "Invalid HTTP request received."]
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
+        "Invalid HTTP request received.",
+        "ASGI callable should return None, but returned '5'.",
+        "Invalid HTTP request received.",
+    ]
+    assert not server.filters
 
 
 def test_logging_is_as_before_afterwards():

@@ -27,11 +27,15 @@ POSITIONS = [[0.4, 0.1, 0.5], [0.5, -0.2, 0.4], [9.0, 9.0, 9.0]]
 SOLVE = {"targets": [{"link": "panda_hand", "positions": POSITIONS}]}
 
 
-def samples(client, **headers):
-    reply = client.get("/metrics", headers=headers)
-    assert reply.status_code == 200, reply.text
-    families = text_string_to_metric_families(reply.text)
+def read(text):
+    families = text_string_to_metric_families(text)
     return {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def samples(client):
+    reply = client.get("/metrics")
+    assert reply.status_code == 200, reply.text
+    return read(reply.text)
 
 
 def samples_after(client, batches, robot="panda"):
@@ -85,8 +89,7 @@ def test_a_solve_is_counted_by_robot_and_status(own_client):
 
 
 def test_refused_requests_are_counted_by_reason(own_client):
-    url = "/v1/robots/panda/solve"
-    late = own_client.post(url, json=SOLVE, headers={"Prefer": "wait=0"})
+    late = own_client.post("/v1/robots/panda/solve", json=SOLVE, headers={"Prefer": "wait=0"})
     assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
     service = own_client.app.state.service
     service.metrics.refused("wait")  # as the pool and the connections do
@@ -122,21 +125,10 @@ def test_labels_do_not_grow_with_what_callers_make_up(own_client):
     assert methods == {"GET", "POST", "(other)"}
 
 
-def test_a_deleted_robot_leaves_no_labels(own_client):
-    url = "/v1/robots/arm"
-    assert own_client.put(url, content=builtin_urdf("ur5e"), headers={"Content-Type": "text/xml"}).status_code == 201
-    pose = load_robot("ur5e").forward_kinematics(np.full(6, 0.3), links=["tool0"]).positions[0].tolist()
-    assert own_client.post(f"{url}/solve", json={"targets": [{"link": "tool0", "positions": pose}]}).status_code == 200
-    assert of_robot(samples_after(own_client, 1, "arm"), "ik_service_batch_problems_count", "arm") == 1
-    assert own_client.delete(url).status_code == 204
-    assert not [key for key in samples(own_client) if ("robot", "arm") in key]
-
-
-def test_robots_of_equal_urdfs_are_counted_each_under_its_own_name(own_client):
-    names = ("twin_a", "twin_b")
-    for name in names:
-        headers = {"Content-Type": "text/xml"}
-        assert own_client.put(f"/v1/robots/{name}", content=builtin_urdf("ur5e"), headers=headers).status_code == 201
+def test_robots_of_equal_urdfs_are_counted_each_under_its_own_name_until_they_are_deleted(own_client):
+    urdf = {"content": builtin_urdf("ur5e"), "headers": {"Content-Type": "text/xml"}}
+    for name in ("twin_a", "twin_b"):
+        assert own_client.put(f"/v1/robots/{name}", **urdf).status_code == 201
     far = {"targets": [{"link": "tool0", "positions": [[9.0, 9.0, 9.0]] * 3}], "options": {"seeds": 1}}
     for _ in range(2):
         assert own_client.post("/v1/robots/twin_b/solve", json=far).status_code == 200
@@ -147,6 +139,8 @@ def test_robots_of_equal_urdfs_are_counted_each_under_its_own_name(own_client):
     assert own_client.post("/v1/robots/twin_b/solve", json=far).status_code == 200
     found = samples_after(own_client, 3, "twin_b")
     assert of_robot(found, "ik_service_problem_islands_count", "twin_b") == 9
+    assert own_client.delete("/v1/robots/twin_b").status_code == 204
+    assert not [key for key in samples(own_client) if ("robot", "twin_b") in key]
 
 
 def test_robots_of_equal_urdfs_share_batches_and_are_counted_apart():
@@ -172,32 +166,26 @@ def test_robots_of_equal_urdfs_share_batches_and_are_counted_apart():
     assert [value("compile_seconds_count", robot) for robot in ("a", "b")] == [None, 1]
 
 
-def test_metrics_are_in_the_form_that_the_scraper_asks_for(own_client):
+def test_metrics_are_those_of_one_application_in_the_form_that_the_scraper_asks_for(own_client, client):
+    own_client.get("/v1/robots")
+    name = "ik_service_request_seconds_count"
+    before = client.app.state.service.metrics.render("")[0].count(name.encode())
+    assert samples(own_client)[(name, ("route", "/v1/robots"))] == 1
+    assert client.app.state.service.metrics.render("")[0].count(name.encode()) == before
     assert own_client.get("/metrics").headers["content-type"].startswith("text/plain")
-    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-    reply = own_client.get("/metrics", headers=accept)
+    reply = own_client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
     assert reply.headers["content-type"].startswith("application/openmetrics-text")
     assert reply.text.endswith("# EOF\n")
-
-
-def test_metrics_are_open_on_loopback_or_with_a_key_only(own_client):
-    robots = {"panda": load_robot("panda")}
     assert own_client.get("/metrics", headers={"X-API-Key": "wrong"}).status_code == 401
-    settings = ServiceSettings(device="cpu", insecure=True)
-    for bound_to, status in (("127.0.0.1", 200), ("0.0.0.0", 403), (None, 403)):
-        app = create_app(settings, robots=robots, bound_to=bound_to, compile_apart=False)
-        with TestClient(app) as client:
-            reply = client.get("/metrics")
-            assert reply.status_code == status, bound_to
-            assert status == 200 or reply.json()["code"] == "metrics_closed"
 
 
-def test_two_applications_count_apart(own_client, client):
-    own_client.get("/v1/robots")
-    route = ("ik_service_request_seconds_count", ("route", "/v1/robots"))
-    before = client.app.state.service.metrics.render("")[0].count(b"ik_service_request_seconds_count")
-    assert samples(own_client)[route] == 1
-    assert client.app.state.service.metrics.render("")[0].count(b"ik_service_request_seconds_count") == before
+@pytest.mark.parametrize(("bound_to", "status"), [("127.0.0.1", 200), ("0.0.0.0", 403), (None, 403)])
+def test_without_keys_metrics_are_open_on_loopback_only(bound_to, status):
+    settings, robots = ServiceSettings(device="cpu", insecure=True), {"panda": load_robot("panda")}
+    with TestClient(create_app(settings, robots=robots, bound_to=bound_to, compile_apart=False)) as client:
+        reply = client.get("/metrics")
+        assert reply.status_code == status
+        assert status == 200 or reply.json()["code"] == "metrics_closed"
 
 
 def test_a_histogram_takes_many_equal_values_at_once():
@@ -229,8 +217,7 @@ def worker(monkeypatch, tmp_path):
 
 def shown(metrics):
     """What a worker shows."""
-    families = text_string_to_metric_families(metrics.render("")[0].decode())
-    return {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
+    return read(metrics.render("")[0].decode())
 
 
 def test_each_worker_shows_the_metrics_of_all(worker, tmp_path):
@@ -266,7 +253,6 @@ def test_labels_of_robots_that_come_and_go_are_bounded_in_the_files_of_workers(w
         request = SolveRequest((Target("panda_hand"),), Batch.of([[[0.4, 0.1, 0.5]]]))
         metrics.compiled(QueuedRequest(panda, request, 0.0, 1.0, label=name), 2.0)
         metrics.forget(name)
-    counted = {
-        key[1][1]: value for key, value in shown(metrics).items() if key[0] == "ik_service_compile_seconds_count"
-    }
+    name = "ik_service_compile_seconds_count"
+    counted = {key[1][1]: value for key, value in shown(metrics).items() if key[0] == name}
     assert counted == {"a": 2, "b": 1, "(other)": 2}

@@ -28,6 +28,7 @@ FAR = [9.0, 9.0, 9.0]  # out of reach: the longest advice
 LOOSE = 8.0
 """An estimate is at most so many times the answer: statuses and numbers may be that much shorter than the longest."""
 COUNT = 200
+ONE = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 
 
 def target(link: str, **fields: Any) -> dict[str, Any]:
@@ -120,47 +121,33 @@ def request_of(shared: Gate, owner: str | None = None) -> RequestContext:
     return context
 
 
-def test_one_key_leaves_room_for_another():
-    shared = gate()
-    first, second = request_of(shared, "a"), request_of(shared, "b")
+def test_keys_share_the_memory_and_who_is_alone_has_all_of_it():
+    shared, alone = gate(), gate(is_shared=False)
+    first, second, only = request_of(shared, "a"), request_of(shared, "b"), request_of(alone)
     first.reserve(400_000)
     with pytest.raises(ShareExhaustedError):
         first.reserve(200_000)
     second.reserve(250_000)
-    first.release(first.held)
-    second.release(second.held)
-    assert (first.held, second.held, shared.memory.used) == (0, 0, 0)
-    assert shared.metrics.reasons == ["share"]
-
-
-def test_who_is_alone_has_all_of_it():
-    alone = gate(is_shared=False)
-    first = request_of(alone)
-    first.reserve(2**20)
+    only.reserve(2**20)
     with pytest.raises(QueueFullError):
         request_of(alone).reserve(UNCOUNTED_BYTES + 1)
-    first.release(2**20)
-    assert alone.memory.used == 0
+    for each in (first, second, only):
+        each.release(each.held)
+    assert (shared.memory.used, alone.memory.used) == (0, 0)
+    assert (shared.metrics.reasons, alone.metrics.reasons) == (["share"], ["bytes"])
 
 
-def test_what_is_held_for_a_while_is_given_back_whatever_happens():
-    shared = gate()
+def test_a_request_is_counted_whole_once_it_holds_much_and_gives_back_what_it_held_for_a_while():
+    shared, part = gate(), UNCOUNTED_BYTES // 4
     one = request_of(shared, "a")
-    one.reserve(UNCOUNTED_BYTES)
+    for held in range(part, 2 * UNCOUNTED_BYTES, part):
+        one.reserve(part)
+        assert shared.memory.used_by("a") == (held if held > UNCOUNTED_BYTES else 0)
+    one.release(one.held - UNCOUNTED_BYTES)
     with contextlib.suppress(ZeroDivisionError), one.reserved(1000):
         assert shared.memory.used == UNCOUNTED_BYTES + 1000
         raise ZeroDivisionError
     assert (one.held, shared.memory.used) == (UNCOUNTED_BYTES, 0)
-
-
-def test_a_request_is_counted_whole_once_it_holds_much_in_small_parts():
-    shared = gate()
-    one = request_of(shared, "a")
-    for held in range(UNCOUNTED_BYTES // 4, 2 * UNCOUNTED_BYTES, UNCOUNTED_BYTES // 4):
-        one.reserve(UNCOUNTED_BYTES // 4)
-        assert shared.memory.used_by("a") == (held if held > UNCOUNTED_BYTES else 0)
-    one.release(UNCOUNTED_BYTES // 4)
-    assert shared.memory.used == one.held
 
 
 def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch):
@@ -176,12 +163,9 @@ def test_bodies_of_a_key_rest_where_they_come_in_faster_than_any_may(monkeypatch
     now += 10.0
     assert first.rest_s(ahead - 1) == 0.0  # time in which nothing came in allows no more
     assert first.rest_s(ahead) == pytest.approx(2 * AHEAD_S)
-
-
-def test_where_all_have_one_key_only_bodies_that_are_discarded_rest():
-    alone, ahead = request_of(gate(is_shared=False)), int(AHEAD_S * BODY_RATE)
-    assert alone.rest_s(10 * ahead) == 0.0
-    assert alone.rest_s(2 * ahead, is_discarded=True) == pytest.approx(2 * AHEAD_S, rel=0.01)
+    alone = request_of(gate(is_shared=False))
+    assert alone.rest_s(10 * ahead) == 0.0  # where all have one key, only bodies that are discarded rest
+    assert alone.rest_s(2 * ahead, is_discarded=True) == pytest.approx(2 * AHEAD_S)
 
 
 def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
@@ -256,17 +240,17 @@ def test_all_is_given_back_after_answers_and_errors(small):
     assert memory.used == 0
 
 
-def test_objects_with_many_names_are_refused_before_each_becomes_an_error(client):
-    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
-    many = {str(name): 1 for name in range(10_000)}
-    for pointer, bad in {
-        "": {**body, **many},
-        "/options": {**body, "options": many},
-        "/targets/1": {"targets": [*body["targets"], many]},
-        "/targets/0/offset": {"targets": [{**body["targets"][0], "offset": many}]},
-    }.items():
-        reply = client.post("/v1/robots/panda/solve", json=bad)
-        assert reply.status_code == 422
-        (fault,) = reply.json()["errors"]
-        assert (fault["pointer"], fault["code"]) == (pointer, "unknown_field")
-        assert "10000 names" in fault["detail"] or pointer == ""
+@pytest.mark.parametrize(
+    ("pointer", "of"),
+    [
+        ("", lambda many: {**ONE, **many}),
+        ("/options", lambda many: {**ONE, "options": many}),
+        ("/targets/1", lambda many: {"targets": [*ONE["targets"], many]}),
+        ("/targets/0/offset", lambda many: {"targets": [{**ONE["targets"][0], "offset": many}]}),
+    ],
+)
+def test_objects_with_many_names_are_refused_before_each_becomes_an_error(client, pointer, of):
+    reply = client.post("/v1/robots/panda/solve", json=of({str(name): 1 for name in range(10_000)}))
+    (fault,) = reply.json()["errors"]
+    assert (reply.status_code, fault["pointer"], fault["code"]) == (422, pointer, "unknown_field")
+    assert "10000 names" in fault["detail"] or pointer == ""

@@ -1,52 +1,67 @@
-"""Streams on raw sockets: callers that flood, do not read, send what is no text, or never answer the end."""
+"""Streams over a real server: every answer, in order; callers that flood, do not read, or never answer the end."""
 
+import base64
 import contextlib
 import io
 import json
+import logging
 import socket
+import threading
 from urllib.parse import urlsplit
 
+import msgpack
+import numpy as np
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from ik_service.service.gate import stream_connection
 from ik_service.service.gate.logs import configured_logs
 from ik_service.service.gate.stream_connection import CONTROL_BURST
 from ik_service.settings import ServiceSettings
-from tests.attacks.frames import (
-    CONFIGURE,
-    CONTINUED,
-    PING,
-    TEXT,
-    closed_with,
-    configuration,
-    frame,
-    handshake,
-    rest,
-)
+from tests.attacks.frames import CONTINUED, PING, TEXT, closed_with, configuration, frame, handshake, rest
+from tests.service.gate.gates import KEYS
 
-PATIENCE_S = 20.0
-MANY = 5000
-KEYS = {"ann": "a-key-that-is-long-enough-0123456789", "bob": "another-key-that-is-long-enough-0123"}
+WAIT_S = 60.0
+MANY, TICKS = 5000, 1000
+CONFIGURE = {
+    "type": "configure",
+    "targets": [{"link": "panda_hand"}],
+    "options": {"seeds": 4},
+    "tick_timeout_s": WAIT_S,  # a machine may have other work
+}
+
+
+def place(url):
+    return urlsplit(url).hostname, urlsplit(url).port
+
+
+def address(url):
+    return url.replace("http", "ws", 1) + "/v1/robots/panda/stream"
+
+
+def begin(stream, write=json.dumps, read=json.loads):
+    stream.send(write(CONFIGURE))
+    assert read(stream.recv(WAIT_S))["type"] == "configured"
+
+
+def tick(seq, position=(0.4, 0.1, 0.5)):
+    return {"seq": seq, "positions": [position], "orientations_xyzw": [[1, 0, 0, 0]]}
+
+
+def refusal(url, **options):
+    """Status and code of a refused handshake."""
+    with pytest.raises(InvalidStatus) as caught:
+        connect(url, **options)
+    return caught.value.response.status_code, json.loads(caught.value.response.body)["code"]
 
 
 @pytest.fixture
 def raw(service_url):
     """A stream, its handshake done."""
-    with socket.create_connection((urlsplit(service_url).hostname, urlsplit(service_url).port)) as connection:
-        connection.settimeout(PATIENCE_S)
+    with socket.create_connection(place(service_url), timeout=WAIT_S) as connection:
         assert handshake(connection).startswith(b"HTTP/1.1 101")
         yield connection
-
-
-def sent(connection, data):
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        connection.sendall(data)
-
-
-def address(url):
-    return url.replace("http", "ws", 1) + "/v1/robots/panda/stream"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +74,8 @@ def address(url):
     ids=["long pings", "empty pings", "empty parts"],
 )
 def test_frames_that_are_no_messages_have_a_rate(raw, flood):
-    sent(raw, flood)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        raw.sendall(flood)
     found = rest(raw)
     assert len(found) <= (CONTROL_BURST + 1) * 127 + 200
     assert not found or closed_with(found) in (0, 1008)
@@ -67,13 +83,11 @@ def test_frames_that_are_no_messages_have_a_rate(raw, flood):
 
 def test_a_client_may_ping(service_url):
     with connect(address(service_url)) as stream:
-        stream.send(json.dumps(CONFIGURE))
-        stream.recv(PATIENCE_S)
+        begin(stream)
         for pong in [stream.ping() for _ in range(int(CONTROL_BURST) // 2)]:
-            assert pong.wait(PATIENCE_S)
-        tick = {"seq": 1, "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}
-        stream.send(json.dumps(tick))
-        assert json.loads(stream.recv(PATIENCE_S))["success"]
+            assert pong.wait(WAIT_S)
+        stream.send(json.dumps(tick(1)))
+        assert json.loads(stream.recv(WAIT_S))["success"]
 
 
 def taken_until(connection, word):
@@ -87,8 +101,7 @@ def taken_until(connection, word):
 
 
 def test_messages_that_come_together_and_in_parts_all_arrive(raw):
-    tick = {"positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}
-    texts = [json.dumps({"seq": seq, **tick}).encode() for seq in range(300)]
+    texts = [json.dumps(tick(seq)).encode() for seq in range(300)]
     raw.sendall(configuration())
     taken_until(raw, b'"configured"')
     raw.sendall(b"".join(frame(TEXT, text[:9], is_last=False) + frame(CONTINUED, text[9:]) for text in texts))
@@ -98,52 +111,137 @@ def test_messages_that_come_together_and_in_parts_all_arrive(raw):
     assert sum(1 + answer["skipped"] for answer in answers) in (299, 300)  # the last may not have come whole
 
 
-def test_text_that_is_not_utf_8_ends_the_stream_and_logs_no_fault(running_service):
-    lines = io.StringIO()
-    with configured_logs(ServiceSettings(log_format="json"), lines), running_service(robots=("panda",)) as (url, _):
-        place = urlsplit(url)
-        with socket.create_connection((place.hostname, place.port), timeout=PATIENCE_S) as connection:
-            handshake(connection)
-            connection.sendall(frame(TEXT, b"\xff\xfe"))
-            assert closed_with(rest(connection)) == 1007
-    assert "Traceback" not in lines.getvalue()
-    assert '"level":"error"' not in lines.getvalue()
-
-
-def test_who_never_answers_the_end_of_a_stream_is_cut_off(raw, monkeypatch):
+def test_who_never_answers_the_end_of_a_stream_is_cut_off(service_url, monkeypatch):
     monkeypatch.setattr(stream_connection, "UNTAKEN_S", 0.2)
-    raw.sendall(frame(TEXT, b"{}"))
-    assert closed_with(rest(raw)) == 1008
+    with socket.create_connection(place(service_url), timeout=WAIT_S / 4) as connection:
+        handshake(connection)
+        connection.sendall(frame(TEXT, b"{}"))
+        assert closed_with(rest(connection)) == 1008
 
 
 def test_nothing_is_read_from_who_takes_nothing_and_it_is_cut_off(service_url, monkeypatch):
     monkeypatch.setattr(stream_connection, "UNTAKEN_S", 0.5)
     monkeypatch.setattr(stream_connection, "CONTROL_RATE", 1e9)
     monkeypatch.setattr(stream_connection, "CONTROL_BURST", 1e9)
-    place = urlsplit(service_url)
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(PATIENCE_S)
-        connection.connect((place.hostname, place.port))
+        connection.settimeout(WAIT_S)
+        connection.connect(place(service_url))
         handshake(connection)
-        pings, is_open = frame(PING, b"p" * 125) * 1000, True
-        while is_open:  # a send that does not get on ends with an error of its own
-            try:
-                connection.sendall(pings)
-            except (BrokenPipeError, ConnectionResetError):
-                is_open = False
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while True:  # a send that does not get on ends with an error of its own
+                connection.sendall(frame(PING, b"p" * 125) * 1000)
 
 
 def test_streams_are_shared_by_keys(running_service):
     with running_service(api_keys=KEYS, max_streams=4, robots=("panda",)) as (url, _):
-        ann, bob = ({"X-API-Key": key} for key in KEYS.values())
-        with connect(address(url), additional_headers=ann), connect(address(url), additional_headers=ann):
-            with pytest.raises(InvalidStatus) as caught:
-                connect(address(url), additional_headers=ann)
-            assert caught.value.response.status_code == 429
-            assert json.loads(caught.value.response.body)["code"] == "share_exhausted"
-            with connect(address(url), additional_headers=bob) as stream:
-                stream.send(json.dumps(CONFIGURE))
-                assert json.loads(stream.recv(PATIENCE_S))["type"] == "configured"
-        with connect(address(url), additional_headers=bob), connect(address(url), additional_headers=bob):
+        flood, calm = ({"X-API-Key": key} for key in KEYS.values())
+        with connect(address(url), additional_headers=flood), connect(address(url), additional_headers=flood):
+            assert refusal(address(url), additional_headers=flood) == (429, "share_exhausted")
+            with connect(address(url), additional_headers=calm) as stream:
+                begin(stream)
+        with connect(address(url), additional_headers=calm), connect(address(url), additional_headers=calm):
             pass
+
+
+def positions(count):
+    angle = np.linspace(0.0, 2.0 * np.pi, count)
+    return np.stack([0.45 + 0.05 * np.cos(angle), 0.1 * np.sin(angle), np.full(count, 0.5)], axis=1).tolist()
+
+
+@pytest.mark.parametrize("codec", [json, msgpack])
+def test_no_answer_is_lost_or_out_of_order(service_url, codec):
+    write, read = (json.dumps, json.loads) if codec is json else (msgpack.packb, msgpack.unpackb)
+    with connect(address(service_url)) as stream:
+        begin(stream, write, read)
+        for seq, position in enumerate(positions(TICKS)):
+            stream.send(write(tick(seq, position)))
+            answer = read(stream.recv(WAIT_S))
+            assert (answer["type"], answer["seq"], answer["skipped"]) == ("answer", seq, 0)
+            assert answer["success"]
+
+
+def test_a_client_that_does_not_wait_gets_the_newest_and_a_full_count(service_url):
+    with connect(address(service_url)) as stream:
+        begin(stream)
+        for seq, position in enumerate(positions(TICKS)):
+            stream.send(json.dumps(tick(seq, position)))
+        answers = []
+        while not answers or answers[-1]["seq"] < TICKS - 1:
+            answers.append(json.loads(stream.recv(WAIT_S)))
+    numbers = [answer["seq"] for answer in answers]
+    assert numbers == sorted(set(numbers))
+    assert len(answers) + sum(answer["skipped"] for answer in answers) == TICKS
+
+
+def test_many_streams_share_the_solver(service_url):
+    done = []
+
+    def follow(offset):
+        with connect(address(service_url)) as stream:
+            begin(stream)
+            for seq, (x, y, z) in enumerate(positions(50)):
+                stream.send(json.dumps(tick(seq, [x, y, z - offset])))
+                answer = json.loads(stream.recv(WAIT_S))
+                assert (answer["seq"], answer["success"]) == (seq, True)
+            done.append(offset)
+
+    threads = [threading.Thread(target=follow, args=(0.01 * k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert len(done) == len(threads)
+
+
+def test_refused_handshakes_and_text_that_is_not_utf_8_are_no_errors_of_the_server(running_service):
+    lines = io.StringIO()
+    with configured_logs(ServiceSettings(log_format="json"), lines), running_service(robots=("panda",)) as (url, _):
+        assert refusal(address(url).replace("panda", "pandora")) == (404, "unknown_robot")
+        with contextlib.closing(socket.create_connection(place(url), timeout=WAIT_S)) as connection:
+            handshake(connection)
+            connection.sendall(frame(TEXT, b"\xff\xfe"))
+            assert closed_with(rest(connection)) == 1007
+    assert "Ready: the first solve took" in lines.getvalue()
+    assert "Traceback" not in lines.getvalue()
+    assert '"level":"error"' not in lines.getvalue()
+
+
+def test_keys_of_handshakes_are_needed_and_neither_logged_nor_sent_back(running_service):
+    key = KEYS["flood"]
+    offered = "ik-service.key." + base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+    lines, quiet = io.StringIO(), logging.Logger("client", logging.WARNING)  # not what the client itself would log
+    ways = {"subprotocols": ["ik-service.v1", offered]}, {"additional_headers": {"X-API-Key": key}}
+    settings = ServiceSettings(log_format="json", log_level="debug")
+    with configured_logs(settings, lines), running_service(api_keys={"ann": key}, robots=("panda",)) as (url, _):
+        assert refusal(address(url)) == (401, "missing_api_key")
+        for way in ways:
+            with connect(address(url), logger=quiet, **way) as stream:
+                begin(stream)
+                assert stream.subprotocol == ("ik-service.v1" if "subprotocols" in way else None)
+                assert offered not in str(stream.response.headers)
+    assert '"level":"debug"' in lines.getvalue()
+    assert key not in lines.getvalue()
+    assert offered not in lines.getvalue()
+
+
+def test_a_handshake_that_cannot_be_read_leaves_no_connection(service_url):
+    with socket.create_connection(place(service_url), timeout=WAIT_S) as connection:
+        assert handshake(connection, "X-Long: " + "a" * 9000) == b""  # more than the library of web sockets takes
+
+
+def test_streams_are_told_why_they_end(running_service):
+    with running_service(robots=("panda",)) as (url, server), connect(address(url)) as stream:
+        with connect(address(url)) as other:
+            begin(other)
+            other.send(" " * 100_000)
+            assert end_of(other) == 1009  # a message beyond the bound
+        begin(stream)
+        server.should_exit = True
+        assert end_of(stream) == 1001
+
+
+def end_of(stream):
+    with pytest.raises(ConnectionClosed) as caught:
+        stream.recv(WAIT_S)
+    return caught.value.rcvd.code
