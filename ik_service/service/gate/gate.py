@@ -142,10 +142,8 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request by its headers, or let it be under way."""
         context, is_http = context_of(scope), scope["type"] == "http"
-        is_post, is_counted = (
-            is_http and scope["method"] == "POST",
-            is_http and not scope["path"].startswith("/health/"),
-        )
+        is_post = is_http and scope["method"] == "POST"
+        is_counted = is_http and not scope["path"].startswith("/health/")
         try:
             if is_post and scope["path"].endswith("/solve"):
                 path = scope.get("raw_path") or scope["path"].encode()

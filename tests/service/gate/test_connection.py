@@ -39,7 +39,7 @@ def post(path, fields, body=b""):
 
 
 async def application(scope, receive, send):
-    """Answers at once on /early, with 10 MB on /large, more on /pieces, else after the body; longer to x-late."""
+    """Answers /early at once, /large and /pieces with much; all else after the body, /later late, x-late longer."""
     if scope["type"] != "http":
         return
     if scope["path"] == "/pieces":
@@ -52,6 +52,8 @@ async def application(scope, receive, send):
     more = scope["path"] != "/early"
     while more:
         more = (await receive()).get("more_body", False)
+    if scope["path"] == "/later":
+        await asyncio.sleep(0.2)
     if (b"x-late", b"1") in scope["headers"]:
         size = 5
     length = [(b"content-length", str(size).encode())]
@@ -144,14 +146,11 @@ def test_a_body_that_goes_on_after_the_answer_is_cut_off(connect):
     connection = connect(post(b"early", b"Content-Length: 90000", b"xx"))
     assert answer(connection).startswith(b"HTTP/1.1 200")
 
-    def is_cut_off():
-        try:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        for _ in range(int(PATIENCE_S / 0.01)):
             connection.sendall(b"x")
-        except (BrokenPipeError, ConnectionResetError):
-            return True
-        return False
-
-    until(is_cut_off, PATIENCE_S)
+            time.sleep(0.01)
+        raise AssertionError("it is still open")
 
 
 def test_a_body_that_ends_after_the_answer_leaves_the_connection_good_and_idle_for_as_long_as_any(connect):
@@ -276,8 +275,9 @@ def test_chunks_are_taken(connect, coding, body):
 
 
 @pytest.mark.parametrize(("sent", "end"), [(b"xx", b"\r\n\r\nxx"), (b"x", b"")], ids=["whole", "half"])
-def test_who_sends_no_more_still_gets_the_answer_to_a_whole_request(connect, sent, end):
-    connection = connect(post(b"late", b"Content-Length: 2", sent))
+def test_who_sends_no_more_still_gets_the_answer_to_a_whole_request(connect, monkeypatch, sent, end):
+    monkeypatch.setattr("ik_service.service.gate.connection.HALF_CLOSED_S", 2 * PATIENCE_S)
+    connection = connect(post(b"later", b"Content-Length: 2", sent))
     connection.shutdown(socket.SHUT_WR)
     found = rest(connection)
     assert found.endswith(end)

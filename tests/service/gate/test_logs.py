@@ -14,11 +14,7 @@ from ik_service.settings import ServiceSettings
 from tests.service.gate.gates import gate_around
 
 KEY = "0123456789abcdef"
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+TERMINAL = SimpleNamespace(isatty=lambda: True)
 
 
 async def application(scope, receive, send):
@@ -63,10 +59,10 @@ def test_the_level_holds_for_requests_too():
 
 def test_a_terminal_gets_text_and_everything_else_json():
     settings = ServiceSettings()
-    assert is_for_people(settings, Terminal())
+    assert is_for_people(settings, TERMINAL)
     assert not is_for_people(settings, io.StringIO())
     assert is_for_people(ServiceSettings(log_format="console"), io.StringIO())
-    assert not is_for_people(ServiceSettings(log_format="json"), Terminal())
+    assert not is_for_people(ServiceSettings(log_format="json"), TERMINAL)
     text = "\n".join(lines_of(["/a"], log_format="console"))
     assert "/a" in text
     assert "{" not in text

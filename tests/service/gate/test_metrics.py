@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry, values
+from prometheus_client import values
 from prometheus_client.multiprocess import mark_process_dead
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,7 +13,7 @@ from ik_service import IKSolver, IKStatus, load_robot
 from ik_service.robots import builtin_urdf
 from ik_service.service import create_app
 from ik_service.service.gate import metrics as metrics_module
-from ik_service.service.gate.metrics import ServiceMetrics, WeightedHistogram
+from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.queue.queued_request import QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.settings import ServiceSettings
@@ -186,19 +186,6 @@ def test_without_keys_metrics_are_open_on_loopback_only(bound_to, status):
         reply = client.get("/metrics")
         assert reply.status_code == status
         assert status == 200 or reply.json()["code"] == "metrics_closed"
-
-
-def test_a_histogram_takes_many_equal_values_at_once():
-    registry = CollectorRegistry()
-    histogram = WeightedHistogram("sizes", "Sizes.", ["kind"], buckets=(1, 2, 4), registry=registry)
-    for count, size in ((5, 1), (3, 2), (2, 3), (1, 9)):
-        histogram.labels("a").observe_many(size, count)
-
-    def value(name, **labels):
-        return registry.get_sample_value(name, {"kind": "a", **labels})
-
-    assert [value("sizes_bucket", le=bound) for bound in ("1.0", "2.0", "4.0", "+Inf")] == [5, 8, 10, 11]
-    assert (value("sizes_count"), value("sizes_sum")) == (11, 26)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,11 +16,6 @@ from tests.service.gate.gates import KEYS, api_keys
 URL = "/v1/robots/panda/solve"
 PATIENCE_S = 60.0
 ROOM = 8
-
-
-def app_of(*names):
-    settings = ServiceSettings(device="cpu", api_keys=api_keys(*names), queue_requests=ROOM)
-    return create_app(settings, robots={"panda": load_robot("panda")}, compile_apart=False)
 
 
 class Held:
@@ -50,22 +46,18 @@ class Held:
 @pytest.fixture
 def hold(one_pose):
     """Starts a service with some keys that stands still."""
-    with ThreadPoolExecutor(2 * ROOM) as threads:
-        clients = []
+    with ExitStack() as stack:
 
         def hold(*names):
-            client = TestClient(app_of(*names))
-            clients.append(client.__enter__())
-            client.app.state.service.warm_up.result(300)
-            return Held(client, one_pose, threads)
+            settings = ServiceSettings(device="cpu", api_keys=api_keys(*names), queue_requests=ROOM)
+            app = create_app(settings, robots={"panda": load_robot("panda")}, compile_apart=False)
+            client = stack.enter_context(TestClient(app))
+            app.state.service.warm_up.result(300)
+            held = Held(client, one_pose, stack.enter_context(ThreadPoolExecutor(2 * ROOM)))
+            stack.callback(held.gate.set)
+            return held
 
-        held = []
-        yield lambda *names: held.append(hold(*names)) or held[-1]
-        for each in held:
-            each.gate.set()
-        threads.shutdown()
-        for client in clients:
-            client.__exit__(None, None, None)
+        yield hold
 
 
 def test_one_key_cannot_use_up_what_may_wait_and_the_other_is_answered_first(hold):

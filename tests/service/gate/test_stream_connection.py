@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import msgpack
@@ -175,8 +175,6 @@ def test_a_client_that_does_not_wait_gets_the_newest_and_a_full_count(service_ur
 
 
 def test_many_streams_share_the_solver(service_url):
-    done = []
-
     def follow(offset):
         with connect(address(service_url)) as stream:
             begin(stream)
@@ -184,14 +182,9 @@ def test_many_streams_share_the_solver(service_url):
                 stream.send(json.dumps(tick(seq, [x, y, z - offset])))
                 answer = json.loads(stream.recv(WAIT_S))
                 assert (answer["seq"], answer["success"]) == (seq, True)
-            done.append(offset)
 
-    threads = [threading.Thread(target=follow, args=(0.01 * k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    assert len(done) == len(threads)
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(follow, 0.01 * np.arange(8))) == [None] * 8
 
 
 def test_refused_handshakes_and_text_that_is_not_utf_8_are_no_errors_of_the_server(running_service):
