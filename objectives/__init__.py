@@ -6,8 +6,7 @@ from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
 from objectives.tasks.coupling import IKObjectiveCoupling
-from objectives.tasks.joint_centering import IKObjectiveJointCentering
-from objectives.tasks.joint_limit import IKObjectiveJointLimit
+from objectives.tasks.joint_limit import IKObjectiveJointCentering, IKObjectiveJointLimit
 from objectives.tasks.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
 from objectives.tasks.loop import IKObjectiveLoop
 from objectives.tasks.manipulability import IKObjectiveManipulability

@@ -2,12 +2,11 @@
 
 from ik_service.compiler.build import ATTEMPT_SLACK, build_program
 from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target
-from ik_service.compiler.code.elimination import Elimination
+from ik_service.compiler.code.elimination import Elimination, StepSpace
 from ik_service.compiler.code.functions import function_lines
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
-from ik_service.compiler.code.space import StepSpace
 from ik_service.compiler.code.stages import SECONDARY_STAGE, SECONDARY_STAGE_STEPS, stage_range
 from ik_service.compiler.code.state import NOT_EVALUATED, Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.code.statements import packet, statements

@@ -7,7 +7,7 @@ Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and errors of the pose tar
 
 from collections.abc import Callable, Sequence
 
-from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, applied_groups, bind, body_of
+from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, applied_groups, bind, body_of, jacobian_row
 from ik_service.compiler.chain import build_chain, fixed_name
 from ik_service.compiler.island_program import (
     FIXED,
@@ -22,7 +22,6 @@ from ik_service.compiler.island_program import (
     own_multiplier,
     total,
 )
-from ik_service.compiler.jacobian_rows import jacobian_row
 from ik_service.compiler.row_loops import split_loops
 from ik_service.compiler.signature import IslandSignature
 from ik_service.compiler.transplant import transplant
