@@ -79,7 +79,7 @@ def test_what_fails_beside_the_targets_leaves_the_robot_as_it_is(guest):
 def test_a_robot_that_closes_loops_offers_no_other_solutions(server, solving):
     guest = Guest(server, solving, "delta")
     assert guest.panel.others.disabled
-    assert not Guest(server, solving, "panda").guest.panel.others.disabled
+    assert not Guest(server, solving, "panda").panel.others.disabled
 
 
 def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
