@@ -93,7 +93,6 @@ class Access:
     """
 
     def __init__(self, settings: ServiceSettings, bound_to: str | None) -> None:
-        require_safe_address(settings, bound_to)
         self._keyring = Keyring(settings.keys)
         self._on_loopback = bound_to is not None and is_loopback(bound_to)
         # Without keys a web page could reach the service through this machine's browser, by a name that resolves to it.

@@ -9,7 +9,6 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.service.gate.admission import LOOP_ROUNDS, TICK_S, Admission, LoopLag, preferred_wait_s
-from ik_service.service.queue.bounded_dict import BoundedDict
 from ik_service.service.queue.errors import QueueFullError
 from ik_service.service.queue.queued_request import Expected
 from ik_service.service.queue.solve_request import SolveRequest
@@ -81,8 +80,10 @@ def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
     assert [each for each, _, _ in door.pool.asked] == [None, *known]
 
 
-def test_senders_are_forgotten_when_there_are_too_many(door, panda, monkeypatch):
-    monkeypatch.setattr(door, "_last", BoundedDict(3))
+def test_senders_are_forgotten_when_there_are_too_many(panda, monkeypatch):
+    monkeypatch.setattr("ik_service.service.gate.admission.SENDERS_MOST", 3)
+    door = Admission(LIMIT_S)
+    door.pool = Pool()
     arrivals = [door.arrives(PATH, [(b"x-api-key", b"%d" % k)]) for k in range(5)]
     for arrival in arrivals:
         door.remember(arrival, panda, request(1), None)
