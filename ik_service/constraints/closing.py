@@ -20,10 +20,8 @@ from ik_service.mechanism.names import dof_at
 from ik_service.mechanism.transforms import Float64Array, quaternion_conjugate, quaternion_multiply, rotation_vector
 from objectives.errors import InputError
 
-ANOTHER_MODE = 1e-4
-"""Smallest distance between bodies of two assembly modes [m or rad]."""
-ATTEMPTS = 16
-"""Starts for a configuration that does not close, and for each wanted assembly mode."""
+ANOTHER_MODE = 1e-4  # smallest distance between bodies of two assembly modes [m or rad]
+ATTEMPTS = 16  # starts for a configuration that does not close, and for each wanted assembly mode
 
 
 def nearest_closed(

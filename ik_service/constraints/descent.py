@@ -12,15 +12,12 @@ from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 
-CLOSED = 1e-10
-"""Largest row of a closed loop [m and rad]."""
-ENOUGH = 1e-13
-"""Largest row at which the descent ends [m and rad], near rounding."""
+CLOSED = 1e-10  # largest row of a closed loop [m and rad]
+ENOUGH = 1e-13  # largest row at which the descent ends [m and rad], near rounding
 DESCENT_ITERATIONS = 100
 MAX_HOLDS = 4
 """Largest number of recomputed steps per iteration; each holds the DOFs pushed against their limits (active set)."""
-STALLED_SHARE = 1e-9
-"""Smallest relative decrease of the sum of squares; a smaller decrease ends the descent."""
+STALLED_SHARE = 1e-9  # smallest relative decrease of the sum of squares; a smaller decrease ends the descent
 FACTOR_START, FACTOR_UP, FACTOR_DOWN, FACTOR_MIN, FACTOR_MAX = 1e-2, 6.0, 0.2, 1e-6, 1e6
 """Damping factor: damping = factor * sum of squared rows, so damping vanishes as loops close."""
 DAMPING_FLOOR = 1e-14

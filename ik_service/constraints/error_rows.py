@@ -26,8 +26,7 @@ from ik_service.mechanism.transforms import (
 )
 
 ERROR_COMPONENTS = ("px", "py", "pz", "rx", "ry", "rz")
-SERIES_ANGLE = 1e-4
-"""Below this angle [rad] the series is more exact than the formula, which cancels."""
+SERIES_ANGLE = 1e-4  # below this angle [rad] the series is more exact than the formula, which cancels
 
 
 class ErrorRows:

@@ -10,8 +10,7 @@ from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_multiply
 from objectives.tasks.velocity_rows import MovingPair
 
-SIDES = 2
-"""The frame, then the reference frame."""
+SIDES = 2  # the frame, then the reference frame
 
 
 class FramePairs:

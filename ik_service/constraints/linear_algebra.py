@@ -13,8 +13,7 @@ from objectives.errors import InputError, UnknownNameError
 BoolArray = NDArray[np.bool_]
 RANK_TOLERANCE = 1e-8
 """Singular values below this share of the largest count as zero: configurations are closed to 1e-10."""
-ZERO_SINGULAR = 1e-12
-"""Singular values below this [m or rad per unit] always count as zero."""
+ZERO_SINGULAR = 1e-12  # singular values below this [m or rad per unit] always count as zero
 
 
 def coupling_matrix(robot: KinematicRobot) -> Float64Array:

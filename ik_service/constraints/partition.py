@@ -20,8 +20,7 @@ from objectives.errors import InputError
 
 CONFLICT_MIN = 1e-8
 """Smallest residual of a redundant row [m or rad] that counts as a conflict: closed rows are within 1e-10."""
-GOOD_ENOUGH = 0.1
-"""Pivot threshold: the last column with at least this share of the largest norm becomes dependent."""
+GOOD_ENOUGH = 0.1  # pivot threshold: the last column with at least this share of the largest norm becomes dependent
 
 
 def partitioned(

@@ -22,8 +22,7 @@ SLACK_FACTOR, SLACK_MIN = 4.0, 1e-6
 STARTS, STEPS, STEP_MOST, MOTION, WORK_MOST = 8, 10, 1.0, 0.2, 600
 """Start configurations, closing steps per start, longest step [rad or m], motion between two closed configurations
 [rad or m]; and the largest product of loops and joints, above which no loop is examined."""
-STANDSTILL = 1e-6
-"""A loop with less motion is rigid, with any slack [rad or m]."""
+STANDSTILL = 1e-6  # a loop with less motion is rigid, with any slack [rad or m]
 
 
 def with_slack(robot: Robot) -> Robot:

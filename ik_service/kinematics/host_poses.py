@@ -17,8 +17,7 @@ from ik_service.mechanism.transforms import Float64Array, quaternion_multiply, q
 from objectives.errors import InputError
 from objectives.model import BodyMass
 
-CONFIGURATIONS_PER_BLOCK = 2048
-"""Configurations per block: the arrays of one joint fit into the second-level cache."""
+CONFIGURATIONS_PER_BLOCK = 2048  # configurations per block: the arrays of one joint fit into the second-level cache
 
 
 class LinkPoses(NamedTuple):

@@ -23,8 +23,7 @@ Int32Array = NDArray[np.int32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-CONSTRAINTS = ("loops", "velocity_constraints", "coordinate_constraints")
-"""Names of the fields with constraints."""
+CONSTRAINTS = ("loops", "velocity_constraints", "coordinate_constraints")  # names of the fields with constraints
 _OPTIONAL = (*CONSTRAINTS, "collision_model")
 
 

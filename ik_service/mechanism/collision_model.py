@@ -13,8 +13,7 @@ from ik_service.mechanism.transforms import MAX_POSITION, Float64Array
 from objectives.errors import InputError
 
 LinkPair = tuple[str, str]
-MAX_SPHERES = 4096
-"""Largest number of spheres of a robot."""
+MAX_SPHERES = 4096  # largest number of spheres of a robot
 
 
 @dataclass(frozen=True, eq=False)

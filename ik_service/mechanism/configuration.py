@@ -11,8 +11,7 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
-MIN_QUATERNION_LENGTH = 1e-6
-"""A shorter quaternion has no direction in float32."""
+MIN_QUATERNION_LENGTH = 1e-6  # a shorter quaternion has no direction in float32
 MAX_QUATERNION_NUMBER = 1e100
 """Quaternions with larger numbers are scaled down first, because their length may overflow."""
 

@@ -126,8 +126,7 @@ def clamp_joint_q(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
 Float32Array = NDArray[np.float32]
 FOLLOWER_ROUNDINGS = 4.0
 """Roundings between the coordinates of leader and follower in float32: multiplier, offset, product, sum."""
-UNIT_ROUNDOFF = 2.0**-24
-"""Largest relative error of one rounding to float32."""
+UNIT_ROUNDOFF = 2.0**-24  # largest relative error of one rounding to float32
 
 
 def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Float32Array]:

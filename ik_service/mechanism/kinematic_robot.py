@@ -186,5 +186,4 @@ class KinematicRobot(RobotArrays, ABC):
         """Draw configurations uniformly inside the limits, shape [n, joint_coord_count]."""
 
 
-Robot = TypeVar("Robot", bound=KinematicRobot)
-"""Class of a robot, for functions that return a robot of the same class."""
+Robot = TypeVar("Robot", bound=KinematicRobot)  # class of a robot, for functions that return a robot of the same class

@@ -9,8 +9,7 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.loops import LoopConstraint
 from objectives.errors import InputError, UnknownNameError, near_names
 
-MAX_LISTED = 60
-"""Largest number of names in a message."""
+MAX_LISTED = 60  # largest number of names in a message
 
 
 @dataclass(frozen=True)

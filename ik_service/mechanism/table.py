@@ -3,8 +3,7 @@
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 
-ROWS_MOST = 18
-"""Largest number of DOFs shown; the table fits a screen of 24 lines."""
+ROWS_MOST = 18  # largest number of DOFs shown; the table fits a screen of 24 lines
 HEAD = ("DOF", "type", "lower", "upper", "moved by")
 
 

@@ -10,19 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
-UNBOUNDED = 1e6
-"""Position limits of this size or more [m or rad] mean "no limit"."""
+UNBOUNDED = 1e6  # position limits of this size or more [m or rad] mean "no limit"
 MAX_NUMBER = 1e6
 """Largest number in an origin [m or rad], a coupling, a locked value or a mass [kg]: far from overflow in float32."""
-UNBOUNDED_RATE = 1e9
-"""Velocity or effort limits of this size or more mean "no limit"."""
-MAX_POSITION = 1e9
-"""Largest coordinate of a frame in its body [m], fixed joints and added frames summed up."""
+UNBOUNDED_RATE = 1e9  # velocity or effort limits of this size or more mean "no limit"
+MAX_POSITION = 1e9  # largest coordinate of a frame in its body [m], fixed joints and added frames summed up
 
 
 Float64Array = NDArray[np.float64]
-SMALL_ANGLE = 1e-8
-"""Below this angle [rad] sin(x)/x equals 1 in float64."""
+SMALL_ANGLE = 1e-8  # below this angle [rad] sin(x)/x equals 1 in float64
 
 
 def identity_transform() -> Float64Array:

@@ -10,8 +10,7 @@ from objectives.errors import InputError
 from objectives.tasks.velocity import VelocityObjective
 from objectives.tasks.velocity_rows import MovingPair
 
-ROLLING = ("rolling", "no_sideslip")
-"""Kinds with a radius."""
+ROLLING = ("rolling", "no_sideslip")  # kinds with a radius
 GEAR = "gear"
 VELOCITY_KINDS = (*ROLLING, "constant_velocity", GEAR)
 

@@ -122,8 +122,7 @@ class Expression:
     __rmul__ = __mul__
 
 
-Scalar: TypeAlias = Expression | float
-"""Operand of a statement."""
+Scalar: TypeAlias = Expression | float  # operand of a statement
 
 
 class ExpressionGraph:

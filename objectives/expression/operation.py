@@ -68,5 +68,4 @@ FUNCTIONS: Mapping[Operation, Callable[..., npt.NDArray[np.float64]]] = {
 """NumPy functions of the operations."""
 
 COMPARISONS = frozenset({Operation.LESS, Operation.LESS_EQUAL})
-CONDITIONS = COMPARISONS | {Operation.BOTH, Operation.EITHER}
-"""Operations with conditions as results."""
+CONDITIONS = COMPARISONS | {Operation.BOTH, Operation.EITHER}  # operations with conditions as results

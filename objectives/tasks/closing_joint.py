@@ -16,8 +16,7 @@ from objectives.expression.rows import RowGroup, RowInputs
 
 FRAME, REFERENCE_FRAME, SIZE = "link", "reference", "size"
 """Names in the row groups: the frames, and the number of some joints."""
-NO_DIRECTION = 1e-24
-"""Squared length below which a direction has no angle: the axes are opposite."""
+NO_DIRECTION = 1e-24  # squared length below which a direction has no angle: the axes are opposite
 TURN = ("qx", "qy", "qz", "qw")
 
 RelativeRows = Callable[[Frame, Scalar], Sequence[Scalar]]

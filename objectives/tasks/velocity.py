@@ -19,8 +19,7 @@ from objectives.tasks.frame_objective import body_frame
 from objectives.tasks.velocity_rows import VELOCITY_ROWS, FrameMotion, MovingPair
 
 START = "start"
-POSE = 7
-"""Numbers of a pose."""
+POSE = 7  # numbers of a pose
 
 
 @functools.cache

@@ -20,10 +20,8 @@ from objectives.expression.frame_algebra import (
 )
 
 UPWARDS: Vector = (0.0, 0.0, 1.0)
-LYING = 1e-9
-"""A wheel with an angle between axle and ground normal below this [rad] has no rolling direction."""
-NO_SWING = 1e-24
-"""Squared sine below which an angle equals its sine."""
+LYING = 1e-9  # a wheel with an angle between axle and ground normal below this [rad] has no rolling direction
+NO_SWING = 1e-24  # squared sine below which an angle equals its sine
 
 
 class FrameMotion(NamedTuple):

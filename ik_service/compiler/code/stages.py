@@ -21,18 +21,14 @@ from ik_service.compiler.island_program import IslandProgram, multiplier, own_mu
 
 SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.0**-22}
 """Factor of lower-priority rows in the last stage; with three priorities, the ratio from stage to stage."""
-SECONDARY_RATIO = 2.0**-4
-"""Ratio of factors from stage to stage, with two priorities and no constraints."""
+SECONDARY_RATIO = 2.0**-4  # ratio of factors from stage to stage, with two priorities and no constraints
 SECONDARY_GAIN = 1e-5
 """Relative decrease of |r|^2 predicted for the next step; below, a stage ends (two priorities, no constraints)."""
-SECONDARY_STAGE_STEPS = 10
-"""Iterations reserved for the last stage."""
+SECONDARY_STAGE_STEPS = 10  # iterations reserved for the last stage
 YIELDING_TIMES = 4.0
 """Factor on the largest number of iterations of an attempt with lower-priority rows, near the targets."""
-NEAR_FLOORS = 1e8
-"""Largest |r|^2 of near targets, as multiple of the floor: within 1 to 3 cm."""
-YIELDING_FLOOR2 = 2.0**-12
-"""Floor of |r|^2 of lower-priority rows in the first stage, as share of the floor of targets."""
+NEAR_FLOORS = 1e8  # largest |r|^2 of near targets, as multiple of the floor: within 1 to 3 cm
+YIELDING_FLOOR2 = 2.0**-12  # floor of |r|^2 of lower-priority rows in the first stage, as share of the floor of targets
 EXACT_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
 """Predicted relative decrease of |r|^2 at which a stage ends, with constraints or three priorities."""
 REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}
@@ -42,10 +38,8 @@ MULTIPLIER_STAGES: Mapping[Precision, tuple[float, ...]] = {
     "float64": (2.0**-3, 2.0**-9, 2.0**-15, 2.0**-21),
 }
 """Factors of lower-priority rows beside constraints, stage by stage, with a constant ratio."""
-CLOSING_STAGE = 2.0**-41
-"""Factor of a further stage in float64: only c is solved, without multipliers."""
-CLOSING_STEPS = 2.0
-"""Iterations reserved for this stage."""
+CLOSING_STAGE = 2.0**-41  # factor of a further stage in float64: only c is solved, without multipliers
+CLOSING_STEPS = 2.0  # iterations reserved for this stage
 
 
 def stage_range(program: IslandProgram, precision: Precision) -> tuple[float, float]:
