@@ -12,7 +12,7 @@ compiled_once = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/
 processes = $(python) -c "import os; print(min(len(os.sched_getaffinity(0)) + 1, 4))"
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-oldest check check-format check-lint check-types check-floors check-lines check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
+.PHONY: help install run test test-oldest check check-format check-lint check-types check-floors check-lines check-words check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
 
 help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
@@ -30,7 +30,7 @@ test: environment-test ## run the tests; ARGS="tests/service -k health"
 test-oldest: ## run some of the tests with Python 3.10 and the least versions of all packages
 	@$(PYTHON) .ci/oldest.py
 
-check: check-format check-lint check-types check-floors check-lines check-lock check-containers check-docs ## format, lint, types, import floors, lines, locks, docker/, docs/
+check: check-format check-lint check-types check-floors check-lines check-words check-lock check-containers check-docs ## format, lint, types, import floors, lines, words, locks, docker/, docs/
 
 check-format: environment-test
 	@$(python) -m ruff format --check .
@@ -46,6 +46,9 @@ check-floors: environment-test
 
 check-lines: environment-test
 	@$(python) .ci/lines.py
+
+check-words: environment-test
+	@$(python) .ci/words.py
 
 check-lock: environment-test
 	@$(python) .ci/lock.py check

@@ -23,7 +23,7 @@ import ik_service
 from benchmarks.report import Report
 from ik_service.cli.service_server import ServiceServer
 from ik_service.service import create_app
-from ik_service.service.gate.server_config import server_config
+from ik_service.service.gate.connection import server_config
 from ik_service.settings import load_settings
 
 ROOT = Path(__file__).parents[1]

@@ -49,6 +49,8 @@ def test_what_is_not_done_by_then_says_so(solver, given, options, deadline_s):
     # A success that is not precise is kept then; with more time a later seed that is precise takes its place.
     is_precise = (errors[0] <= 0.9 * PRECISE_POSITION) & (errors[1] <= 0.9 * PRECISE_ORIENTATION)
     done = ~late & (expected.success == found.success) & (is_precise | ~found.success)
+    if options.get("precision") == "float64":  # its finish hides whether the attempt was precise
+        done &= found.seed_index == expected.seed_index
     if not {"solutions", "best_of"} & options.keys():  # these may have chosen among fewer
         assert found.joint_q[done].tobytes() == expected.joint_q[done].tobytes()
     met = (errors[0] <= solver.options.position_tolerance) & (errors[1] <= solver.options.orientation_tolerance)

@@ -9,7 +9,7 @@ import pytest
 from ik_service import IKSolver
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver import result
-from ik_service.solver.given import foreign_arrays
+from ik_service.solver.given import arrays
 
 CUDA = 2  # kDLCUDA
 
@@ -47,8 +47,8 @@ class OnGPU:
 
 @pytest.mark.parametrize("array", [OnGPU(), SimpleNamespace(__dlpack__=None, __dlpack_device__=lambda: (CUDA, 0))])
 def test_arrays_of_a_gpu_are_read_with_the_device_to_oneself(array, monkeypatch):
-    monkeypatch.setattr(foreign_arrays, "wp", SimpleNamespace(array=OnGPU, from_dlpack=lambda value: OnGPU()))
-    assert foreign_arrays.as_numpy("positions", array).tolist() == [True]
+    monkeypatch.setattr(arrays, "wp", SimpleNamespace(array=OnGPU, from_dlpack=lambda value: OnGPU()))
+    assert arrays.as_numpy("positions", array).tolist() == [True]
     assert not is_locked()
 
 

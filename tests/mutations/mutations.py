@@ -246,7 +246,7 @@ MUTATIONS = (
     ),
     Mutation(
         "arrays of a solver hold what was in memory before",
-        "ik_service/linear_solve/structure.py",
+        "ik_service/linear_solve/islands.py",
         "wp.zeros(shapes.get(name, other)",
         "wp.empty(shapes.get(name, other)",
         PRETENDED_CUDA,

@@ -312,7 +312,7 @@ def test_who_leaves_during_a_solve_gets_no_answer(guest, solving, monkeypatch):
         return solving.solve(question)
 
     monkeypatch.setattr(visitor, "_solving", SimpleNamespace(solve=solve, compiling=""))
-    guest.status, visitor._refreshed_at = "as it was", 0.0
+    visitor.panel.status.content, visitor._refreshed_at = "as it was", 0.0
     guest.do("branch")
     assert visitor.is_gone
     assert guest.status == "as it was"

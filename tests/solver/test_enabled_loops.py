@@ -6,7 +6,8 @@ import pytest
 from ik_service import IKStatus
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import LoopConstraint
-from objectives import IKObjectivePosture
+from objectives import IKObjectivePosture, InputError
+from objectives.errors import UnknownNameError
 from tests.objectives.loop_rows import LOOP_SIZES, matrix_of
 from tests.solver.conftest import EACH_ENGINE, assert_same_bytes, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of, two_hands
@@ -93,6 +94,18 @@ def test_reports_call_a_loop_by_its_name(holding):
     assert [[island.rows for island in report] for report in reports] == [[rows], [rows], [rows[:1], rows[1:2]]]
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"tray": False}, UnknownNameError, "no loop 'tray'. Loops: 'object'"),
+        ({"object": 1}, InputError, "of loop 'object' is 1. Allowed: True and False"),
+        ({"object": [True, False]}, InputError, r"has shape \[2\]. Allowed: True, False, or \[5\]"),
+        ([True, False], InputError, r"shape \[2\]. Allowed: \[1\] or \[5, 1\]"),
+        ([[True]] * 4, InputError, r"shape \[4, 1\]. Allowed: \[1\] or \[5, 1\]"),
+        ([1.0], InputError, "Allowed: True and False"),
+        ([[True], [True, False]], InputError, "Allowed: True and False"),
+    ],
+)
 def test_what_enables_no_loop_is_refused(holding, given, error, words):
     with pytest.raises(error, match=words):
         cpu_solver(holding.robot, holding.links).solve(*holding.targets, constraint_enabled=given)

@@ -46,7 +46,7 @@ def _spread(problem_idx: wp.array[wp.int32], candidates: int, problem_idx_out: w
     problem_idx_out[i] = problem_idx[i / candidates]
 
 
-class Batch:
+class AttemptBatch:
     """A fixed number of slots that work through the attempts of any number of problems."""
 
     def __init__(

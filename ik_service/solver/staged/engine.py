@@ -12,7 +12,7 @@ from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve
 from ik_service.solver.rows.layout import RowLayout
-from ik_service.solver.staged.batch import Batch
+from ik_service.solver.staged.batch import AttemptBatch
 from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
@@ -47,7 +47,7 @@ class StagedEngine:
         # the finest precision of its answers
         self.finish: Literal["float32", "float64"] = "float32" if closing is None else "float64"
         self._data_version = -1
-        self.batch: Batch | None = None  # the batch of the last solve; None once the layout has changed
+        self.batch: AttemptBatch | None = None  # the batch of the last solve; None once the layout has changed
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
         """Return the settings of a solve; InputError for an unsupported option or too many attempts."""
@@ -96,14 +96,14 @@ class StagedEngine:
         """Refuse: nothing can be exported."""
         raise EngineError(NOT_RECORDABLE)
 
-    def _fit_batch(self, problems: Problems, settings: SolveSettings) -> Batch:
+    def _fit_batch(self, problems: Problems, settings: SolveSettings) -> AttemptBatch:
         """Fit the batch to the solve; drop a recording whose arrays have been exchanged."""
         rows, attempts = self._layout.rows, settings.problem_count * settings.seeds
         most = SLOTS_MAX["cuda" if rows.model.device.is_cuda else "cpu"]
         slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(attempts))))
         if self.batch is None or not slots <= self.batch.slot_count < slots * SHRINK_AT:
             own = (self._options, self._collision)
-            self.batch = Batch(rows.model, rows, self._layout.support, problems, slots, *own)
+            self.batch = AttemptBatch(rows.model, rows, self._layout.support, problems, slots, *own)
         self.batch.use_limits()
         self.batch.check_collision(checked=settings.checks_collision)
         version = sum(getattr(objective, "data_version", 0) for objective in rows.objectives)

@@ -18,9 +18,9 @@ POINT = (0.3, 0.2, 0.5)
 def noted(name):
     """A hook that keeps its arguments."""
 
-    def hook(self, *arguments):
-        self.calls.append((name, *arguments))
-        getattr(QuickObjective, name)(self, *arguments)
+    def hook(self, *arguments, **named):
+        self.calls.append((name, *arguments, *named.values()))
+        getattr(QuickObjective, name)(self, *arguments, **named)
 
     return hook
 

@@ -15,7 +15,8 @@ import pytest
 import warp as wp
 
 from ik_service.errors import KernelCacheError
-from ik_service.service.pool import builder_process, kernel_builder, kernel_marks
+from ik_service.kernels import kernel_cache
+from ik_service.service.pool import builder_process, kernel_builder
 from ik_service.service.pool.build import BuildEnd
 from ik_service.service.pool.builder_process import OUTPUT_CHARACTERS_MAX, BuilderProcess, BuildFailedError, fill_caches
 from ik_service.service.pool.kernel_builder import RESTARTS_MOST, KernelBuilder
@@ -94,7 +95,7 @@ SHORT_TURNS = pytest.mark.parametrize("builder", [{"turn_s": 0.05}], indirect=Tr
 @pytest.fixture
 def no_marks(tmp_path, monkeypatch):
     """Nothing is marked as compiled, whatever earlier runs have marked."""
-    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "MARKS", str(tmp_path))
 
 
 @pytest.fixture
