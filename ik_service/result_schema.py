@@ -51,12 +51,12 @@ class Column:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether it is at edges, in JSON too, what it is in Python; NaN is null there."""
+        """Return whether the values at edges, in JSON too, are those of Python; NaN is null there."""
         return not (self.is_per_target or self.dtype == "status" or self.null in ("-1", "inf"))
 
     @cached_property
     def is_per_target(self) -> bool:
-        """Whether it has a value for every target, of which edges have the worst."""
+        """Return whether the column has a value per target; edges have the worst value."""
         return "targets" in self.axes
 
 

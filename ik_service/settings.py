@@ -63,7 +63,7 @@ Keys = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_keys)]
 
 
 class ServiceSettings(BaseSettings):
-    """What an operator may decide. Lists are given as words with commas between them."""
+    """Settings of an operator. Lists are given as words with commas between them."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True

@@ -78,7 +78,7 @@ def _pass_on(text: str, log_notes: bool) -> None:
 
 
 def _has_card() -> bool:
-    """Whether the machine has a card that a driver would drive."""
+    """Return whether the machine has a card for a driver."""
     for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
         with suppress(OSError):
             if vendor.read_text().strip() == NVIDIA:

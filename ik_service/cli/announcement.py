@@ -1,4 +1,4 @@
-"""What `ik-service serve` says: where it listens, and a request to try once it is ready."""
+"""The announcement of `ik-service serve`: its address, and a request to try once the service is ready."""
 
 import logging
 import shlex
@@ -75,7 +75,7 @@ class Announcement:
 
     @property
     def is_for_people(self) -> bool:
-        """Whether people read it."""
+        """Return whether people read the output."""
         return is_for_people(self._settings)
 
     def say_listening(self) -> None:

@@ -23,7 +23,7 @@ LINE_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class BulkOptions:
-    """What only bulk jobs can be asked for.
+    """Options of bulk jobs alone.
 
     Attributes:
         ray: Address of a Ray cluster, "auto", "local", or None for this process.

@@ -1,4 +1,4 @@
-"""How the command line talks: results on standard output, progress and errors on standard error, plain when piped."""
+"""Output of the command line: results on standard output, progress and errors on standard error, plain when piped."""
 
 import errno
 import os

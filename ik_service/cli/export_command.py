@@ -19,7 +19,7 @@ POSITION_ALONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # weights of rows
 
 @dataclass(frozen=True)
 class ExportJob:
-    """What to export.
+    """An export to make.
 
     Attributes:
         robot: Built-in name or path.

@@ -36,7 +36,7 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class RandomSolveReport:
-    """How random reachable targets were solved.
+    """Report on a solve of random reachable targets.
 
     Attributes:
         robot: Name of the robot.
@@ -145,7 +145,7 @@ def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:
 
 
 def _confirmed(robot: RobotModel, request: SolveRequest, result: IKResult) -> NDArray[np.bool_]:
-    """Which problems meet their targets and limits by host arithmetic alone, shape [problem_count]."""
+    """Return the problems that meet their targets and limits by host arithmetic alone, bool [problem_count]."""
     positions = [array for array in request.batch.positions if array is not None]  # random_request gives both
     orientations = [array for array in request.batch.orientations_xyzw if array is not None]
     links = tuple(target.link for target in request.targets)

@@ -1,4 +1,4 @@
-"""How fast and how sure this engine is for a robot on this machine.
+"""Speed and success rate of an engine for a robot on this machine.
 
 random reachable targets -> time per target on one pinned core and success by the float64 judge, per tolerance
 -> latency of one target -> speedup by threads -> the staged engine beside it
@@ -28,7 +28,7 @@ TYPICAL = TOLERANCES[1]
 
 @dataclass(frozen=True, kw_only=True)
 class BenchPlan:
-    """What to measure.
+    """A measurement to make.
 
     Attributes:
         robot: The robot.
@@ -120,7 +120,7 @@ class ThreadSpeedup:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """What was measured.
+    """The measured figures.
 
     Attributes:
         robot: Name of the robot.

@@ -29,7 +29,7 @@ ADVICE_LINES = 5
 
 @dataclass(frozen=True)
 class Job:
-    """What both forms of the command share.
+    """Options that both forms of the command share.
 
     Attributes:
         robot: Built-in name or path.

@@ -37,7 +37,7 @@ Pairs that are left out are never checked. Smaller spheres touch less: --stands-
 
 @dataclass(frozen=True)
 class SpheresJob:
-    """What to cover, and how.
+    """A robot whose links get spheres, with the options.
 
     Attributes:
         robot: A built-in robot or the path of a file.

@@ -29,7 +29,7 @@ OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache
 
 @dataclass(frozen=True)
 class WarmUpReport:
-    """What was done for pose targets of a robot's links.
+    """Report on compiling for pose targets of a robot's links.
 
     Attributes:
         robot: Name of the robot.
@@ -50,7 +50,7 @@ class WarmUpReport:
 
 @dataclass(frozen=True)
 class WarmUpJob:
-    """What to compile.
+    """The kinds of targets to compile for.
 
     Attributes:
         names: Built-in names or paths; none takes all built-in robots, for architectures of GPUs those without

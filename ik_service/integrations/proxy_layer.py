@@ -85,7 +85,7 @@ class _Answer:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a head has come and nothing of a body."""
+        """Return whether a head has come and nothing of a body."""
         return self._head is not None
 
     async def send(self, message: Message) -> None:

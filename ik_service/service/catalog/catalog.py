@@ -1,4 +1,4 @@
-"""What is served by name, robots or worlds: built in, or put at run time into a folder.
+"""Robots or worlds that are served by name: built in, or put at run time into a folder.
 
 Readers get a snapshot and need no lock. A change makes a new snapshot; `refresh` makes one of changes by other
 processes that share the folder. The lock protects the replacement of the snapshot alone and is not held while a text is

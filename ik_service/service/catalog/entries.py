@@ -1,4 +1,4 @@
-"""What a catalog has by name, and what a caller expects of an entry that is to change."""
+"""Entries of a catalog by name, and preconditions of a caller who changes an entry."""
 
 import hashlib
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Entry(Protocol):
 
     @property
     def is_put(self) -> bool:
-        """Whether it was put at run time."""
+        """Return whether the entry was put at run time."""
 
     @property
     def text(self) -> bytes | None:
-        """What its file has, if it was put."""
+        """Return the text of the entry's file, if the entry was put."""
 
     @property
     def etag(self) -> str:
@@ -44,7 +44,7 @@ class ServedRobot:
 
     @property
     def is_put(self) -> bool:
-        """Whether it was put at run time."""
+        """Return whether the entry was put at run time."""
         return self.source == "uploaded"
 
     @property
@@ -92,7 +92,7 @@ def _tag_of(text: bytes) -> str:
 
 @dataclass(frozen=True)
 class Precondition:
-    """What a caller expects of an entry that is to change or to be shown (RFC 9110, section 13), and who the caller is.
+    """Preconditions of a caller who changes or reads an entry (RFC 9110, section 13), and the caller.
 
     Attributes:
         if_match: Entity tags, one of which it has; `*`: it exists.

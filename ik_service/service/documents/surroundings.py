@@ -1,4 +1,4 @@
-"""What is around the robot in a request, and what it carries."""
+"""Obstacles around the robot in a request, and attached objects."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ REQUEST_LIMITS = WorldLimits(REQUEST_OBJECTS_MAX, MAX_GRID_NODES, "one request")
 
 
 class Surroundings(NamedTuple):
-    """What is around the robot in a request, and what it carries.
+    """Obstacles around the robot in a request, and attached objects.
 
     Attributes:
         world: The objects; None for none.

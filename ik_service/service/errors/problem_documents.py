@@ -28,7 +28,7 @@ DETAIL_LENGTH = 8192
 
 @dataclass(frozen=True)
 class ProblemKind:
-    """How a class of errors is answered.
+    """The answer to a class of errors.
 
     Attributes:
         status: HTTP status; 500 is a fault of the service, and logged.

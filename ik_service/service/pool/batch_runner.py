@@ -72,7 +72,7 @@ class BatchRunner:
             notify(self._observer.dropped, queued_requests)
 
     def _misses_deadline(self, share: BatchShare, now: float) -> bool:
-        """Whether a request misses its deadline even if all its problems were solved at once, at the least time."""
+        """Return whether a request misses its deadline even if all its problems are solved at once."""
         left = share.count + share.queued.remaining
         return share.queued.deadline <= now + left * self._batch_sizer.least_seconds(share.queued.key)
 

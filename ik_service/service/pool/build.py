@@ -11,7 +11,7 @@ from ik_service.service.queue.solve_request import SolveRequest
 
 
 class BuildEnd(Enum):
-    """How a build ended."""
+    """The end of a build."""
 
     COMPILED = "the kernels are compiled, or the solver refuses the request itself"
     ABANDONED = "no request waited for it, or a step took too long"

@@ -1,4 +1,4 @@
-"""Which kernels are compiled, which cannot be compiled, and which groups of requests wait for the others.
+"""Status of kernels: compiled, impossible to compile, or awaited by groups of requests.
 
 It holds no lock: the pool holds the lock around every call.
 """

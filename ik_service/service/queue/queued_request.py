@@ -29,7 +29,7 @@ RETRY_MOST_S = 60
 
 @dataclass(frozen=True)
 class Expected:
-    """What a request is expected to be before its body has been read.
+    """The expected request, before its body has been read.
 
     Attributes:
         key: Requests with the same key can be solved together.
@@ -96,7 +96,7 @@ class QueuedRequest:
 
     @property
     def may_be_slow(self) -> bool:
-        """Whether a problem may take long: for its DOFs, kernels, engine, seeds and iterations, or derivatives."""
+        """Return whether a problem may take long, by its DOFs, kernels, engine, seeds, iterations or derivatives."""
         options, dofs, is_staged = self.request.options, self.robot.active_dof_count, self.request.engine == "staged"
         if self.request.pattern_count > PATTERNS_MOST or options.sensitivity is not None or is_staged:
             return True

@@ -1,4 +1,4 @@
-"""Whether a request would be answered in time, and finds room in the queue."""
+"""Checks before queueing: an answer in time, and room in the queue."""
 
 import math
 from collections.abc import Hashable

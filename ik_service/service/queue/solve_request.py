@@ -69,7 +69,7 @@ class SolveRequest:
 
     @cached_property
     def _rows_on(self) -> list[NDArray[np.bool_]]:
-        """Which rows of each target and objective have a weight above 0, a line for each pattern; constraints last."""
+        """Rows of each target and objective with a weight above 0, a line for each pattern; constraints last."""
         each = zip(self.targets, self.batch.positions, self.batch.orientations_xyzw, strict=True)
         of_targets = [
             rows_on(target, position is not None, orientation is not None) for target, position, orientation in each
@@ -79,7 +79,7 @@ class SolveRequest:
 
     @property
     def pattern_count(self) -> int:
-        """How many patterns of rows that are on there can be among its problems, at most."""
+        """Largest number of patterns of active rows among the problems."""
         return math.prod(map(len, self._rows_on))
 
     @cached_property

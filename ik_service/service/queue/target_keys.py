@@ -49,5 +49,5 @@ def joined_data(targets: Sequence[Target], counts: Sequence[int]) -> dict[str, F
 
 @cache
 def _given_rows(position: bool, orientation: bool) -> NDArray[np.bool_]:  # two switches of one thing
-    """Which rows of a target are there, shape [1, 6]."""
+    """Return the rows of a target that are given, bool [1, 6]."""
     return np.repeat([position, orientation], 3)[None]

@@ -1,4 +1,4 @@
-"""What the queue answers a request with: the result of the solver, and where the time went."""
+"""The queue's answer to a request: the result of the solver, and times."""
 
 import asyncio
 from concurrent.futures import Future

@@ -72,7 +72,7 @@ tr > :first-child {{ min-width: 7.5rem }} tr > :nth-child(2) {{ text-align: righ
 
 
 class Index(BaseModel):
-    """What answers here, and where to read on."""
+    """The service at this address, and links to its documents."""
 
     name: str
     version: str

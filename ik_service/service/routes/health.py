@@ -17,7 +17,7 @@ STUCK_S = 300.0
 
 
 class Health(BaseModel):
-    """What a health route says when all is well."""
+    """Answer of a health route when all is well."""
 
     status: Literal["live", "ready"]
 

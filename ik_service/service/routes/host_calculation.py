@@ -1,4 +1,4 @@
-"""How a request is answered that needs the host alone: no solver, no queue.
+"""Answers to requests that need the host alone: no solver, no queue.
 
 body -> read and checked -> memory of the answer and of the work reserved -> answer, made beside the event loop
 """
@@ -23,7 +23,7 @@ Asked = TypeVar("Asked")
 
 @dataclass(frozen=True)
 class HostCalculation(Generic[Asked]):
-    """What is computed, and what it takes.
+    """A computation, with the memory and time that it takes.
 
     Attributes:
         subject: What it is, for messages about media types.

@@ -89,7 +89,7 @@ class ServiceState:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the service is ready: the first solves succeeded, and it is not about to end."""
+        """Return whether the service is ready: the first solves succeeded, and the service is not about to end."""
         done = self.warm_up.done() and not self.warm_up.cancelled() and self.warm_up.exception() is None
         return done and not self.draining
 

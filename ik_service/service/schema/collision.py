@@ -92,7 +92,7 @@ ATTACHED: dict[str, Any] = {
 
 
 class SolveWorld(Envelope):
-    """What is around the robot, the same for all problems but for objects that are not there."""
+    """Obstacles around the robot, the same for all problems but for disabled objects."""
 
     name: str | None = Field(
         default=None, max_length=limits.NAME_LENGTH, description="A world that is kept, in place of `objects`."
@@ -147,7 +147,7 @@ class CheckRequestBody(Envelope):
 
 
 class CheckAnswerBody(BaseModel):
-    """How far configurations are from contact; row k of every column belongs to configuration k."""
+    """Distances of configurations from contact; row k of every column belongs to configuration k."""
 
     robot: str
     clearance_m: list[float | None] = Field(

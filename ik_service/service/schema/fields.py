@@ -31,7 +31,7 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 class Envelope(BaseModel):
-    """What a caller sends: nothing but the fields that are known, of their own types."""
+    """A caller's document: nothing but the known fields, of their own types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -99,7 +99,7 @@ NAME_LISTS = required(NAMES, column(NAMES))
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """How a numeric column of an objective is read; it stands in the annotation of the field.
+    """Reading of a numeric column of an objective, in the annotation of the field.
 
     Attributes:
         kind: What its rows are, which decides how they are checked.

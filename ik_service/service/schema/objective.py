@@ -42,7 +42,7 @@ _DIRECTION = "Any length but 0."
 
 
 class WeightedObjective(Envelope):
-    """What all objectives have."""
+    """Fields of all objectives."""
 
     objective_class: ClassVar[type[ExpressionObjective]]
     needs_masses: ClassVar[bool] = False

@@ -39,7 +39,7 @@ JOINT_LIMITS = WithJsonSchema({"type": "object", "additionalProperties": {"anyOf
 
 
 class TargetForm(Envelope):
-    """What a target is beside its poses."""
+    """A target without its poses."""
 
     link: Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
     offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
@@ -82,7 +82,7 @@ class SolveTarget(TargetForm):
 
 
 class SolveOptions(Envelope):
-    """What a solve may spend, and when it is content."""
+    """Budgets and tolerances of a solve."""
 
     seeds: Annotated[Whole, Field(ge=1, le=limits.REQUEST_SEEDS_MAX)] | None = Field(
         default=None,
@@ -284,7 +284,7 @@ class IslandBody(BaseModel):
 
 
 class Resolved(BaseModel):
-    """What answered."""
+    """Engine, seeds and device of the answer."""
 
     engine: str
     seeds: int = Field(description="Start configurations that each problem could use.")

@@ -27,7 +27,7 @@ class BestAttempts:
 
 @wp.struct
 class Searches:
-    """How far the compiled engine has come with the seeds of every problem and island, [problem_capacity, trees]."""
+    """Progress of the compiled engine in the seeds of every problem and island, [problem_capacity, trees]."""
 
     next_seed: wp.array2d[wp.int32]  # seeds that have been handed out
     end_seed: wp.array2d[wp.int32]  # the first whose attempt cannot win

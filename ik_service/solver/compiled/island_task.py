@@ -22,7 +22,7 @@ from ik_service.solver.lm.seeds import SeedRanges
 
 @wp.struct
 class IslandTask:
-    """What the kernel of an island works on; int32 and float32 unless said."""
+    """Data of the kernel of an island; int32 and float32 unless said."""
 
     iterate: wp.uint64  # address of the iteration, where the kernel does not contain it
     # problems

@@ -48,7 +48,7 @@ SOLUTIONS_MAX = 256
 
 @dataclass(frozen=True, kw_only=True)
 class SolverOptions:
-    """What a solve may spend and when it is content.
+    """Budgets and tolerances of a solve.
 
     Attributes:
         seeds: Start configurations tried per problem, one after another until one succeeds; with `deadline_s` at most
@@ -191,7 +191,7 @@ class SolverOptions:
 
     @cached_property
     def runs_all_seeds(self) -> bool:
-        """Whether seeds are run after the first success: all of them, or until there are solutions enough."""
+        """Return whether seeds are run after the first success: all of them, or until there are enough solutions."""
         return self.best_of is not None or self.solutions > 1
 
     @cached_property

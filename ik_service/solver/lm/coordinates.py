@@ -87,7 +87,7 @@ def active_dofs(model: DeviceModel) -> Any:
 
 @wp.struct
 class StartCoordinates:
-    """What reading a start configuration needs, locked joints included."""
+    """Data to read a start configuration, locked joints included."""
 
     leader: wp.array[wp.int32]  # [joint_coord_count]: coordinate that each follows, or -1
     # [joint_coord_count, 4]: as in `follower_table`; those that follow none have limits only

@@ -25,7 +25,7 @@ class IKStatus(IntEnum):
 
     @property
     def advice(self) -> str:
-        """What the caller may do about it, in one sentence."""
+        """Advice to the caller, in one sentence."""
         return _ADVICE[self]
 
     @property

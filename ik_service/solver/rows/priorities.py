@@ -54,7 +54,7 @@ def secondary_scale(
 
 @wp.struct
 class Priorities:
-    """What the rows are, which yield, and by which factor."""
+    """Kinds of the rows, the lower-priority rows, and their factors."""
 
     yields: wp.array[wp.int32]  # [rows]: 1 for those that do, beside targets
     kind: wp.array[wp.int32]  # [rows]: `RowKind`

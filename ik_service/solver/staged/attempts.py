@@ -39,7 +39,7 @@ STEPS_ASIDE = wp.constant(2)  # value of `fresh` where an attempt goes on from b
 
 @wp.struct
 class Slots:
-    """What each slot is doing."""
+    """The attempt of each slot."""
 
     problem_idx: wp.array[wp.int32]  # [n_batch]: its problem; of an idle slot, some valid problem
     seed: wp.array[wp.int32]  # [n_batch]: its seed
