@@ -119,6 +119,8 @@ class SolverCore:
             InputError: As for `check`.
         """
         self.check(batch)
+        if self.robot.constraint_names:
+            options = self._closing(options)
         done = self.run(batch, options, guess=guess)
         if done is None:
             return None
@@ -127,17 +129,19 @@ class SolverCore:
                 self.work.verify_given(judged, done[0])
         return collect_result(head, self.work, *done)
 
+    def _closing(self, options: SolverOptions) -> SolverOptions:
+        """Return the options of a solve that closes loops: float32 leaves them open by a micrometre."""
+        if options.solutions > 1:
+            raise InputError(
+                f"Option solutions is {options.solutions}. Allowed for a robot with constraints: 1. "
+                "robot.constraints.close(..., solutions=k) finds other ways to assemble it."
+            )
+        return replace(options, precision="float64")
+
     def _settings(self, count: int, options: SolverOptions, worlds: CheckedWorlds | None) -> SolveSettings:
         """Return the settings of a solve: those of the last one where nothing has changed."""
         asked = count, options, worlds is not None
         if self._last is None or asked != self._asked:
-            if self.robot.constraint_names:  # float32 leaves loops open by a micrometre
-                if options.solutions > 1:
-                    raise InputError(
-                        f"Option solutions is {options.solutions}. Allowed for a robot with constraints: 1. "
-                        "robot.constraints.close(..., solutions=k) finds other ways to assemble it."
-                    )
-                options = replace(options, precision="float64")
             self._last = self.engine.settings(count, options, checks_collision=worlds is not None)
             self._asked = asked
         return self._last
@@ -177,6 +181,8 @@ class SolverCore:
         # Waits in the end until the device is done, unless a graph is being recorded. `given` is as in `InputArrays`.
         # Raises InputError where a graph is being recorded and no solve was like this one before, EngineError where
         # problems differ in the rows that are on.
+        if self.robot.constraint_names:
+            options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)
         settings = self._settings(count, options, worlds)
         with self._kernels(), DEVICE_LOCK:
