@@ -41,31 +41,31 @@ class IKSolver:
 
     Args:
         robot: The robot.
-        targets: Links that are to reach poses: names or Targets. Their values are given to `solve`.
+        targets: Links with target poses: names or Targets. The poses are given to `solve`.
         objectives: Objectives of the general form; may be combined with targets. Each is bound to this solver.
         device: "auto" (the first GPU, else the CPU), or a Warp device.
         engine: "compiled" for objectives stated as expressions and islands of up to 200 DOFs with one target, or some
-            48 with many (36 and 21 on a GPU); "staged" for any objective; "auto" takes the first where it can.
-            `solver.engine` says which it is.
-        islands: Whether trees that no row couples are solved independently; False solves them as one system.
-        threads: Threads of the compiled engine on a CPU; None is one. Answers do not depend on it.
+            48 with many (36 and 21 on a GPU); "staged" for any objective; "auto" takes "compiled" where possible.
+            `solver.engine` is the engine chosen.
+        islands: Whether trees without a common row are solved independently; False solves them as one system.
+        threads: Threads of the compiled engine on a CPU; None is one. Answers do not depend on the number of threads.
         options: Budgets and tolerances.
         joint_order: Names of joints in the order in which configurations are given and returned; None is the robot's
-            own. Locked joints and those that follow others may be left out.
+            own. Locked joints and mimic joints may be left out.
         wxyz: Whether target quaternions are given to `solve` in the order wxyz instead of xyzw.
 
     Attributes:
         robot: The robot.
         options: The options.
         engine: The engine that runs.
-        device: The device it runs on.
+        device: The device of the engine.
         coordinate_names: Names of the columns of configurations.
         dof_names: Names of the columns of DOFs.
         wxyz: Whether target quaternions are given in the order wxyz.
 
     Raises:
         UnknownNameError: A link or joint is not in the robot.
-        InputError: An argument has a value that is not allowed.
+        InputError: The value of an argument is not allowed.
         ObjectiveError: An objective breaks its contract or is bound to another solver.
         EngineError: The engine asked for cannot run this problem.
         KernelCacheError: Compiled kernels can be neither read nor kept.
@@ -127,27 +127,26 @@ class IKSolver:
             positions: Target positions in the world or reference frame [m], shape [n, 3] for one target, or [3] for one
                 problem; [n, targets, 3] for several, or a list with one array or None per target; None is
                 unconstrained.
-            orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4. These arrays and the next may
-                be of NumPy or Warp, or anything with `__dlpack__`.
+            orientations_xyzw: Target orientations, unit quaternions, the same shapes with 4 instead of 3. These arrays
+                and the next may be of NumPy or Warp, or anything with `__dlpack__`.
             initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.
-                Locked joints are held where it says. None: the middle of the ranges, and where they are locked; where
-                targets fix links that welds join, what meets them with the welds open.
+                Locked joints are held at these values. None: the middle of the ranges and the robot's values of locked
+                joints; where targets fix links joined by welds, a solution found with the welds open.
             problem_count: Number of problems, where only objectives hold the data.
-            constraint_enabled: Which loops of the robot are closed: booleans [loops] or [n, loops], or a mapping from
-                names of loops to a boolean or [n]; None, and what a mapping leaves out: all. A loop that is not closed
-                is not judged and changes nothing; its error is in the result. What falls into islands as it did in a
-                solve before compiles nothing.
-            world: Obstacles, or several sets of them; changing them compiles nothing.
-            world_index: Which of several worlds each problem is in, [n].
-            object_enabled: Which objects of the world are there, booleans [objects] or [n, objects]; None for all.
-            attached: Objects that links carry, by name; changing them compiles nothing.
+            constraint_enabled: Closed loops of the robot: booleans [loops] or [n, loops], or a mapping from names of
+                loops to a boolean or [n]; None and loops left out of the mapping: closed. An open loop is not judged
+                and changes nothing; its error is in the result. The same islands as before compile nothing.
+            world: Obstacles, or several sets of obstacles; new ones compile nothing.
+            world_index: Index of the world of each problem, where there are several, [n].
+            object_enabled: Objects present in the world, booleans [objects] or [n, objects]; None for all.
+            attached: Objects carried by links, by name; new ones compile nothing.
             joint_limits: Limits within the robot's [rad or m]: a mapping from names of DOFs to pairs (lower, upper),
                 each a number or [n]; a pair of arrays [DOFs] or [n, DOFs]; or `AskedLimits`, in place of the next two,
-                too. These compile nothing.
-            frozen: DOFs that stay where `initial_joint_q` has them, within the robot's limits: names, a mapping from
+                too. New limits compile nothing.
+            frozen: DOFs held at their values in `initial_joint_q`, within the robot's limits: names, a mapping from
                 names to a boolean or [n], or booleans [DOFs] or [n, DOFs].
-            max_change: How far DOFs may be from `initial_joint_q` [rad or m]: one number for all, a mapping from names
-                to a number or [n], or an array [DOFs] or [n, DOFs].
+            max_change: Largest distance of DOFs from `initial_joint_q` [rad or m]: one number for all, a mapping from
+                names to a number or [n], or an array [DOFs] or [n, DOFs].
             options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
 
         Returns:
@@ -178,7 +177,7 @@ class IKSolver:
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def solve_batch(self, batch: Batch, options: SolverOptions) -> IKResult:
-        """Solve a batch that has been checked, as a service reads it: `solve` without a look at its arrays.
+        """Solve a checked batch, as the service reads one: `solve` without the checks of its arrays.
 
         Args:
             batch: The problems; quaternions are xyzw, and coordinates are in the robot's own order.
@@ -198,7 +197,7 @@ class IKSolver:
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def on_device(self) -> DeviceSolver:
-        """Return what solves with arrays that stay on this solver's device, such as tensors of a GPU.
+        """Return a solver with arrays of this solver's device, such as tensors of a GPU.
 
         Raises:
             EngineError: The solver is staged, or has no targets.
@@ -206,9 +205,9 @@ class IKSolver:
         return DeviceSolver(self.robot, self._core, self._order, self.options, self.device, wxyz=self.wxyz)
 
     def warmup(self, *targets: Any, **arguments: Any) -> None:
-        """Solve as often as it takes until solves of this kind wait for nothing: code is compiled, loaded and recorded.
+        """Solve repeatedly until code of this kind of solve is compiled, loaded and recorded.
 
-        A kind is the number of problems and what is given, its numbers aside. Takes the arguments of `solve`.
+        A kind is the number of problems and the names of arguments given. Takes the arguments of `solve`.
         """
         self._solves.rehearses = True
         try:
@@ -220,9 +219,9 @@ class IKSolver:
     def solve_as_recorded(
         self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None
     ) -> IKResult:
-        """Return what the launches of `recorded` answer.
+        """Return the answers of the launches of `recorded`.
 
-        That is what `solve` answers without `best_of`, `solutions` and `precision`. Answers in contact stay: no other
+        The same as `solve` without `best_of`, `solutions` and `precision`. Answers in contact stay: no other
         combination of the islands' solutions is tried, and targets are not solved for alone. No start is found with
         loops opened. Arguments are as in `solve`.
 
@@ -247,27 +246,27 @@ class IKSolver:
         data: "Sequence[tuple[IKObjective, str]]" = (),
         limits: bool = False,
     ) -> Linearisation:
-        """Return how the answers of a solve follow its targets: first derivatives of the minima that they are.
+        """Return first derivatives of the answers of a solve by its targets; answers are taken as local minima.
 
-        Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
-        conditions that answers keep; other rows have the least cost beside them, with the second derivatives of all
-        rows. Where targets are not met, or rows of priority 0 act against them, and further rows yield to them, there
-        are none; nor are there in singular configurations and at kinks of rows. Answers whose rows are all of targets
-        that are met are derived by compiled code, microseconds each; it is compiled when it is first needed.
-        Columns are those of `coordinate_names` and `dof_names`. The data of objectives and targets are those of now.
+        Computed on the host in float64, from the statements of all rows. Targets met by an answer are equality
+        constraints; the other rows have their least cost under these constraints, with the second derivatives of all
+        rows. There are no derivatives where targets are not met, or are opposed by rows of priority 0, and there are
+        lower-priority rows; nor in singular configurations and at kinks of rows. If all rows belong to targets met,
+        compiled code derives the answers, in microseconds each; this code is compiled at first use. Columns are in the
+        order of `coordinate_names` and `dof_names`. The present data of objectives and targets are used.
 
         Args:
-            result: Answers of this solver, or of one of the same robot, rows and order of joints.
-            positions: The targets that they were solved for, as in `solve`.
-            orientations_xyzw: Alike.
-            constraint_enabled: Alike.
-            data: Objectives, and names of their fields, by whose numbers answers are derived too: `found.by_data`.
-            limits: Whether they are derived by the limits that hold joints too: `found.by_limits`.
+            result: Answers of this solver, or of a solver of the same robot, rows and order of joints.
+            positions: The targets of the solve, as in `solve`.
+            orientations_xyzw: As in `solve`.
+            constraint_enabled: As in `solve`.
+            data: Objectives and names of their fields; answers are derived by these numbers, too: `found.by_data`.
+            limits: Whether answers are derived by the active joint limits, too: `found.by_limits`.
 
         Raises:
             UnknownNameError: The robot has no loop of a name, or an objective no field of a name.
-            InputError: A value that is not allowed, another number of targets than of answers, other parts of them than
-                in the solve, or answers of another solver.
+            InputError: A value is not allowed, the number of targets differs from the number of answers, parts of
+                targets differ from the solve, or the answers are of another solver.
             EngineError: An objective does not state its rows, or a target has a frame or tolerances of its own.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
@@ -290,23 +289,24 @@ class IKSolver:
         attached: "Mapping[str, AttachedObject] | None" = None,
         options: "dict[str, object] | SolverOptions | None" = None,
     ) -> PathResult:
-        """Follow a path: of the solutions of its waypoints, choose those that go from one to the next.
+        """Follow a path: choose solutions of its waypoints, each close to the one before.
 
-        Speed limits come first, then the largest change of a joint from waypoint to waypoint, then smoothness; each
-        island is chosen for by itself. Where a waypoint has no solution the robot goes straight from the solution
-        before to the one after, and stands still where none has. `ik_service.motion` says how.
+        Speed limits come first, then the largest change of a joint from waypoint to waypoint, then smoothness; islands
+        are chosen independently. Over a waypoint without a solution the robot goes straight from the solution before to
+        the one after, and stands still where none has a solution. See `ik_service.motion`.
 
         Args:
             positions: Targets of the waypoints as in `solve`, a line each.
-            orientations_xyzw: Alike.
+            orientations_xyzw: Orientations, in the same way.
             dt: Time from waypoint to waypoint [s].
             start_joint_q: Configuration one `dt` before the first waypoint, shape [coordinates]; None begins anywhere.
                 The path begins there if the start meets that waypoint and no objective of priority 1 moves it away.
             solutions: Distinct solutions to begin from, at each of several places along the path; paths of more than
                 some 10000 waypoints begin from fewer.
             velocity: Largest speeds [m/s or rad/s]: a number, a mapping from names of joints, or an array of shape
-                [joint_dof_count] in the robot's order; None takes those of the robot's model.
-            acceleration: Largest changes of speed [m/s^2 or rad/s^2], alike. They are reported, and not chosen for.
+                [joint_dof_count] in the robot's order; None takes the limits of the robot's model.
+            acceleration: Largest changes of speed [m/s^2 or rad/s^2], in the same forms; reported, without effect on
+                the path.
             world: Obstacles; None for none. The ways between waypoints, straight in the joints, are checked, too.
             attached: Objects that links carry, by name; None for none.
             options: Seeds, iterations, tolerances and random seed as in `solve`.
@@ -340,14 +340,14 @@ class IKSolver:
     ) -> None:
         """Replace the tool frame, the weights or the tolerances of a target, from the next solve on.
 
-        Nothing is compiled for it, unless other rows are free than before.
+        Nothing is compiled, unless the set of free rows changes.
 
         Args:
-            target: Which of `targets`.
-            offset: Tool frame as in `Target`, which must have been declared with one; None leaves it as it is.
-            row_weights: Weights as in `Target`; None leaves them as they are.
-            tolerance: Tolerances as in `Target`, which must have been declared with some, or with free rows, which are
-                those of infinity here; None leaves them as they are.
+            target: Index in `targets`.
+            offset: Tool frame as in `Target`; None keeps the frame. The target must have been declared with a frame.
+            row_weights: Weights as in `Target`; None keeps the weights.
+            tolerance: Tolerances as in `Target`; infinity for free rows; None keeps the tolerances. The target must
+                have been declared with tolerances or free rows.
 
         Raises:
             InputError: There is no such target, or a value is not allowed.
@@ -355,13 +355,13 @@ class IKSolver:
         self._core.targets.replace(target, offset=offset, row_weights=row_weights, tolerance=tolerance)
 
     def islands(self, problem: int = 0) -> IslandReport:
-        """Tell which joints fall into which island, which rows join them, and which targets nothing can move.
+        """Report the joints of each island, the rows coupling them, and the targets out of reach of every joint.
 
-        A solve may hold fewer rows: those of a target without positions or without orientations are off. What became
-        of the islands of a solve stands in its result.
+        A solve may hold fewer rows: rows of a target without positions or without orientations are off. The result of a
+        solve reports its own islands.
 
         Args:
-            problem: Which problem, where weights differ between problems.
+            problem: Index of the problem, where weights differ between problems.
 
         Raises:
             InputError: There is no such problem.
@@ -377,13 +377,13 @@ class IKSolver:
         collision: bool | None = None,
         world: World | None = None,
     ) -> RecordedLaunches:
-        """Return the kernels of a solve, with what they work on, for export.
+        """Return the kernels of a solve and their arrays, for export.
 
         Args:
             orientations: Whether targets have orientations, or are positions alone.
-            for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
+            for_gpus: Whether islands are to be solved by the kernels for GPUs; the number of waves is not recorded.
             float64_finish: Whether the answers are improved in float64, in steps of the phase "finish".
-            collision: Whether they are checked for collision, where the robot has a model; None as in `solve`.
+            collision: Whether answers are checked for collision, where the robot has a model; None as in `solve`.
             world: With None: obstacles; kernels for GPUs know none.
 
         Raises:
