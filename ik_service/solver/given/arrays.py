@@ -11,14 +11,14 @@ from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from objectives import InputError
 from objectives.data_field import UNIT_TOLERANCE
 
-NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing
+NUMBER_MAX = 1e9  # squares and sums of larger numbers overflow float32 or mean nothing
 CPU_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the host reads
 
 
 def as_numpy(name: str, value: Any) -> Any:
     """Return a NumPy view of a Warp array or of anything with `__dlpack__`, and everything else as it is."""
-    # Memory of another device is copied to the host; the view may be read-only. Of a list or tuple every entry is seen
-    # so. Raises InputError where the library does not give its memory away.
+    # Memory of another device is copied to the host; the view may be read-only. Lists and tuples are converted entry by
+    # entry. Raises InputError where the library refuses access to its memory.
     if type(value) is np.ndarray or value is None:
         return value
     if type(value) in (list, tuple):
@@ -43,7 +43,7 @@ def _is_foreign(value: Any) -> bool:
 
 
 def plain_targets(value: object, target_count: int, width: int) -> tuple[NDArray[Any] | None, ...] | None:
-    """Split an array by target without looking at its numbers; None where that takes a closer look."""
+    """Split an array by target without a look at its numbers; None if it needs `by_target`."""
     if value is None:
         return (None,) * target_count
     if type(value) is np.ndarray and value.dtype.kind == "f":
@@ -85,7 +85,7 @@ def host_array(name: str, value: object, *, may_be_infinite: bool = False) -> ND
 
 
 def by_target(name: str, value: object, target_count: int, width: int) -> tuple[NDArray[np.float64] | None, ...]:
-    """Split an array by target, its numbers as they are: [n, width] or None for each; InputError for bad shapes."""
+    """Split an array by target, its numbers unchecked: [n, width] or None for each; InputError for bad shapes."""
     if value is None:
         return (None,) * target_count
     if target_count == 0:

@@ -1,7 +1,7 @@
-"""Limits that a caller asks for in one solve: narrower ranges, joints that stay, and how far joints may go.
+"""Requested limits of one solve: narrower ranges, frozen joints, and largest changes of joints.
 
 joint_limits, frozen, max_change by the caller's columns -> intervals of all DOFs -> followers into their leaders
--> within the limits of the robot -> of the active DOFs, a line for all problems or one for each
+-> within the limits of the robot -> of the active DOFs, a line for all problems or a line for each
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ TOLD_PROBLEMS = 8
 
 
 class AskedLimits(NamedTuple):
-    """Limits of the active DOFs in one solve, within those of the robot.
+    """Limits of the active DOFs in one solve, within the limits of the robot.
 
     Attributes:
         lower: Lower limits [rad or m], shape [1 or problems, active_dof_count].
-        upper: Upper limits, alike.
-        frozen: Which DOFs stay where they start, alike; their limits are that place.
+        upper: Upper limits, same shape.
+        frozen: DOFs held at the start, same shape; both limits equal the start.
     """
 
     lower: Float64Array
@@ -36,14 +36,14 @@ class AskedLimits(NamedTuple):
     frozen: NDArray[np.bool_]
 
     def part(self, problems: slice | NDArray[np.intp]) -> "AskedLimits":
-        """Return those of some of the problems."""
+        """Return the limits of some of the problems."""
         if len(self.lower) == 1:
             return self
         return AskedLimits(self.lower[problems], self.upper[problems], self.frozen[problems])
 
     @classmethod
     def joined(cls, parts: "Sequence[AskedLimits]", counts: Sequence[int]) -> "AskedLimits":
-        """Return those of several batches of so many problems, one after the other."""
+        """Concatenate the limits of several batches of `counts` problems."""
         each = list(zip(parts, counts, strict=True))
         lower, upper, frozen = (
             np.concatenate([np.broadcast_to(one[k], (count, one[k].shape[1])) for one, count in each]) for k in range(3)
@@ -58,7 +58,7 @@ def read_limits(
     # configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none
     start: NDArray[Any] | None,
     problem_count: int,
-    # mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or what has been read
+    # mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or limits read
     # before, in place of the next two as well
     joint_limits: Any,
     frozen: Any,  # names of DOFs, a mapping from names to booleans, or booleans by the caller's columns
@@ -68,7 +68,7 @@ def read_limits(
 
     Raises:
         UnknownNameError: The robot has no DOF of a name.
-        InputError: A value that is not allowed, no value of a DOF is left, or the robot's own limits are not kept.
+        InputError: A value is not allowed, no value of a DOF is left, or the robot's own limits are not kept.
     """
     if isinstance(joint_limits, AskedLimits):
         found = joint_limits
@@ -87,7 +87,7 @@ def read_limits(
 
 
 class LimitReading:
-    """Limits of all active DOFs while they are read."""
+    """Limits of all active DOFs during reading."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class LimitReading:
         # configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none
         start: NDArray[Any] | None,
         problem_count: int,
-        # limits that have been read before, to be narrowed further; None for those of the robot
+        # limits read before, to be narrowed further; None for the robot's
         before: AskedLimits | None = None,
     ) -> None:
         self._robot, self._order, self._count = robot, order, problem_count
@@ -112,7 +112,7 @@ class LimitReading:
             own = np.atleast_2d(np.asarray(start, np.float64))[:, place]
             within = np.clip(own, robot.active_limit_lower, robot.active_limit_upper)
             is_rounded = np.abs(own - within) <= np.spacing(np.abs(within).astype(np.float32))
-            is_fault = ~(np.abs(own) <= NUMBER_MAX)  # which is found where starts are read
+            is_fault = ~(np.abs(own) <= NUMBER_MAX)  # reported where starts are read
             self._start = np.where(is_rounded | is_fault, within, own)
 
     def narrow(self, given: Any) -> None:
@@ -140,7 +140,7 @@ class LimitReading:
         self._keep_within("joint_limits", *of_active)
 
     def keep_near(self, given: Any) -> None:
-        """Narrow the limits to where DOFs are no further from the start, given as `max_change` of `read_limits`."""
+        """Narrow the limits to start -+ largest change, given as `max_change` of `read_limits`."""
         robot, start = self._robot, self._require_start("max_change")
         most = self._by_dof("max_change", given, np.inf)
         if not (most >= 0.0).all():  # with NaN
@@ -155,7 +155,7 @@ class LimitReading:
         self._keep_within("max_change", start - of_active, start + of_active)
 
     def freeze(self, given: Any) -> None:
-        """Hold DOFs where they start, whatever else is asked for, given as `frozen` of `read_limits`."""
+        """Hold DOFs at the start, against all other requests, given as `frozen` of `read_limits`."""
         robot, start = self._robot, self._require_start("frozen")
         if isinstance(given, str):
             raise InputError("frozen must be names, a mapping, or booleans by columns, got one text: put it in a list.")
@@ -175,11 +175,11 @@ class LimitReading:
         self._lower, self._upper = (np.where(self._frozen, start, end) for end in (self._lower, self._upper))
 
     def found(self) -> AskedLimits:
-        """Return what has been read."""
+        """Return the limits read."""
         return AskedLimits(self._lower, self._upper, np.broadcast_to(self._frozen, self._lower.shape))
 
     def _keep_within(self, what: str, lower: Float64Array, upper: Float64Array) -> None:
-        """Narrow the limits of the active DOFs, a line for all problems or one for each."""
+        """Narrow the limits of the active DOFs, with a line for all problems or a line for each."""
         if self._frozen.any():
             lower, upper = np.where(self._frozen, -np.inf, lower), np.where(self._frozen, np.inf, upper)
         self._lower, self._upper = np.maximum(self._lower, lower), np.minimum(self._upper, upper)
@@ -207,9 +207,9 @@ class LimitReading:
             )
 
     def _by_dof(self, what: str, given: Any, default: Any) -> NDArray[Any]:
-        """Read numbers of all DOFs, shape [1 or problems, joint_dof_count]; those that are not named have the default.
+        """Read numbers of all DOFs, shape [1 or problems, joint_dof_count]; DOFs not named get the default.
 
-        They are given by names, one for all problems or one for each; by the caller's columns; or as one for all.
+        Given by names, with a number for all problems or for each; by the caller's columns; or as a single number.
         """
         robot, dofs, dtype = self._robot, self._order.dofs, np.asarray(default).dtype
         if isinstance(given, Mapping):

@@ -22,11 +22,11 @@ class Batch(NamedTuple):
         orientations_xyzw: Target orientations, unit quaternions [problem_count, 4] per target; None where free.
         problem_count: Number of problems.
         start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
-        enabled: Which constraints are enabled, bool [1 or problem_count, constraints]; None for all.
+        enabled: Enabled constraints, bool [1 or problem_count, constraints]; None for all.
         worlds: Obstacles and attached objects of the collision check; None for no check.
         limits: Joint limits of these problems; None for the robot's.
-        lines: Lines that these problems have in the data of targets and objectives, [problem_count]; None where problem
-            k has line k.
+        lines: Lines of these problems in the data of targets and objectives, [problem_count]; None where problem k has
+            line k.
     """
 
     positions: tuple[FloatArray | None, ...]

@@ -1,4 +1,4 @@
-"""Loops of a robot that are to be closed in each problem, as a caller gives them."""
+"""Closed loops of a robot in each problem, as given by a caller."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,8 +15,8 @@ ARGUMENT = "constraint_enabled"
 
 
 def read_enabled(names: Sequence[str], given: Any, problem_count: int) -> NDArray[np.bool_] | None:
-    """Return which loops are enabled, one line where all problems agree, [1 or problem_count, loops]; None for all."""
-    # A mapping enables the loops that it leaves out. Raises UnknownNameError where the robot has no loop of a name,
+    """Return the enabled loops, in a single line if all problems agree, [1 or problem_count, loops]; None for all."""
+    # Loops left out of a mapping are enabled. Raises UnknownNameError where the robot has no loop of a name,
     # InputError for a value other than True or False or a wrong shape
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""Options of the solver: budgets, tolerances and how limits and Jacobians are treated. Checked when made."""
+"""Options of the solver: budgets, tolerances, joint limits and Jacobians. Checked when made."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -18,8 +18,8 @@ JacobianMode = Literal["analytic", "autodiff", "mixed"]
 
 DEFAULT_SEEDS = 64  # where every seed is run, and of the staged engine
 SOLUTION_SEEDS = 256  # where several solutions are wanted in the order of seeds
-SEARCH_SEEDS = 1024  # of the compiled engine: one is started only where those before have failed
-SEARCH_ITERATIONS = 40  # of an attempt; where it has fewer, there are fewer seeds, so that a search stays as short
+SEARCH_SEEDS = 1024  # of the compiled engine: a seed starts only if all before it have failed
+SEARCH_ITERATIONS = 40  # of an attempt; fewer iterations give fewer seeds
 SEEDS_MAX = 4096
 ATTEMPTS_MAX = 2**31 - 1  # of a solve: they are numbered in 32 bits
 ITERATIONS_MAX = 10_000
@@ -51,52 +51,51 @@ class SolverOptions:
     """Budgets and tolerances of a solve.
 
     Attributes:
-        seeds: Start configurations tried per problem, one after another until one succeeds; with `deadline_s` at most
-            so many. None is SEARCH_SEEDS at most, fewer where `max_iterations` is less than 40. The compiled engine
-            then ends the search of a problem without success once the least cost has come up 12 times, or 16 times
-            where several targets share joints; an attempt that joint limits stop counts nothing, one that stops away
-            from a minimum an eighth. It ends after 64 seeds where there are no targets, and after 256 and a quarter of
-            the seeds where targets are met in contact alone. With `solutions` None is SOLUTION_SEEDS; with `best_of`
-            and in the staged engine DEFAULT_SEEDS.
-        max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the best attempt of the compiled
-            engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
-            Attempts of that engine near targets to which other rows yield have four times as many, and count them.
+        seeds: Start configurations tried per problem, one after another until one succeeds; an upper bound with
+            `deadline_s`. None is SEARCH_SEEDS at most, fewer if `max_iterations` is less than 40. The compiled engine
+            then ends the search of a problem without success once the least cost has come up 12 times, or 16 times if
+            several targets share joints; an attempt stopped by joint limits counts 0, an attempt stopped away from a
+            minimum counts 1/8. The search ends after 64 seeds if there are no targets, and after 256 and a quarter of
+            the seeds if targets are met only in contact. With `solutions` None is SOLUTION_SEEDS; with `best_of` and in
+            the staged engine DEFAULT_SEEDS.
+        max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the compiled engine on a CPU
+            continues the best attempt for up to four times as many if it has used them up; results do not count these.
+            In this engine attempts near targets with lower-priority rows have four times as many, and count them.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
-        deadline_s: Time of the search after which no attempt begins [s], in the compiled engine on a GPU one more
-            wave of attempts at most; None for none. What is not solved by then has the best attempt so far, and the
-            status DEADLINE. Answers then depend on the time; with `best_of` and `solutions` solved problems have chosen
-            among fewer attempts. The first solves of a kind load and record code, which does not count;
-            `IKSolver.warmup` does it beforehand.
-        random_seed: Shifts the start configurations that are drawn; equal seeds give equal bytes.
-        sampler: How starts are drawn, after `initial_joint_q` and the middle of the ranges: "roberts" by one
-            quasi-random sequence through the ranges, which covers them most evenly; "uniform" independently; "gauss"
-            about `initial_joint_q`, or the middle where there is none; "none" draws none: that configuration is the
-            only start.
+        deadline_s: Time of the search after which no attempt begins [s], in the compiled engine on a GPU at most one
+            more wave of attempts; None for none. Problems unsolved by then return the best attempt so far, with status
+            DEADLINE. Answers then depend on the time; with `best_of` and `solutions` solved problems have chosen among
+            fewer attempts. The first solves of a kind load and record code; this time does not count. `IKSolver.warmup`
+            does this beforehand.
+        random_seed: Seed of the sampler; equal values give equal bytes.
+        sampler: Distribution of starts after `initial_joint_q` and the middle of the ranges: "roberts" is one
+            quasi-random sequence through the ranges, with the most even coverage; "uniform" is independent; "gauss" is
+            around `initial_joint_q`, or the middle without one; "none": this configuration is the only start.
         noise_std: Standard deviation of the sampler "gauss" [rad or m].
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
             success whose largest joint change from `initial_joint_q`, as given, is least, whole turns counted,
-            "clearance" the success furthest from contact, up to 1 m, where that is checked; of several islands each by
-            itself. Without targets "clearance" takes the attempts that converge.
-        approximate: Which attempt a problem has that none solves: None the one of least cost, "nearest" that of the
-            first seed, the minimum to which `initial_joint_q` leads.
-        solutions: Distinct solutions per problem; with more than 1, seeds are run until there are so many or 64 in a
-            row bring none that is new, and with `best_of` all. Without targets, a solution is an attempt
-            of cost zero, or where there is none, one at a minimum; the least cost comes first.
-        solution_difference: Two solutions are distinct where some joint, angles taken modulo a turn, differs by more
-            than this [m or rad].
+            "clearance" the success furthest from contact, up to 1 m, if collision is checked; islands are chosen
+            independently. Without targets "clearance" chooses among converged attempts.
+        approximate: Attempt returned for an unsolved problem: None is the attempt of least cost, "nearest" the attempt
+            of the first seed: the minimum reached from `initial_joint_q`.
+        solutions: Distinct solutions per problem; with more than 1, seeds are run until this number is found or 64 in a
+            row bring no new solution, and with `best_of` all. Without targets, a solution is an attempt of cost zero,
+            or otherwise one at a minimum; the least cost comes first.
+        solution_difference: Two solutions are distinct if some joint, angles taken modulo a turn, differs by more than
+            this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m and in up to four times as many iterations,
             and returns float64.
-        collision: "self" keeps links off each other, "world" off a given world too, "off" checks nothing; None is
-            "world" where one is given, else "self" where the robot has a collision model.
+        collision: "self" checks links against each other, "world" also against a given world, "off" checks nothing;
+            None is "world" if a world is given, else "self" if the robot has a collision model.
         margin: Least distance from contact of a success [m].
-        repair: Whether answers in contact are moved out of it, as far as limits and tolerances allow; it takes some
-            milliseconds, and is done where one solution of each problem is wanted, without loops that the robot closes.
-        sensitivity: "target" adds how answers follow their targets: `joint_q_by_targets` and `is_differentiable`, as
-            `IKSolver.linearise` gives them; None adds nothing.
-        joint_limits: "hard" keeps every configuration inside the limits, exactly; only where no float32 lies between
-            two limits, float32 answers are outside by half a step of float32 at most (6e-8 of the value). "soft" adds
-            penalty rows for leaving them; "off" ignores them.
+        repair: Whether answers in contact are moved out of contact, as far as limits and tolerances allow; takes some
+            milliseconds. Only with one solution per problem, and for robots without loops.
+        sensitivity: "target" adds the derivatives of answers by their targets: `joint_q_by_targets` and
+            `is_differentiable`, as in `IKSolver.linearise`; None adds nothing.
+        joint_limits: "hard" keeps every configuration inside the limits, exactly; only if no float32 lies between two
+            limits, float32 answers are outside by half a step of float32 at most (6e-8 of the value). "soft" adds
+            penalty rows outside the limits; "off" ignores limits.
         jacobian_mode: "analytic" (autodiff only for objectives without an analytic Jacobian), "autodiff" or "mixed".
         candidates: Trial steps evaluated side by side in every iteration, of different damping and length; the best
             is kept.
@@ -132,7 +131,7 @@ class SolverOptions:
         """Refuse values outside the allowed ranges.
 
         Raises:
-            InputError: Names the option, its value and what is allowed.
+            InputError: Names the option, its value and the allowed values.
         """
         if self.seeds is not None:
             _check_integer("seeds", self.seeds, 1, SEEDS_MAX)
@@ -175,7 +174,7 @@ class SolverOptions:
 
     @property
     def seed_count(self) -> int:
-        """Start configurations of a problem where every one is run, and in the staged engine."""
+        """Start configurations of a problem if all are run, and in the staged engine."""
         if self.sampler == "none":
             return 1
         if self.seeds is not None:
@@ -184,14 +183,14 @@ class SolverOptions:
 
     @cached_property
     def search_seeds(self) -> int:
-        """Start configurations that the compiled engine tries per problem at most."""
+        """Largest number of start configurations per problem in the compiled engine."""
         if self.seeds is not None or self.sampler == "none" or self.runs_all_seeds:
             return self.seed_count
         return max(DEFAULT_SEEDS, SEARCH_SEEDS * min(self.max_iterations, SEARCH_ITERATIONS) // SEARCH_ITERATIONS)
 
     @cached_property
     def runs_all_seeds(self) -> bool:
-        """Return whether seeds are run after the first success: all of them, or until there are enough solutions."""
+        """Return whether seeds are run after the first success: all seeds, or until there are enough solutions."""
         return self.best_of is not None or self.solutions > 1
 
     @cached_property
@@ -199,7 +198,7 @@ class SolverOptions:
         return hash(tuple(getattr(self, field.name) for field in fields(self)))
 
     def __hash__(self) -> int:
-        """Return the same for equal options; they are the key of much that is asked for every request."""
+        """Return the same for equal options; options are the key of many caches used in every request."""
         return self._hash
 
     def __getstate__(self) -> dict[str, object]:
@@ -222,12 +221,12 @@ class SolverOptions:
         return by_name[self.jacobian_mode]
 
     def search_tolerances(self, length_unit: float) -> tuple[float, float]:
-        """Return the tolerances of position [m] and orientation [rad] by which float32 chooses among attempts.
+        """Return the tolerances of position [m] and orientation [rad] for the choice among float32 attempts.
 
-        Where float64 finishes the one chosen, they are not below what float32 reaches, or all attempts would fail.
+        With a float64 finish, never below the precision of float32: otherwise all attempts would fail.
 
         Args:
-            length_unit: That of the robot [m].
+            length_unit: Length unit of the robot [m].
         """
         if self.precision == "float32":
             return self.position_tolerance, self.orientation_tolerance
@@ -240,13 +239,13 @@ class SolverOptions:
         return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(other, name)}
 
     def of_solve(self, changes: "dict[str, object] | SolverOptions | None") -> "SolverOptions":
-        """Return the options of one solve of a solver that has these.
+        """Return the options of one solve: these options with changes.
 
         Args:
             changes: Options that differ, by name or all of them; None for none.
 
         Raises:
-            InputError: An unknown option, a value that is not allowed, or an option that is fixed for a solver.
+            InputError: An unknown option, a value is not allowed, or an option is fixed for a solver.
         """
         if changes is None:
             return self
@@ -259,7 +258,7 @@ class SolverOptions:
             raise InputError(f"options is {changes!r}. Allowed: a dict of option names and values, or SolverOptions.")
         try:
             return _of_solve(self, tuple((name, type(value), value) for name, value in changes.items()))
-        except TypeError:  # a value that cannot be hashed is none that is allowed
+        except TypeError:  # an unhashable value is not allowed, and reported there
             return self.merged(changes)
 
     def merged(self, changes: "dict[str, object] | None") -> "Self":
@@ -269,7 +268,7 @@ class SolverOptions:
             changes: Option names and values; None changes nothing.
 
         Raises:
-            InputError: An unknown option, or a value that is not allowed.
+            InputError: An unknown option, or a value is not allowed.
         """
         if not changes:
             return self
@@ -283,9 +282,9 @@ class SolverOptions:
 
 @lru_cache(maxsize=256)
 def _of_solve(options: SolverOptions, changes: tuple[tuple[str, type, Any], ...]) -> SolverOptions:
-    """Return options of a solve; callers of many small solves ask for the same again and again.
+    """Return options of a solve, cached: callers of many small solves repeat the same changes.
 
-    Types are in the key: True is equal to 1, and not allowed where 1 is.
+    The key holds types because True equals 1 and is not allowed for numbers.
     """
     merged = options.merged({name: value for name, _, value in changes})
     for name, _, _ in changes:

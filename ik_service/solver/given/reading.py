@@ -14,14 +14,14 @@ from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import DATA, Target
 from objectives import IKObjective, InputError
 
-FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
+FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz in the order xyzw
 
 
 def read_targets(
     targets: Sequence[Target], positions: Any, orientations: Any, problem_count: Any, *, wxyz: bool = False
 ) -> Batch:
-    """Return the target arrays of a solve by target, xyzw: views of the caller's where these are floats of the host."""
-    # Raises InputError for a shape or a count that is not allowed, or, where it took a closer look, a value
+    """Return the target arrays of a solve by target, xyzw: views if the caller's are float arrays on the host."""
+    # Raises InputError for a bad shape or count, or, for arrays converted by `check_targets`, a bad value
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     by_position = plain_targets(positions, len(targets), 3)
     by_orientation = plain_targets(orientations, len(targets), 4)
@@ -43,8 +43,8 @@ def check_targets(
     targets: Sequence[object], positions: object, orientations_xyzw: object, problem_count: int | None
 ) -> Batch:
     """Check the arrays of a solve, given as to `IKSolver.solve`, and split them by target."""
-    # A target with neither positions nor orientations is left out. Raises InputError for a shape, a count or a value
-    # that is not allowed; the message names it.
+    # A target with neither positions nor orientations is left out. Raises InputError for a bad shape, count or value;
+    # the message names it.
     by_position = by_target("positions", positions, len(targets), 3)
     by_orientation = by_target("orientations_xyzw", orientations_xyzw, len(targets), 4)
     counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
@@ -66,8 +66,8 @@ def check_targets(
 
 def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, problem_count: int) -> NDArray[Any]:
     """Return configurations in the robot's order, [joint_coord_count] or [problem_count, joint_coord_count]."""
-    # Coordinates that the order leaves out are those of `robot.mid_joint_q`. Raises InputError for neither of these
-    # shapes, or no numbers.
+    # Coordinates left out of the order have the values of `robot.mid_joint_q`. Raises InputError for other shapes, or
+    # no numbers.
     q = as_numpy(name, joint_q)
     if type(q) is not np.ndarray or q.dtype.kind != "f":
         q = host_array(name, q)
@@ -97,7 +97,7 @@ def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_co
 
 
 def check_one_line(objectives: Sequence[Any], targets: Sequence[Target]) -> None:
-    """Check that no data is per problem; InputError if some is. `targets` are those that have lines per problem."""
+    """Check that no data is per problem; InputError otherwise. `targets` are the targets with lines per problem."""
     many = [type(objective).__name__ for objective in objectives if has_lines_per_problem(objective)]
     many += [f"Target '{target.link}'" for target in targets]
     if many:
@@ -112,8 +112,8 @@ def has_lines_per_problem(objective: Any) -> bool:
 def raise_fault(
     robot: RobotModel, order: CallerOrder, targets: Sequence[Target], given: tuple[Any, Any, Any, Any]
 ) -> NoReturn:
-    """Raise the InputError that says what the kernels have found wrong with a number."""
-    # `given` are positions, orientations, start configurations and number of problems, as the caller gave them
+    """Raise the InputError for the faulty number found by the kernels."""
+    # `given` are positions, orientations, start configurations and number of problems, as given by the caller
     positions, orientations_xyzw, initial_joint_q, problem_count = given
     count = check_targets(targets, positions, orientations_xyzw, problem_count).problem_count
     if initial_joint_q is not None:

@@ -1,4 +1,4 @@
-"""Pose targets of a solver, as they are declared."""
+"""Declaration of a solver's pose targets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,25 +22,25 @@ ROTATION_LENGTH = 0.4  # units of length that weigh as much as a radian in the c
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A link that is to reach a pose.
+    """A link with a target pose.
 
     Attributes:
         link: Name of the link.
         offset: Tool frame in the link frame, `T_link_tool`: position [m] and orientation xyzw, shape [7], or
             [problem_count, 7]. None is the link frame itself.
-        reference_link: Link in whose frame targets are given and errors are expressed; None is the world.
-        row_weights: Weights of the six rows, shape [6] or [problem_count, 6]: three of position, three of
-            orientation. 0 leaves an axis free, in the solve and in the judgement. All others are judged, even if no
-            joint can move them.
-        free: Rows that are free, by name: "x", "y", "z" along the axes of `frame`, "rx", "ry", "rz" about them. With
-            "rz" in the tool's frame the tool may turn about its z axis.
-        tolerance: How far each row may be off, shape [6] or [problem_count, 6]: three distances [m], three angles up to
-            pi [rad]; 0 is as near as the solve has to come, infinity frees the row. Beside one free rotation the other
-            two are the same: a cone about the free axis. `success` means that all are kept, and errors count from the
-            tolerance less that of the solve: inside they are 0.
-        frame: Frame of the rows: "tool", "target" (the pose that is to be reached), "reference" (that of
-            `reference_link`, or the world) or "world". None is the tool's where `free` or `tolerance` is given, and
-            the reference frame where not. Rotations are the same about the axes of the tool and of the target.
+        reference_link: Reference frame of targets and errors: the frame of this link; None is the world.
+        row_weights: Weights of the six rows, shape [6] or [problem_count, 6]: three of position, three of orientation.
+            0 leaves an axis free, in the solve and in the verification. All other rows are verified, even if no joint
+            can move them.
+        free: Rows left free, by name: "x", "y", "z" along the axes of `frame`, "rx", "ry", "rz" about them. With "rz"
+            in the tool's frame the tool may turn about its z axis.
+        tolerance: Largest error of each row, shape [6] or [problem_count, 6]: three distances [m], three angles up to
+            pi [rad]; 0 means the tolerance of the solve, infinity frees the row. Beside one free rotation the other two
+            must be equal: a cone about the free axis. `success` means that all are kept. Errors are measured from the
+            tolerance less the tolerance of the solve; inside they are 0.
+        frame: Frame of the rows: "tool", "target" (the target pose), "reference" (the frame of `reference_link`, or the
+            world) or "world". None is "tool" if `free` or `tolerance` is given, otherwise "reference". Rotations about
+            the axes of the tool and of the target are the same.
     """
 
     link: str
@@ -52,30 +52,30 @@ class Target:
     frame: ToleranceFrame | None = None
 
     def weights(self) -> NDArray[np.float64]:
-        """Return the weights of the six rows, [6] or [problem_count, 6]; those of free rows are 0."""
+        """Return the weights of the six rows, [6] or [problem_count, 6]; 0 for free rows."""
         given = np.ones(6) if self.row_weights is None else np.asarray(self.row_weights, np.float64)
         if self.tolerance is not None and np.isinf(self.tolerance).any():
             given = np.where(np.isinf(self.tolerance), 0.0, given)
         return given
 
     def weights_in_metres(self, length_unit: float) -> NDArray[np.float64]:
-        """Return the same as the cost has them: a radian weighs as much as a part of the robot's unit of length."""
+        """Return the weights of the cost: one radian weighs as much as a fraction of the robot's unit of length."""
         return np.asarray(self.weights() * np.repeat([1.0, ROTATION_LENGTH * length_unit], 3))
 
     def deadband(self, position_tolerance: float, orientation_tolerance: float) -> NDArray[np.float32]:
-        """Return what counts as no error in a solve of these tolerances, [1 or problem_count, 7].
+        """Return the deadband, the error counted as none, in a solve of these tolerances, [1 or problem_count, 7].
 
         Raises:
-            InputError: A tolerance of the target is above 0 and below that of the solve.
+            InputError: A tolerance of the target is above 0 and below the tolerance of the solve.
         """
         given = None if self.tolerance is None else np.asarray(self.tolerance, np.float64)
         return deadbands(self.link, given, self.weights(), position_tolerance, orientation_tolerance)
 
 
 def as_target(target: "Target | str", robot: RobotModel) -> Target:
-    """Return a target whose links are known to exist and whose arrays are checked."""
-    # Raises UnknownNameError for a link that is not in the robot, InputError for an entry that is neither a link name
-    # nor a Target, or an offset or weights that are not allowed
+    """Return a target with known links and checked arrays."""
+    # Raises UnknownNameError for a link not in the robot, InputError for an entry that is neither a link name
+    # nor a Target, or a bad offset or bad weights
     if isinstance(target, str):
         target = Target(target)
     if not isinstance(target, Target):
@@ -97,7 +97,7 @@ def as_target(target: "Target | str", robot: RobotModel) -> Target:
 
 
 def _with_tolerances(target: Target) -> Target:
-    """Return a target whose free rows stand in its tolerances, as infinity, and whose frame is said."""
+    """Return a target with its free rows as infinity in its tolerances, and with an explicit frame."""
     tolerance, frame, is_free = target.tolerance, target.frame, free_rows(target.link, target.free)
     if tolerance is not None:
         tolerance = _one_or_many(target, "tolerance", tolerance, len(AXES), may_be_infinite=True)
@@ -122,9 +122,9 @@ def _with_tolerances(target: Target) -> Target:
 def replaced(
     targets: tuple[Target, ...], number: int, data: Mapping[str, Any], robot: RobotModel
 ) -> tuple[Target, ...]:
-    """Return targets of which one has other data, by the names of `DATA`; None for what it has."""
-    # Raises InputError where there is no such target, it has no offset or no tolerance and is given one, or a value is
-    # not allowed
+    """Return targets with new data of one target, by the names of `DATA`; None keeps the present data."""
+    # Raises InputError where there is no such target, a value is not allowed, or an offset or a tolerance is given to
+    # a target declared without one
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     if not (whole and 0 <= number < len(targets)):
         raise InputError(f"target is {number!r}. Allowed: 0 to {len(targets) - 1}.")
@@ -134,7 +134,7 @@ def replaced(
             raise InputError(f"Target '{old.link}' was declared without {one}. Declare one, of any value.")
     new = as_target(replace(old, **given), robot)
     if "offset" not in given:
-        new = replace(new, offset=old.offset)  # whose quaternions are not to be rounded again
+        new = replace(new, offset=old.offset)  # its quaternions must not be rounded again
     return (*targets[:number], new, *targets[number + 1 :])
 
 
@@ -151,8 +151,8 @@ def _one_or_many(
 def pose_objective(
     target: Target, positions: Any, orientations_xyzw: Any, row_weights: Any, deadband: Any = None
 ) -> IKObjectivePose | IKObjectiveNearPose:
-    """Return the objective that stands for a checked target, with one line of data or one per problem."""
-    # A deadband [7] or [n, 7], which counts as no error, belongs to targets with a frame of their own
+    """Return the objective of a checked target, with one line of data or one per problem."""
+    # A deadband [7] or [n, 7], the error counted as none, belongs to targets with a frame of their own
     given = {"offset": target.offset, "reference_link": target.reference_link, "row_weights": row_weights}
     if target.frame is None:
         return IKObjectivePose(target.link, positions, orientations_xyzw, **given)
@@ -173,12 +173,12 @@ def part_of(target: Target, problems: slice | NDArray[np.intp]) -> Target:
 
 
 def rows_of(array: Any, problems: slice | NDArray[np.intp]) -> Any:
-    """Return the lines of some of the problems, of an array that may have one for all or be None."""
+    """Return the lines of some problems, of an array with one line for all or one per problem, or None."""
     return array[problems] if array is not None and array.ndim == 2 else array
 
 
 def touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:
-    """Return which trees each target touches, bool [targets, trees]."""
+    """Return the trees touched by each target, bool [targets, trees]."""
     touches = np.zeros((len(targets), robot.trees.ntree), dtype=bool)
     for k, target in enumerate(targets):
         for link in (target.link, target.reference_link):

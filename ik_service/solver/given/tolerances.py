@@ -1,4 +1,4 @@
-"""Tolerances of targets: how far each row of a pose may be off, and what of that the solver takes as no error."""
+"""Tolerances of targets: the largest error of each row of a pose, and the deadband used by the solver."""
 
 import math
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from objectives.tasks.near_pose import DEADBAND_WIDTH, ToleranceFrame
 AXES = ("x", "y", "z", "rx", "ry", "rz")
 """Names of a pose's rows: positions along the axes of a frame, and rotations about them."""
 FRAMES: tuple[ToleranceFrame, ...] = get_args(ToleranceFrame)
-FREE_DISTANCE, FREE_CHORD = 1e30, 4.0  # half widths that nothing exceeds; 2 sin(angle / 2) is at most 2
+FREE_DISTANCE, FREE_CHORD = 1e30, 4.0  # half widths never exceeded; 2 sin(angle / 2) is at most 2
 LARGEST_ANGLE = math.pi  # the largest angle between two orientations
 
 
 def free_rows(link: str, free: object) -> NDArray[np.bool_]:
-    """Return which rows names of axes stand for, bool [6]; InputError where a name is none of `AXES`."""
+    """Return the rows of names of axes, bool [6]; InputError for a name not in `AXES`."""
     names = (free,) if isinstance(free, str) else free
     if not isinstance(names, Sequence) or not all(isinstance(name, str) and name in AXES for name in names):
         raise InputError(f"Target '{link}': free is {in_a_line(free)}. Allowed: a list of {', '.join(AXES)}.")
@@ -28,7 +28,7 @@ def free_rows(link: str, free: object) -> NDArray[np.bool_]:
 
 def check_tolerance(link: str, tolerance: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
     """Check tolerances [6] or [n, 6] of a target beside its weights; infinity frees a row."""
-    # Raises InputError for a tolerance that is not allowed, or two that bound no cone beside a free rotation
+    # Raises InputError for a bad tolerance, or two that bound no cone beside a free rotation
     if not (tolerance >= 0.0).all():
         raise InputError(f"Target '{link}': tolerance holds {tolerance.min():g}. Allowed: 0 and above.")
     angles, judged = np.atleast_2d(tolerance)[:, 3:], np.atleast_2d(weights)[:, 3:] > 0.0
@@ -50,13 +50,13 @@ def deadbands(
     position_tolerance: float,  # of the solve [m]
     orientation_tolerance: float,  # of the solve [rad]
 ) -> NDArray[np.float32]:
-    """Return what counts as no error of a target, [1 or n, 7] as in `IKObjectiveNearPose`.
+    """Return the deadband of a target, the error counted as none, [1 or n, 7] as in `IKObjectiveNearPose`.
 
-    It is the tolerance of a row less that of the solve, so that an error up to the tolerance of the solve is within the
-    tolerance of the row. Where one rotation is free, the others share a ball: a cone about the free axis.
+    Tolerance of a row less the tolerance of the solve: with an error up to the tolerance of the solve the row is still
+    within its own tolerance. Beside one free rotation, the others share a ball: a cone about the free axis.
 
     Raises:
-        InputError: A tolerance is above 0 and below that of the solve.
+        InputError: A tolerance is above 0 and below the tolerance of the solve.
     """
     off = np.atleast_2d(weights) <= 0.0
     given = np.zeros((1, 6)) if tolerance is None else np.atleast_2d(tolerance)

@@ -1,4 +1,4 @@
-"""Worlds that the problems of a solve are in, and their objects that are there, as a caller gives them."""
+"""Worlds of the problems of a solve, and the objects present in them, as given by a caller."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,13 +15,13 @@ from objectives import InputError
 
 
 class CheckedWorlds(NamedTuple):
-    """Worlds and attached objects that a solve checks beside the robot itself."""
+    """Worlds and attached objects in the collision check of a solve, beside the robot itself."""
 
-    worlds: tuple[World, ...]  # the worlds; there may be none
-    number: NDArray[np.int32]  # which of them each problem has, int32 [1 or problems]
-    # which of its objects are there, [1 or problems, most objects of a world]; None for all
+    worlds: tuple[World, ...]  # the worlds, possibly none
+    number: NDArray[np.int32]  # index of the world of each problem, int32 [1 or problems]
+    # objects present in the world, [1 or problems, most objects of a world]; None for all
     enabled: NDArray[np.bool_] | None
-    attached: Mapping[str, AttachedObject]  # objects that links carry, by name
+    attached: Mapping[str, AttachedObject]  # objects carried by links, by name
 
     def part(self, problems: slice | NDArray[np.intp]) -> "CheckedWorlds":
         """Return the worlds of some of the problems."""
@@ -40,16 +40,16 @@ def read_worlds(
     robot: RobotModel,
     options: SolverOptions,
     world: World | Sequence[World] | None,  # the world of all problems, or several
-    index: Any,  # which of them each problem has, [problem_count]; None where there is one
-    enabled: Any,  # which objects are there, [objects] or [problem_count, objects]; None for all
-    attached: Mapping[str, AttachedObject] | None,  # objects that links carry, by name; None for none
+    index: Any,  # world of each problem, [problem_count]; None where there is one
+    enabled: Any,  # objects present, [objects] or [problem_count, objects]; None for all
+    attached: Mapping[str, AttachedObject] | None,  # objects carried by links, by name; None for none
     problem_count: int,
 ) -> CheckedWorlds | None:
-    """Return what a solve checks for collision; None for nothing.
+    """Return the worlds and attached objects of the collision check; None for no check.
 
     Raises:
         UnknownNameError: The robot has no link of a name.
-        InputError: The robot has no collision model and something is asked of it, or a value is not allowed.
+        InputError: A collision check is requested for a robot without a collision model, or a value is not allowed.
     """
     worlds = () if world is None else (world,) if isinstance(world, World) else tuple(world)
     for one in worlds:
