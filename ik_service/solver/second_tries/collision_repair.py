@@ -1,10 +1,10 @@
-"""Answers out of contact, for problems whose answers are in contact: they are moved away from it.
+"""Move answers in contact out of contact.
 
-    answers in contact -> the nearest spheres, their distances and slopes -> steps that make room, beside the targets
-    -> of the configurations on the way, the one without contact that is nearest to its targets
+    answers in contact -> the nearest spheres, their distances and slopes -> steps along the targets that make room
+    -> from the visited configurations, the one free of contact and nearest to its targets
 
-Joints to spare give way first. Where the targets themselves lead into contact, answers go off them, which tolerances
-may allow.
+Redundant joints give way first. If the targets themselves lead into contact, answers leave them, as far as tolerances
+allow.
 """
 
 from dataclasses import replace
@@ -50,7 +50,7 @@ CHOICES = 4
 
 
 class CollisionRepair:
-    """Finds such answers for one solver."""
+    """Search for answers free of contact, for one solver."""
 
     statuses: tuple[IKStatus, ...] = (IKStatus.BLOCKED_BY_COLLISION,)
 
@@ -59,19 +59,19 @@ class CollisionRepair:
         self._near: NearSpheres | None = None
 
     def load(self) -> None:
-        """Load its code, which the first solve that may need it does."""
+        """Load the kernels, on the first solve that may need them."""
         if self._near is None:
             with DEVICE_LOCK, KernelsFor():
                 self._near = NearSpheres(self._core.model, self._core.lanes)
 
     def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
-        """Return all problems, where there are targets, and objectives state their rows and are no constraints."""
+        """Select all problems if there are targets and all objectives are expressions and not constraints."""
         core = self._core
         is_stated = all(isinstance(one, ExpressionObjective) and not is_constraint(one) for one in core.objectives)
         return np.full(len(result), bool(core.targets.all) and is_stated)
 
     def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
-        """Return the configurations without contact that are nearest to their targets; limits are kept."""
+        """Return the configurations free of contact and nearest to their targets; limits are kept."""
         count = batch.problem_count
         blocks = [np.arange(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK)]
         found = [self._search(batch.part(one), time_left, joint_q[one]) for one in blocks]
@@ -86,7 +86,7 @@ class CollisionRepair:
         near.use(worlds)
         kept, unit, columns = time_left().margin + VERDICT_ROUNDING, core.robot.length_unit, _by_coordinate(rows)
         largest = (rows.weights(data, batch.problem_count) * rows.factor).max(axis=1)
-        scale = np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]  # so that weights of all rows change no step
+        scale = np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]  # a common factor of all weights changes no step
         kept_limits = batch.limits
         if self._hard_limits and time_left().precision == "float32":
             kept_limits = _inward_limits(core.robot, batch.limits)
@@ -116,18 +116,18 @@ class CollisionRepair:
             rows = HostRows(core.robot, core.layout.rows, hard_limits=self._hard_limits)
             data = rows.data(core.targets.all, batch, batch.enabled)
             for own, target in zip(data, core.targets.all, strict=False):
-                if target.frame is not None:  # what the device has is that of the last solve
+                if target.frame is not None:  # the device holds the values of the last solve
                     allowed = options.position_tolerance, options.orientation_tolerance
                     own[DEADBAND] = target.deadband(*allowed).astype(np.float64)
         return rows, data
 
     def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
-        """Return the solve that judges them, with the start that was given, towards which joints are turned."""
+        """Return the verifying solve, with the given start as reference for whole turns of joints."""
         return batch, replace(options, seeds=1, best_of=None)
 
 
 def _inward_limits(robot: RobotModel, asked: AskedLimits | None) -> AskedLimits:
-    """Give the limits of a solve, or else those of the robot, as answers in float32 keep them."""
+    """Return the limits of a solve, or of the robot, rounded inwards to float32."""
     lower, upper = robot.active_limit_lower[np.newaxis], robot.active_limit_upper[np.newaxis]
     limits = AskedLimits(lower, upper, np.zeros(lower.shape, dtype=bool)) if asked is None else asked
     least, most = (one.astype(np.float64) for one in inwards(limits.lower, limits.upper))
@@ -135,7 +135,7 @@ def _inward_limits(robot: RobotModel, asked: AskedLimits | None) -> AskedLimits:
 
 
 def _by_coordinate(rows: HostRows) -> Float64Array:
-    """Give how coordinates follow the active DOFs, [joint_coord_count, active DOFs]; 0 for those of quaternions."""
+    """Return d coordinates / d active DOFs, [joint_coord_count, active DOFs]; 0 for coordinates of quaternions."""
     coordinate = rows.robot.dof_coordinate
     found = np.zeros((rows.robot.joint_coord_count, rows.columns.shape[1]))
     found[coordinate[coordinate >= 0]] = rows.columns[coordinate >= 0]
@@ -145,17 +145,17 @@ def _by_coordinate(rows: HostRows) -> Float64Array:
 def _step(
     r: Float64Array, jacobian: Float64Array, missing: Float64Array, slopes: Float64Array, limits: LimitDistances
 ) -> Float64Array:
-    """Return the step that lowers rows and makes room, [n, DOFs]."""
-    # `missing` [n, distances] is by how much distances are to grow [m], below 0 by how much they may shrink; `slopes`
-    # [n, distances, DOFs] is how they grow
+    """Compute the damped step towards lower rows and larger distances, [n, DOFs]."""
+    # `missing` [n, distances]: required growth of each distance [m], below 0 the allowed loss; `slopes`
+    # [n, distances, DOFs]: gradients of the distances
     by_rows = np.swapaxes(jacobian, 1, 2)
     hessian, gradient = by_rows @ jacobian, by_rows @ r[..., np.newaxis]
     largest = hessian.diagonal(axis1=1, axis2=2).max(axis=1) + (slopes * slopes).sum(axis=1).max(axis=1)
     damping = np.maximum(DAMPED_SHARE * largest, np.finfo(np.float64).tiny)
     damped: Float64Array = hessian + damping[:, np.newaxis, np.newaxis] * np.eye(hessian.shape[1])
-    touched = (jacobian != 0.0).any(axis=1)[..., np.newaxis]  # what no row moves stays where it starts
+    touched = (jacobian != 0.0).any(axis=1)[..., np.newaxis]  # a DOF without a row stays at its start
     holds, moves, step = missing > 0.0, touched, gradient
-    for _ in range(CHOICES):  # a distance that would shrink too far is held, too, and a DOF that would leave its limits
+    for _ in range(CHOICES):  # active set: distances that would shrink too far, DOFs at limits
         weighted = PUSH**2 * np.swapaxes(np.where(holds[..., np.newaxis], slopes, 0.0), 1, 2)
         wanted = weighted @ np.where(holds, missing, 0.0)[..., np.newaxis] - gradient
         system = np.where(moves & np.swapaxes(moves, 1, 2), damped + weighted @ slopes, np.eye(damped.shape[1]))

@@ -1,8 +1,9 @@
-"""Islands in contact with each other: the first combination of their solutions that is free.
+"""Islands in contact with each other: search for the first combination of their solutions free of contact.
 
-    each island's solutions, best first -> combinations, by the sum of their places -> clearance -> the first free one
+        each island's solutions, best first -> combinations, by the sum of their ranks -> clearance -> the first free
+        one
 
-An island keeps off itself, static links and the world while it is solved; nothing of another island enters its rows.
+The rows of an island hold its self-collision, static links and the world, but nothing of other islands.
 """
 
 from collections.abc import Iterator
@@ -40,18 +41,18 @@ FIRST_COMBINATIONS = 4
 class IslandSolutions(NamedTuple):
     """Solutions of the islands of some problems."""
 
-    # in line k of a problem each island has its solution k, [problems, solutions, joint_coord_count]
+    # line k of a problem holds solution k of each island, [problems, solutions, joint_coord_count]
     joint_q: NDArray[np.float64]
-    found: NDArray[np.int32]  # how many each island has, [problems, islands]
-    island: NDArray[np.int32]  # island that moves each coordinate, -1 for none, [problems, joint_coord_count]
+    found: NDArray[np.int32]  # number of solutions of each island, [problems, islands]
+    island: NDArray[np.int32]  # island of each coordinate, -1 for none, [problems, joint_coord_count]
 
     @classmethod
     def read(
         cls, robot: RobotModel, problems: Problems, prepared: PreparedSolve, count: int, wanted: int
     ) -> "IslandSolutions":
-        """Return what a solve of several solutions has left in the arrays of its problems."""
+        """Read the solutions of a solve from the arrays of its problems."""
         selection, partition = prepared.selection, prepared.partition
-        assert selection is not None  # several have been asked for
+        assert selection is not None  # several solutions are requested
         joint_q = np.empty((count, wanted, robot.joint_coord_count))
         for k in range(wanted):
             with DEVICE_LOCK:
@@ -61,14 +62,14 @@ class IslandSolutions(NamedTuple):
         trees = robot.trees.coordinate_treeid
         tree_island = np.broadcast_to(partition.tree_island, (count, partition.tree_island.shape[1]))
         island = np.where(trees >= 0, tree_island[:, np.maximum(trees, 0)], -1)
-        own = np.arange(islands) < partition.nisland[:, np.newaxis]  # what is beyond is of other solves
+        own = np.arange(islands) < partition.nisland[:, np.newaxis]  # later entries are of other solves
         return cls(joint_q, np.where(own, selection.found(count)[:, :islands], 1), island)
 
     def combined(
         self, problems: NDArray[np.intp], first: int, size: int
     ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Return combinations [n, joint_coord_count], `size` at most per problem, and the problem of each."""
-        # They come in order, from number `first` on
+        # In order, from number `first` on
         found, alike = np.unique(np.maximum(self.found[problems], 1), axis=0, return_inverse=True)
         orders = np.full((len(found), size, found.shape[1]), -1)
         for order, own in zip(orders, found.tolist(), strict=True):
@@ -83,18 +84,18 @@ class IslandSolutions(NamedTuple):
 
 
 class FreeCombinations:
-    """Looks for combinations of the islands of one solver's problems."""
+    """Search of free combinations for one solver's problems."""
 
     statuses: tuple[IKStatus, ...] = (IKStatus.BLOCKED_BY_COLLISION,)
 
     def __init__(self, core: SolverCore) -> None:
         self._core = core
-        self._data: CollisionData | None = None  # apart from that of the core, whose solves it is used between
+        self._data: CollisionData | None = None  # separate from the core's, whose solves run in between
         self._verdict: CollisionVerdict | None = None
         self._capacity = 0
 
     def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
-        """Return which problems have several islands, of which only the compiled engine keeps several solutions."""
+        """Select problems of several islands; only the compiled engine keeps several solutions of an island."""
         may_touch = batch.worlds is not None and self._core.engine.name == "compiled"
         several: NDArray[np.bool_] = (result.islands.nisland > 1) & may_touch
         return several
@@ -115,11 +116,11 @@ class FreeCombinations:
         return chosen, is_free
 
     def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
-        """Return the solve that judges combinations, with the start that was given, towards which joints are turned."""
+        """Return the verifying solve, with the given start as reference for whole turns of joints."""
         return batch, options
 
     def _solutions(self, batch: Batch, options: SolverOptions, wanted: int) -> IslandSolutions:
-        """Return so many solutions of each island, kept off itself and the world."""
+        """Return this number of solutions of each island, free of self-collision and of contact with the world."""
         core = self._core
         many = replace(options, solutions=wanted, best_of=None, precision="float32", repair=False)
         with core.data_of(batch):
@@ -162,14 +163,14 @@ class FreeCombinations:
 
 @lru_cache(64)
 def _combinations(found: tuple[int, ...]) -> NDArray[np.int64]:
-    """Give which solution each island takes, by the sum of their places and then in their order, [n, islands]."""
+    """Return the rank of each island's solution, by the sum of ranks and then in order, [n, islands]."""
     most = sum(found) - len(found)
     ordered = (places for total in range(most + 1) for places in _places(found, total))
     return np.array([*islice(ordered, COMBINATIONS_MAX)], dtype=np.int64).reshape(-1, len(found))
 
 
 def _places(found: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]:
-    """Give the places of all islands that add up to a total, in their order."""
+    """Return the ranks of all islands with a given sum, in order."""
     if not found:
         yield from [()] if total == 0 else []
         return

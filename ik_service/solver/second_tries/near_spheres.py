@@ -1,4 +1,4 @@
-"""Distances of spheres from what they are nearest to in configurations, and how these change."""
+"""Distances of spheres to their nearest obstacles in configurations, and gradients of these distances."""
 
 import typing
 from functools import lru_cache
@@ -26,7 +26,7 @@ NEAR = 16
 @lru_cache
 @typing.no_type_check
 def near_kernel(size: ClearanceSize) -> wp.Kernel:
-    """Return the kernel that finds the nearest spheres of configurations, as `approaches_function` does."""
+    """Return the kernel of the nearest spheres of configurations; see `approaches_function`."""
     approaches = approaches_function(size)
     Configuration: Any = wp.types.vector(size.coordinates, wp.float32)
     options = {} if size.lanes.width == 1 else {"cpu_compiler_flags": cpu_target().flags}
@@ -52,7 +52,7 @@ def near_kernel(size: ClearanceSize) -> wp.Kernel:
 
 
 class NearSpheres:
-    """Nearest spheres in configurations of a robot that has a collision model."""
+    """Nearest spheres in configurations of a robot with a collision model."""
 
     def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
         self._model, self._data = model, CollisionData(model, lanes)
@@ -60,12 +60,12 @@ class NearSpheres:
         load_kernels_alone(self._kernel.module, model.device)
 
     def use(self, worlds: CheckedWorlds) -> None:
-        """Take what is around each problem from now on."""
+        """Set the obstacles around each problem."""
         self._data.use(worlds.worlds, worlds.number, worlds.enabled, worlds.attached, 0.0)
 
     def of(self, joint_q: FloatArray, farthest: float) -> tuple[FloatArray, FloatArray]:
-        """Return distances [m] below `farthest`, and how much each grows by every coordinate [m per rad or m]."""
-        # Distances are [n, NEAR], the least first, inf where there are fewer; slopes [n, NEAR, joint_coord_count], 0
+        """Return distances [m] below `farthest`, and their derivatives by every coordinate [m per rad or m]."""
+        # Distances are [n, NEAR] in rising order, inf where there are fewer; slopes [n, NEAR, joint_coord_count], 0
         # for coordinates of ball and floating joints
         device, data, (count, coordinates) = self._model.device, self._data, joint_q.shape
         spheres = data.spheres(range(self._model.robot.trees.ntree))

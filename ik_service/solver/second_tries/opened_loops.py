@@ -1,9 +1,9 @@
-"""Starts of problems whose targets say, through welds, where further links are.
+"""Starts of problems whose targets fix, through welds, the poses of further links.
 
     pose of a target -> through welds, poses of links at their other ends -> solved with these loops open -> starts
 
-An arm that is to bring an object somewhere says where the other arm has to hold it. So each looks for its own joints,
-as an island of its own, where both together would seldom be right at once; the solve of the closed loop begins there.
+Example: two arms hold an object. The target of the object fixes the pose of both hands. Each arm is first solved as an
+    island of its own, because both together seldom reach the loop at once; the solve of the closed loop begins there.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KnownPose:
-    """A link whose pose follows from a target."""
+    """A link with a pose fixed by a target."""
 
     target: int  # number of the target
     link: str
-    T_tool_link: Float64Array  # where it stands in the frame that the target brings to its pose, [7] or [problems, 7]
+    T_tool_link: Float64Array  # pose of the link in the tool frame of the target, [7] or [problems, 7]
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedProblem:
-    """Targets of links whose poses are known, of a robot without the loops that hold these links together."""
+    """Targets of links with known poses, on the robot without the loops between these links."""
 
-    robot: RobotModel  # the robot, those loops open
-    poses: tuple[KnownPose, ...]  # a link of each body whose pose is known
-    targets: tuple[Target, ...]  # their targets
-    is_open: NDArray[np.bool_]  # which constraints of the robot are open, bool [constraints]
+    robot: RobotModel  # the robot with these loops open
+    poses: tuple[KnownPose, ...]  # one link of each body of known pose
+    targets: tuple[Target, ...]  # targets of these links
+    is_open: NDArray[np.bool_]  # open constraints of the robot, bool [constraints]
 
     @classmethod
     def of(cls, robot: RobotModel, targets: Sequence[Target]) -> "Self | None":
-        """Open the welds between links whose poses follow from targets; None where there are none."""
+        """Open the welds between links of known pose; None where there are none."""
         known: dict[int, KnownPose] = {}
         for number, target in enumerate(targets):
             body = robot.link_frame(target.link)[0]
@@ -66,7 +66,7 @@ class OpenedProblem:
         )
 
     def given(self, given: Batch) -> Batch | None:
-        """Return the poses of the links; None where a target that they follow from has not all of its pose."""
+        """Return the poses of the links; None if a target in use is given without its whole pose."""
         positions, turns = [], []
         for pose in self.poses:
             position, turn = given.positions[pose.target], given.orientations_xyzw[pose.target]
@@ -82,7 +82,7 @@ class OpenedProblem:
 def _beyond(
     robot: RobotModel, targets: Sequence[Target], welds: Sequence[LoopConstraint], known: dict[int, KnownPose]
 ) -> dict[int, KnownPose]:
-    """Return poses that follow, through one weld, from those that are known."""
+    """Return the poses known through one weld from the known poses."""
     found: dict[int, KnownPose] = {}
     for loop in welds:
         ends = [(loop.link, loop.offset), (loop.reference_link or "", loop.reference_offset)]
@@ -102,19 +102,19 @@ def _beyond(
 
 
 class OpenedLoops:
-    """Finds the starts of one solver."""
+    """Search of starts for one solver."""
 
     def __init__(self, robot: RobotModel, make: Callable[[RobotModel, Sequence[Target]], TargetSolve]) -> None:
         self._robot, self._make = robot, make
-        self._targets: tuple[Target, ...] | None = None  # those of `_problem`
+        self._targets: tuple[Target, ...] | None = None  # targets of `_problem`
         self._problem: OpenedProblem | None = None
         self._solve: TargetSolve | None = None
 
     def starts(self, targets: tuple[Target, ...], batch: Batch, options: SolverOptions) -> Float64Array | None:
-        """Return where problems start in place of the middle of the ranges, [problems, joint_coord_count]."""
-        # Problems in which a loop is not enabled start in the middle. None where nothing follows from targets, such as
-        # from those without their whole pose, where loops are not enabled in any problem or a number is faulty, or
-        # where the options ask for more than one good answer or for one that depends on the start.
+        """Return starts in place of the middle of the ranges, [problems, joint_coord_count]."""
+        # Problems with a loop not enabled start in the middle. None if no pose follows from a target (such as a target
+        # without its whole pose), if loops are enabled in no problem or a number is faulty, or if
+        # the options request several good answers or an answer that depends on the start.
         may_start_anywhere = (
             options.best_of is None and options.approximate is None and options.sampler in ("roberts", "uniform")
         )
@@ -135,7 +135,7 @@ class OpenedLoops:
         return None if result is None else np.where(closes[:, None], result.joint_q, self._robot.mid_joint_q)
 
     def _opened(self, targets: tuple[Target, ...]) -> OpenedProblem | None:
-        """Return the problem of targets, which other data of a target may have changed since the last solve."""
+        """Return the problem of these targets, renewed if data of a target has changed since the last solve."""
         if targets is not self._targets:
             before, self._targets = self._problem, targets
             self._problem = OpenedProblem.of(self._robot, targets)

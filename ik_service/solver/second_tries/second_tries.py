@@ -1,9 +1,9 @@
-"""The solves of one solver, with further solves that help some of their problems.
+"""The solves of one solver, and second tries for unsolved problems.
 
     starts with loops opened -> the solve -> combinations of islands in contact -> targets alone -> repair -> result
 
-What is found after the solve is taken only where it succeeds, and only where one solution of each problem is wanted.
-Exports, solves on the device and `IKSolver.solve_as_recorded` have the solve alone.
+Later results are used only where they succeed, and only if one solution of each problem is requested. Exports, solves
+on the device and `IKSolver.solve_as_recorded` run the solve alone.
 """
 
 import time
@@ -35,7 +35,7 @@ from objectives.expression.expression_objective import ExpressionObjective
 
 
 class SecondTries:
-    """The solves of one solver, with second tries for problems that a solve leaves unsolved."""
+    """The solves of one solver, with second tries for problems left unsolved."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SecondTries:
         setup: SolverSetup,
     ) -> None:
         core = self.core = SolverCore(robot, targets, objectives, setup)
-        self.rehearses = False  # whether solves run all passes, to load their code; answers are then not used
+        self.rehearses = False  # whether solves run all passes, to load code; answers are discarded
         self._opened = OpenedLoops(robot, partial(_solver_of_targets, replace(setup, join=False), alone=True))
         hard_limits = setup.options.joint_limits == "hard"
         self._combinations, self._repair = FreeCombinations(core), CollisionRepair(core, hard_limits=hard_limits)
@@ -71,7 +71,7 @@ class SecondTries:
         return result
 
     def _passes(self, batch: Batch, options: SolverOptions) -> list[SecondTry]:
-        """Return the second tries of a batch, in order; their code is loaded."""
+        """Return the second tries of a batch, in order, with their code loaded."""
         may_touch = batch.worlds is not None
         found: list[SecondTry] = [self._combinations] if may_touch else []
         if self._alone is not None:
@@ -90,10 +90,10 @@ class SecondTries:
         options: SolverOptions,
         began: float,
     ) -> None:
-        """Look for answers of unsolved problems, pass by pass, until the deadline since `began` is over."""
+        """Search for answers of unsolved problems, pass by pass, until the deadline since `began` is over."""
         core, joint_q = self.core, None
         if any(has_lines_per_problem(one) and not isinstance(one, ExpressionObjective) for one in core.objectives):
-            return  # nothing narrows their data to some of the problems
+            return  # their data cannot be limited to some problems
         without_end = replace(options, deadline_s=None)
         time_left = partial(with_time_left, without_end if self.rehearses else options, began)
         for second_try in passes:
@@ -102,7 +102,7 @@ class SecondTries:
             rows = np.flatnonzero(tried & second_try.can_help(result, batch))
             if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:
                 continue
-            if joint_q is None:  # in the robot's order; further solves write where it is
+            if joint_q is None:  # in the robot's order; further solves overwrite the array
                 is_float64 = result.joint_q.dtype == np.float64
                 found = core.work.verification.read(batch.problem_count, float64_finish=is_float64)
                 joint_q = np.array(found["joint_q"])
@@ -122,7 +122,7 @@ class SecondTries:
 
 def _solver_of_targets(setup: SolverSetup, robot: RobotModel, targets: Sequence[Target], *, alone: bool) -> TargetSolve:
     """Return a solver of these targets without further rows."""
-    # With `alone` it goes without further solves, and is finished as finely as the engine can
+    # With `alone`: no second tries, and the finest finish of the engine
     solves = SecondTries(robot, targets, (), setup)
     core = solves.core
     head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(setup.device))

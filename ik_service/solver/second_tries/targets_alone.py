@@ -1,9 +1,10 @@
-"""Answers that meet targets, for problems whose further rows lead all attempts past them or into contact.
+"""Answers for problems whose lower-priority rows lead all attempts away from the targets or into contact.
 
-    problems not solved -> targets alone, joints that these do not move as they are -> answers, where there are any
+    problems not solved -> targets alone, joints without a target held -> answers, where there are any
 
-Attempts that lower a posture beside a target all end at its few minima. The target alone leaves a robot with joints to
-spare where each attempt finds it, so that some end free of contact. The further rows are not at their minimum then.
+Attempts that lower a posture cost beside a target all end at its few minima. With the target alone, a redundant robot
+stays near the start of each attempt, so some attempts end free of contact. The other rows are then not at their
+minimum.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,31 +29,31 @@ FoundAnswers: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_]]
 
 
 class SecondTry(Protocol):
-    """A search for answers of one solver's problems. The solver judges what it finds."""
+    """A search for answers of one solver's problems. The solver verifies the answers."""
 
-    statuses: tuple[IKStatus, ...]  # how the problems have ended that it is for
+    statuses: tuple[IKStatus, ...]  # statuses of the problems it can help
 
     def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
-        """Return for which problems of a solve there is something to search for, whatever their status."""
+        """Return the problems of a solve with something to search for, whatever their status."""
 
     def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
         """Return answers of problems whose solve ended at `joint_q`."""
-        # `time_left` gives the options of that solve, its deadline what is left of it
+        # `time_left` returns the options of this solve, with the remaining time as deadline
 
     def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
-        """Return the solve that judges chosen configurations, under the options of the solve without its deadline."""
-        # It is a whole solve, whose own answers are left aside; what it tells of its course is of its own attempts
+        """Return the solve that verifies chosen configurations, under the options of the solve without its deadline."""
+        # A whole solve; its own answers are discarded, its record of attempts is its own
 
 
 class TargetSolve(Protocol):
     """Solver of targets without further rows, in the robot's own order of coordinates."""
 
     def __call__(self, targets: tuple[Target, ...], batch: Batch, options: SolverOptions) -> IKResult | None:
-        """Return answers to targets, of the data that these have; None where a number is faulty."""
+        """Return answers to targets with their present data; None where a number is faulty."""
 
 
 class TargetsAlone:
-    """Finds such answers for one solver, all of whose further rows yield to its targets."""
+    """Search of such answers for one solver, whose rows beside targets all have lower priority."""
 
     statuses: tuple[IKStatus, ...] = (
         IKStatus.STALLED,
@@ -71,7 +72,7 @@ class TargetsAlone:
         return np.ones(len(result), dtype=bool)
 
     def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
-        """Return answers of the targets; joints that no target moves stay as they are."""
+        """Return answers of the targets; joints without a target keep their values."""
         core = self._core
         if self._solve is None:
             self._solve = self._make(core.targets.all)
@@ -83,5 +84,5 @@ class TargetsAlone:
         return result.joint_q, result.success
 
     def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
-        """Return the solve that judges them, from where they are: they are turned towards the start already."""
+        """Return the verifying solve, started at the answers: their whole turns are chosen already."""
         return batch._replace(start=chosen), replace(options, seeds=1, best_of=None)
