@@ -1,8 +1,8 @@
 """Launches recorded once and replayed: on one thread as a graph, on several threads part by part.
 
 Warp needs more time to look up a kernel and to pack its arguments than a small solve takes. A recorded launch saves
-most of that time, a graph of recorded launches nearly all. Recording a graph takes as long as a few solves of one
-problem, so it is done for numbers of problems that come repeatedly.
+most of this time, a graph of recorded launches nearly all. Recording a graph takes as long as a few solves of one
+problem; graphs are therefore recorded only for recurring numbers of problems.
 """
 
 from collections import Counter, OrderedDict
@@ -21,15 +21,15 @@ Step = Callable[[int], None]  # given the number of problems
 Replay = Callable[[], None]
 USES_MIN = 2  # solves of a number of problems after which its graph is made
 GRAPHS_MAX = 32
-COUNTS_MAX = 1024  # numbers of problems of which the solves are counted
+COUNTS_MAX = 1024  # numbers of problems with a counter of solves
 
 
 class PartLaunches:
-    """The launches and copies of one part of the problems, in order; see `parts` for what they may read and write.
+    """The launches and copies of one part of the problems, in order; `parts` states the rules for reads and writes.
 
     Args:
-        steps: Each does its share for so many problems.
-        kept: Arrays that the steps hold by address only.
+        steps: Functions of the number of problems.
+        kept: Arrays held by the steps by address only.
     """
 
     def __init__(self, steps: Sequence[Step], kept: Sequence[Any] = ()) -> None:
@@ -37,23 +37,23 @@ class PartLaunches:
 
     @classmethod
     def joined(cls, several: "Sequence[PartLaunches]") -> "PartLaunches":
-        """Return the steps of several, one after the other."""
+        """Concatenate the steps of several parts."""
         steps = [step for one in several for step in one._steps]
         return cls(steps, [kept for one in several for kept in one._kept])
 
     def run(self, count: int) -> None:
-        """Do everything for so many problems."""
+        """Run all steps for this number of problems."""
         for step in self._steps:
             step(count)
 
 
 def without_count(run: Callable[[], None]) -> Step:
-    """Return the step that does the same whatever the number of problems."""
+    """Return a step independent of the number of problems."""
     return lambda count: run()
 
 
 def per_problem(launch: wp.Launch, lanes: int = 1) -> Step:
-    """Return the step that launches with so many threads for each problem."""
+    """Return a step with this number of threads (lanes) per problem."""
     last = -1
 
     def run(count: int) -> None:
@@ -71,13 +71,13 @@ class Recording:
 
     def __init__(
         self,
-        device: wp.Device,  # where they run
+        device: wp.Device,  # of the launches
         # makes the launches of a part, given the part and the number of parts
         record: Callable[[int, int], PartLaunches],
         executor: ThreadPoolExecutor | None = None,  # threads to use; None for the caller's own, as on a GPU
-        threads: int = 1,  # how many
+        threads: int = 1,  # number of these threads
         *,
-        waits: bool = True,  # whether a replay waits until the device has done everything
+        waits: bool = True,  # whether a replay waits for the device
     ) -> None:
         self._waits, self._must_wait = waits, waits and device.is_cuda
         self._device, self._record, self._executor, self._threads = device, record, executor, threads
@@ -86,8 +86,8 @@ class Recording:
         self._uses: Counter[int] = Counter()
 
     def prepare(self, count: int) -> Replay:
-        """Record launches for so many problems, with the device to oneself; return what does it all."""
-        # While a caller records a graph that is launches, which become part of it; so it does not wait
+        """Record launches for this number of problems, with the device lock held; return their replay."""
+        # While a caller records a graph the replay is plain launches, which become part of this graph, so nothing waits
         is_captured = not self._waits and self._device.is_capturing
         if not is_captured and (replay := self._graphs.get(count)) is not None:
             self._graphs.move_to_end(count)
@@ -116,7 +116,7 @@ class Recording:
 
     def _run(self, parts: Sequence[PartLaunches], count: int) -> None:
         if len(parts) > 1:
-            assert self._executor is not None  # the solver makes one where it has threads
+            assert self._executor is not None  # the solver makes one if there are threads
             list(self._executor.map(PartLaunches.run, parts, part_sizes(count, len(parts))))
         else:
             parts[0].run(count)

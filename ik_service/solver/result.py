@@ -1,4 +1,4 @@
-"""Result of a solve, and how it is collected from the arrays."""
+"""Result of a solve, and its collection from the arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,20 +36,20 @@ _ISLAND_NAMES = tuple(column.name for column in ISLAND_COLUMNS)
 class IKResult(ResultColumns):
     """Answers of a batch of problems, NumPy arrays of their own: other libraries take them by DLPack without a copy.
 
-    Its columns are those of `ResultColumns`. Coordinates, DOFs and joints are in the order of the solver's
-    `joint_order`, all of the robot's without it.
+    Its columns are in `ResultColumns`. Coordinates, DOFs and joints are in the order of the solver's `joint_order`, or
+    all in the robot's order without one.
 
     Attributes:
-        joint_names: Names of the joints, in their order.
+        joint_names: Names of the joints, in this order.
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of `active_limits`.
         constraint_names: Names of the columns of `constraint_error`.
         closing_coordinate_names: Names of the columns of `closing_joint_q`.
         engine: The engine that ran.
-        device: The device it ran on.
-        seeds: Seeds a problem could have used.
+        device: The device of the solve.
+        seeds: Seeds available to each problem.
         islands: The islands of every problem.
-        limits: Limits of the active DOFs that the solve had, narrower than the robot's; None for the robot's.
+        limits: Limits of the active DOFs in this solve, narrower than the robot's; None for the robot's.
     """
 
     joint_names: tuple[str, ...]
@@ -76,14 +76,14 @@ class IKResult(ResultColumns):
         return [STATUS_WORDS[code] for code in self.status.tolist()]
 
     def to_warp(self) -> dict[str, wp.array[Any]]:
-        """Return the columns as Warp arrays on the device that solved, by name; on a CPU they are the same memory."""
+        """Return the columns as Warp arrays on the solver's device, by name; on a CPU they share their memory."""
         values = {column.name: getattr(self, column.name) for column in DEVICE_COLUMNS}
         with turn_on(wp.get_device(self.device)):
             return {name: wp.array(column, device=self.device, copy=False) for name, column in values.items()}
 
 
 def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
-    """Return problems of several results of one solver and options as one: rows of each, in order."""
+    """Join problems of several results of one solver and the same options: some rows of each, in order."""
     first, rows = parts[0]
     if len(parts) == 1 and rows == slice(0, len(first)):
         return first
@@ -96,7 +96,7 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
 
 
 def replace_by_successes(result: IKResult, problems: NDArray[np.intp], others: IKResult) -> None:
-    """Put the answers of another result in place of those of some problems, as far as they are successes."""
+    """Replace the answers of some problems by the successful answers of another result."""
     own = others.success
     for name in _NAMES:
         if getattr(result, name) is not None:
@@ -116,7 +116,7 @@ def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict
 
 @dataclass(frozen=True, eq=False)
 class ResultHead:
-    """Names and places that all results of a solver share."""
+    """Names and places shared by all results of a solver."""
 
     robot: RobotModel
     order: CallerOrder
@@ -139,7 +139,7 @@ class ResultHead:
 
 
 def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
-    """Return what a solve has left in its workspace."""
+    """Return the result of the solve last run in a workspace."""
     verified, count, order = work.verification, settings.problem_count, head.order
     values = head.fields | verified.read(count, float64_finish=settings.float64_finish)
     if not order.is_own:
@@ -154,13 +154,13 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
 def _with_solutions(
     head: ResultHead, work: Workspace, result: IKResult, prepared: PreparedSolve, settings: SolveSettings
 ) -> IKResult:
-    """Add the solutions, each verified; where the first fails and another one succeeds, that one becomes the answer."""
-    # The first is chosen in float32, where an error near the tolerance may round to the other side of it
+    """Add the solutions, each verified; if the first fails, the first that succeeds becomes the answer."""
+    # The first is chosen in float32: an error near the tolerance may round to the other side
     selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solutions
     columns = work.verification.columns
     assert selection is not None  # several solutions have been asked for
     solutions = np.full((count, wanted, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
-    found = np.maximum(selection.solution_count.read(count), 1)  # no joint to move: solved as it stands, or not
+    found = np.maximum(selection.solution_count.read(count), 1)  # without a joint to move there is still one answer
     number, answer = np.zeros(count, np.int32), np.zeros(count, np.int32)
 
     def verify(which: NDArray[np.int32]) -> None:

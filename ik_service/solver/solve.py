@@ -1,4 +1,4 @@
-"""The inside of a solver: rows, arrays and engine, and one solve from checked arrays to a result."""
+"""Core of a solver: rows, arrays and engine, and one solve from checked arrays to a result."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -48,15 +48,15 @@ class SolverCore:
         self,
         robot: RobotModel,
         targets: Sequence[Target | str],  # pose targets
-        objectives: Sequence[IKObjective],  # further objectives; they are bound to this object
+        objectives: Sequence[IKObjective],  # further objectives; bound to this object
         setup: SolverSetup,
     ) -> None:
         self.robot, self.objectives, self.options, self._join = robot, tuple(objectives), setup.options, setup.join
         self.targets, self._device, self._turn = PoseTargets(robot, targets), setup.device, turn_on(setup.device)
         self._threads = 1 if island_launches.in_threads(setup.device) else setup.threads
         whom = whom_of(robot.name, [target.link for target in self.targets.all])
-        self._kernels = partial(KernelsFor, whom)  # around all that may compile
-        self._asked: tuple[int, SolverOptions, bool] | None = None  # what the settings of the last solve are for
+        self._kernels = partial(KernelsFor, whom)  # around everything that may compile
+        self._asked: tuple[int, SolverOptions, bool] | None = None  # key of `_last`: problems, options, collision check
         self._last: SolveSettings | None = None
         with DEVICE_LOCK, self._kernels():
             self._set_up(setup.engine)
@@ -77,15 +77,15 @@ class SolverCore:
             has_model = self.robot.collision_model is not None
             # packets of its kernels
             self.lanes = Lanes(1) if island_launches.in_threads(self._device) else Lanes.on_cpu()
-            # what is checked for collision; None where the robot has no collision model
+            # geometry of the collision check; None where the robot has no collision model
             self.collision = CollisionData(self.model, self.lanes) if has_model else None
-            # the engine, which was chosen once
+            # the engine, chosen once
             self.engine = choose_engine(
                 engine, self.layout, options, join=join, threads=self._threads, collision=self.collision
             )
             self._use_layout()
         except Exception:
-            for objective in (*targets, *others):  # so that it can be given to another solver
+            for objective in (*targets, *others):  # so that another solver can take it
                 release_objective(objective, self)
             raise
 
@@ -94,7 +94,7 @@ class SolverCore:
         return tuple(row_labels(self.layout.rows, [target.link for target in self.targets.all]))
 
     def check(self, batch: Batch) -> None:
-        """Check that data with a line per problem, and the parts of targets, are those of a batch."""
+        """Check that the lines of data per problem, and the given parts of targets, fit a batch."""
         if self.objectives or self.targets.with_lines:
             check_lines(self.objectives, self.targets.with_lines, batch.problem_count)
         if self.targets.are_near:
@@ -102,7 +102,7 @@ class SolverCore:
 
     def solve(
         self,
-        head: ResultHead,  # what all results share
+        head: ResultHead,  # names and places shared by all results
         batch: Batch,
         options: SolverOptions,
         *,
@@ -116,7 +116,7 @@ class SolverCore:
             The result; None where a number is faulty.
 
         Raises:
-            InputError: As for `check`.
+            InputError: From `check`.
         """
         self.check(batch)
         if self.robot.constraint_names:
@@ -139,7 +139,7 @@ class SolverCore:
         return replace(options, precision="float64")
 
     def _settings(self, count: int, options: SolverOptions, worlds: CheckedWorlds | None) -> SolveSettings:
-        """Return the settings of a solve: those of the last one where nothing has changed."""
+        """Return the settings of a solve: the last ones if nothing has changed."""
         asked = count, options, worlds is not None
         if self._last is None or asked != self._asked:
             self._last = self.engine.settings(count, options, checks_collision=worlds is not None)
@@ -177,10 +177,11 @@ class SolverCore:
     def on_device(
         self, given: NDArray[np.int32], count: int, options: SolverOptions, worlds: CheckedWorlds | None
     ) -> Iterator[tuple[Workspace, SolveSettings]]:
-        """Hold the device for a solve whose numbers are on it already, and whose answers are not copied to the host."""
-        # Waits in the end until the device is done, unless a graph is being recorded. `given` is as in `InputArrays`.
+        """Hold the device for a solve with inputs and answers on the device."""
+        # Waits at the end until the device is done, except while a graph is being recorded. `given` is as in
+        # `InputArrays`.
         # Raises InputError where a graph is being recorded and no solve was like this one before, EngineError where
-        # problems differ in the rows that are on.
+        # the active rows differ between problems.
         if self.robot.constraint_names:
             options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)
@@ -232,7 +233,7 @@ class SolverCore:
 
     @contextmanager
     def data_of(self, batch: Batch) -> Iterator[None]:
-        """Let targets and objectives have the data of some problems alone, for a block."""
+        """Limit targets and objectives to the data of some problems, for a block."""
         if batch.lines is None:
             yield
             return
@@ -248,7 +249,7 @@ class SolverCore:
             yield
 
     def report_islands(self, problem: int) -> IslandReport:
-        """Return the islands of a problem, every row on whose weight can be above 0, and all constraints."""
+        """Return the islands of a problem, with every row of possible weight above 0 and all constraints."""
         self._constraints.enable(None)
         self.engine.bind_rows()
         rows, trees = self.layout.rows, self.layout.incidence

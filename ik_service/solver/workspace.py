@@ -1,4 +1,4 @@
-"""Arrays of a solver for a number of problems, and the launches that both engines need.
+"""Arrays of a solver for a number of problems, and the launches common to both engines.
 
 read -> (staged: discovery of islands, batch of attempts | compiled: kernels of the islands) -> verify
 """
@@ -37,7 +37,7 @@ class Workspace:
         self,
         model: DeviceModel,
         targets: Sequence[Target],
-        touches: NDArray[np.bool_],  # which trees each target touches, bool [targets, trees]
+        touches: NDArray[np.bool_],  # trees touched by each target, bool [targets, trees]
         capacity: int,  # problems there is room for
         *,
         hard_limits: bool,  # whether starts and answers keep the limits
@@ -48,7 +48,7 @@ class Workspace:
         trees, block = touches.shape[1], block_on(model.device)
         self.problems = Problems(model, targets, trees, capacity, block)
         given: dict[str, Any] = {"hard_limits": hard_limits, "parts": threads, "block": block}
-        # targets and starts as the caller gives them
+        # targets and starts from the caller
         self.inputs = InputArrays(model, targets, touches, capacity, **given)
         self.verification = Verification(model, targets, trees, capacity, block)
         self._scales = IslandScales(capacity, trees, model.device)  # of islands found on the device
@@ -57,20 +57,20 @@ class Workspace:
         self._narrower: LimitArrays | None = None
         # limits of the last solve, narrower than the robot's; None for the robot's
         self.asked_limits: AskedLimits | None = None
-        # configurations of seed 0 of the last solve as they were given, beyond limits or not; None for none
+        # configurations of seed 0 of the last solve as given, inside or outside the limits; None for none
         self.start: NDArray[Any] | None = None
-        self.copies = True  # whether launches that are recorded now copy between host and device
+        self.copies = True  # whether launches recorded now copy between host and device
         self._pushed, self._asked = tuple[object, ...](), tuple[object, ...]()
         self.forget()
 
     def forget(self) -> None:
-        """Drop what has been recorded, because arrays that it reads have been exchanged."""
+        """Drop all recordings, because their arrays have been exchanged."""
         self._reading = Recording(self._model.device, self.record_read)
         self._discovery_key: tuple[object, ...] = ()
         self._verifying: tuple[tuple[object, ...], Recording] | None = None
 
     def use_layout(self, layout: RowLayout) -> None:
-        """Make room for the islands of these rows, and drop what has been recorded."""
+        """Make room for the islands of these rows, and drop all recordings."""
         self._rows = layout.rows
         self.problems.use_structure(layout.structure, layout.rows)
         read = coordinates_read(layout.rows, layout.support.dofs)
@@ -81,7 +81,7 @@ class Workspace:
         self.forget()
 
     def use_limits(self, asked: AskedLimits | None, start: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
-        """Let the next solve keep these limits, None: those of the robot; return where it starts within them."""
+        """Set the limits of the next solve, None: the limits of the robot; return its start within them."""
         limits = self._own_limits
         if asked is not None:
             if self._narrower is None:
@@ -95,24 +95,24 @@ class Workspace:
         return start
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
-        """Take other tool frames and weights of the same targets; return whether an array was exchanged."""
+        """Set tool frames and weights of the same targets; return whether an array was exchanged."""
         self.weights = TargetWeights(targets, self._model.robot.length_unit)
         return self.inputs.use_targets(targets) | self.verification.use_targets(targets)
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
-        """Set the numbers of a solve; `inputs` have yet to go to the device."""
-        # Where starts are given, seed 1 is the middle
+        """Set the numbers of a solve; `inputs` are uploaded later."""
+        # With a given start, seed 1 is the middle of the ranges
         if self.copies:
             self._pushed = ()
         asked = settings, has_start
-        if asked != self._asked:  # seldom, where a program solves one problem after the other
+        if asked != self._asked:  # rare in a program with one problem after another
             self.problems.set_options(settings, has_start=has_start)
             self.verification.use_tolerances(settings.options)
             self._asked = asked
 
     def push_numbers(self) -> None:
-        """Upload the numbers of a solve for launches recorded without copies; skip this where they are unchanged."""
-        # Raises InputError where a graph is being recorded, and there are other numbers on the device
+        """Upload the numbers of a solve for launches recorded without copies; skip this if they are unchanged."""
+        # Raises InputError where a graph is being recorded and the device holds other numbers
         pushed, device = (self._asked, self.inputs.given.host.tobytes()), self._model.device
         if pushed == self._pushed:
             return
@@ -124,7 +124,7 @@ class Workspace:
         self._pushed = pushed
 
     def read(self, count: int) -> None:
-        """Check what the caller gives and copy it into the arrays of the problems."""
+        """Check the caller's inputs and copy them into the arrays of the problems."""
         load_kernels_alone(SOLVE_IO, self._model.device)
         self._reading.prepare(count)()
 
@@ -134,7 +134,7 @@ class Workspace:
         return discovered_partition(self.problems, count, self._scales)
 
     def discover(self, count: int, *, join: bool) -> None:
-        """Find the islands of every problem on the device; all touched trees are one island where they are joined."""
+        """Find the islands of every problem on the device; with `join` all touched trees are one island."""
         rows = self._rows
         weights = [weights_on_device(objective) for objective in rows.objectives]
         key = (join, *map(id, weights))
@@ -148,7 +148,7 @@ class Workspace:
         self._discovery.prepare(count)()
 
     def verify(self, prepared: PreparedSolve, count: int) -> None:
-        """Verify the best attempts as they stand; recorded for as long as the same solve is verified again."""
+        """Verify the best attempts; the recording is kept while the same solve is verified again."""
         finished = prepared.joint_q_float64
         of = prepared.partition, finished, self.problems.limits, self.verification.collision
         if self._verifying is None or any(one is not other for one, other in zip(of, self._verifying[0], strict=True)):
@@ -192,12 +192,12 @@ class Workspace:
         self,
         partition: Partition,
         islands: Sequence[RecordedStep],
-        joint_q_float64: "wp.array[Any] | None",  # answers in float64, where they are improved so
-        further: "dict[str, wp.array[Any]]",  # arrays of that with a line for every problem, by what they hold
+        joint_q_float64: "wp.array[Any] | None",  # answers in float64, if finished in float64
+        further: "dict[str, wp.array[Any]]",  # further arrays with a line per problem, by content
         *,
         values: bool,  # whether values of constraints are recorded
     ) -> RecordedLaunches:
-        """Return the launches of a solve of pose targets on one thread, around those of the islands, for export."""
+        """Return all launches of a solve of pose targets on one thread, for export; `islands`: the island launches."""
         problems, inputs, verification = self.problems, self.inputs, self.verification
         read = inputs.launches(problems, verification.tools, 0, 1)
         judged = problems, inputs, partition, 0, 1, joint_q_float64
