@@ -1,4 +1,4 @@
-"""Judging and keeping an attempt that has ended, as functions made for one program; see `iteration`."""
+"""Ranking and storage of a finished attempt, as functions made for one program; see `iteration`."""
 
 import math
 import typing
@@ -41,7 +41,7 @@ from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, chord_angle, is
 
 
 class AttemptFunctions(AttemptStart):
-    """The functions of attempts for one program, to be called in kernels."""
+    """The functions of attempts for one program, for use in kernels."""
 
     def __init__(self, source: IterationSource, collision: ClearanceSize | None = None) -> None:
         super().__init__(source)
@@ -69,7 +69,7 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def predicted_gain(state: StateRef, lane: int, at_bound: Bounds):
-            """Return what a step can lower |r|^2 by, see `staged.assessment`; the lane keeps J'J."""
+            """Return the decrease of |r|^2 predicted for a step, see `staged.assessment`; the lane keeps J'J."""
             lower = Square()
             diagonal = Row()
             right = Row()
@@ -117,14 +117,14 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def status_of(state: StateRef, lane: int, task: TaskRef, p: int, island: int):
-            """Return how an attempt has ended."""
+            """Return the status of a finished attempt."""
             norm2 = float(at(state, NORM2 * W + lane))
             w = wp.min(p, task.lightest2.shape[0] - 1)
             blocked = int(0)
             slope = float(0.0)
             at_bound = Bounds()
             gain = float(UNKNOWN_GAIN)
-            if norm2 > RESIDUAL_FLOOR2 * task.lightest2[w, island]:  # else it has converged whatever these are
+            if norm2 > RESIDUAL_FLOOR2 * task.lightest2[w, island]:  # otherwise converged
                 line = wp.min(p, task.limit_lower.shape[0] - 1)
                 for k in range(DOFS):
                     g = float(at(state, (GRADIENT + k) * W + lane))
@@ -190,7 +190,7 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def nearness_of_all(state: StateRef, lane: int, task: TaskRef):
-            """Return the same; targets do not count as met where a row is not within its tolerance."""
+            """Return the same; targets with a row outside its tolerance do not count as met."""
             met, precise = nearness(state, lane, task)
             if met == 1 and not is_within(wp.sqrt(float(at(state, (ERROR + ERRORS) * W + lane))), 1.0):
                 met = 0
@@ -210,14 +210,14 @@ class AttemptFunctions(AttemptStart):
             rotation_bits(program),
             self.source.damping.factor_max,
         )
-        # Steps of an attempt that goes nowhere; one in float64 only refines where float32 has led.
+        # Rejected steps of a stalled attempt; an attempt in float64 only refines the float32 answer.
         REFUSED = math.ceil(math.log(FACTOR_MAX, self.source.damping.up)) + len(program.levels)
         if self.source.lanes.precision == "float64":
             REFUSED = -1
 
         @wp.func
         def steps_aside(state: StateRef, lane: int, task: TaskRef, p: int):
-            """Let an attempt that has ended where it began, and misses targets, go on beside that; return whether."""
+            """Let an attempt stalled at its start and off its targets step aside from a saddle; return whether."""
             if p < 0 or at(state, FACTOR * W + lane) <= Real(FACTOR_MAX) or at(state, STEPS * W + lane) > Real(REFUSED):
                 return False
             met, _precise = nearness(state, lane, task)
@@ -235,8 +235,7 @@ class AttemptFunctions(AttemptStart):
             state[FACTOR * W + lane] = Real(1.0)
             return True
 
-        # lets an attempt that has ended go on where it may stand at a saddle; returns whether it does: (state, lane,
-        # task, problem)
+        # lets a finished attempt go on where it may stand at a saddle; returns whether: (state, lane, task, problem)
         self.steps_aside = steps_aside
 
     @typing.no_type_check
@@ -257,7 +256,7 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def ranked_by_contact(state: StateRef, lane: int, task: TaskRef, p: int, s: int, rank: wp.int64):
-            """Return the rank of a success: that of contact where it has too little clearance, else by the most."""
+            """Return the rank of a success: rank of contact if clearance is too small, else by most clearance."""
             joint_q = Configuration()
             for c in range(ALL):
                 joint_q[c] = task.start_joint_q[p, c]
@@ -289,18 +288,18 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def judge_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
-            """Return rank, cost, status, whether the targets are met and the cost that attempts compete by."""
+            """Return rank, cost, status, whether the targets are met, and the cost used for comparison of attempts."""
             cost = 0.5 * float(at(state, NORM2 * W + lane))
             search_cost = cost
             status = status_of(state, lane, task, p, island)
             met, precise = nearness(state, lane, task)
             if status == INVALID and met == 1:
-                met = 0  # never evaluated: the errors are those of the lane's attempt before
+                met = 0  # never evaluated: the errors belong to the lane's attempt before
             settled = status == CONVERGED or status == STATIONARY or status == BLOCKED_BY_LIMITS
             if OTHER_ROWS == 1 and settled:
-                precise = True  # the other rows hold it off the targets
+                precise = True  # the other rows hold the answer off the targets
             if s == 0 and task.settings[HAS_START] == 1:
-                precise = True  # whoever gives a start wants the solution that it leads to
+                precise = True  # a given start asks for the nearby solution
             success = met == 1
             if met == NO_TARGET:
                 success = status == CONVERGED
@@ -311,8 +310,9 @@ class AttemptFunctions(AttemptStart):
                 cost = 0.5 * (float(at(state, LEVEL * W + lane)) + float(at(state, (LEVEL + 1) * W + lane)))
             return rank, cost, status, met, search_cost
 
-        # rank, cost, status, whether the targets are met, and the cost that attempts compete by, of an attempt that has
-        # ended: the same arguments as start_attempt
+        # rank, cost, status, whether the targets are met, and the comparison cost, of a finished attempt: the same
+        # arguments
+        # as start_attempt
         self.judge_attempt = judge_attempt
 
     @typing.no_type_check
@@ -340,7 +340,7 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def keep_answer(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
-            """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
+            """Rank a finished attempt and keep the attempt if it is the best of its problem; return its rank."""
             rank, cost, status, met, search_cost = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
             count_attempt(task, p, island, s, rank, search_cost, status, met)
@@ -354,6 +354,5 @@ class AttemptFunctions(AttemptStart):
                 write_joint_q(state, lane, task, line)
             return rank
 
-        # judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank: the same
-        # arguments
+        # ranks a finished attempt, keeps the best of its problem, and returns the rank: the same arguments
         self.keep_answer = keep_answer

@@ -1,4 +1,4 @@
-"""Start of an attempt in a lane: the data of its problem, and the seed that it starts from."""
+"""Start of an attempt in a lane: the data of its problem, and its seed."""
 
 import typing
 from typing import Any
@@ -13,11 +13,11 @@ from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER
 from ik_service.solver.lm.seeds import bounded, seed_value
 from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
 
-FLOAT32_ROUNDINGS = wp.constant(5.0e-7)  # of a limit: by so much it is rounded inwards at most, followers counted in
+FLOAT32_ROUNDINGS = wp.constant(5.0e-7)  # of a limit: largest inward rounding, followers included
 
 
 class AttemptStart(IterationFunctions):
-    """The functions by which a lane takes an attempt, for one program."""
+    """Functions of a lane to take an attempt, for one program."""
 
     def __init__(self, source: IterationSource) -> None:
         super().__init__(source)
@@ -32,7 +32,7 @@ class AttemptStart(IterationFunctions):
         source, COLUMNS = self.source, self.source.data_columns
         W, DATA = source.lanes.width, source.state.lower
         DOFS, PADDED = len(source.program.dofs), source.padded
-        INPUTS = 0 if PADDED else len(source.program.inputs)  # a number would set the kernels of kinds apart
+        INPUTS = 0 if PADDED else len(source.program.inputs)  # a number would give every kind its own kernel
         FLOOR = source.state.floor2 - DATA if PADDED else 2 * DOFS + INPUTS
         FLOOR2 = residual_floor2(source.lanes.precision)
         Data: Any = StateRef if COLUMNS == 0 else wp.array3d[Real]
@@ -50,7 +50,7 @@ class AttemptStart(IterationFunctions):
 
         @wp.func
         def read_data(data: Data, lane: int, task: TaskRef, p: int, island: int):
-            """Give a lane what the iteration only reads, in the order of its `data_names`."""
+            """Give a lane the read-only data of the iteration, in the order of its `data_names`."""
             line = wp.min(p, task.limit_lower.shape[0] - 1)
             for k in range(DOFS):
                 put(data, lane, k, Real(task.limit_lower[line, task.dof[k]]))
@@ -64,8 +64,8 @@ class AttemptStart(IterationFunctions):
             w = wp.min(p, task.lightest2.shape[0] - 1)
             put(data, lane, FLOOR, Real(FLOOR2) * Real(task.lightest2[w, island]))
 
-        # gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place of state
-        # where they stand apart
+        # gives a lane the read-only data of the iteration: (state, lane, task, problem, island), with data in place of
+        # state where they are separate
         self.read_data = read_data
 
     @typing.no_type_check
@@ -77,7 +77,7 @@ class AttemptStart(IterationFunctions):
 
         @wp.func
         def start_rotation(state: StateRef, lane: int, task: TaskRef, p: int, k: int, s: int):
-            """Make a quaternion of the rotation vector that stands in the scratch places of DOFs k to k + 2."""
+            """Make a quaternion of the rotation vector in the scratch places of DOFs k to k + 2."""
             c = PLACE[k]
             i = task.coordinate[c]
             q = wp.quat()
@@ -115,7 +115,7 @@ class AttemptStart(IterationFunctions):
 
         @wp.func
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
-            """Put seed s of problem p into a lane that has its data."""
+            """Put seed s of problem p into a lane with the data of p."""
             line = wp.min(p, task.limit_lower.shape[0] - 1)
             for k in range(DOFS):
                 a = task.dof[k]
@@ -131,7 +131,7 @@ class AttemptStart(IterationFunctions):
                 value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
                 if scalar:
                     trial = bounded(Real(value), lower, upper)
-                    if wp.static(WIDE == 1):  # what float32 has put at a limit is there
+                    if wp.static(WIDE == 1):  # a float32 value at a limit is at the limit
                         if trial - lower < Real(FLOAT32_ROUNDINGS) * wp.abs(lower):
                             trial = lower
                         if upper - trial < Real(FLOAT32_ROUNDINGS) * wp.abs(upper):
@@ -155,5 +155,5 @@ class AttemptStart(IterationFunctions):
                 if task.settings[ITERATIONS] <= SECONDARY_STAGE_STEPS:
                     state[STAGE * W + lane] = Real(LAST_STAGE)
 
-        # gives a lane that has its data a seed: (state, lane, task, problem, island, seed)
+        # gives a lane with data a seed: (state, lane, task, problem, island, seed)
         self.start_attempt = start_attempt

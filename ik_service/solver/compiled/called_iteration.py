@@ -1,7 +1,7 @@
-"""Iterations that kernels on a CPU call at their addresses, in modules of their own.
+"""Iterations in modules of their own, called by CPU kernels at their addresses.
 
-Most of the compiler's time for an island goes into code which is the same for all kinds of targets: how attempts begin,
-and how answers are judged and kept. A kernel that calls the iteration contains only this code, and serves many kinds.
+Most of the compiler's time for an island goes into code common to all kinds of targets: starts of attempts, and ranking
+and storage of answers. A kernel with a called iteration contains only this code, and serves many kinds.
 """
 
 import typing
@@ -18,13 +18,13 @@ NUMBERS = {"float32": "float", "float64": "double"}
 
 
 def cpu_options() -> dict[str, Any]:
-    """Return the options of modules whose kernels run on a CPU."""
+    """Return the options of modules with kernels for a CPU."""
     return {"block_dim": BLOCK_DIM, "max_unroll": 1, "enable_backward": False, "cpu_compiler_flags": cpu_target().flags}
 
 
 @typing.no_type_check
 def iteration_kernel(source: IterationSource) -> wp.Kernel:
-    """Return a kernel that writes the address of a function; the function iterates until a lane has finished."""
+    """Return a kernel whose output is the address of a function; the function iterates until a lane has finished."""
     number = NUMBERS[source.lanes.precision]
     text = f"""
     struct State {{ {number} numbers[{source.state.size * source.lanes.width}]; }};
@@ -47,7 +47,7 @@ def iteration_kernel(source: IterationSource) -> wp.Kernel:
 
 
 def address_of(kernel: wp.Kernel, device: wp.Device) -> tuple[int, Any]:
-    """Return the address that an `iteration_kernel` writes, and the code: the address lasts while the code is kept."""
+    """Return the address from an `iteration_kernel`, and the code: the address lasts while the code is kept."""
     load_kernels_alone(kernel.module, device)
     code = kernel.module.load(device, block_dim=BLOCK_DIM)
     out = wp.zeros(1, dtype=wp.uint64, device=device)
@@ -57,7 +57,7 @@ def address_of(kernel: wp.Kernel, device: wp.Device) -> tuple[int, Any]:
 
 @typing.no_type_check
 def called_iteration(lanes: IterationFunctions) -> Any:
-    """Return the function that calls an iteration at the address in the task: (state, iterations, task)."""
+    """Return a function that calls the iteration at the address in the task: (state, iterations, task)."""
     StateRef: Any = lanes.StateRef
     Real: Any = lanes.Real
     function = f"auto (*)(char&, {NUMBERS[lanes.source.lanes.precision]}) -> wp::int32"

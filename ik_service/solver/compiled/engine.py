@@ -1,8 +1,8 @@
-"""The compiled engine: each island of each problem is solved by one generated kernel.
+"""The compiled engine: one generated kernel solves one island of each problem.
 
     read -> island kernels -> choice among all attempts, finish in float64 (options) -> verify
 
-Where the same rows are on in all problems, everything is recorded once (a plan) and runs part by part on threads.
+If the same rows are on in all problems, all launches are recorded once (a plan) and run part by part on threads.
 Otherwise the inputs are read and the islands of each problem are found first.
 """
 
@@ -37,18 +37,18 @@ from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import RowWeights
 from ik_service.solver.workspace import Workspace
 
-PLANS_MAX = 16  # partitions that are kept with their launches
-SELECTIONS_MAX, KEPT_ATTEMPTS = 3, 2**18  # selections that are kept, and how large those are that are no longer used
+PLANS_MAX = 16  # partitions kept with their launches
+SELECTIONS_MAX, KEPT_ATTEMPTS = 3, 2**18  # selections kept, and the largest size of an unused one
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
 
 
 @dataclass
 class Plan:
-    """Islands and launches recorded for problems in which the same rows are on."""
+    """Islands and launches recorded for problems with the same rows on."""
 
     partition: Partition
     recording: Recording  # the launches
-    stamp: bytes  # weights that the scales of the islands are of, where all problems have the same
+    stamp: bytes  # weights of the islands' scales, if equal in all problems
 
 
 class CompiledEngine:
@@ -64,13 +64,13 @@ class CompiledEngine:
         join: bool,  # whether all touched trees are one island
         hard_limits: bool,  # whether joint limits are enforced
         threads: int,  # most threads to use
-        collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
+        collision: CollisionData | None = None,  # geometry of the collision check; None without a model
     ) -> None:
         self._layout, self._join, self._threads = layout, join, threads
         self._model = layout.rows.model
         self._numbers_attempts = bool(self._model.device.is_cuda)
         self._others = layout.rows.others
-        self._recent: tuple[object, Any] = None, None  # weights of the last solve, and what they are for
+        self._recent: tuple[object, Any] = None, None  # key of the last solve, and its weights
         launches = launches_on(self._model.device)
         self.kernels = IslandKernels(layout, launches, hard_limits=hard_limits, collision=collision)
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
@@ -78,30 +78,30 @@ class CompiledEngine:
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
         """Return the settings of a solve; InputError for more attempts than can be numbered."""
-        # They are numbered where all are kept or a GPU makes them
+        # Attempts are numbered if all are kept or a GPU makes them
         settings = SolveSettings.of(problem_count, options.search_seeds, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or self._numbers_attempts:
             settings.require_numbers()
         return settings
 
     def use_layout(self) -> None:
-        """Take in that the arrays of the problems have been replaced."""
+        """Bind the new arrays of the problems, after these have been replaced."""
         self._layout.rows.bind_data()
         self.forget()
 
     def bind_rows(self) -> None:
-        """Do nothing: objectives have their weights at hand."""
+        """Do nothing: objectives hold their own weights."""
 
     def forget(self) -> None:
-        """Drop what has been recorded, because arrays that it reads have been exchanged."""
-        self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()  # what has been recorded, by what it is for
+        """Drop all recordings, because their arrays have been exchanged."""
+        self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()  # recorded plans, by their key
         self._selections: dict[tuple[int, int], SolutionSelection] = {}
         self._choice: SolutionSelection | None = None
         self._joint_q_float64: HostDeviceArray | None = None
 
     def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
-        """Record what a solve needs, unless a plan has it; with the device lock held."""
-        # Raises EngineError where an island is too large, or problems differ in the rows that are on and nothing may be
+        """Record the launches of a solve, unless a plan has them; with the device lock held."""
+        # Raises EngineError where an island is too large, or the active rows differ between problems and nothing may be
         # copied
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
         if self._recent[0] != (given, count) or not self._model.device.is_capturing:  # then nothing can be read
@@ -142,13 +142,13 @@ class CompiledEngine:
         work: Workspace,  # arrays and launches of the solver
         count: int,
         *,
-        orientations: bool,  # whether targets have orientations, or are positions alone
+        orientations: bool,  # whether targets have orientations
         for_gpus: bool,  # whether to use the kernels for GPUs
-        float64_finish: bool,  # whether answers are improved in float64
+        float64_finish: bool,  # whether answers are finished in float64
         collision: bool,  # whether attempts are checked for collision
     ) -> RecordedLaunches:
         """Return the launches of a solve one by one, for export; no target has weights per problem."""
-        # Raises EngineError for rows of other kinds than targets, or an island that is too large
+        # Raises EngineError for rows of other kinds than targets, or too large an island
         if not all(map(is_robot_constraint, self._others)):
             raise EngineError(NOT_RECORDABLE)
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
@@ -184,7 +184,7 @@ class CompiledEngine:
         return Plan(partition, recording, weights.stamp)
 
     def _prepare_in_steps(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> PreparedSolve:
-        """Read and find the islands at once, where problems differ in the rows that are on; record the rest."""
+        """Read and find the islands now, if the active rows differ between problems; record the rest."""
         count = settings.problem_count
         work.read(count)
         partition = work.discovered(count, join=self._join)
@@ -194,7 +194,7 @@ class CompiledEngine:
         replay = Recording(self._model.device, record, self.executor, self._threads).prepare(count)
 
         def run() -> None:
-            if not work.inputs.is_faulty():  # no part but the first sees the mark of a reading in one part
+            if not work.inputs.is_faulty():  # only the first part sees the fault mark of a reading in one part
                 replay()
 
         return self._prepared(settings, partition, run)
@@ -204,7 +204,7 @@ class CompiledEngine:
         return PreparedSolve(partition, run, finished, self._choice)
 
     def _selection(self, work: Workspace, settings: SolveSettings) -> SolutionSelection:
-        """Return room for all attempts, large enough: what an earlier solve has left, or else new."""
+        """Return room for all attempts, large enough: from an earlier solve, or else new."""
         problems, count = work.problems, settings.problem_count
         wanted = settings.seeds, settings.options.solutions
         found = self._selections.pop(wanted, None)
@@ -216,14 +216,14 @@ class CompiledEngine:
             for key in [key for key in self.plans if key[0] not in kept]:
                 del self.plans[key]
             found = SolutionSelection(self._model, problems, capacity, *wanted)
-        self._selections[wanted] = found  # the one used last is the last
+        self._selections[wanted] = found  # in order of last use
         found.set_order(settings.options.best_of, settings.options.solution_difference)
         if settings.options.best_of == "nearest":
             found.measure_from(work.start, count)
         return found
 
     def _solve_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> list[_Record]:
-        """Launches of attempts, and those that then choose among them and finish in float64."""
+        """Return the launches of attempts, then of the choice among them and the float64 finish."""
         problems, count = work.problems, settings.problem_count
         of_problems = (problems, work.inputs, partition, count)
         choice = self._choice
@@ -275,7 +275,7 @@ def _mark_stopped(settings: wp.array[wp.int32], part: int, parts: int, best: Bes
 
 
 def _record_settling(problems: Problems, part: int, parts: int) -> PartLaunches:
-    """Record the launch that has best attempts of objectives alone, whose iterations have run out, go on."""
+    """Record the launch that continues best attempts of objectives alone, stopped by the iteration budget."""
     inputs = [problems.settings, part, parts, problems.best, problems.searches]
     launch = wp.launch(_begin_settling, 1, inputs, device=problems.settings.device, record_cmd=True)
     return PartLaunches([per_problem(launch)])

@@ -1,10 +1,10 @@
 """The generated kernels of the compiled engine: one for each island, made once and kept.
 
     islands of all problems -> groups of problems with the same partition
-    each island of a group -> its program (trees and rows it has) -> its kernel
+        each island of a group -> its program (its trees and rows) -> its kernel
 
-What a kernel is made from is code: the robot, its active DOFs, the island's trees and rows. Targets, weights, offsets,
-limits, tolerances and budgets are data: changing them compiles nothing.
+A kernel is made from code: the robot, its active DOFs, the island's trees and rows. Targets, weights, offsets, limits,
+tolerances and budgets are data: new values compile nothing.
 """
 
 from collections import OrderedDict
@@ -53,20 +53,20 @@ from ik_service.solver.rows.binding import RowKind, has_row_tolerances
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.support import active_columns, touched_dofs
 
-CODES_MAX = 64  # kernels of islands that a solver keeps
+CODES_MAX = 64  # kernels of islands kept by a solver
 
 
 @dataclass(frozen=True)
 class IslandCode:
-    """A kernel, and the constant part of the tasks that it works on."""
+    """A kernel, and the constant part of its tasks."""
 
     kernel: IslandKernel
-    inputs: tuple[DataInput, ...]  # data that the program reads
+    inputs: tuple[DataInput, ...]  # data read by the program
     constants: dict[str, wp.array[Any]]  # device arrays of the island by their names in `IslandTask`
 
 
 def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> str | None:
-    """Return why the compiled engine cannot solve for these rows, or None if it can."""
+    """Return the reason why the compiled engine cannot solve these rows, or None if there is none."""
     if options.check_jacobians or options.candidates > 1:
         return "check_jacobians and candidates belong to the staged engine"
     reason = uncovered(layout.rows.objectives)
@@ -76,7 +76,7 @@ def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> s
 
 
 def _why_too_large(layout: RowLayout, most: int, *, join: bool) -> str | None:
-    """Why the islands are too large for steps of so many entries, or None; with all rows on."""
+    """Return the reason why islands with all rows on exceed `most` step entries, or None."""
     for dofs, depends, has_target in _structures(layout, join=join):
         space = StepSpace.of(dofs, depends, in_dofs=not has_target, most=most)
         if space.entries > most:
@@ -89,7 +89,7 @@ def _too_large(dofs: int, entries: int, most: int) -> str:
 
 
 def _structures(layout: RowLayout, *, join: bool) -> list[tuple[list[int], NDArray[np.bool_], bool]]:
-    """DOFs of the islands, which of their rows depend on which, and whether there are rows of targets among these."""
+    """Return, per island: its DOFs, the dependence of its rows on them, and whether rows of targets are among these."""
     model, support = layout.rows.model, layout.support
     is_target = layout.rows.row_kind == RowKind.TARGET
     incidence, touched = support.trees, active_columns(model, support.dofs)
@@ -104,7 +104,7 @@ def _structures(layout: RowLayout, *, join: bool) -> list[tuple[list[int], NDArr
 
 
 class IslandKernels:
-    """The generated kernels of one solver, and the tasks that they work on."""
+    """The generated kernels of one solver, and their tasks."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class IslandKernels:
         launches: PacketLaunches | ThreadLaunches,  # how the kernels are launched
         *,
         hard_limits: bool,  # whether joint limits are enforced
-        collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
+        collision: CollisionData | None = None,  # geometry of the collision check; None without a model
     ) -> None:
         self._layout, self.launches, self._hard_limits = layout, launches, hard_limits
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
@@ -120,13 +120,13 @@ class IslandKernels:
         self._others: Sequence[Any] = self._rows.others
         self._constraints = self._rows.of_kind(RowKind.CONSTRAINT)
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
-        self._ranges: tuple[LimitArrays, Any] | None = None  # those of the limits of the last solve
+        self._ranges: tuple[LimitArrays, Any] | None = None  # ranges of the limits of the last solve
         self._codes: OrderedDict[tuple[object, ...], IslandCode] = OrderedDict()
-        # checks_collision: whether the solve that is prepared checks it
+        # checks_collision: whether the prepared solve checks for collision
         self.collision, self.checks_collision = collision, False
 
     def for_gpus(self, *, join: bool) -> "IslandKernels":
-        """Return kernels for GPUs that solve the same problems; EngineError where an island is too large."""
+        """Return kernels for GPUs for the same problems; EngineError where an island is too large."""
         reason = _why_too_large(self._layout, ThreadLaunches.step_entries_max, join=join)
         if reason is not None:
             raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
@@ -134,16 +134,17 @@ class IslandKernels:
         return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits, collision=data)
 
     def data_key(self) -> tuple[object, ...]:
-        """Return what recorded launches hold of arrays: they are recorded anew when it changes."""
+        """Return the array addresses held by recorded launches; a change requires a new recording."""
         arrays = [objective.data(name) for objective in self._others for name in objective.data_rows()]
         return tuple((array.ptr, array.shape, array.strides) for array in arrays)
 
     def tasks(
         self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, answers: Any
     ) -> list[IslandWork]:
-        """Return kernels and tasks that solve all islands of the problems."""
-        # A partition common to all serves any number of problems. Attempts go to `answers`, `BestAttempts`: those of
-        # the problems, or room for every attempt.
+        """Return kernels and tasks to solve all islands of the problems."""
+        # A partition common to all problems serves any number of problems. Attempts go to `answers`, `BestAttempts`:
+        # either
+        # of the problems, or with room for every attempt.
         found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
             task.best, task.searches = answers, problems.searches
@@ -152,7 +153,7 @@ class IslandKernels:
     def settle_tasks(
         self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int
     ) -> list[IslandWork]:
-        """Return kernels and tasks that go on with the best attempts of objectives alone, from where they stand."""
+        """Return kernels and tasks to continue the best attempts of objectives alone."""
         tasks = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         found = [(one, task) for one, task in tasks if not one.source.program.errors and not one.waves]
         scratch = allocate_attempts(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
@@ -168,21 +169,21 @@ class IslandKernels:
     def finish_tasks(
         self,
         problems: Problems,  # their arrays
-        inputs: InputArrays,  # where the caller's numbers stand in float64
+        inputs: InputArrays,  # holds the caller's numbers in float64
         partition: Partition,
         problem_count: int,
-        joint_q_float64: wp.array[Any],  # where to; holds the best attempts before
+        joint_q_float64: wp.array[Any],  # output; holds the best attempts before
         *,
-        is_verdict: bool = True,  # whether its status is that of the answer, where there are no targets
+        is_verdict: bool = True,  # whether its status becomes the answer's, without targets
     ) -> list[IslandWork]:
-        """Return kernels and tasks that improve the best attempts in float64: one attempt each, from its place."""
+        """Return kernels and tasks of the float64 finish: one attempt each, from the best attempt."""
         found = self._all_tasks(problems, inputs, partition, problem_count, "float64")
         scratch = allocate_attempts(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
         scratch.joint_q = problems.unused_joint_q
         for one, task in found:
             task.settings = problems.finish_settings
             task.start_joint_q, task.best_joint_q_float64 = problems.best.joint_q, joint_q_float64
-            # Without targets, what is returned is a minimum or not.
+            # Without targets, this status says whether the answer is a minimum.
             task.best, task.searches = scratch, problems.searches
             if one.source.with_hessian and is_verdict:
                 task.best.status = problems.best.status
@@ -191,7 +192,7 @@ class IslandKernels:
     def _all_tasks(
         self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, precision: Precision
     ) -> list[IslandWork]:
-        """Kernels and tasks of all islands, but for where answers go."""
+        """Return kernels and tasks of all islands, without their outputs."""
         common, device = len(partition.nisland) == 1, self._model.device
         found = []
         for members in groups(partition, problem_count):
@@ -273,7 +274,7 @@ class IslandKernels:
         scales: Mapping[str, wp.array[Any]],
         exact: InputArrays | None,
     ) -> dict[str, wp.array[Any]]:
-        """Addresses of starts and data of the objectives; targets in float64 where input arrays are given."""
+        """Return addresses of starts and data of the objectives; targets in float64 if input arrays are given."""
         objectives: Any = self._rows.objectives
         lines: list[tuple[int, int, int, int]] = []
         for one in needed:

@@ -19,11 +19,11 @@ from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
 from ik_service.solver.recording import PartLaunches, Step, per_problem, without_count
 
-KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
+KERNELS_MAX = 64  # kernels of islands kept by a process for solvers of equal signatures
 
 
 def in_threads(device: wp.Device) -> bool:
-    """Return whether islands are solved by threads, one attempt each, and not by packets."""
+    """Return whether islands are solved by threads, one attempt each, instead of by SIMD packets."""
     return bool(device.is_cuda)
 
 
@@ -33,25 +33,25 @@ class IslandKernel:
 
     kernel: wp.Kernel  # the kernel; several islands may share one
     source: IterationSource  # its iteration
-    waves: bool = False  # whether it works through waves of attempts
+    waves: bool = False  # whether the kernel works through waves of attempts
     collision: ClearanceSize | None = None  # sizes of the check for collision; None for none
     iteration: wp.Kernel | None = None  # the `iteration_kernel`, where the kernel calls the iteration
 
     def __post_init__(self) -> None:
-        """Have the modules unloaded when no kernel of an island uses the modules any more."""
+        """Unload the modules when no kernel of an island uses them any more."""
         for module in self.blocks():
             if module is not WAVES:
                 unload_with(self, module)
 
     @cached_property
     def whole(self) -> "IslandKernel":
-        """An island's kernel that contains the iteration, for exports, which run without Warp."""
+        """Return an island's kernel with the iteration inside, for exports, which run without Warp."""
         if self.iteration is None:
             return self
         return IslandKernel(packet_kernel(self.source, self.collision, calls=False), self.source)
 
     def blocks(self) -> dict[Any, int]:
-        """Return the modules that its launches need, each with its size of block on a GPU."""
+        """Return the modules of its launches, each with its size of block on a GPU."""
         if self.waves:
             return {self.kernel.module: WAVE_BLOCK_DIM, WAVES: KEEP_BLOCK}
         return {one.module: LAUNCH_BLOCK for one in (self.kernel, self.iteration) if one is not None}
@@ -79,20 +79,20 @@ IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
 
 
 class PacketLaunches:
-    """Each island in one launch, of any number of problems, for every part of the problems."""
+    """Each island in one launch, for any number of problems, for every part of the problems."""
 
-    # most entries that an island's steps are solved with: a chain of 200 DOFs with one target, for which Clang takes
-    # some 10 s, or 48 DOFs with as many rows, for which it takes 30 s
+    # most entries of an island's steps: a chain of 200 DOFs with one target takes Clang some 10 s, 48 DOFs with as many
+    # rows 30 s
     step_entries_max = 1250
 
     def kernel(
         self, signature: IslandSignature, precision: Precision, collision: ClearanceSize | None = None
     ) -> IslandKernel:
-        """Return the kernel of an island; in float64, where answers are improved, none checks for collision."""
+        """Return the kernel of an island; in float64, for the finish, none checks for collision."""
         return _packet_kernel(signature, Lanes.on_cpu(precision), None if precision == "float64" else collision)
 
     def size(self, problem_count: int, seeds: int, *, is_timed: bool = False) -> tuple[int, ...]:
-        """Return what launches for so much work serve, with a deadline or without: solves of equal sizes share them."""
+        """Return the key of launches for this work, with a deadline or without: solves of equal keys share launches."""
         return ()
 
     def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
@@ -108,31 +108,31 @@ class PacketLaunches:
 
 
 class ThreadLaunches:
-    """Each island in waves of attempts, for up to so many problems and seeds; in float64 an attempt per problem.
+    """Each island in waves of attempts, up to a number of problems and seeds; in float64 an attempt per problem.
 
-    Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
+    Launches of all sizes share the storage of the largest so far; earlier launches keep their earlier storage.
     """
 
-    # most entries that an island's steps are solved with: a humanoid of 34 DOFs with five targets (307), for which
-    # NVRTC takes some 20 s; a thread has 255 registers, and the rest of it in local memory
+    # most entries of an island's steps: a humanoid of 34 DOFs with five targets (307) takes NVRTC some 20 s; a thread
+    # has 255 registers, the rest is in local memory
     step_entries_max = 310
 
     def __init__(self) -> None:
         self._storage: Any = None
-        self._room: tuple[int, ...] = (0, 0, 0, 0)  # what `_storage` was allocated for
+        self._room: tuple[int, ...] = (0, 0, 0, 0)  # sizes of `_storage`
 
     def kernel(
         self, signature: IslandSignature, precision: Precision, collision: ClearanceSize | None = None
     ) -> IslandKernel:
-        """Return the kernel of an island; alike."""
+        """Return the kernel of an island; in float64, for the finish, none checks for collision."""
         return _thread_kernel(signature, precision, None if precision == "float64" else collision)
 
     def size(self, problem_count: int, seeds: int, *, is_timed: bool = False) -> tuple[int, ...]:
-        """Return what launches serve: numbers of problems and seeds at most, and whether there is a deadline."""
+        """Return the key of launches: largest numbers of problems and seeds, and whether there is a deadline."""
         return 2 ** math.ceil(math.log2(problem_count)), int(seeds), int(is_timed)
 
     def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
-        """Return the launches of all problems, which are one part of 1."""
+        """Return the launches of all problems, in a single part."""
         problem_count, seeds, is_timed = size
         steps: list[Step] = []
         for one, task in work:
@@ -154,5 +154,5 @@ class ThreadLaunches:
 
 
 def launches_on(device: wp.Device) -> PacketLaunches | ThreadLaunches:
-    """Return how a solver launches its islands on a device."""
+    """Return the launches of islands for a device."""
     return ThreadLaunches() if in_threads(device) else PacketLaunches()

@@ -24,30 +24,30 @@ from ik_service.solver.lm.seeds import SeedRanges
 class IslandTask:
     """Data of the kernel of an island; int32 and float32 unless said."""
 
-    iterate: wp.uint64  # address of the iteration, where the kernel does not contain it
+    iterate: wp.uint64  # address of a called iteration
     # problems
-    fault: wp.array[wp.int32]  # [parts]: 1 where a part is not to be solved
-    count: wp.array[wp.int32]  # how many, the first number
-    problem: wp.array[wp.int32]  # [count]: which, in ascending order
+    fault: wp.array[wp.int32]  # [parts]: 1 if the part must not be solved
+    count: wp.array[wp.int32]  # number of problems, in entry 0
+    problem: wp.array[wp.int32]  # [count]: problems in ascending order
     island: int  # the island's number in each
     settings: wp.array[wp.int32]
     tolerances: wp.array[wp.float32]
-    precise_position: wp.float32  # [m]: an attempt that comes as near does not yield to later seeds
+    precise_position: wp.float32  # [m]: an attempt as near as this is final
     equal_minima: int  # attempts at the least cost that end a search, where each counts in full
     lightest2: wp.array2d[wp.float32]  # [1 or problems, trees]
     heaviest2: wp.array2d[wp.float32]
     # island
-    length_stride: int  # how far apart lengths of columns stand in a state: 0 where all columns have one
+    length_stride: int  # stride of column lengths in a state: 0 for one common length
     dof: wp.array[wp.int32]  # active DOF of each of its DOFs
     coordinate: wp.array[wp.int32]  # column in joint_q of each of its coordinates
-    follower: wp.array[wp.int32]  # columns that follow one of them
-    follower_place: wp.array[wp.int32]  # which
+    follower: wp.array[wp.int32]  # columns of followers (mimic joints)
+    follower_place: wp.array[wp.int32]  # place of the leader
     follower_number: wp.array2d[wp.float64]  # [followers, 4]: multiplier, offset, lower and upper limit
     # data
     source: wp.array[wp.uint64]  # [inputs]: address of the first number
     source_lines: wp.array[wp.int32]  # [inputs]: 1 or one per problem
     source_stride: wp.array[wp.int32]  # [inputs]: numbers from line to line
-    source_is_float64: wp.array[wp.int32]  # [inputs]: 1 where they are float64
+    source_is_float64: wp.array[wp.int32]  # [inputs]: 1 for float64
     limit_lower: wp.array2d[wp.float64]  # [1 or problems, active_dof_count]; numbers of the kernel's precision
     limit_upper: wp.array2d[wp.float64]
     mid_joint_q: wp.array[wp.float32]
@@ -58,20 +58,20 @@ class IslandTask:
     # answers
     best: BestAttempts  # of every problem, or every attempt
     searches: Searches
-    best_joint_q_float64: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
-    # collision, where it is checked
+    best_joint_q_float64: wp.array2d[wp.float64]  # also written by kernels in float64
+    # collision, if checked
     spheres: CollisionSpheres
     worlds: CollisionWorlds
-    clearance: wp.array[wp.float32]  # [2]: what a success has at least [m], and up to where more wins, or 0
+    clearance: wp.array[wp.float32]  # [2]: least clearance of a success [m]; more wins up to this, or 0
 
 
 TaskRef: Any = typed_warp.reference_to(IslandTask)
 
 
-# Addresses of data and not arrays: how many inputs there are depends on the program.
+# Addresses of data instead of arrays: the number of inputs depends on the program.
 @typed_warp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")
 def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64:  # type: ignore[empty-body]  # the C++ above is the body; Warp takes no 'raise' here, and no types under 'no_type_check'
-    """Return a number of an array in float64, or in float32 where it is not wide."""
+    """Return a number of an array in float64, or in float32 if not `wide`."""
 
 
 @wp.func
@@ -85,7 +85,7 @@ def read_input(task: TaskRef, p: int, k: int):
 @wp.func
 @typing.no_type_check
 def attempt_line(task: TaskRef, p: int, s: int):
-    """Return the line of the answers at which seed s of problem p competes."""
+    """Return the line of the answers in which seed s of problem p competes."""
     if task.settings[KEEP_ALL] == 1:
         return p * task.settings[SEEDS] + s
     return p
@@ -93,13 +93,13 @@ def attempt_line(task: TaskRef, p: int, s: int):
 
 @typed_warp.func_native("return *(volatile const wp::int32*)&wp::index(settings, place);")
 def setting_now(settings: wp.array[wp.int32], place: int) -> int:  # type: ignore[empty-body]  # the C++ above is the body; Warp takes no 'raise' here, and no types under 'no_type_check'
-    """Return a setting that a thread of the host may change meanwhile."""
+    """Return a setting that a host thread may change meanwhile."""
 
 
 @wp.func
 @typing.no_type_check
 def needs_attempt(task: TaskRef, p: int, island: int):
-    """Return whether a problem has a seed left that could still win, and may have it."""
+    """Return whether a problem may begin another seed that could still win."""
     if task.searches.next_seed[p, island] >= task.searches.end_seed[p, island]:
         return False
     return setting_now(task.settings, STOP) == 0
@@ -108,9 +108,9 @@ def needs_attempt(task: TaskRef, p: int, island: int):
 @wp.func
 @typing.no_type_check
 def counts(rank: wp.int64):
-    """Return whether an attempt without precise success counts for the end of a search, by its rank.
+    """Return whether an attempt without precise success counts towards the end of a search, by its rank.
 
-    Where targets are met in contact, other seeds may meet them without.
+    If targets are met in contact, other seeds may meet them free of contact.
     """
     return rank >= IMPRECISE and (rank < IN_CONTACT or rank >= FAILED)
 
@@ -118,17 +118,17 @@ def counts(rank: wp.int64):
 @wp.func
 @typing.no_type_check
 def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, cost: float, status: int, met: int):
-    """Take an attempt that has ended into the search of its problem, unless every seed is run.
+    """Count a finished attempt in the search of its problem, unless every seed is run.
 
     Args:
         task: The task.
         p: The problem.
-        island: Its island.
+        island: Island of the problem.
         s: Seed of the attempt.
-        rank: Its rank.
-        cost: The cost that attempts compete by.
-        status: How it has ended.
-        met: Whether it meets its targets.
+        rank: Rank of the attempt.
+        cost: Cost for comparison of attempts.
+        status: Status of the attempt.
+        met: Whether the targets are met.
     """
     if task.settings[KEEP_ALL] == 1:
         return
@@ -147,9 +147,9 @@ def suffices(task: TaskRef, counted: int, rank: wp.int64, seeds: int, has_target
     Args:
         task: The task.
         counted: Costs of all attempts so far.
-        rank: The best so far.
+        rank: Best rank so far.
         seeds: Seeds of all rounds.
-        has_targets: Whether the island has any.
+        has_targets: Whether the island has targets.
     """
     if task.settings[TRIES_ALL] == 1 and rank >= IN_CONTACT:
         return False
@@ -161,7 +161,7 @@ def suffices(task: TaskRef, counted: int, rank: wp.int64, seeds: int, has_target
 @wp.func
 @typing.no_type_check
 def end_round(task: TaskRef, p: int, island: int, seeds: int, has_targets: bool):
-    """End the search of a problem where `seeds` seeds are whole rounds, all their attempts have ended and suffice."""
+    """End the search of a problem at the end of a round, if all attempts have ended and suffice."""
     if task.settings[KEEP_ALL] == 1:
         return
     if is_round_end(seeds) and seeds < task.searches.end_seed[p, island]:
@@ -182,7 +182,7 @@ def coordinate_columns(program: IslandProgram, robot: KinematicRobot) -> list[in
 def island_constants(
     program: IslandProgram, model: DeviceModel, *, precision: Precision = "float32", hard_limits: bool = True
 ) -> dict[str, wp.array[Any]]:
-    """Return the arrays of an IslandTask that say which DOFs and coordinates the island has."""
+    """Return the arrays of an IslandTask for the DOFs and coordinates of the island."""
     # Only with `hard_limits` followers keep their limits
     robot, device = model.robot, model.device
     place = {a: k for k, (a, component) in reversed(list(enumerate(coordinate_names(program))))}

@@ -1,7 +1,7 @@
-"""The state of lanes and the iteration on it, as functions for kernels.
+"""The state of lanes and its iteration, as functions for kernels.
 
-The functions are made per program, since a state has the size that the program needs. They serve packets and single
-lanes alike: place k of lane l stands at `k * width + l` of the state.
+The functions are made per program, because the program sets the size of a state. They serve packets and single lanes:
+place k of lane l is at `k * width + l` of the state.
 """
 
 import typing
@@ -14,12 +14,12 @@ from ik_service.compiler import IslandProgram, IterationSource, Lanes, coordinat
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.lm.damping import DAMPING, LEVEL_DAMPING, OBJECTIVE_DAMPING
 
-SHARING_DOFS = 16  # at most, of an island whose kernel calls the iteration; larger iterations take longest to compile
+SHARING_DOFS = 16  # largest island with a called iteration; larger iterations dominate compile time
 POSE_INPUTS = 3 + 4 + 6  # of a whole pose: position, quaternion, weights
 
 
 def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, data_columns: int = 0) -> IterationSource:
-    """Return the iteration that solves an island; `entries_max` and `data_columns` as for `IterationSource`."""
+    """Return the iteration of an island; `entries_max` and `data_columns` as for `IterationSource`."""
     has_target = bool(program.errors)
     damping = DAMPING if has_target else OBJECTIVE_DAMPING
     if has_target and program.levels:
@@ -37,7 +37,7 @@ def is_plain(program: IslandProgram) -> bool:
 
 
 class IterationFunctions:
-    """The state of lanes and the iteration on it, to be used in kernels."""
+    """The state of lanes and its iteration, for use in kernels."""
 
     further_places = 0  # of a lane's state, behind those of the iteration
 
@@ -64,11 +64,11 @@ class IterationFunctions:
             @wp.func_native(text)
             def iterate(state: StateRef, iterations: Real) -> int: ...
 
-        @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
+        @wp.func_native("return state.c[place];")  # an index on a reference would first copy the whole state
         def at(state: StateRef, place: int) -> Real: ...
 
-        # iterate: which lanes have finished after one more iteration, as bits: (state, iterations), and where data
-        # stand apart: (state, iterations, data, lane)
+        # iterate: lanes finished after one more iteration, as bits: (state, iterations); with separate data:
+        # (state, iterations, data, lane)
         # at: a number of a state: (state, place)
         self.iterate, self.at = iterate, at
 
@@ -86,5 +86,5 @@ def coordinate_places(program: IslandProgram) -> Any:
 
 
 def rotation_bits(program: IslandProgram) -> int:
-    """Return a constant for kernels: the bits of the DOFs at which a rotation that has a quaternion starts."""
+    """Return a constant for kernels: the bits of the first DOFs of rotations with a quaternion."""
     return sum(1 << k for k, a in enumerate(program.dofs) if a in program.quaternions)

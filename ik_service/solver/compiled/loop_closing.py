@@ -1,4 +1,4 @@
-"""Closing of loops in float64, after an engine whose answers are float32, from where these stand."""
+"""Closing of loops in float64, after an engine with float32 answers, from these answers."""
 
 from functools import partial
 
@@ -19,9 +19,9 @@ from ik_service.solver.workspace import Workspace
 
 
 class LoopClosing:
-    """Moves answers to where loops are closed, in float64, by rows of loops alone.
+    """Closes the loops of answers in float64, by rows of loops alone.
 
-    The step is that of the compiled engine, the least one that lowers the rows; joints that move no loop stay.
+    The step is the compiled engine's: the least step that lowers the rows; joints outside all loops stay.
     """
 
     def __init__(self, layout: RowLayout, *, hard_limits: bool) -> None:
@@ -32,7 +32,7 @@ class LoopClosing:
         self._joint_q: HostDeviceArray | None = None
 
     def close(self, work: Workspace, count: int) -> HostDeviceArray:
-        """Return the best attempts of a solve in float64, their loops closed as far as they can be from there."""
+        """Return the best attempts of a solve in float64, with loops closed as far as possible from there."""
         problems, kernels = work.problems, self._kernels
         shape = problems.best.joint_q.shape
         if self._joint_q is None or self._joint_q.device.shape != shape:

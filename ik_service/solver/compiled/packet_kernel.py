@@ -1,15 +1,15 @@
-"""The kernel that solves one island on a CPU: the lanes of a packet work through the problems side by side.
+"""The kernel of one island on a CPU: the lanes of a SIMD packet work through the problems side by side.
 
 A lane holds one attempt: one seed of one problem. All lanes run the generated iteration together; when a lane has
 finished, the kernel keeps its answer and gives the lane its next attempt:
 
     the next seed of its problem, if its search has not ended
     else the first seed of the next problem
-    else, when no problem is left, the next seed of a problem that another lane is working on
+    else, when no problem is left, the next seed of a problem in another lane
 
 So a single problem fills the lanes. A round of seeds (`lm.search`) begins when all attempts of the rounds before have
-ended; the last lane that worked on it goes on, and others join it. The best attempt is the lowest seed that succeeds,
-whichever lane finishes first; answers do not depend on the batch, its order or the threads.
+ended; the last lane of the problem continues, and others join. The best attempt is the lowest seed that succeeds, in
+any order of finishing; answers do not depend on the batch, its order or the threads.
 """
 
 import typing
@@ -29,7 +29,7 @@ from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, is_beaten
 from ik_service.solver.lm.search import is_round_end
 
-NOTHING = wp.constant(-1)  # problem of a lane that has none
+NOTHING = wp.constant(-1)  # problem of an idle lane
 UNCOUNTED_STEPS = wp.constant(1.0e9)  # steps before the first of an idle lane
 
 
@@ -37,7 +37,7 @@ UNCOUNTED_STEPS = wp.constant(1.0e9)  # steps before the first of an idle lane
 def packet_kernel(  # noqa: C901  # it counts the branches of the functions inside as its own
     source: IterationSource, collision: ClearanceSize | None = None, *, calls: bool
 ) -> wp.Kernel:
-    """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts."""
+    """Return the kernel for CPUs; arguments: the task, a part of the problems, and the number of parts."""
     # With `calls` the iteration is called at its address
     lanes = AttemptFunctions(source, collision)
     State, Real = lanes.State, lanes.Real
@@ -49,7 +49,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
     LanesRef: Any = reference_to(Lanes)
     W, place = source.lanes.width, source.state
     HAS_TARGETS = 1 if source.program.errors else 0
-    FINISHES = 1 if source.lanes.precision == "float64" else 0  # one attempt, whatever the search has come to
+    FINISHES = 1 if source.lanes.precision == "float64" else 0  # one attempt, regardless of the search
     FACTOR, STEPS, FLOOR2 = place.damping_factor, place.steps, place.floor2
     ALL = (1 << W) - 1
 
@@ -65,7 +65,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
 
     @wp.func
     def may_go_on(task: TaskRef, problem: LanesRef, p: int):
-        """Return whether a lane may begin the next attempt at a problem; end its search where that is due."""
+        """Return whether a lane may begin the next attempt at a problem; end its search when due."""
         seeds = task.searches.next_seed[p, task.island]
         if seeds >= task.searches.end_seed[p, task.island]:
             return False
@@ -78,7 +78,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
 
     @wp.func
     def problem_to_help(task: TaskRef, problem: LanesRef):
-        """Return the problem of a lane that has a seed left, the earliest such seed of all, or NOTHING."""
+        """Return the running problem with the earliest seed left, or NOTHING."""
         found = int(NOTHING)
         earliest = int(task.settings[SEEDS])
         for lane in range(W):
@@ -92,7 +92,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
 
     @wp.func
     def next_to_begin(task: TaskRef, place: int, end_place: int):
-        """Return the place of the next problem that needs an attempt, or `end_place`."""
+        """Return the place of the next problem in need of an attempt, or `end_place`."""
         found = int(place)
         waits = bool(False)
         while found < end_place and not waits:
@@ -115,14 +115,14 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
 
     @wp.func
     def help_others(state: StateRef, task: TaskRef, problem: LanesRef, seed: LanesRef):
-        """Give lanes without a problem a seed of others' problems; where there is none, they go on for nothing."""
+        """Give idle lanes another seed of a running problem; otherwise they compute a discarded result."""
         for lane in range(W):
             if problem[lane] == NOTHING:
                 p = problem_to_help(task, problem)
                 if p != NOTHING:
                     problem[lane] = p
                     seed[lane] = begin(state, task, lane, p)
-                else:  # quietly
+                else:  # result discarded
                     state[FLOOR2 * W + lane] = -Real(1.0)
                     state[FACTOR * W + lane] = Real(1.0)
                     state[STEPS * W + lane] = -Real(UNCOUNTED_STEPS)
@@ -138,7 +138,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
         state = State()
         problem = Lanes(NOTHING)
         seed = Lanes(0)
-        finished = int(ALL)  # lanes that wait for an attempt, as bits
+        finished = int(ALL)  # lanes in need of an attempt, as bits
         running = bool(True)
         while running:
             for lane in range(W):
@@ -176,7 +176,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
 
 @typing.no_type_check
 def _contained(lanes: AttemptFunctions) -> Any:
-    """The iteration with the arguments of `called_iteration`."""
+    """Return the contained iteration with the arguments of `called_iteration`."""
     iterate_lanes = lanes.iterate
     StateRef: Any = lanes.StateRef
     Real: Any = lanes.Real

@@ -1,4 +1,4 @@
-"""Ranking of the attempts of an island: the best one, and those that are distinct solutions."""
+"""Ranking of the attempts of an island: the best one, and further distinct solutions."""
 
 import math
 import typing
@@ -13,13 +13,13 @@ from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED
 from ik_service.solver.lm.termination import is_minimum
 
-# What a coordinate is, for distances.
+# Kinds of coordinates in distances.
 LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))
 BY_SEED, BY_COST, BY_DISTANCE, BY_RANK = (wp.constant(k) for k in range(4))
 ORDERS = {None: 0, "cost": 1, "nearest": 2, "clearance": 3}
 FULL_TURN = wp.constant(2.0 * math.pi)
 NO_SEED = wp.constant(-1)
-TAKEN = wp.constant(1.0e30)  # the value of an attempt that is no solution, or not distinct from what is chosen
+TAKEN = wp.constant(1.0e30)  # value of an attempt without success, or too near to a chosen one
 
 
 @wp.func
@@ -31,7 +31,7 @@ def wrapped(angle: float):
 
 @wp.struct
 class AttemptArrays:
-    """All attempts, attempt s of problem p in line p * seeds + s, and what it takes to compare them."""
+    """All attempts, attempt s of problem p in line p * seeds + s, and data for their comparison."""
 
     has_targets: bool
     kind: wp.array[wp.int32]  # [joint_coord_count]
@@ -39,12 +39,12 @@ class AttemptArrays:
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
     attempts: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: within the limits
-    given_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: as the caller gives it
-    made: wp.array[wp.int32]  # [problems]: how many have been made, of its first seeds
+    given_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: as given
+    made: wp.array[wp.int32]  # [problems]: number of attempts made, in the order of seeds
     least: wp.array2d[wp.int64]  # [problems, trees]: least rank
-    value: wp.array2d[float]  # [problems x seeds, trees]: the less, the better; TAKEN of what is no further solution
-    choice: wp.array3d[wp.int64]  # [problems, trees, solutions]: ranks of the best by their values
-    chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been chosen
+    value: wp.array2d[float]  # [problems x seeds, trees]: smaller is better; TAKEN if no further solution
+    choice: wp.array3d[wp.int64]  # [problems, trees, solutions]: rank of each choice, from value and seed
+    chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: chosen seeds
 
 
 @wp.func
@@ -52,7 +52,7 @@ class AttemptArrays:
 def island_distance(
     tries: AttemptArrays, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap: bool
 ):
-    """Return the largest change of any joint of an island between two configurations [m or rad], or up to turns."""
+    """Return the largest joint change of an island between two configurations [m or rad]; with `wrap`, modulo turns."""
     largest = float(0.0)
     for c in range(tries.kind.shape[0]):
         tree = tries.coordinate_tree[c]
@@ -88,10 +88,10 @@ def is_distinct(
 @wp.func
 @typing.no_type_check
 def attempt_value(tries: AttemptArrays, p: int, row: int, line: int, island: int, order: int):
-    """Return what is least of the attempt to be chosen; TAKEN of one that does not succeed.
+    """Return the value to be minimised by the choice; TAKEN of an attempt without success.
 
-    Without targets less cost is better, unless the nearest or the clearest is asked for; where no attempt comes to a
-    cost of zero, those at a minimum succeed.
+    Without targets the cost is minimised, unless the nearest or the clearest is requested; if no attempt reaches cost
+    zero, attempts at a minimum succeed.
     """
     rank = tries.attempts.rank[row, island]
     no_target = tries.attempts.met[row, island] == NO_TARGET
@@ -111,7 +111,7 @@ def attempt_value(tries: AttemptArrays, p: int, row: int, line: int, island: int
 @wp.func
 @typing.no_type_check
 def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: int, difference: float):
-    """Return an attempt's value; TAKEN where it is not distinct from the attempt in the line that was chosen last."""
+    """Return an attempt's value; TAKEN if the attempt is not distinct from the last choice, in line `chosen`."""
     joint_q = tries.attempts.joint_q
     value = tries.value[row, island]
     if value < TAKEN:
@@ -134,11 +134,11 @@ def note_solutions(
     difference: wp.array[float],  # [1]
     # in and out
     found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
-    newest: wp.array2d[wp.int32],  # [problems, trees]: seeds up to the last of them
+    newest: wp.array2d[wp.int32],  # [problems, trees]: number of seeds up to the last solution
 ):
-    """Choose precise solutions among the seeds from `first` to before `end`, up to the number wanted.
+    """Choose precise solutions among the seeds from `first` to before `end`, up to the requested number.
 
-    Others come after all precise ones, and so do not end a search.
+    Imprecise solutions rank after all precise ones, and do not end a search.
     """
     count = found[p, island]
     for s in range(first, end):
@@ -152,7 +152,7 @@ def note_solutions(
 
 
 def coordinate_kinds(model: DeviceModel) -> NDArray[np.int32]:
-    """Return what every coordinate is for distances, int32 [joint_coord_count]."""
+    """Return the kind of every coordinate in distances, int32 [joint_coord_count]."""
     robot, kinds = model.robot, np.zeros(model.joint_coord_count, np.int32)
     for joint, kind in enumerate(map(JointType, robot.joint_type)):
         first, end = int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1])

@@ -1,9 +1,9 @@
-"""The choice among all attempts of a problem, where every seed is run: the best of them, and several distinct ones.
+"""The choice among all attempts of a problem, if every seed is run: the best attempt, and several distinct ones.
 
-starts -> attempts [problem x seed], each with an answer of its own in the joints that rows move; where solutions are
-wanted in the order of seeds, in rounds, until there are enough or none is new
+starts -> attempts [problem x seed], each with its own answer in the joints of its rows; for solutions in the order of
+seeds, in rounds, until there are enough or none is new
 -> each attempt on the turns nearest the start
--> per island the best by cost or nearness to the start, then the best of those that differ from all chosen so far
+-> per island the best by cost or nearness to the start, then the best attempt distinct from all chosen so far
 -> best attempts, and solutions composed over islands
 """
 
@@ -39,9 +39,9 @@ from ik_service.solver.lm.ranking import UNRANKED, seed_of, value_rank
 from ik_service.solver.recording import PartLaunches, Recording, Step, per_problem
 from objectives import InputError
 
-ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds
-LANES_ON_GPUS = 32  # threads of a problem that choose among its attempts; on a CPU one
-NO_NEW_SEEDS = wp.constant(64)  # without a new solution, after which a search ends
+ROUND_SEEDS = 16  # of a round, for solutions in the order of seeds
+LANES_ON_GPUS = 32  # threads for the choice among a problem's attempts; one on a CPU
+NO_NEW_SEEDS = wp.constant(64)  # in a row without a new solution end a search
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -96,7 +96,7 @@ def _choose_next(
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # order
-    number: int,  # which solution is chosen, from 0
+    number: int,  # number of the chosen solution, from 0
     order: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
 ):
@@ -161,7 +161,7 @@ def _take(
     part: int,
     parts: int,
     # solutions
-    number: wp.array[wp.int32],  # [problems]: which to take; an island that has fewer gives its last
+    number: wp.array[wp.int32],  # [problems]: solution to take; the last of an island with fewer
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     found: wp.array2d[wp.int32],  # [problems, trees]
@@ -203,7 +203,7 @@ def _begin_round(
     nisland: wp.array[wp.int32],  # [1 or problems]
     # in and out
     found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island in the rounds before
-    newest: wp.array2d[wp.int32],  # [problems, trees]: seeds up to the last of them
+    newest: wp.array2d[wp.int32],  # [problems, trees]: number of seeds up to the last solution
     searches: Searches,
 ):
     p = first_problem(settings, part, parts) + wp.tid()
@@ -232,18 +232,18 @@ def _begin_round(
 
 
 class SolutionSelection:
-    """Room for all attempts of all problems, and the launches that choose among them."""
+    """Room for all attempts of all problems, and the launches of the choice among them."""
 
     def __init__(self, model: DeviceModel, problems: Problems, capacity: int, seeds: int, solutions: int) -> None:
         device, trees = model.device, model.robot.trees.ntree
-        # capacity: problems there is room for
+        # capacity: problems with room
         # seeds: attempts at each problem
-        # solutions: distinct solutions wanted of each
+        # solutions: distinct solutions requested of each
         self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
         self._device, self._problems = device, problems
         # the attempts; attempt s of problem p is in line `p * seeds + s`
         self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
-        # how many distinct solutions each problem has, [capacity]
+        # number of distinct solutions of each problem, [capacity]
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
@@ -269,26 +269,26 @@ class SolutionSelection:
         self._difference.host[:] = difference
 
     def measure_from(self, start: NDArray[Any] | None, count: int) -> None:
-        """Set the configurations from which changes of joints are measured, before the launches run."""
-        # As the caller gives starts, [joint_coord_count] or [problems, joint_coord_count]; None for the middle
+        """Set the reference configurations for changes of joints, before the launches run."""
+        # Starts as given, [joint_coord_count] or [problems, joint_coord_count]; None for the middle of the ranges
         try:
-            with np.errstate(over="ignore"):  # numbers that float32 does not have are a fault, too
+            with np.errstate(over="ignore"):  # numbers beyond float32 are a fault, too
                 given = self._robot.mid_joint_q if start is None else start
                 self._given.host[:count] = complete_joint_q(self._robot, given)
-        except InputError:  # faults are told where starts are read
+        except InputError:  # faults are reported where starts are read
             return
         self._given.push(count)
 
     def record_rounds(
         self,
         partition: Partition,
-        attempts: Callable[[int, int], PartLaunches],  # records the launches that make the attempts of a round
+        attempts: Callable[[int, int], PartLaunches],  # records the launches of the attempts of a round
         size: int,  # seeds of a round
         part: int,
         parts: int,
     ) -> PartLaunches:
-        """Record rounds of attempts, each of the problems that want more solutions."""
-        # Attempts begin where their problems start: joints that no row moves stay there
+        """Record rounds of attempts, each for the problems with too few solutions so far."""
+        # Attempts begin at their problems' starts: joints without rows stay there
         problems = self._problems
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
         order = [self._order.device, self._difference.device]
@@ -299,7 +299,7 @@ class SolutionSelection:
         return PartLaunches.joined(steps)
 
     def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
-        """Record the launches that choose solutions and make the first one the answer."""
+        """Record the launches of the choice of solutions; the first becomes the answer."""
         which, tries = [self._problems.settings, part, parts], self._tries(partition)
         lanes, islands = LANES_ON_GPUS if self._device.is_cuda else 1, [tries, partition.device_nisland]
         begin = self._record(_begin_choice, [*which, *islands])
@@ -312,12 +312,12 @@ class SolutionSelection:
         return PartLaunches([begin, turn, *choose, end, take, self.solution_count.fetch])
 
     def found(self, count: int) -> NDArray[np.int32]:
-        """Return how many distinct solutions the islands of the first problems have, [count, trees]."""
+        """Return the number of distinct solutions of the islands of the first problems, [count, trees]."""
         found: NDArray[np.int32] = self._found[:count].numpy()
         return found
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
-        """Make solution `number` [problems], from 0, the answer; an island that has fewer gives its last."""
+        """Make solution `number` [problems], from 0, the answer; the last solution of an island with fewer."""
         self._number.host[: len(number)] = number
         if self._taking is None or self._taking[0] is not partition:
             rest = self._of_solutions(partition, self._tries(partition))
@@ -340,5 +340,5 @@ class SolutionSelection:
         return tries
 
     def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:
-        """Arguments of taking a solution besides its number, and the best attempts that it writes."""
+        """Return the arguments of `_take` except the number."""
         return [tries, partition.device_nisland, self._found, self._problems.best]

@@ -1,10 +1,10 @@
-"""Attempts of a thread of a GPU, taken and judged: the numbers of `attempt`, with few instructions.
+"""Start and ranking of attempts in a thread of a GPU: the numbers of `attempt`, with few instructions.
 
-Threads of a warp run an iteration together, but take attempts when theirs have ended, and the warp goes through that
-once for one thread as for all. So it has to be short. What follows from the signature of an island is constant here:
-columns of arrays, and the increments of the sequence that seeds are drawn from. Rows of arrays are read from one
-address each. Limits that all problems share are read once per thread. What hardly ever happens stands behind one branch
-for all DOFs: samplers other than the default one, and numbers so small or large that float32 loses digits.
+Threads of a warp run an iteration together. A refill occurs when one attempt has ended, and costs the warp the same for
+one thread as for all, so this code has to be short. Everything fixed by the signature of an island is constant here:
+columns of arrays, and increments of the seed sequence. Rows of arrays are read from one address each. Limits shared by
+all problems are read once per thread. Rare cases stand behind one branch for all DOFs: samplers other than the default
+one, and numbers too small or large for float32 to keep its digits.
 """
 
 import typing
@@ -36,7 +36,7 @@ from ik_service.solver.lm.termination import (
     residual_floor2,
 )
 
-RUN_MAX = 16  # inputs that are all loaded before the first is stored
+RUN_MAX = 16  # inputs all loaded before the first is stored
 
 
 @typed_warp.func_native("return (wp::uint64)&wp::index(rows, line, 0);")
@@ -51,24 +51,24 @@ def first_address(numbers: wp.array[wp.float32]) -> wp.uint64:  # type: ignore[e
 
 @typed_warp.func_native("return ((const float*)address)[column];")
 def number_at(address: wp.uint64, column: int) -> wp.float32:  # type: ignore[empty-body]  # its body is the C++ above
-    """Return a number of a row; with a column that is constant it takes no arithmetic to find it."""
+    """Return a number of a row; a constant column needs no arithmetic for its address."""
 
 
 @wp.func
 @typing.no_type_check
 def plain_cosine(gradient: float, diagonal: float, norm2: float):
-    """Return `squared_cosine` where no number is too small, too large or not finite for the short way, else -1."""
+    """Return `squared_cosine` if all numbers suit the short formula (not too small, too large or infinite), else -1."""
     product = diagonal * norm2
     cosine2 = gradient * gradient / product
     return wp.where(product > PRODUCT_MIN and product < PRODUCT_MAX and cosine2 <= 2.0, cosine2, -1.0)  # -1 for NaN
 
 
 class ThreadAttempts(AttemptFunctions):
-    """The functions of attempts for threads, as `AttemptFunctions` has them, but for the arguments of two."""
+    """The functions of attempts for threads, as in `AttemptFunctions`, except for the arguments of two."""
 
     def __init__(self, source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None) -> None:
         self._robot = robot
-        self.further_places = len(source.program.dofs)  # which DOFs limits hold back
+        self.further_places = len(source.program.dofs)  # bounds: DOFs held back by limits
         super().__init__(source, collision)
 
     @typing.no_type_check
@@ -105,7 +105,7 @@ class ThreadAttempts(AttemptFunctions):
 
         @wp.func
         def read_data(data: wp.array3d[float], thread: int, task: TaskRef, p: int, island: int, is_first: bool):
-            """Give a thread what the iteration only reads, in the order of its `data_names`."""
+            """Give a thread the read-only data of the iteration, in the order of its `data_names`."""
             lines = task.limit_lower.shape[0]
             if is_first or lines > 1:
                 put_limits(data, thread, task.limit_lower, task.limit_upper, wp.min(p, lines - 1))
@@ -115,8 +115,9 @@ class ThreadAttempts(AttemptFunctions):
                 w = wp.min(p, task.lightest2.shape[0] - 1)
                 put(data, thread, 2 * DOFS + INPUTS, FLOOR2 * task.lightest2[w, island])
 
-        # read_data: gives a thread what the iteration only reads: (data, thread, task, problem, island, is_first),
-        # where is_first says that the thread has had no attempt before in this launch
+        # read_data: gives a thread the read-only data of the iteration: (data, thread, task, problem, island,
+        # is_first);
+        # is_first: the thread has had no attempt before in this launch
         self._read, self.read_data = read, read_data
 
     @typing.no_type_check
@@ -130,7 +131,7 @@ class ThreadAttempts(AttemptFunctions):
 
         @wp.func
         def start_attempt(state: StateRef, storage: StorageRef, thread: int, task: TaskRef, p: int, s: int, row: int):
-            """Put seed s of problem p into a thread that has its data; its answer belongs into a row."""
+            """Put seed s of problem p into a thread with the data of p; `row` receives the answer."""
             is_usual = task.settings[SAMPLER] == ROBERTS
             if s == 0 or (is_usual and s <= task.settings[HAS_START]):
                 given = wp.where(s == 0, row_address(task.start_joint_q, p), first_address(task.mid_joint_q))
@@ -156,12 +157,12 @@ class ThreadAttempts(AttemptFunctions):
                     start_rotation(state, 0, task, p, k, s)
             begin(state, task)
 
-        # gives a thread that has its data a seed: (state, storage, thread, task, problem, seed, row)
+        # gives a thread with data a seed: (state, storage, thread, task, problem, seed, row)
         self.start_attempt = start_attempt
 
     @typing.no_type_check
     def _draw(self) -> Any:
-        """Values that `seed_value` gives all DOFs where seeds come from the sequence."""
+        """Return a function for the seeds of all DOFs from the sequence, equal to `seed_value`."""
         StateRef: Any = self.StateRef
         program, SCRATCH = self.source.program, self.source.state.gradient
         sequence, DOFS = draw_sequence(self._robot.trees), len(program.dofs)
@@ -190,15 +191,15 @@ class ThreadAttempts(AttemptFunctions):
 
     @typing.no_type_check
     def _draw_otherwise(self) -> Any:
-        """Values that `seed_value` gives all DOFs by any sampler, in the row of the answer: a loop, not longer code."""
+        """Return a function for the seeds of all DOFs by any sampler, into the row of the answer: a short loop."""
         ROTATIONS = rotation_bits(self.source.program)
 
         @wp.func
         def draw_otherwise(storage: StorageRef, task: TaskRef, p: int, s: int, row: int):
             k = int(0)
             c = int(0)  # place of the coordinate
-            of_rotation = int(0)  # DOFs of a rotation that are left
-            while k < task.dof.shape[0]:  # which the compiler does not know
+            of_rotation = int(0)  # remaining DOFs of a rotation
+            while k < task.dof.shape[0]:  # unknown to the compiler
                 start = float(0.0)
                 middle = float(0.0)
                 if (ROTATIONS >> k) & 1 == 1:
@@ -219,7 +220,7 @@ class ThreadAttempts(AttemptFunctions):
 
     @typing.no_type_check
     def _begin(self) -> Any:
-        """Numbers that every attempt begins with, beside its configuration; `AttemptStart` has the same."""
+        """Return a function for the first numbers of every attempt, beside its configuration; as in `AttemptStart`."""
         StateRef: Any = self.StateRef
         at, place, program = self.at, self.source.state, self.source.program
         COORDINATES, Q, TRIAL = len(coordinate_names(program)), place.q, place.trial
@@ -263,7 +264,7 @@ class ThreadAttempts(AttemptFunctions):
 
         @wp.func
         def note_bounds(state: StateRef, data: wp.array3d[float], thread: int):
-            """Note at which DOFs a limit holds back a step down the gradient."""
+            """Note the DOFs at which a limit holds back a step down the gradient."""
             for k in range(DOFS):
                 state[BOUND + k] = 0.0
                 c = PLACE[k]
@@ -275,7 +276,7 @@ class ThreadAttempts(AttemptFunctions):
 
         @wp.func
         def status_of(state: StateRef, lane: int, task: TaskRef, p: int, island: int):
-            """Return how an attempt has ended, as `AttemptFunctions` has it."""
+            """Return the status of a finished attempt, as in `AttemptFunctions`."""
             norm2 = at(state, NORM2)
             w = wp.min(p, task.lightest2.shape[0] - 1)
             blocked = int(0)
@@ -307,14 +308,14 @@ class ThreadAttempts(AttemptFunctions):
                 status = status_in_full(state, lane, task, p, island)
             return status
 
-        # notes which limits hold DOFs back, before `judge_attempt`: (state, data, thread)
+        # notes the DOFs held back by limits, before `judge_attempt`: (state, data, thread)
         self.note_bounds = note_bounds
         if not self.source.with_hessian:
             self._status_of = status_of
 
 
 def _limits_text(dofs: Sequence[int], datum: str, columns: int) -> str:
-    """C++ that puts the limits of DOFs, lower ones first, into the data of a thread."""
+    """Return C++ code to copy the limits of DOFs, lower ones first, into the data of a thread."""
     lines = [f"float* const d = &{datum};"]
     for side in ("lower", "upper"):
         lines.append(f"const wp::float64* const {side}_row = &wp::index({side}, line, 0);")
@@ -325,8 +326,8 @@ def _limits_text(dofs: Sequence[int], datum: str, columns: int) -> str:
 
 
 def _inputs_text(inputs: Sequence[DataInput], first: int, datum: str, columns: int) -> str:
-    """C++ that puts the float32 inputs of a program into the data of a thread, from number `first` on."""
-    # Those that stand side by side are read from one address
+    """Return C++ code to copy the float32 inputs of a program into the data of a thread, from number `first` on."""
+    # Adjacent inputs are read from one address
     lines = [f"float* const d = &{datum};"]
     stores = list[str]()
     for begin, count in _runs(inputs):
@@ -345,7 +346,7 @@ def _inputs_text(inputs: Sequence[DataInput], first: int, datum: str, columns: i
 
 
 def _runs(inputs: Sequence[DataInput]) -> list[tuple[int, int]]:
-    """First input and number of inputs of each run that stands side by side in one field of an objective."""
+    """Return first input and number of inputs of each run of adjacent columns in one field of an objective."""
     found = list[tuple[int, int]]()
     for k, one in enumerate(inputs):
         before = inputs[k - 1] if k > 0 else None

@@ -1,15 +1,15 @@
-"""The kernels that solve one island on a GPU: a thread works through attempts, one seed of one problem at a time.
+"""The kernels of one island on a GPU: a thread works through attempts, one seed of one problem at a time.
 
     attempts of a wave, seed by seed over its problems -> answers into rows of `AttemptStorage`
     -> the answer of each problem's best attempt is copied to `BestAttempts` (`waves`)
 
 The threads of a warp run the generated iteration together, and a refill costs the warp the same for one thread as for
-all; so a thread whose attempt has ended waits for the next round. It stops an attempt when a lower seed has solved its
-problem.
+all; so a thread with a finished attempt waits for the next round. A thread stops an attempt when a lower seed has
+solved its problem.
 
-The order in which threads finish does not matter: the answers of a problem are looked at in the order of their seeds,
-when all have ended, and those after the end of its search are left out. So answers depend neither on waves nor on the
-order of threads: they are those of `packet_kernel` at width 1.
+The order of finishing does not matter: once all attempts have ended, the answers of a problem are read in the order of
+their seeds, up to the end of its search. So answers depend neither on waves nor on the order of threads, and equal the
+answers of `packet_kernel` at width 1.
 
 The kernels also run on a CPU, thread by thread, for tests.
 """
@@ -40,11 +40,11 @@ from ik_service.solver.compiled.waves import (
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL
 from ik_service.solver.lm.ranking import IMPRECISE
 
-ROUND = wp.constant(8)  # iterations from refill to refill: on an H100 faster than 12 for one target, alike for more
-NOTHING = wp.constant(-1)  # row of a thread that has taken none yet
-SMALL_ISLAND = 7  # DOFs; a larger island wants all registers that a thread can have
-WARPS_PER_SM = 12  # what 168 registers leave room for
-WARPS_PER_SM_OF_LARGE = 8  # what 255 do
+ROUND = wp.constant(8)  # iterations from refill to refill: on an H100 faster than 12 for one target, equal for more
+NOTHING = wp.constant(-1)  # row of a thread before its first attempt
+SMALL_ISLAND = 7  # DOFs; a larger island needs all registers of a thread
+WARPS_PER_SM = 12  # with 168 registers per thread
+WARPS_PER_SM_OF_LARGE = 8  # with 255
 
 
 @typed_warp.func_native("""
@@ -53,7 +53,7 @@ __syncwarp();
 #endif
 """)
 def sync_warp() -> None:
-    """Bring the threads of a warp, which refills take apart, together again."""
+    """Reconverge the threads of a warp after a refill."""
 
 
 @wp.func
@@ -71,8 +71,8 @@ def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
 
 @typing.no_type_check
 def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None) -> wp.Kernel:
-    """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts."""
-    # The iteration has width 1, its data apart in `BLOCK` columns
+    """Return the kernel of an island; arguments: the task, the wave and the storage of attempts."""
+    # The iteration has width 1, and separate data in `BLOCK` columns
     thread = ThreadAttempts(source, robot, collision)
     State, iterate, at = thread.State, thread.iterate, thread.at
     StateRef: Any = thread.StateRef
@@ -83,7 +83,7 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
 
     @wp.func
     def store_row(state: StateRef, task: TaskRef, storage: StorageRef, p: int, s: int, row: int):
-        """Store the answer of an attempt that has ended; later seeds cannot win where it succeeds."""
+        """Store the answer of a finished attempt; after a success later seeds cannot win."""
         rank, cost, status, met, search_cost = judge_attempt(state, 0, task, p, task.island, s)
         if rank < IMPRECISE and task.settings[KEEP_ALL] == 0:
             wp.atomic_min(task.searches.end_seed, p, task.island, s + 1)
@@ -108,7 +108,7 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
         p = int(0)
         s = int(0)
         ended = bool(True)
-        left = int(0)  # iterations until the next refill
+        left = int(0)  # iterations before the next refill
         while row < rows:
             if left == 0:
                 left = ROUND
@@ -136,10 +136,10 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
 
 
 def _options(source: IterationSource) -> dict[str, Any]:
-    """Options of the kernel."""
-    # The state lives in registers: its places are constant, since all loops over them are unrolled. What still finds no
-    # register goes to shared memory, as much as leaves room for the warps. Divisions and square roots need not be exact
-    # to the last bit, and are long otherwise.
+    """Return the options of the kernel."""
+    # The state lives in registers: all loops are unrolled, so its places are constant. The overflow goes to shared
+    # memory, as far as this leaves room for the warps. Divisions and square roots need not be exact
+    # to the last bit; exact ones take more instructions.
     warps = WARPS_PER_SM if len(source.program.dofs) <= SMALL_ISLAND else WARPS_PER_SM_OF_LARGE
     return {
         "module": "unique",
@@ -153,7 +153,7 @@ def _options(source: IterationSource) -> dict[str, Any]:
 
 @typing.no_type_check
 def finish_kernel(source: IterationSource) -> wp.Kernel:
-    """Return the kernel that makes one attempt at every problem and keeps it; its argument is the task."""
+    """Return the kernel with one attempt at every problem, kept as the answer; argument: the task."""
     lane = AttemptFunctions(source)
     State, Real, iterate = lane.State, lane.Real, lane.iterate
     read_data, start_attempt, keep_answer = lane.read_data, lane.start_attempt, lane.keep_answer

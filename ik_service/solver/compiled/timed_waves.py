@@ -1,9 +1,9 @@
-"""Deadline of waves of attempts on a GPU: one more is made at most once the mark of the deadline stands.
+"""Deadline of waves of attempts on a GPU: at most one more wave is made once the deadline's mark is set.
 
-    after the first wave and after every two   the mark? then the problems that are listed are the stopped ones
-    at the end                                 all searches have ended but those of stopped problems
+    after the first wave and after every two   is the mark set? then the listed problems are the stopped ones
+    at the end                                 all searches have ended except of stopped problems
 
-The first wave of an island is made in any case.
+The first wave of an island is always made.
 """
 
 import typing
@@ -25,7 +25,7 @@ them are stopped."""
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
 def _stop_waves(task: IslandTask, storage: AttemptStorage):
-    """Leave the next two waves no problems, if the mark stands; by one thread."""
+    """Leave the next two waves no problems, if the mark is set; by one thread."""
     stopped = int(0)
     if setting_now(task.settings, STOP) != 0:
         stopped = storage.listed_count[LISTED]
@@ -36,7 +36,7 @@ def _stop_waves(task: IslandTask, storage: AttemptStorage):
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
 def _end_searches(task: IslandTask, storage: AttemptStorage, threads: int):
-    """Let all searches have handed out their seeds."""
+    """Mark all seeds of all searches as handed out."""
     place = wp.tid()
     while place < task.count[0]:
         p = task.problem[place]
@@ -47,7 +47,7 @@ def _end_searches(task: IslandTask, storage: AttemptStorage, threads: int):
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
 def _reopen_stopped(task: IslandTask, storage: AttemptStorage, threads: int):
-    """Let the searches of stopped problems have seeds left."""
+    """Mark the searches of stopped problems as having seeds left."""
     place = wp.tid()
     while place < storage.listed_count[STOPPED]:
         p = task.problem[storage.listed[LISTED, place]]
@@ -56,7 +56,7 @@ def _reopen_stopped(task: IslandTask, storage: AttemptStorage, threads: int):
 
 
 class WaveDeadline:
-    """Launches that a deadline adds to the waves of an island; `threads` is the number of threads for the problems."""
+    """Launches added to the waves of an island by a deadline; `threads` is the number of threads for the problems."""
 
     def __init__(self, task: Any, storage: Any, threads: int) -> None:
         def recorded(kernel: wp.Kernel, size: int, *more: int) -> Callable[[], None]:
@@ -68,6 +68,6 @@ class WaveDeadline:
         self._ends = recorded(_end_searches, threads, threads), recorded(_reopen_stopped, threads, threads)
 
     def end(self) -> None:
-        """Tell which searches the deadline has ended."""
+        """Mark the searches ended by the deadline."""
         for launch in self._ends:
             launch()

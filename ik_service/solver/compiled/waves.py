@@ -1,11 +1,12 @@
-"""Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and which is the best.
+"""Waves of attempts on a GPU: the attempts of a launch, the storage of answers, and the choice of the best.
 
-    first wave    all problems; each later one those whose search has not ended
-    every wave    as many seeds of its problems as keep the device busy, and as all waves before, where rows suffice
-    after it      the answers of each problem are looked at seed by seed, until its search ends; what goes on is listed
+    first wave    all problems; each later one the problems with a search not ended
+    every wave    enough seeds of its problems to keep the device busy, and as many as all waves before, if rows suffice
+    after it      the answers of each problem are read seed by seed, until its search ends; problems to continue are
+    listed
 
-So few attempts are superfluous. How many seeds a wave has is computed on the device, where the unsolved problems are
-counted, and waves are made while there are any: a loop that is part of a recorded graph, too.
+So few attempts are superfluous. The number of seeds of a wave is computed on the device, from the number of unsolved
+problems. Waves are made while there are any: a loop that can be part of a recorded graph.
 """
 
 import typing
@@ -22,44 +23,44 @@ from ik_service.solver.lm.coordinates import follow
 from ik_service.solver.lm.ranking import IMPRECISE
 from ik_service.solver.lm.search import attempt_count, count_cost, is_round_end
 
-WAVE_BLOCK_DIM = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
+WAVE_BLOCK_DIM = 32  # threads of a block: a single warp, so that an idle block ends at once
 WAVE_ATTEMPTS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers
-TURNS = 2  # waves take turns: while one is looked at, what goes on is listed for the other
+TURNS = 2  # ping-pong lists: while one is read, problems to continue are listed in the other
 THREADS_PER_SM = 768  # of a launch at most: more than run side by side; 384 are slower on an H100 (benchmarks/gpu.md)
-CPU_THREADS = 64  # on a CPU they run one after another
+CPU_THREADS = 64  # run one after another
 WAVES = wp.get_module("ik_service_waves")  # of the kernel here
-KEEP_BLOCK = 128  # threads of a block that looks at answers
+KEEP_BLOCK = 128  # threads of a block in `keep_best`
 
 
 @wp.struct
 class AttemptStorage:
-    """Answers of the attempts of one launch, and data of those in flight; neighbours read and write side by side."""
+    """Answers of the attempts of one launch, and data of running ones; neighbouring threads access neighbours."""
 
     # answers
     joint_q: wp.array2d[wp.float32]  # [coordinates of the island, rows]
     rank: wp.array[wp.int64]  # [rows]
-    search_cost: wp.array[wp.float32]  # [rows]: by which attempts compete
+    search_cost: wp.array[wp.float32]  # [rows]: cost for comparison of attempts
     cost: wp.array[wp.float32]  # [rows]
     iterations: wp.array[wp.int32]  # [rows]
     status: wp.array[wp.int32]  # [rows]
     met: wp.array[wp.int32]  # [rows]
     # work
-    data: wp.array3d[wp.float32]  # [blocks, data, WAVE_BLOCK_DIM]: what each thread's iterations only read
-    next_row: wp.array[wp.int32]  # [1]: the first that no thread has taken
+    data: wp.array3d[wp.float32]  # [blocks, data, WAVE_BLOCK_DIM]: read-only data of each thread's iterations
+    next_row: wp.array[wp.int32]  # [1]: first row not yet taken
     # of the waves, by turn
     listed: wp.array2d[wp.int32]  # [TURNS, problems]: problems of a wave, as places in task.problem
-    listed_count: wp.array[wp.int32]  # [TURNS]: how many
+    listed_count: wp.array[wp.int32]  # [TURNS]: number of listed problems
     first_seed: wp.array[wp.int32]  # [TURNS]
 
 
 @wp.struct
 class Wave:
-    """A wave. Its attempt k is of its problem k % problems, by seed k / problems after the first one."""
+    """A wave. Attempt k belongs to problem k % problems, with seed k / problems after the first seed."""
 
     turn: int
     is_first: int  # 1: of all problems, from seed 0
-    threads: int  # at most; a wave makes as many attempts, where there are enough
-    lookers: int  # threads that look at answers
+    threads: int  # largest number of threads, and target for the number of attempts
+    lookers: int  # threads of `keep_best`
 
 
 StorageRef: Any = typed_warp.reference_to(AttemptStorage)
@@ -68,7 +69,7 @@ WaveRef: Any = typed_warp.reference_to(Wave)
 
 @typed_warp.func_native("return *(volatile const int*)wp::address(ends, line, island);")
 def current_end(ends: wp.array2d[wp.int32], line: int, island: int) -> wp.int32:  # type: ignore[empty-body]  # the C++ above is the body; Warp takes no 'raise' here, and no types under 'no_type_check'
-    """Return the end of a search that other threads may write while the one that looks is in its loop."""
+    """Return the end of a search, read anew each time because other threads may write the end meanwhile."""
 
 
 @wp.func
@@ -81,7 +82,7 @@ def may_win(task: TaskRef, p: int, s: int):
 @wp.func
 @typing.no_type_check
 def problems_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
-    """Return how many problems a wave has: the first has all, others those that are listed."""
+    """Return the number of problems of a wave: all in the first wave, the listed ones in others."""
     if wave.is_first == 1:
         return task.count[0]
     return storage.listed_count[wave.turn]
@@ -90,7 +91,7 @@ def problems_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
 @wp.func
 @typing.no_type_check
 def first_seed_of(wave: WaveRef, storage: StorageRef):
-    """Return the first seed that a wave tries."""
+    """Return the first seed of a wave."""
     if wave.is_first == 1:
         return 0
     return storage.first_seed[wave.turn]
@@ -99,7 +100,7 @@ def first_seed_of(wave: WaveRef, storage: StorageRef):
 @wp.func
 @typing.no_type_check
 def seeds_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
-    """Return how many seeds of its problems a wave tries."""
+    """Return the number of seeds per problem in a wave."""
     problems = problems_of(task, wave, storage)
     if problems == 0 or task.fault[0] != 0:
         return 0
@@ -127,7 +128,7 @@ def problem_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int):
 @wp.func
 @typing.no_type_check
 def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
-    """Return problem and seed of the attempt whose answer belongs into a row."""
+    """Return problem and seed of the attempt of a row."""
     problems = problems_of(task, wave, storage)
     seed = wp.uint32(row) / wp.uint32(problems)
     place = int(wp.uint32(row) - seed * wp.uint32(problems))
@@ -137,7 +138,7 @@ def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
 @wp.func
 @typing.no_type_check
 def begin_wave(wave: WaveRef, storage: StorageRef):
-    """Prepare, by one thread of the launch that makes the attempts, for what goes on after them."""
+    """Clear the list of problems to continue; by one thread, at the start of a wave."""
     storage.listed_count[1 - wave.turn] = 0
 
 
@@ -161,7 +162,7 @@ def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int)
 @wp.func
 @typing.no_type_check
 def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first: int, seeds: int):
-    """Keep the best answer of a wave's attempts at a problem; return whether its search goes on."""
+    """Keep the best answer of a wave's attempts at a problem; return whether its search continues."""
     p = problem_at(task, wave, storage, place)
     problems = problems_of(task, wave, storage)
     keeps_all = task.settings[KEEP_ALL] == 1
@@ -207,7 +208,7 @@ def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first
 @wp.kernel(module=WAVES, enable_backward=False, grid_stride=False)
 @typing.no_type_check
 def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage):
-    """Keep the best answers of a wave's attempts; list the problems whose search goes on for the other turn."""
+    """Keep the best answers of a wave's attempts; list the problems to continue for the other turn."""
     place = wp.tid()
     first = first_seed_of(wave, storage)
     seeds = seeds_of(task, wave, storage)
@@ -226,14 +227,14 @@ def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage):
 
 
 def threads_at_once(device: wp.Device) -> int:
-    """Return how many threads a launch has at most."""
+    """Return the largest number of threads of a launch."""
     return int(device.sm_count) * THREADS_PER_SM if device.is_cuda else CPU_THREADS
 
 
 def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: int, attempts: int) -> Any:
-    """Return storage for the attempts of islands that are solved one after the other."""
-    # Coordinates, and data that the iteration only reads, are of the island that has most; problems and attempts of the
-    # largest solve
+    """Return storage for the attempts of islands solved one after the other."""
+    # Sized for the island with most coordinates and most read-only data, and for the largest number of problems and
+    # attempts
     rows = max(problems, min(WAVE_ATTEMPTS_MAX, attempts))
     blocks = -(-min(threads_at_once(device), rows) // WAVE_BLOCK_DIM)
 
@@ -254,20 +255,21 @@ class Deadline(Protocol):
     """End of waves before all problems are solved."""
 
     def stop(self) -> None:
-        """Leave the next two waves no problems, if it is late."""
+        """Leave the next two waves no problems, if the deadline is over."""
 
     def end(self) -> None:
-        """Tell which searches have been ended."""
+        """Mark the searches ended by the deadline."""
 
 
 def record_waves(
     kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any, deadline: Deadline | None = None
 ) -> Callable[[], None]:
-    """Return a function that solves an island of all its problems into the task's best attempts."""
-    # It launches, or becomes part of a graph that is being recorded, and holds the arrays of task and storage by
-    # address only. The numbers of problems and seeds that stand on the device when it runs may be smaller. Where it
-    # launches on a GPU it waits after every other wave, to learn whether there is another one. Where not every attempt
-    # is kept, the ranks of the task's best attempts are UNRANKED, and its searches before their first seeds.
+    """Return a function to solve an island of all problems, into the task's best attempts."""
+    # The function launches, or becomes part of a graph during recording, and holds the arrays of task and storage by
+    # address only. The numbers of problems and seeds on the device may be smaller at run time. When
+    # launched on a GPU, the host waits after every other wave to learn whether there is another one. Unless every
+    # attempt
+    # is kept, the ranks of the task's best attempts must be UNRANKED, and its searches before their first seeds.
     by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
     assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
     device = task.settings.device
