@@ -1,1 +1,1 @@
-"""Compiled kernels: the cache on disk and who may write it, loading and unloading, the lock of a device."""
+"""Compiled kernels: the cache on disk and its trusted writers, loading and unloading, the lock of a device."""

@@ -1,9 +1,9 @@
-"""Turns on a device: the lock that is held to launch, copy or record, and what keeps launches on a CPU apart.
+"""Locks of a device: the lock held to launch, copy or record, and the exclusion of CPU launches from recordings.
 
-Warp records one graph and one tape at a time per process, and while it records, launches and copies of other threads
-are taken for part of the recording. So everything takes turns by `DEVICE_LOCK`, but the kernels of the compiled engine
-on a CPU: they run side by side. Such launches are not recorded there, yet they write to what Warp has of the recording.
-So a recording waits until none is under way, and none begins before it ends.
+Warp records one graph and one tape at a time per process. While Warp records, launches and copies of other threads
+would become part of the recording. So everything takes turns by `DEVICE_LOCK`, except the kernels of the compiled
+engine on a CPU: they run side by side. These launches are not recorded, yet write to Warp's state of the recording. So
+a recording waits until none of them is running, and none begins before the recording ends.
 """
 
 import threading
@@ -20,7 +20,7 @@ POLL_S = 1e-4
 
 
 class SideBySide:
-    """A block that runs beside others in other threads, but not beside a recording."""
+    """A block that may run beside others in other threads, but not beside a recording."""
 
     def __init__(self) -> None:
         self._under_way = list[None]()  # an entry for each block; appending and removing one is atomic
@@ -28,8 +28,8 @@ class SideBySide:
         self._is_recording, self._recorded = False, threading.Event()
 
     def __enter__(self) -> None:
-        """Begin a block, once no recording is under way."""
-        self._append(None)  # whoever records says so and then looks here: one of the two sees the other
+        """Begin a block, after any recording has ended."""
+        self._append(None)  # a recording sets its flag, then reads this list: one of the two sees the other
         while self._is_recording:
             self._pop()
             self._recorded.wait()
@@ -41,7 +41,7 @@ class SideBySide:
 
     @contextmanager
     def recording(self) -> Iterator[bool]:
-        """Hold off blocks of other threads, with the device lock held; give whether none is under way."""
+        """Hold off blocks of other threads, with the device lock held; yield whether none is running."""
         self._recorded.clear()
         self._is_recording = True
         try:
@@ -58,19 +58,19 @@ _ON_CPU = SideBySide()
 
 
 def turn_on(device: wp.Device | None) -> AbstractContextManager[object]:
-    """Return what to hold while a device works: for itself on a GPU, beside other threads on a CPU."""
+    """Return the context to hold while a device works: exclusive on a GPU, beside other threads on a CPU."""
     return DEVICE_LOCK if device is not None and device.is_cuda else _ON_CPU
 
 
 def recording() -> AbstractContextManager[bool]:
-    """Return what to hold while Warp records, beside the device lock; it gives whether all launches ended in time."""
+    """Return the context to hold while Warp records, beside the device lock; yields whether launches ended in time."""
     return _ON_CPU.recording()
 
 
 def is_lost(device: wp.Device) -> bool:
-    """Return whether a GPU works no more: an error has ended its context, or it is gone."""
+    """Return whether a GPU is lost: an error has ended its context, or the GPU is gone."""
     try:
-        if device.is_cuda and not device.is_capturing:  # while a graph is recorded nobody may wait
+        if device.is_cuda and not device.is_capturing:  # nobody may wait during a recording
             with DEVICE_LOCK:
                 wp.synchronize_device(device)
     except RuntimeError:

@@ -1,8 +1,8 @@
-"""Trust in files: a file is believed where only this user and root can have written it, as ssh takes its files.
+"""Trust in files: a file is trusted if only this user and root can have written it, as in ssh.
 
-What a file says is believed, or its code run, where both the file and its folder belong to this user or to root, and
-neither a group nor others may write there. A group that has no other member does not count: some systems make files
-with such a group, and Kubernetes hands volumes to a container with one.
+A file is read or its code run only if both the file and its folder belong to this user or to root, and neither a group
+nor others may write there. A group without another member does not count: some systems make files with such a group,
+and Kubernetes mounts volumes in a container with one.
 """
 
 import functools
@@ -16,22 +16,22 @@ ROOT = 0  # user and group
 
 
 def why_untrusted(path: str | os.PathLike[str]) -> str | None:
-    """Return why a file or folder is not believed, as the end of a sentence, None where it is; links are followed.
+    """Return why a file or folder is not trusted, as the end of a sentence, or None if trusted; links are followed.
 
     Raises:
-        OSError: It is not there, or cannot be asked.
+        OSError: The file does not exist, or its owner cannot be read.
     """
     found = os.stat(path)
     return f"belongs to user {found.st_uid}" if is_foreign(found) else why_others_may_write(found)
 
 
 def is_foreign(found: os.stat_result) -> bool:
-    """Return whether a file belongs to another user than this one and root."""
+    """Return whether a file belongs to a user other than this one and root."""
     return found.st_uid not in (ROOT, os.geteuid())
 
 
 def why_others_may_write(found: os.stat_result) -> str | None:
-    """Return who besides its owner may write a file, as the end of a sentence; None if nobody."""
+    """Return the users besides its owner who may write a file, as the end of a sentence; None if nobody."""
     if found.st_mode & stat.S_IWOTH:
         who = "every user"
     elif found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid):
@@ -43,7 +43,7 @@ def why_others_may_write(found: os.stat_result) -> str | None:
 
 @functools.cache
 def _is_own_group(gid: int) -> bool:
-    """Return whether this user is the one known member of a group; groups of containers have no known members."""
+    """Return whether this user is the only known member of a group; groups of containers have no known members."""
     if gid not in (os.getegid(), *os.getgroups()):
         return False
     try:

@@ -1,8 +1,8 @@
-"""A device array and its view or copy on the host, made once: wrapping arrays anew would cost more than a solve.
+"""A device array and its view or copy on the host, made once: wrapping arrays again would cost more than a solve.
 
-Copies go through page-locked memory and take their turn among the launches of the device, so they can be recorded with
-them; whoever reads on the host waits once for all of them. A copy of a few numbers takes as long as one of thousands:
-small arrays that are copied at the same time stand side by side in a block.
+Copies use page-locked memory and the device's stream, so they can be recorded with the launches; a reader on the host
+waits once for all of them. A copy of a few numbers takes as long as a copy of thousands: small arrays copied at the
+same time share a block.
 """
 
 import math
@@ -19,34 +19,34 @@ ARRAY_ALIGNMENT = 16  # bytes
 
 
 def has_host_copy(device: wp.Device) -> bool:
-    """Return whether the host does not see the memory of a device."""
+    """Return whether the memory of a device is hidden from the host."""
     return bool(device.is_cuda)
 
 
 @cache
 def side_stream(device: str) -> wp.Stream | None:
-    """Return a stream for copies beside the own one of a named device, made with the device locked; a CPU has none."""
+    """Return a second stream of a named device, for copies, made with the device locked; None for a CPU."""
     found = wp.get_device(device)
     return wp.Stream(found) if found.is_cuda else None
 
 
 class HostDeviceArray:
-    """An array that host and device both see.
+    """An array visible to host and device.
 
-    Where the host sees the memory of the device both are the same, and nothing is copied.
+    If the host sees the memory of the device, both are the same array, and nothing is copied.
 
     Args:
-        shape: Its shape.
+        shape: Shape of the array.
         dtype: Warp type of the elements.
-        device: Where it lives.
-        per_problem: Whether it has a line for every problem; otherwise it is copied as a whole.
-        block: Where it is to stand beside others, if there is room.
+        device: Device of the array.
+        per_problem: Whether there is a line for every problem; otherwise the array is copied as a whole.
+        block: Block to share with other arrays, if there is room.
 
     Attributes:
-        block: Where it stands beside others; None where it stands alone.
+            block: Block shared with other arrays; None for an array with its own memory.
         device: The Warp array.
         host: The NumPy array.
-        has_host_copy: Whether they are two, between which numbers are copied.
+            has_host_copy: Whether host and device have separate memory, with copies in between.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class HostDeviceArray:
         self.host: NDArray[Any] = (self._copied if self._copied is not None else self.device).numpy()
 
     def push(self, count: int) -> None:
-        """Have what `count` problems need copied from the host to the device."""
+        """Copy the numbers of `count` problems from the host to the device."""
         if self._copied is not None:
             wp.copy(self.device, self._copied, count=self._numbers(count))
 
     def push_now(self, place: int) -> None:
-        """Copy one number from the host to the device at once, whatever the device's stream does; in any thread.
+        """Copy one number from the host to the device at once, in any state of the device's stream; from any thread.
 
-        Twice, for its old value may be on its way, among the numbers of a solve.
+        Twice, because a copy of its old value may be running, among the numbers of a solve.
         """
         if self._copied is None:
             return
@@ -90,12 +90,12 @@ class HostDeviceArray:
                 wp.synchronize_stream(stream)
 
     def fetch(self, count: int) -> None:
-        """Have what `count` problems need copied from the device to the host."""
+        """Copy the numbers of `count` problems from the device to the host."""
         if self._copied is not None:
             wp.copy(self._copied, self.device, count=self._numbers(count))
 
     def read(self, count: int) -> NDArray[Any]:
-        """Return a copy of the lines of `count` problems, once what was fetched has been waited for."""
+        """Return a copy of the lines of `count` problems; fetches must have been waited for."""
         return np.array(self.host[:count])
 
     def _numbers(self, count: int) -> int:
@@ -103,14 +103,14 @@ class HostDeviceArray:
 
 
 class HostDeviceBlock(HostDeviceArray):
-    """Memory for arrays that are copied together, all lines of all of them at once, on a device apart from the host."""
+    """Memory for arrays copied together, all lines at once, on a device separate from the host."""
 
     def __init__(self, device: wp.Device) -> None:
         super().__init__((BLOCK_BYTES,), wp.uint8, device, per_problem=False)
         self._taken = 0
 
     def take(self, shape: tuple[int, ...], dtype: Any) -> list[Any] | None:
-        """Return an array on the device and its copy on the host, or None if there is no room for it."""
+        """Return an array on the device and its copy on the host, or None without room."""
         size = math.prod(shape) * int(wp.types.type_size_in_bytes(dtype))
         first = -(-self._taken // ARRAY_ALIGNMENT) * ARRAY_ALIGNMENT
         if size == 0 or first + size > BLOCK_BYTES:
@@ -128,25 +128,25 @@ class HostDeviceBlock(HostDeviceArray):
 
 
 def block_on(device: wp.Device) -> HostDeviceBlock | None:
-    """Return a block for arrays on a device; None where the host sees its memory."""
+    """Return a block for arrays on a device; None if the host sees its memory."""
     return HostDeviceBlock(device) if has_host_copy(device) else None
 
 
 def copied_together(arrays: Sequence[HostDeviceArray]) -> list[HostDeviceArray]:
-    """Return what to copy so that arrays are copied: those that stand alone, and each block of others once."""
+    """Return the copies needed for arrays: arrays with their own memory, and each shared block once."""
     return list(dict.fromkeys(array if array.block is None else array.block for array in arrays))
 
 
 class HostColumns:
-    """Arrays by name that are read together, line by line of problems."""
+    """Arrays by name, read together, line by line of problems."""
 
     def __init__(self, arrays: Mapping[str, HostDeviceArray]) -> None:
         self._arrays = {name: array.host for name, array in arrays.items()}
         self._count, self._lines = -1, tuple[tuple[str, NDArray[Any]], ...]()
 
     def read(self, count: int) -> dict[str, Any]:
-        """Return copies of the lines of `count` problems by name, once what was fetched has been waited for."""
-        if count != self._count:  # solves of as many problems as the last slice nothing
+        """Return copies of the lines of `count` problems by name; fetches must have been waited for."""
+        if count != self._count:  # equal counts reuse the slices
             self._lines = tuple((name, array[:count]) for name, array in self._arrays.items())
             self._count = count
         return {name: lines.copy() for name, lines in self._lines}

@@ -1,9 +1,9 @@
 """Warp's header, precompiled once per machine and kept with the kernel cache: parsing it dominates small modules.
 
-    a module to compile -> is a header kept, trusted and whole? yes: link it, no: one thread makes and keeps it
+    a module to compile -> is a header kept, trusted and whole? yes: link the header, no: one thread makes one
 
-Each thread has a folder in which Warp looks for a precompiled header. Without a header that fits the module's options,
-Warp makes a new one. So a header that is missing, damaged or made for other options costs time, and changes no code.
+Each thread has a folder where Warp looks for a precompiled header. Without a header for the module's options, Warp
+makes a new one. So a missing or damaged header, or one for other options, costs time but changes no code.
 """
 
 import hashlib
@@ -34,11 +34,11 @@ _MAKING = threading.Lock()
 
 @contextmanager
 def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
-    """While this thread compiles a module for a CPU, let Warp find the kept header; keep a header that Warp makes.
+    """While this thread compiles a module for a CPU, offer the kept header to Warp; keep a header made by Warp.
 
     Args:
-        options: Options of the module. While another thread of this process makes a header, they are set so that Warp
-            compiles without a precompiled header.
+        options: Options of the module. While another thread of this process makes a header, the options are changed to
+            compile without a precompiled header.
 
     Raises:
         KernelCacheError: Other users may have written a header.
@@ -59,7 +59,7 @@ def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
                 Path(place, path.name).symlink_to(path)
             yield
             for path in Path(place).glob("*.pch") if makes else ():
-                with suppress(OSError):  # a cache that is only read
+                with suppress(OSError):  # a read-only cache
                     kernel_cache.write(kept / path.name, path.read_bytes())
                     kernel_cache.write_checksum(kept / path.name)
     finally:
@@ -71,7 +71,7 @@ def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
 
 
 def _key(options: dict[str, Any]) -> str:
-    """Return a name for everything on which a header depends; clang refuses a header older than its source files."""
+    """Return a key of all inputs of a header; clang refuses a header older than its source files."""
     flags = options["cpu_compiler_flags"]
     files = Path(str(wp.__file__)).parent.joinpath("native").rglob("*.h")
     states = sorted((str(path), path.stat().st_size, int(path.stat().st_mtime)) for path in files)

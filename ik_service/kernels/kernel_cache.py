@@ -1,13 +1,13 @@
-"""The kernel cache on disk: who may have written to it, how files get into it, and how large it may become.
+"""The kernel cache on disk: trusted writers, atomic writes, and a bound on its size.
 
-Code in the cache runs with the rights of the process that loads it. So every folder, file and target of a link is
-checked once in a process, by the rule of `ik_service.kernels.file_trust`, and the files of a module again when they are
-loaded. Robots that are uploaded at run time add to the cache for as long as a service runs. With a bound, what has not
-been used for longest is removed first; without a bound nothing is, because other programs may share the folder.
+Code in the cache runs with the rights of the loading process. So every folder, file and target of a link is checked
+once in a process, by the rule of `ik_service.kernels.file_trust`, and the files of a module again on each load. Robots
+uploaded at run time add to the cache for as long as a service runs. With a bound, the least recently used files are
+removed first; without a bound nothing is removed, because other programs may share the folder.
 
-Warp reads one folder of kernels. Files that came with an installation, such as a container image, are linked into it.
-A GPU runs code of its own architecture, or PTX of an older one, which its driver translates at every start. A cache
-that was filled for GPUs has a list of its architectures, so that Warp looks for what is there.
+Warp reads one folder of kernels. Files delivered with an installation, such as a container image, are linked into the
+cache. A GPU runs code of its own architecture, or PTX of an older one, translated by its driver at every start. A cache
+filled for GPUs has a list of its architectures, so that Warp looks for the code present.
 """
 
 import functools
@@ -39,7 +39,7 @@ GPU_CODE = "ik_service_gpu_code.json"
 """File in a cache that says for which architectures it holds code."""
 CHECKSUM = ".sha256"
 """Suffix of the checksum of a file, behind the file's whole name."""
-_REMOVABLE = ("wp_*", f"{HEADERS}/*")  # folders that Warp makes, one a module; folders of headers
+_REMOVABLE = ("wp_*", f"{HEADERS}/*")  # Warp's folders, one per module; folders of headers
 
 
 def folder() -> Path:
@@ -48,7 +48,7 @@ def folder() -> Path:
 
 
 def entries(below: str | Path, passed_over: type[OSError] = OSError) -> Iterator["os.DirEntry[str]"]:
-    """Give everything below a folder; folders that cannot be read for these errors, as if removed, are passed over."""
+    """Yield everything below a folder; folders unreadable with these errors, as if removed, are skipped."""
     with suppress(passed_over), os.scandir(below) as found:
         for entry in found:
             yield entry
@@ -57,7 +57,7 @@ def entries(below: str | Path, passed_over: type[OSError] = OSError) -> Iterator
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file of the cache whole, and make its folders; whatever the umask, only this user may write there."""
+    """Write a file of the cache atomically, and make its folders; under any umask, only this user may write there."""
     for parent in (path.parent.parent, path.parent):
         parent.mkdir(mode=0o755, exist_ok=True)
     write_whole(path, lambda file: file.write(content), mode=0o644)
@@ -69,7 +69,7 @@ def write_checksum(path: Path) -> None:
 
 
 def has_checksum(path: Path, *others: Path) -> bool:
-    """Return whether a file is there and has its checksum; KernelCacheError as of `check_trust`, with their folder."""
+    """Return whether a file exists and matches its checksum; KernelCacheError from `check_trust`, with their folder."""
     said = path.with_name(f"{path.name}{CHECKSUM}")
     with suppress(FileNotFoundError):
         check_trust(*others, path.parent, path, said)
@@ -82,12 +82,12 @@ def _checksum(path: Path) -> bytes:
 
 
 def check_cache() -> None:
-    """Refuse a kernel cache in which others may have put code; once for each folder of this process.
+    """Refuse a kernel cache with possible code of others; once for each folder of this process.
 
     Raises:
-        KernelCacheError: Others can write to it; the message names the file or folder.
+        KernelCacheError: Others can write to the cache; the message names the file or folder.
         InputError: The bound on its size is not a number.
-        OSError: It cannot be read.
+        OSError: The cache cannot be read.
     """
     bound_bytes()
     _check_folder(str(folder()))
@@ -97,7 +97,7 @@ def check_cache() -> None:
 def _check_folder(cache: str) -> None:
     check_trust(cache)
     for entry in entries(cache, FileNotFoundError):
-        with suppress(FileNotFoundError):  # removed meanwhile, or a link that leads nowhere
+        with suppress(FileNotFoundError):  # removed meanwhile, or a broken link
             check_trust(entry.path)
             if entry.is_symlink():
                 found = entry.stat(follow_symlinks=False)
@@ -107,7 +107,7 @@ def _check_folder(cache: str) -> None:
 
 
 def check_trust(*paths: str | Path) -> None:
-    """Raise KernelCacheError where others can write to files or folders, FileNotFoundError where one is not there."""
+    """Raise KernelCacheError if others can write to files or folders, FileNotFoundError if one does not exist."""
     for path in paths:
         if (reason := why_untrusted(path)) is not None:
             raise _untrusted(path, reason)
@@ -122,7 +122,7 @@ def _untrusted(path: str | Path, reason: str) -> KernelCacheError:
 
 
 def bound_bytes() -> int | None:
-    """Return how large the cache may be, None for no bound; InputError where that is not a whole number above 0."""
+    """Return the bound of the cache [bytes], None for no bound; InputError if not a whole number above 0."""
     given = os.environ.get(BOUND_VARIABLE)
     if not given:
         return None
@@ -134,8 +134,8 @@ def bound_bytes() -> int | None:
 def keep_bound() -> list[Path]:
     """Remove modules and headers until the cache is within its bound; return their folders.
 
-    Processes that have loaded a module go on without its files. Marks go too, since none tells of which modules it
-    speaks: what they said is found out anew.
+    Processes keep a loaded module without its files. Marks are removed, too, because they do not name their modules;
+    their content is found again.
     """
     bound, cache, removed = bound_bytes(), folder(), list[Path]()
     if bound is None:
@@ -143,7 +143,7 @@ def keep_bound() -> list[Path]:
     excess = _use_and_size(cache)[1] - bound
     found = [place for pattern in _REMOVABLE for place in cache.glob(pattern) if place.is_dir()]
     for (_, size), place in sorted((_use_and_size(place), place) for place in found):
-        if excess > 0 and size:  # a folder without a size holds links, to what came with the installation
+        if excess > 0 and size:  # a folder without a size holds links to installed files
             shutil.rmtree(place, ignore_errors=True)
             excess -= size
             removed.append(place)
@@ -153,13 +153,13 @@ def keep_bound() -> list[Path]:
 
 
 def note_use(path: Path) -> None:
-    """Note that a file is used now, where that can be written: not in a cache that is only read."""
+    """Record the use of a file, if writable: not in a read-only cache."""
     with suppress(OSError):
         os.utime(path, follow_symlinks=False)
 
 
 def _use_and_size(place: Path) -> tuple[int, int]:
-    """Return when files were last written or, as far as it is noted, read [ns], and their bytes; links are left out."""
+    """Return the last write or recorded read of files [ns], and their total size [bytes]; links are left out."""
     used = size = 0
     for entry in entries(place):
         with suppress(OSError):
@@ -171,9 +171,9 @@ def _use_and_size(place: Path) -> tuple[int, int]:
 
 @functools.cache
 def use_shipped_kernels() -> None:
-    """Link what came with the installation into the cache, once Warp has chosen it; OSError where it is only read.
+    """Link files of the installation into the cache, once Warp has chosen its folder; OSError if read-only.
 
-    What the cache has of its own stays. Links that lead nowhere, after an upgrade for example, are replaced.
+    The cache's own files stay. Broken links, after an upgrade for example, are replaced.
     """
     cache, named = folder().resolve(), os.environ.get(SHIPPED_VARIABLE)
     shipped = Path(named, str(wp.config.version)).resolve() if named else cache
@@ -187,22 +187,22 @@ def use_shipped_kernels() -> None:
 
 
 def note_gpu_code(architectures: Iterable[int], ptx: int) -> None:
-    """Say in the cache for which architectures it holds code, besides what it said, and for which one PTX."""
+    """Write into the cache its GPU architectures with code, added to the earlier ones, and the one with PTX."""
     cubins = sorted({*read_gpu_code().get("cubins", ()), *architectures})
     write(folder() / GPU_CODE, (json.dumps({"cubins": cubins, "ptx": ptx}) + "\n").encode())
 
 
 def read_gpu_code() -> dict[str, Any]:
-    """Return what the cache says of code for GPUs; nothing where it was not filled for them."""
+    """Return the cache's record of code for GPUs; empty if the cache was not filled for them."""
     with suppress(FileNotFoundError, TypeError, ValueError):
         return dict(json.loads((folder() / GPU_CODE).read_bytes()))
     return {}
 
 
 def use_gpu_code(device: wp.Device) -> None:
-    """Have Warp look for the code that the cache holds for a GPU, unless told otherwise.
+    """Let Warp look for the kind of code in the cache for a GPU, unless configured otherwise.
 
-    By itself Warp prefers PTX of the very architecture where the driver is recent.
+    By default Warp prefers PTX of the very architecture if the driver is recent.
     """
     said = read_gpu_code() if device.is_cuda else {}
     if not said or wp.config.cuda_output is not None or wp.config.ptx_target_arch is not None:

@@ -1,11 +1,10 @@
-"""Loading of kernels from Warp's cache; missing ones are compiled side by side, and whoever waits is told.
+"""Loading of kernels from Warp's cache; missing ones are compiled side by side, with a notice to waiting users.
 
-    modules -> loaded in this process? -> in the cache, trusted and undamaged? load : compile, write a checksum, load
+modules -> loaded in this process? -> in the cache, trusted and undamaged? load : compile, write a checksum, load
 
-Warp keeps the code of each module in a folder named by a hash of all that goes into it, and renames it into place, so
-that several processes can fill one cache at once. This file adds three checks: code that others may have written is
-not run, a file that is damaged or has no checksum is compiled again, and a cache that cannot be written is an error
-that says what to do.
+Warp keeps the code of each module in a folder named by a hash of all its inputs, and renames this folder into place, so
+several processes can fill one cache at once. This file adds three checks: code possibly written by others is not run, a
+file without a valid checksum is compiled again, and an unwritable cache is an error with advice.
 """
 
 import errno
@@ -36,31 +35,31 @@ from ik_service.kernels.kept_headers import header_at_hand
 _logger = logging.getLogger(__name__)
 
 BLOCK_DIM = 1  # of all launches on a CPU
-LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none
-NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how errors of Warp begin
+LAUNCH_BLOCK = 256  # of launches on a GPU without a block size of their own
+NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # first words of Warp's errors
 NOT_BUILT = "CUDA kernel build failed"
-NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes, whose errors name no file
-LOAD_TRIES = 3  # to load a module whose files vanish
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # of writes; these errors name no file
+LOAD_TRIES = 3  # to load a module with vanishing files
 QUIET_VARIABLE = "IK_SERVICE_QUIET"  # environment variable; any value but an empty one silences notices
-NOTICE_S = 0.5  # of compiling, before somebody who waits is told
+NOTICE_S = 0.5  # of compiling, before the notice
 LINKS_TOLD = 3
-_FIRST_IDS = itertools.count(1, 2**20)  # of what is loaded of modules that are unloaded again
-_HOLDERS: Counter[Any] = Counter()  # how many holders each module has
+_FIRST_IDS = itertools.count(1, 2**20)  # of loaded code of modules to be unloaded
+_HOLDERS: Counter[Any] = Counter()  # number of holders of each module
 _HOLDING = threading.RLock()  # reentrant: garbage may be collected while a thread holds the lock
 _ASKED: ContextVar[tuple[str, Callable[[str], None] | None]] = ContextVar("asked", default=("", None))
 """For whom kernels are compiled, and who is told."""
 
 
 def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
-    """Load modules that launches will need; compile those that are not cached, side by side.
+    """Load the modules of later launches; compile missing ones side by side.
 
     Args:
         modules: Warp modules, each with the size of block of its launches on a GPU.
-        device: Where they are needed.
+        device: Device of the launches.
 
     Raises:
-        KernelCacheError: Others may have written what is in the cache.
-        OSError: The cache cannot be read, or not be written where it lacks a module; see `explained_cache_error`.
+        KernelCacheError: Others may have written to the cache.
+        OSError: The cache cannot be read, or lacks a module and cannot be written; see `explained_cache_error`.
     """
     places = {module: _place(block, device) for module, block in modules.items()}
     waiting = [CachedModule(module, place[1], device) for module, place in places.items() if place not in module.execs]
@@ -75,29 +74,29 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:
-    """Load one module, as `load_kernels` does, before the solver knows its other modules; called in every solve."""
+    """Load one module, like `load_kernels`, before the solver knows its other modules; called in every solve."""
     if _place(LAUNCH_BLOCK, device) not in module.execs:
         load_kernels({module: LAUNCH_BLOCK}, device)
 
 
 def _place(block: int, device: wp.Device) -> tuple[Any, int]:
-    """Return the context and the size of block by which Warp knows what is loaded of a module for a device."""
+    """Return context and size of block, Warp's key of loaded code of a module for a device."""
     return (device.context, block) if device.is_cuda else (None, BLOCK_DIM)
 
 
 def loaded_modules() -> int:
-    """Return how many modules this process has loaded."""
+    """Return the number of modules loaded in this process."""
     return sum(bool(module.execs) for module in list(wp._src.context.user_modules.values()))
 
 
 def unload_with(holder: object, module: Any) -> None:
-    """Unload a module of generated kernels once all its holders are gone; recorded launches keep the code they need.
+    """Unload a module of generated kernels once all its holders are gone; recorded launches keep their code.
 
     Args:
-        holder: An object to which every user of the kernels refers; equal kernels have one module.
-        module: The Warp module, which Warp would keep for ever.
+        holder: An object referred to by every user of the kernels; equal kernels have one module.
+        module: The Warp module, otherwise kept for ever by Warp.
     """
-    if not module.cpu_exec_id:  # another module may get the same name later, and code on a CPU is found by both
+    if not module.cpu_exec_id:  # a later module may have the same name; CPU code is found by name and id
         module.cpu_exec_id = next(_FIRST_IDS)
     with _HOLDING:
         _HOLDERS[module] += 1
@@ -122,10 +121,10 @@ class CachedModule:
 
     Args:
         module: The Warp module.
-        block: The size of block that it is launched with, which is part of its key.
-        device: Where it is to run; None: nowhere in this process.
-        arch: Architecture of GPUs, such as 90, where there is no device.
-        use_ptx: Whether to compile PTX for that instead of a cubin.
+        block: Size of block of its launches, part of its key.
+        device: Device to run on; None for no device of this process.
+        arch: Architecture of GPUs, such as 90, without a device.
+        use_ptx: Whether to compile PTX for this architecture instead of a cubin.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class CachedModule:
         self._meta = self.path.with_name(module._get_meta_name(block_dim=block))
 
     def is_whole(self) -> bool:
-        """Return whether the cache holds the module, undamaged; KernelCacheError where others may have written it."""
+        """Return whether the cache holds the module, undamaged; KernelCacheError for a file of untrusted writers."""
         with suppress(FileNotFoundError, ValueError):
             has_code = kernel_cache.has_checksum(self.path, self._meta)
             json.loads(self._meta.read_bytes())
@@ -146,7 +145,7 @@ class CachedModule:
         return False
 
     def load(self) -> None:
-        """Load the module; compile it where it is missing or damaged."""
+        """Load the module; compile a missing or damaged one."""
         for tries_left in reversed(range(LOAD_TRIES)):
             if not self.is_whole():
                 self.compile()
@@ -154,12 +153,12 @@ class CachedModule:
                 self._module.load(self._device, block_dim=self._block)
                 kernel_cache.note_use(self._meta)
                 return
-            except Exception:  # another process has removed it in between
+            except Exception:  # another process has removed the files in between
                 if not tries_left or self.is_whole():
                     raise
 
     def compile(self) -> None:
-        """Compile it in a folder of its own and put it in its place with a checksum: it is whole all the time."""
+        """Compile in a separate folder and move the files into place with a checksum: other readers see whole files."""
         folder, name, options = self.path.parent, self.path.name, self._module.resolved_options[self._block]
         staged = folder.with_name(f"{folder.name}_s{os.getpid()}_{threading.get_ident()}")
         try:
@@ -176,7 +175,7 @@ class CachedModule:
                 for path in sorted(staged.iterdir(), key=lambda path: path.suffix == kernel_cache.CHECKSUM):
                     path.replace(folder / path.name)  # the checksum last
         finally:
-            for left in staged.parent.glob(f"{staged.name}*"):  # with what Warp leaves of a compilation that failed
+            for left in staged.parent.glob(f"{staged.name}*"):  # with remains of a failed compilation
                 shutil.rmtree(left, ignore_errors=True)
 
 
@@ -187,30 +186,30 @@ def compile_together(modules: Sequence[CachedModule]) -> None:
 
 
 def whom_of(robot: str, links: Sequence[str]) -> str:
-    """Return the words by which notices name a robot and its links with targets."""
+    """Return the name of a robot and its links with targets, for notices."""
     more = f" and {len(links) - LINKS_TOLD} more" if len(links) > LINKS_TOLD else ""
     return f"'{robot}' ({', '.join(links[:LINKS_TOLD])}{more})" if links else f"'{robot}'"
 
 
 class KernelsFor:
-    """A context around code that loads or compiles kernels: it names the robot for notices and explains errors.
+    """A context around code that loads or compiles kernels: names the robot for notices and explains errors.
 
     Args:
-        whom: The robot in the words of `whom_of`; without it the robot of the context around this one.
-        tell: Called with the notice when compiling begins and with an empty text when it ends; without it that of the
-            context around this one.
+        whom: The robot as named by `whom_of`; by default the robot of the enclosing context.
+        tell: Called with the notice when compiling begins and with an empty text when compiling ends; by default the
+            function of the enclosing context.
     """
 
     def __init__(self, whom: str = "", *, tell: Callable[[str], None] | None = None) -> None:
         self._whom, self._tell = whom, tell
 
     def __enter__(self) -> None:
-        """Note for which robot this thread compiles kernels."""
+        """Record the robot for which this thread compiles kernels."""
         self._before = _ASKED.get()
         _ASKED.set((self._whom or self._before[0], self._tell or self._before[1]))
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Replace an error of the cache by an error that tells the user what to do."""
+        """Replace an error of the cache by an error with advice."""
         _ASKED.set(self._before)
         explained = None if error is None else explained_cache_error(error)
         if explained is not None:
@@ -219,9 +218,9 @@ class KernelsFor:
 
 @contextmanager
 def compiling_notice(count: int) -> Iterator[None]:
-    """Tell of a wait for the compiler: in the log, and after `NOTICE_S` on standard error of programs without a log.
+    """Announce a wait for the compiler: in the log, and after `NOTICE_S` on standard error of programs without a log.
 
-    Without an error the seconds are told, too, and kept for the next notice about this number of modules.
+    Without an error the seconds are announced, too, and kept for the next notice about this number of modules.
     """
     (whom, tell), kept = _ASKED.get(), kernel_cache.folder() / kernel_cache.MARKS / f"seconds_of_{count}"
     text, said = f"Compiling code for {whom or 'a robot'}; later runs find it.", threading.Event()
@@ -248,7 +247,7 @@ def compiling_notice(count: int) -> Iterator[None]:
     _logger.info("Compiled in %s s.", took)
     if said.is_set():
         _write(f"Compiled in {took} s.")
-    with suppress(OSError):  # a cache that is only read
+    with suppress(OSError):  # a read-only cache
         kernel_cache.write(kept, took.encode())
 
 
@@ -261,7 +260,7 @@ def _write(text: str) -> None:
 
 
 def explained_cache_error(error: BaseException) -> KernelCacheError | None:
-    """Return an error that explains one that comes from the kernel cache, or None for any other."""
+    """Return an error with advice for an error of the kernel cache, or None for any other."""
     folder, said = kernel_cache.folder(), str(error)
     if isinstance(error, OSError) and (error.filename is not None or error.errno in NOT_WRITTEN):
         at_fault = folder if error.filename is None else Path(os.fsdecode(error.filename))
