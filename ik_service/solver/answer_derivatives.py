@@ -20,19 +20,19 @@ def linearised(
     core: SolverCore,
     head: ResultHead,  # of the answers
     result: IKResult,
-    batch: Batch,  # the problems that were solved, their targets as they came
+    batch: Batch,  # the solved problems, with their targets
     data: Sequence[tuple[IKObjective, str]] = (),
     *,
     limits: bool = False,
 ) -> Linearisation:
-    """Return the derivatives of answers; arguments and errors are those of `IKSolver.linearise`."""
+    """Return the derivatives of answers; arguments and errors as in `IKSolver.linearise`."""
     robot, targets, order, count = core.robot, core.targets.all, head.order, None if core.targets.all else len(result)
     given = check_targets(targets, [*batch.positions] or None, [*batch.orientations_xyzw] or None, count)
     check_derivable(result, targets, given)
     check_lines(core.objectives, core.targets.with_lines, given.problem_count)
     check_answers(result, head, targets, given, core.layout.incidence)
     joint_q = read_start(robot, order, "result.joint_q", result.joint_q, len(result))
-    if not order.is_own:  # it may leave followers out
+    if not order.is_own:  # the order may leave followers out
         joint_q = robot.complete_joint_q(joint_q)
     rows = HostRows(robot, core.layout.rows, hard_limits=core.options.joint_limits == "hard")
     islands, further = AnswerIslands.of_result(result), rows.further(data, limits=limits)

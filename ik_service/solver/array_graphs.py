@@ -1,4 +1,4 @@
-"""Graphs of whole solves with the arrays of a caller, for arrays that come again."""
+"""Graphs of whole solves with arrays of a caller, for arrays used repeatedly."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -17,15 +17,15 @@ ArraysKey = tuple[object, ...]
 
 
 def arrays_key(arrays: "Iterable[wp.array[Any] | None]") -> ArraysKey:
-    """Return what launches with these arrays can be repeated for: places, shapes and types."""
+    """Return the key of launches with these arrays: addresses, shapes and types."""
     return tuple(None if one is None else (one.ptr, one.shape, one.strides, one.dtype) for one in arrays)
 
 
 class ArrayGraphs:
-    """Solves of one solver with arrays of a caller; a graph where the same ones come again.
+    """Solves of one solver with arrays of a caller; recorded as a graph when the same arrays come again.
 
-    Graphs are kept by what does the solve itself, for as long as that is there: it is another object after anything
-    that its launches read has been exchanged.
+    Graphs are kept by the replay of the solve, for as long as the replay exists: it is a new object after any array of
+    its launches has been exchanged.
     """
 
     def __init__(self, device: wp.Device) -> None:
@@ -35,9 +35,10 @@ class ArrayGraphs:
     def run(
         self, key: ArraysKey, prepare: Callable[[], PreparedSolve], launch: Callable[[Replay], None]
     ) -> PreparedSolve:
-        """Solve with the device lock held, without waiting; return what was prepared."""
-        # `key` is that of all arrays of the caller. While a graph is recorded the launches of `prepare` become part of
-        # it; `launch` does the solve with the arrays, given what does the solve itself.
+        """Solve with the device lock held, without waiting; return the prepared solve."""
+        # `key` is the key of all arrays of the caller. While a graph is recorded, the launches of `prepare` become part
+        # of
+        # this graph. `launch` runs the replay of the solve together with transfers of the arrays.
         prepared = prepare()
         if not self._device.is_cuda or self._device.is_capturing:
             launch(prepared.run)

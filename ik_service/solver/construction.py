@@ -1,4 +1,4 @@
-"""Checks of what a solver is made from, before anything is bound or launched, and the record of how it is set up."""
+"""Checks of a solver's arguments, before anything is bound or launched, and the record of its setup."""
 
 import ctypes
 import functools
@@ -50,7 +50,7 @@ def check_construction(
     options: object,
     wxyz: object = False,
 ) -> None:
-    """Check the arguments of a solver; InputError says which has a type or value that is not allowed."""
+    """Check the arguments of a solver; the InputError names an argument of a wrong type or value."""
     if not isinstance(robot, RobotModel):
         raise InputError(f"robot is {in_a_line(robot)}. Allowed: a RobotModel, as load_robot('panda') returns it.")
     for name, value in (("targets", targets), ("objectives", objectives)):
@@ -74,8 +74,8 @@ def check_construction(
 
 
 def resolve_device(device: Any) -> wp.Device:
-    """Return a Warp device; for "auto" the first GPU, or the CPU where there is none that works."""
-    # Raises InputError where Warp does not know it, KernelCacheError where the kernel cache cannot be made, or others
+    """Return a Warp device; for "auto" the first GPU, or the CPU if no GPU works."""
+    # Raises InputError for a device unknown to Warp, KernelCacheError where the kernel cache cannot be made, or others
     # may have put code there
     with KernelsFor():
         start_warp()
@@ -101,7 +101,7 @@ def resolve_device(device: Any) -> wp.Device:
 
 @functools.cache
 def _tell_once(name: str) -> None:
-    """Say which GPU a name means: a whole one, or the part that an instance of MIG is."""
+    """Log the GPU of a name: a whole one, or a MIG instance."""
     gpu = wp.get_device(name)
     version = f"{gpu.arch // 10}.{gpu.arch % 10}"
     told = name, gpu.name, version, gpu.sm_count, gpu.total_memory / 2**30
@@ -114,8 +114,8 @@ def _warn_once(why: str | None) -> None:
 
 
 def driver_version() -> tuple[int, int] | None:
-    """Return the newest CUDA that the NVIDIA driver of this machine knows; None where there is no driver."""
-    # Warp tells it only where it has found a GPU, too
+    """Return the newest CUDA version supported by the NVIDIA driver of this machine; None without a driver."""
+    # Warp reports the version only if a GPU is found
     version = ctypes.c_int()
     try:
         driver = ctypes.CDLL(DRIVER)
@@ -127,7 +127,7 @@ def driver_version() -> tuple[int, int] | None:
 
 
 def why_no_gpu() -> str | None:
-    """Return why Warp sees no GPU; None where it sees one."""
+    """Return why Warp sees no GPU; None if there is one."""
     if wp.get_cuda_device_count() > 0:
         return None
     driver, toolkit = driver_version(), wp.get_cuda_toolkit_version()
@@ -142,6 +142,6 @@ def why_no_gpu() -> str | None:
 
 
 def is_gpu_expected() -> bool:
-    """Return whether there is a driver, or somebody has chosen GPUs for a container."""
+    """Return whether there is a driver, or GPUs have been requested for a container."""
     chosen = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
     return driver_version() is not None or chosen not in ("", "none", "void")

@@ -1,7 +1,7 @@
-"""The deadline of a solve: no attempt begins after it, and problems that are not solved by then say so.
+"""The deadline of a solve: no later attempt begins, and problems unsolved by then have the status DEADLINE.
 
-Kernels read a mark in the settings of the solve before each attempt, which a timer of the host sets, in the memory of a
-GPU too: there the mark is read after the first wave of attempts, and after every two.
+Before each attempt, kernels read a mark in the settings of the solve. A host timer sets this mark, in the memory of a
+GPU too; a GPU reads the mark after the first wave of attempts, and after every two.
 """
 
 import logging
@@ -19,9 +19,9 @@ _logger = logging.getLogger(__name__)
 
 
 class _Clock:
-    """A thread that stops solves at their deadlines, started when it is first needed.
+    """A thread to stop solves at their deadlines, started on first use.
 
-    It sleeps until the earliest deadline, also where that solve has ended meanwhile: so it is seldom woken.
+    The thread sleeps until the earliest deadline, even if this solve has ended meanwhile: so it seldom wakes.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class _Clock:
         self._thread: threading.Thread | None = None
 
     def add(self, key: object, ends: float, problems: Problems) -> None:
-        """Stop problems at a time of the monotonic clock [s], unless they are removed before."""
+        """Stop problems at a time of the monotonic clock [s], unless removed before."""
         with self._changed:
             if self._thread is None or not self._thread.is_alive():
                 self._wakes_at = math.inf
@@ -42,7 +42,7 @@ class _Clock:
                 self._changed.notify()
 
     def remove(self, key: object) -> None:
-        """Stop problems no more."""
+        """Remove problems from the clock."""
         with self._changed:
             self._due.pop(key, None)
 
@@ -59,7 +59,7 @@ class _Clock:
 def _stop(problems: Problems) -> None:
     try:
         problems.stop()
-    except Exception:  # of a GPU that is lost, say: other solves keep their deadlines
+    except Exception:  # of a lost GPU, for example: other solves keep their deadlines
         _logger.exception("A search could not be ended at its deadline.")
 
 
@@ -68,7 +68,7 @@ TIME_LEFT_MIN_S = 1e-9  # of a deadline that is over
 
 
 def with_time_left(options: SolverOptions, began: float) -> SolverOptions:
-    """Return options whose deadline, if any, is what is left of it since a time of the monotonic clock [s]."""
+    """Return options with the time left of a deadline, if any, since a time of the monotonic clock [s]."""
     if options.deadline_s is None:
         return options
     return replace(options, deadline_s=max(TIME_LEFT_MIN_S, began + options.deadline_s - time.monotonic()))
@@ -76,7 +76,7 @@ def with_time_left(options: SolverOptions, began: float) -> SolverOptions:
 
 @contextmanager
 def stopped_after(problems: Problems, seconds: float) -> Iterator[None]:
-    """Let no attempt begin in this block once it has run for a time [s]."""
+    """Let no attempt of this block begin after a time from now [s]."""
     key, ends = object(), time.monotonic() + seconds
     if time.monotonic() >= ends:
         problems.stop()

@@ -1,4 +1,4 @@
-"""Arrays of a caller that are on the solver's device: checks of place, type and shape. Their numbers stay unseen."""
+"""Arrays of a caller on the solver's device: checks of device, type and shape. Their numbers stay unread."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ FLOAT_TYPES = (wp.float32, wp.float64)
 
 def device_array(name: str, value: Any, device: wp.Device) -> wp.array[Any]:
     """Return a view of an array of numbers on a device: a Warp array, or anything with `__dlpack__`."""
-    # Raises InputError where it is no array, somewhere else, or of another type than float32 and float64
+    # Raises InputError for no array, another device, or another type than float32 and float64
     array: Any = value
-    if not isinstance(value, wp.array) or value.dtype not in FLOAT_TYPES:  # vectors are seen as lines of numbers
+    if not isinstance(value, wp.array) or value.dtype not in FLOAT_TYPES:  # vectors are viewed as lines of numbers
         try:
             array = wp.from_dlpack(value)
         except (AttributeError, TypeError, ValueError, RuntimeError, BufferError) as error:
@@ -32,8 +32,8 @@ def device_columns(
     name: str, value: Any, target_count: int, width: int, device: wp.Device
 ) -> "list[wp.array[Any] | None]":
     """Split an array by target: [n, width] or None for each."""
-    # It is [n, width] for one target, [n, targets, width] for several, or a list with one array [n, width] or None per
-    # target, or None. Raises InputError where it is somewhere else, or a type or a shape is not allowed.
+    # `value` is [n, width] for one target, [n, targets, width] for several, or a list with one array [n, width] or None
+    # per target, or None. Raises InputError for another device, or a bad type or shape.
     if value is None:
         return [None] * target_count
     if type(value) in (list, tuple):
@@ -52,7 +52,7 @@ def device_columns(
 
 
 def problem_count(targets: Sequence[Target], columns: "Sequence[wp.array[Any] | None]") -> int:
-    """Return the number of problems; InputError for none, arrays that do not agree, or targets without values."""
+    """Return the number of problems; InputError for none, arrays of different lengths, or targets without values."""
     counts = {int(array.shape[0]) for array in columns if array is not None}
     if not targets or not counts:
         raise InputError("No target has positions or orientations_xyzw. Give values for at least one.")
@@ -75,8 +75,8 @@ def device_starts(value: Any, count: int, width: int, device: wp.Device) -> wp.a
 def check_outputs(
     out: "Mapping[str, wp.array[Any]]", wanted: "Mapping[str, tuple[tuple[int, ...], Any]]", device: wp.Device
 ) -> None:
-    """Check arrays that a caller gives for the columns against the shape and type wanted of each."""
-    # Raises InputError where one is missing, or of another shape, type or place, or not contiguous
+    """Check a caller's output arrays against the required shape and type of each column."""
+    # Raises InputError for a missing array, one of another shape, type or device, or one not contiguous
     for name, (shape, dtype) in wanted.items():
         array = out.get(name)
         if array is None:

@@ -1,9 +1,9 @@
-"""Derivatives of answers that stay on the device, about targets that are met.
+"""Derivatives of answers on the device, for targets met.
 
-answers in float64 -> limits hold DOFs -> the step onto the targets, and how DOFs follow them (the kernel of the host's
-way) -> answers move, until they rest -> columns for the caller
+answers in float64 -> limits hold DOFs -> the step onto the targets, and d DOFs / d targets (the host's kernel) ->
+answers move, until at rest -> columns for the caller
 
-Problems that are not met, nearly singular, or do not come to rest have none. All joints have one coordinate each.
+Problems not met, nearly singular, or not at rest have no derivatives. All joints have one coordinate each.
 """
 
 import typing
@@ -40,14 +40,14 @@ _ZERO, _ONE = wp.constant(wp.float64(0.0)), wp.constant(wp.float64(1.0))
 
 @wp.struct
 class ScalarDofs:
-    """Active DOFs of a robot and what they move."""
+    """Active DOFs of a robot and their coordinates."""
 
     coordinate: wp.array[wp.int32]  # [active DOFs]
     lower: wp.array[wp.float64]  # [active DOFs]; -inf without hard limits
     upper: wp.array[wp.float64]
-    moved: wp.array[wp.int32]  # [joint_dof_count]: coordinate that a DOF is
-    active: wp.array[wp.int32]  # [joint_dof_count]: which active DOF moves it, -1 for none
-    multiplier: wp.array[wp.float64]  # [joint_dof_count]: how far
+    moved: wp.array[wp.int32]  # [joint_dof_count]: coordinate of each DOF
+    active: wp.array[wp.int32]  # [joint_dof_count]: active DOF of each DOF, -1 for none
+    multiplier: wp.array[wp.float64]  # [joint_dof_count]: factor to the active DOF
 
 
 @wp.kernel(module=DERIVED_ON_DEVICE, enable_backward=False)
@@ -79,7 +79,7 @@ def _hold(
     joint_q: wp.array2d[wp.float64],
     dofs: ScalarDofs,
     # out
-    free_out: wp.array2d[wp.float64],  # [problem_capacity, active DOFs]: 0 for those at a limit
+    free_out: wp.array2d[wp.float64],  # [problem_capacity, active DOFs]: 0 at a limit
     regular_out: wp.array[wp.float64],
 ):
     p = wp.tid()
@@ -97,7 +97,7 @@ def _go_on(
     touched: wp.array2d[wp.float64],
     regular: wp.array[wp.float64],
     # in and out
-    step: wp.array2d[wp.float64],  # [problem_capacity, active DOFs]; becomes what is gone
+    step: wp.array2d[wp.float64],  # [problem_capacity, active DOFs]; becomes the step taken
     joint_q: wp.array2d[wp.float64],
     state: wp.array[wp.int32],
 ):
@@ -148,7 +148,7 @@ def _take(
 
 
 class DeviceDerivatives:
-    """Derivatives of the answers in a workspace, for problems in which the same rows are on."""
+    """Derivatives of the answers in a workspace, for problems with the same rows on."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class DeviceDerivatives:
         targets: Sequence[Target],
         partition: Partition,
         order: CallerOrder,
-        capacity: int,  # problems there is room for
+        capacity: int,  # problems with room
         *,
         hard_limits: bool,  # whether answers keep the limits of joints
     ) -> None:
@@ -183,7 +183,7 @@ class DeviceDerivatives:
         self._islands = [self._of_island(robot, targets, one, path) for one in islands]
 
     def use_tools(self, targets: Sequence[Target]) -> None:
-        """Take tool frames of the same targets, which may have been given others."""
+        """Update the tool frames of the same targets."""
         offsets = np.array([identity_transform() if one.offset is None else one.offset for one in targets], np.float64)
         if self._offsets is None or not np.array_equal(offsets, self._offsets):
             self._tools.assign(offsets[None])
@@ -200,7 +200,7 @@ class DeviceDerivatives:
         return kernel, island_motion(robot, island, has_reference, no_tool, self._device), counts
 
     def launch(self, work: Workspace, count: int, by_targets: "wp.array[Any]", exists: "wp.array[Any]") -> None:
-        """Launch what writes `by_targets` [problems, coordinates, targets, 6] and `exists` of a solve."""
+        """Launch the kernels of `by_targets` [problems, coordinates, targets, 6] and `exists` of a solve."""
         own, columns, inputs = self._arrays, work.verification.columns, work.inputs
         dofs, regular = self._dofs, own["regular"]
         given = columns["judged_q"].device, columns["success"].device, inputs.orientations_xyzw.device
@@ -220,8 +220,8 @@ class DeviceDerivatives:
 
 
 def why_not_derived(robot: KinematicRobot, targets: Sequence[Target], rows: int) -> str | None:
-    """Return why answers have no derivatives on a device; None where they have."""
-    # `rows` is the number of objectives besides targets, constraints of the robot among them
+    """Return why answers have no derivatives on a device, or None."""
+    # `rows` is the number of objectives besides targets, including constraints of the robot
     if rows:
         return "there are objectives or constraints besides the targets"
     if any(kind not in OF_SCALARS for kind in robot.joint_type):

@@ -1,4 +1,4 @@
-"""A solver for arrays that stay on its device.
+"""A solver for arrays on its own device.
 
 arrays of a caller -> staging arrays -> launches of a solve, recorded without copies -> columns -> arrays for the caller
 """
@@ -38,22 +38,21 @@ DERIVED = "joint_q_by_targets", "is_differentiable"
 
 
 class DeviceSolver:
-    """Solves with Warp arrays, and arrays of other libraries by DLPack, that are on the solver's device.
+    """Solves with Warp arrays, and arrays of other libraries by DLPack, on the solver's device.
 
-    `IKSolver.on_device` makes it. It has the targets, objectives, options and order of joints of its solver, and its
-    answers are the bytes of `IKSolver.solve_as_recorded`: answers in contact stay, and no start is found with loops
-    opened.
+    Made by `IKSolver.on_device`. Targets, objectives, options and order of joints are the solver's. Answers are the
+    bytes of `IKSolver.solve_as_recorded`: answers in contact stay, and no start is found with loops opened.
 
-    Solves can be part of a graph that a caller records, with `wp.ScopedCapture`, after one that was like them. Such a
-    graph solves what stands in the same arrays when it is launched; it holds as long as its solver solves nothing else,
-    so it should have a solver of its own.
+    After one similar solve, solves can be part of a graph recorded by the caller, with `wp.ScopedCapture`. Such a graph
+    solves the present numbers of the same arrays at each launch. The graph is valid as long as its solver solves
+    nothing else, so give each graph its own solver.
 
     Args:
         robot: The robot.
-        core: The inside of the solver.
-        order: Where the caller's columns stand.
+        core: Rows, arrays and engine of the solver.
+        order: The caller's order of columns.
         options: Options of the solver.
-        device: Where it solves.
+        device: Device of the solves.
         wxyz: Whether quaternions are given in the order wxyz.
 
     Raises:
@@ -78,7 +77,7 @@ class DeviceSolver:
         self._dofs: wp.array[Any] = wp.array(order.dofs.astype(np.int32), device=device)
         self._graphs = ArrayGraphs(device)
         self._derivatives: WeakKeyDictionary[IslandScales, DeviceDerivatives] = WeakKeyDictionary()  # as plans live
-        self._recorded: list[Any] = []  # what is launched in callers' graphs: these hold arrays by address only
+        self._recorded: list[Any] = []  # launches in callers' graphs, which hold arrays by address only
 
     def solve(
         self,
@@ -90,28 +89,28 @@ class DeviceSolver:
         options: "dict[str, object] | SolverOptions | None" = None,
         out: "Mapping[str, wp.array[Any]] | None" = None,
     ) -> "dict[str, wp.array[Any]]":
-        """Solve a batch of problems; nothing of it is copied to or from the host.
+        """Solve a batch of problems, without copies to or from the host.
 
-        A number that `IKSolver.solve` would refuse (not finite, beyond 1e9, a quaternion that is no unit quaternion)
-        ends its problem with status `INVALID`, and no other.
+        A number refused by `IKSolver.solve` (not finite, beyond 1e9, a quaternion of another length than 1) ends its
+        problem with status `INVALID`; other problems are not affected.
 
         Args:
             positions: Target positions [m], float32 or float64 on the device, shape [n, 3] for one target,
                 [n, targets, 3] for several, or a list with one array or None per target; None is unconstrained.
-            orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4.
+            orientations_xyzw: Target orientations, unit quaternions, the same shapes with 4 instead of 3.
             initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates].
             world: Obstacles, on the host.
             options: As in `IKSolver.solve`.
-            out: Arrays for the columns, as an earlier solve of as many problems returned them; None makes new ones.
+            out: Arrays for the columns, as returned by an earlier solve of as many problems; None makes new ones.
 
         Returns:
-            The columns of the result by name, as `IKResult.to_warp` has them; with `sensitivity` also
-            `joint_q_by_targets` and `is_differentiable`, as an `IKResult` has them, of successes.
+            The columns of the result by name, as in `IKResult.to_warp`; with `sensitivity` also `joint_q_by_targets`
+            and `is_differentiable`, as in an `IKResult`, of successes.
 
         Raises:
-            InputError: An array is somewhere else, or a type, a shape or an option is not allowed.
-            EngineError: An island is too large, problems differ in which of their rows have a weight, or answers have
-                no derivatives on a device.
+            InputError: An array is on another device, or a type, a shape or an option is not allowed.
+            EngineError: An island is too large, problems differ in their rows of weight above 0, or answers have no
+                derivatives on a device.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         chosen = self._options.of_solve(options)
@@ -160,12 +159,12 @@ class DeviceSolver:
         return found
 
     def why_not_derived(self) -> str | None:
-        """Return why the option `sensitivity` is refused; None where it is not."""
+        """Return why the option `sensitivity` is refused, or None."""
         targets = self._core.targets.all
         return why_not_derived(self._robot, targets, len(self._core.layout.rows.objectives) - len(targets))
 
     def _motion(self, work: Workspace, settings: SolveSettings) -> DeviceDerivatives:
-        """Return derivatives of the answers, made anew where islands or arrays are others."""
+        """Return derivatives of the answers, made again if islands or arrays have changed."""
         if (reason := self.why_not_derived()) is not None:
             raise EngineError(
                 f"There are no derivatives on a device: {reason}. IKSolver.linearise derives on the host."
@@ -188,7 +187,7 @@ class DeviceSolver:
         *,
         derives: bool,
     ) -> "tuple[dict[str, wp.array[Any]], dict[str, wp.array[Any]]]":
-        """Return arrays for the columns of the answers, and which columns of the robot they take, where not all."""
+        """Return arrays for the columns of the answers, and the robot's columns to take, unless all are taken."""
         shapes = {name: (count, *source.shape[1:]) for name, source in sources.items()}
         orders = dict[str, wp.array[Any]]()
         if not self._order.is_own:

@@ -1,4 +1,4 @@
-"""The two engines of a solver: what both can do, and the choice between them."""
+"""The two engines of a solver: their common interface, and the choice between them."""
 
 from typing import Literal, Protocol
 
@@ -17,30 +17,30 @@ from ik_service.solver.workspace import Workspace
 
 
 class Engine(Protocol):
-    """Solver of problems whose inputs stand in the arrays of a solver."""
+    """Solver of problems with inputs in the arrays of a solver."""
 
     @property
     def name(self) -> Literal["compiled", "staged"]:
-        """Its name in results."""
+        """Name of the engine in results."""
 
     @property
     def finish(self) -> Literal["float32", "float64"]:
-        """The finest precision of its answers."""
+        """Finest precision of the engine's answers."""
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
-        """Return the settings of a solve; an InputError says which option it does not support."""
+        """Return the settings of a solve; the InputError names an unsupported option."""
 
     def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
-        """Do what of a solve needs the device lock."""
+        """Do the part of a solve under the device lock."""
 
     def use_layout(self) -> None:
-        """Take in that the rows' support or the arrays of the problems have changed."""
+        """Take over changes of the rows' support or of the arrays of the problems."""
 
     def forget(self) -> None:
-        """Drop what has been recorded, because arrays of the targets have been exchanged."""
+        """Drop all recordings, because arrays of the targets have been exchanged."""
 
     def bind_rows(self) -> None:
-        """Have the objectives' weights at hand."""
+        """Fetch the objectives' weights."""
 
     def recorded(
         self,
@@ -52,7 +52,7 @@ class Engine(Protocol):
         float64_finish: bool,
         collision: bool,
     ) -> RecordedLaunches:
-        """Return the launches of a solve one by one, for export; an EngineError says where it cannot."""
+        """Return the launches of a solve one by one, for export; EngineError if the engine cannot."""
 
 
 def choose_engine(
@@ -62,12 +62,12 @@ def choose_engine(
     *,
     join: bool,  # whether all touched trees are one island
     threads: int,  # most threads of the compiled engine
-    collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
+    collision: CollisionData | None = None,  # geometry of the collision check; None without a model
 ) -> Engine:
-    """Return the compiled engine where it covers the problem and nothing asks for the staged one.
+    """Return the compiled engine if it covers the problem and the staged one is not requested.
 
     Raises:
-        EngineError: The compiled engine is wanted and does not cover the problem.
+        EngineError: The compiled engine is requested and does not cover the problem.
     """
     reason = why_uncovered(layout, options, join=join)
     if wanted == "compiled" and reason is not None:

@@ -1,8 +1,8 @@
 """Launches of a solve or a tick one by one, with all their arguments, for programs without this package.
 
-A solve of pose targets by the compiled engine is a list of kernels that is the same for every batch: those that read
-the inputs, one for each island, those that verify. Their arguments are arrays of three sorts: those with a line for
-every problem, the few numbers of a solve, and all others, which hold the robot and never change.
+A solve of pose targets by the compiled engine is the same list of kernels for every batch: kernels to read the inputs,
+one for each island, kernels to verify. Their arguments are arrays of three sorts: arrays with a line for every problem,
+the few numbers of a solve, and constant arrays with the robot.
 """
 
 from collections.abc import Callable
@@ -27,35 +27,35 @@ NOT_RECORDABLE = (
 class RecordedStep:
     """One launch."""
 
-    # part of the whole to which it belongs; of a solve "read", after which the mark `fault` says whether to go on,
-    # "solve" for the islands, "finish" for them in float64, "judge"
+    # part of the whole; of a solve "read" (afterwards the mark `fault` stops further steps), "solve" for the islands,
+    # "finish" for islands in float64, "judge"
     phase: str
     kernel: wp.Kernel
-    arguments: tuple[Any, ...]  # what it is launched with: numbers, arrays and structs
-    per_problem: bool  # whether it is launched with the number of problems as its dimension; else with 1
-    size: str = ""  # what else it is launched with, in the words of whoever runs it
+    arguments: tuple[Any, ...]  # arguments of the launch: numbers, arrays and structs
+    per_problem: bool  # whether the launch dimension is the number of problems; else 1
+    size: str = ""  # further launch dimension, named by the user of the step
 
     @classmethod
     def of_launch(cls, phase: str, launch: wp.Launch) -> "RecordedStep":
         """Return the step of a launch with one thread per problem."""
         arguments: list[Any] | None = launch.fwd_args
-        assert arguments is not None  # it was recorded with arguments
+        assert arguments is not None  # recorded with arguments
         return cls(phase, launch.kernel, tuple(arguments), True)
 
 
 @dataclass(frozen=True)
 class RecordedLaunches:
-    """Launches in order, and what the arrays are that change from one time to the next."""
+    """Launches in order, and the variable arrays among their arguments."""
 
     steps: tuple[RecordedStep, ...]
-    lines: dict[str, wp.array[Any]]  # arrays with a line for every problem, by what they hold
-    numbers: dict[str, wp.array[Any]]  # arrays of a few numbers, such as those of a solve, by what they hold
-    data: tuple[wp.array[Any], ...]  # arrays of the objectives, which tasks hold by address
+    lines: dict[str, wp.array[Any]]  # arrays with a line for every problem, by content
+    numbers: dict[str, wp.array[Any]]  # arrays of a few numbers, such as the settings of a solve, by content
+    data: tuple[wp.array[Any], ...]  # arrays of the objectives, held by address in tasks
     limits: LimitArrays | None = None  # joint limits of a solve, one line for all problems
 
 
 class Selection(Protocol):
-    """Distinct solutions of a solve, one of which can be made the answer."""
+    """Distinct solutions of a solve, for choice of the answer."""
 
     @property
     def solution_count(self) -> HostDeviceArray:
@@ -65,14 +65,14 @@ class Selection(Protocol):
         """Return the numbers of solutions of the islands of the first problems, [count, trees]."""
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
-        """Make a solution of every problem its answer; which, [problems], counts from 0."""
+        """Make one solution of every problem its answer; `number` [problems] counts from 0."""
 
 
 class PreparedSolve(NamedTuple):
-    """A solve that an engine has prepared."""
+    """A solve prepared by an engine."""
 
     partition: Partition
-    # does what is left to do; on a CPU it needs no device lock, so kernels of several solvers run side by side
+    # runs the rest of the solve; without the device lock on a CPU, so kernels of several solvers run side by side
     run: Callable[[], None] = lambda: None
-    joint_q_float64: HostDeviceArray | None = None  # answers in float64, where they are improved so
-    selection: Selection | None = None  # the solutions, where several or the best one are asked for
+    joint_q_float64: HostDeviceArray | None = None  # answers in float64, with a float64 finish
+    selection: Selection | None = None  # the solutions, if several or the best are requested

@@ -1,6 +1,6 @@
-"""Kernels between arrays of a caller and those of a solver, on one device.
+"""Kernels for transfers between arrays of a caller and arrays of a solver, on one device.
 
-What `solve` would refuse becomes NaN here, since nobody on the host sees it: such a problem ends as `INVALID`.
+Numbers refused by `solve` become NaN here, because the host never reads them: such a problem ends as `INVALID`.
 """
 
 import math
@@ -55,7 +55,7 @@ def _stage_orientations(
 @typing.no_type_check
 def _stage_starts(
     given: wp.array2d[Any],  # [1 or problems, the caller's coordinates]
-    coordinate: wp.array[wp.int32],  # [the caller's coordinates]: which of the robot's each is
+    coordinate: wp.array[wp.int32],  # [the caller's coordinates]: the robot's coordinate of each
     robot: StartCoordinates,
     has: wp.array[wp.int32],  # [1 + 2 x targets]: see `InputArrays`
     # out
@@ -116,9 +116,9 @@ def stage_target(
     positions: "wp.array[Any] | None",  # [n, 3] or None
     orientations: "wp.array[Any] | None",  # [n, 4] or None
     *,
-    first: int,  # column of the orientations that has x
+    first: int,  # column of x in the orientations
 ) -> None:
-    """Launch what writes a target into the staging arrays."""
+    """Launch the kernels that write a target into the staging arrays."""
     if positions is not None:
         given: list[Any] = [positions, target, inputs.positions.device]
         wp.launch(_stage_positions, len(positions), given, device=positions.device)
@@ -128,16 +128,16 @@ def stage_target(
 
 
 def stage_starts(inputs: InputArrays, starts: wp.array[Any], count: int, coordinate: wp.array[Any]) -> None:
-    """Launch what writes the starts [1 or n, the caller's coordinates], after the targets."""
-    # `coordinate` says which of the robot's coordinates each column is
+    """Launch the kernel that writes the starts [1 or n, the caller's coordinates], after the targets."""
+    # `coordinate`: the robot's coordinate of each column
     given = [starts, coordinate, inputs.start_coordinates, inputs.given.device, inputs.starts.device]
     given += [inputs.positions.device, inputs.orientations_xyzw.device]
     wp.launch(_stage_starts, count, given, device=starts.device)
 
 
 def take_column(values: wp.array[Any], taken: wp.array[Any], column: "wp.array[Any] | None") -> None:
-    """Launch what copies a column of the answers into `taken` [problems, ...]."""
-    # `column` says which of the robot's coordinates or DOFs are taken; None for all
+    """Launch the copy of a column of the answers into `taken` [problems, ...]."""
+    # `column`: the robot's coordinates or DOFs to take; None for all
     if column is None:
         wp.copy(taken, values, count=taken.size)
     else:
